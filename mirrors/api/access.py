@@ -1,0 +1,48 @@
+"""Who calls, and the role that each REST call demands; what names none is read by viewers only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from knox.auth import TokenAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+
+from mirrors.models import Role, role_of
+
+
+class Tokens(TokenAuthentication):
+    """Tokens of people; one that is not even text is wrong, not a failure of ours."""
+
+    def authenticate_credentials(self, token: bytes) -> Any:
+        if not token.isascii():
+            raise AuthenticationFailed("Invalid token.")
+        return super().authenticate_credentials(token)
+
+
+class TokensInSchema(OpenApiAuthenticationExtension):
+    target_class = Tokens
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {
+            "type": "apiKey",
+            "in": "header",
+            "name": "Authorization",
+            "description": "Authorization: Token …",
+        }
+
+
+class RolePermission(BasePermission):
+    """A view says `write_role = Role.OPERATOR`; reading takes a viewer everywhere."""
+
+    message = "Your role does not allow this."
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        reading = request.method in SAFE_METHODS
+        demanded = Role.VIEWER if reading else getattr(view, "write_role", Role.ADMIN)
+        held = role_of(request.user)
+        self.message = f"This needs the role {demanded.word}; you have {held.word}."
+        return held >= demanded

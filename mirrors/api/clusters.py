@@ -1,0 +1,121 @@
+"""REST of clusters and their connection tests."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors import tasks
+from mirrors.api.shapes import (
+    PropertiesField,
+    StrictModelSerializer,
+    StrictSerializer,
+    person,
+)
+from mirrors.domain.specs import ClusterSpec
+from mirrors.models import Cluster, ClusterTest, Role
+from mirrors.services import clusters
+
+_SETTINGS = [field.name for field in dataclasses.fields(ClusterSpec)]
+_SEEN = ["cluster_id", "brokers", "reachable", "reason", "checked_at"]
+
+
+class ClusterSerializer(StrictModelSerializer):
+    # The service answers a name that is taken, so that pages and REST say the same.
+    alias = serializers.CharField(max_length=100)
+    bootstrap_servers = serializers.CharField(max_length=5000)
+    properties = PropertiesField(required=False)
+
+    class Meta:
+        model = Cluster
+        fields = (*_SETTINGS, *_SEEN, "created_at", "updated_at")
+        read_only_fields = (*_SEEN, "created_at", "updated_at")
+
+
+class TestAnswer(StrictSerializer):
+    id = serializers.IntegerField(read_only=True)
+
+
+class ClusterTestSerializer(StrictModelSerializer):
+    cluster: Any = serializers.SlugRelatedField(slug_field="alias", read_only=True)
+
+    class Meta:
+        model = ClusterTest
+        fields = (
+            "id",
+            "cluster",
+            "state",
+            "reason",
+            "result",
+            "requested_by",
+            "created_at",
+            "started_at",
+            "ended_at",
+        )
+        read_only_fields = fields
+
+
+class ClusterViewSet(viewsets.ModelViewSet[Cluster]):
+    """Kafka clusters by alias. Secrets are references, `env:NAME` or `file:/path`."""
+
+    queryset = Cluster.objects.order_by("alias")
+    serializer_class = ClusterSerializer
+    http_method_names = ["get", "post", "patch", "delete", "head", "options"]  # noqa: RUF012
+    lookup_field = "alias"
+    lookup_value_regex = r"[A-Za-z0-9._-]{1,100}"
+    search_fields = ("alias", "bootstrap_servers")
+    ordering_fields = ("alias", "created_at", "checked_at", "reachable")
+    filter_fields: ClassVar = {"security_protocol": "security_protocol"}
+
+    @property
+    def write_role(self) -> Role:
+        return Role.OPERATOR if self.action == "test" else Role.ADMIN
+
+    def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        asked = self.get_serializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        spec = ClusterSpec(**asked.validated_data)
+        cluster = clusters.create_cluster(spec=spec, who=person(request))
+        tasks.check_cluster.delay_on_commit(cluster.pk)
+        return Response(self.get_serializer(cluster).data, status=status.HTTP_201_CREATED)
+
+    def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        cluster = self.get_object()
+        asked = self.get_serializer(cluster, data=request.data, partial=True)
+        asked.is_valid(raise_exception=True)
+        spec = dataclasses.replace(cluster.spec, **asked.validated_data)
+        cluster = clusters.update_cluster(cluster=cluster, spec=spec, who=person(request))
+        tasks.check_cluster.delay_on_commit(cluster.pk)
+        return Response(self.get_serializer(cluster).data)
+
+    def perform_destroy(self, instance: Cluster) -> None:
+        clusters.delete_cluster(cluster=instance, who=person(self.request))
+
+    @extend_schema(request=None, responses={202: TestAnswer})
+    @action(detail=True, methods=["post"])
+    def test(self, request: Request, alias: str) -> Response:
+        """Ask a worker to test the connection; the answer is at tests/{id}/."""
+        test = clusters.request_test(cluster=self.get_object(), who=person(request))
+        tasks.run_test.delay_on_commit(test.pk)
+        return Response({"id": test.pk}, status=status.HTTP_202_ACCEPTED)
+
+
+class ClusterTestViewSet(
+    mixins.RetrieveModelMixin,
+    mixins.ListModelMixin,
+    viewsets.GenericViewSet[ClusterTest],
+):
+    """Connection tests: queued, running, succeeded or failed."""
+
+    queryset = ClusterTest.objects.select_related("cluster").order_by("-id")
+    serializer_class = ClusterTestSerializer
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("cluster__alias", "reason")
+    ordering_fields = ("id", "created_at", "state")
+    filter_fields: ClassVar = {"cluster": "cluster__alias", "state": "state"}

@@ -1,0 +1,217 @@
+"""REST of flows: create, change, run; their topics, partitions, jobs and transitions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors import tasks
+from mirrors.api import progress
+from mirrors.api.shapes import (
+    PropertiesField,
+    ReasonSerializer,
+    StrictModelSerializer,
+    person,
+)
+from mirrors.models import Cluster, Flow, Role, Runner
+from mirrors.models.flows import DesiredState
+from mirrors.models.reading import flows_with_lag
+from mirrors.services import explain, flows
+
+_SEEN = ("observed_state", "reason", "since", "generation", "retry_at", "warnings", "as_of")
+_ACTIONS: dict[str, Callable[..., Flow]] = {
+    DesiredState.RUNNING: flows.start_flow,
+    DesiredState.PAUSED: flows.pause_flow,
+    DesiredState.STOPPED: flows.stop_flow,
+}
+
+
+class FlowSerializer(StrictModelSerializer):
+    source: Any = serializers.SlugRelatedField(slug_field="alias", queryset=Cluster.objects.all())
+    target = serializers.SlugRelatedField(slug_field="alias", queryset=Cluster.objects.all())
+    runner = serializers.SlugRelatedField(
+        slug_field="name", queryset=Runner.objects.all(), required=False
+    )
+    name = serializers.CharField(read_only=True)
+    properties = PropertiesField(required=False)
+    desired_state = serializers.ChoiceField(choices=DesiredState.choices, required=False)
+    offset_lag = serializers.IntegerField(read_only=True, allow_null=True, default=None)
+    time_lag_ms = serializers.IntegerField(read_only=True, allow_null=True, default=None)
+
+    class Meta:
+        model = Flow
+        fields = (
+            "id",
+            "name",
+            "source",
+            "target",
+            "runner",
+            "properties",
+            "desired_state",
+            *_SEEN,
+            "offset_lag",
+            "time_lag_ms",
+            "created_at",
+        )
+        read_only_fields = ("id", *_SEEN, "created_at")
+        # One flow a pair is judged by the service, with a sentence.
+        validators = ()
+
+
+class EditSerializer(FlowSerializer):
+    """What may change of a flow; its clusters are its identity."""
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        flow: Flow = self.instance  # type: ignore[assignment]
+        errors = {
+            name: [f"A flow's {name} cannot change. Create another flow instead."]
+            for name in ("source", "target")
+            if attrs.pop(name, getattr(flow, name)) != getattr(flow, name)
+        }
+        if errors:
+            raise serializers.ValidationError(errors)
+        return attrs
+
+
+class FlowViewSet(viewsets.ModelViewSet[Flow]):
+    """Flows: one ordered pair of clusters each, with MirrorMaker 2's own settings."""
+
+    queryset = Flow.objects.all()
+    serializer_class = FlowSerializer
+    write_role = Role.OPERATOR
+    http_method_names = ["get", "post", "patch", "delete", "head", "options"]  # noqa: RUF012
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("source__alias", "target__alias", "reason")
+    ordering_fields = (
+        "id",
+        "desired_state",
+        "observed_state",
+        "since",
+        "offset_lag",
+        "time_lag_ms",
+    )
+    ordering_aliases: ClassVar = {
+        "name": ("source__alias", "target__alias"),
+        "source": ("source__alias",),
+        "target": ("target__alias",),
+        "runner": ("runner__name",),
+    }
+    filter_fields: ClassVar = {
+        "source": "source__alias",
+        "target": "target__alias",
+        "runner": "runner__name",
+        "desired_state": "desired_state",
+        "observed_state": "observed_state",
+    }
+
+    def get_queryset(self) -> QuerySet[Flow]:
+        if self.action in {"list", "retrieve"}:
+            return flows_with_lag().order_by("id")
+        return Flow.objects.select_related("source", "target", "runner").order_by("id")
+
+    def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        asked = self.get_serializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given = {"properties": {}, **asked.validated_data}
+        flow = flows.create_flow(**given, who=person(request))
+        return self._changed(flow, status.HTTP_201_CREATED)
+
+    @extend_schema(request=EditSerializer)
+    def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        flow = self.get_object()
+        changes = self._edit(flow, request)
+        desired = changes.pop("desired_state", None)
+        flow = flows.update_flow(flow=flow, **changes, who=person(request))
+        if desired is not None and desired != flow.desired_state:
+            flow = _ACTIONS[desired](flow=flow, who=person(request))
+        return self._changed(flow)
+
+    @extend_schema(request=EditSerializer, responses=progress.PreviewSerializer)
+    @action(detail=True, methods=["post"])
+    def preview(self, request: Request, pk: str) -> Response:
+        """What a PATCH with the same body would change and restart; changes nothing."""
+        flow = self.get_object()
+        changes = self._edit(flow, request)
+        changes.pop("desired_state", None)
+        return Response(dataclasses.asdict(flows.preview_update(flow=flow, **changes)))
+
+    def perform_destroy(self, instance: Flow) -> None:
+        flows.delete_flow(flow=instance, who=person(self.request))
+
+    def _edit(self, flow: Flow, request: Request) -> dict[str, Any]:
+        asked = EditSerializer(
+            flow, data=request.data, partial=True, context=self.get_serializer_context()
+        )
+        asked.is_valid(raise_exception=True)
+        return dict(asked.validated_data)
+
+    def _changed(self, flow: Flow, code: int = status.HTTP_200_OK) -> Response:
+        tasks.reconcile_flow.delay_on_commit(flow.pk)
+        return Response(self.get_serializer(flow).data, status=code)
+
+    def _act(self, act: Callable[..., Flow], request: Request) -> Response:
+        asked = ReasonSerializer(data=request.data or {})
+        asked.is_valid(raise_exception=True)
+        why = asked.validated_data.get("reason", "")
+        flow = self.get_object()
+        changed = act(flow=flow, who=person(request), why=why)
+        if changed.pk != flow.pk:
+            tasks.reconcile_flow.delay_on_commit(flow.pk)
+        return self._changed(changed)
+
+    @extend_schema(request=ReasonSerializer)
+    @action(detail=True, methods=["post"])
+    def start(self, request: Request, pk: str) -> Response:
+        """Run. Refused (409) when it was started already."""
+        return self._act(flows.start_flow, request)
+
+    @extend_schema(request=ReasonSerializer)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: str) -> Response:
+        """Copy nothing, but stay in the runner."""
+        return self._act(flows.pause_flow, request)
+
+    @extend_schema(request=ReasonSerializer)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: str) -> Response:
+        """Go on after a pause."""
+        return self._act(flows.resume_flow, request)
+
+    @extend_schema(request=ReasonSerializer)
+    @action(detail=True, methods=["post"])
+    def stop(self, request: Request, pk: str) -> Response:
+        """Commit and leave the runner."""
+        return self._act(flows.stop_flow, request)
+
+    @extend_schema(request=ReasonSerializer)
+    @action(detail=True, methods=["post"])
+    def restart(self, request: Request, pk: str) -> Response:
+        """End the job at a commit and start another."""
+        return self._act(flows.restart_flow, request)
+
+    @extend_schema(request=ReasonSerializer)
+    @action(detail=True, methods=["post"])
+    def reverse(self, request: Request, pk: str) -> Response:
+        """Stop this flow and run the one in the other direction, which is answered."""
+        return self._act(flows.reverse_flow, request)
+
+    @extend_schema(
+        parameters=[OpenApiParameter("topic", required=True)],
+        responses=progress.ExplanationSerializer,
+    )
+    @action(detail=True, filter_backends=[], pagination_class=None)
+    def explain(self, request: Request, pk: str) -> Response:
+        """Why a topic is copied or not, rule by rule."""
+        topic = request.query_params.get("topic", "")
+        if not 1 <= len(topic) <= 1000:
+            sentence = "Say which topic: ?topic=NAME."
+            raise serializers.ValidationError({"topic": [sentence]})
+        return Response(explain.explain_topic(flow=self.get_object(), topic=topic))

@@ -1,0 +1,112 @@
+"""Rows of a flow as REST shows them: topics, partitions, jobs, transitions, explanations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from mirrors.api.shapes import StrictModelSerializer, StrictSerializer
+from mirrors.models import FlowPartition, FlowTopic, Job, Transition
+
+
+class TopicSerializer(StrictModelSerializer):
+    class Meta:
+        model = FlowTopic
+        fields = (
+            "topic",
+            "remote_topic",
+            "state",
+            "reason",
+            "partitions",
+            "offset_lag",
+            "time_lag_ms",
+            "as_of",
+        )
+        read_only_fields = fields
+
+
+class PartitionSerializer(StrictModelSerializer):
+    class Meta:
+        model = FlowPartition
+        fields = (
+            "topic",
+            "partition",
+            "remote_topic",
+            "state",
+            "reason",
+            "position",
+            "source_end",
+            "source_stable_end",
+            "offset_lag",
+            "time_lag_ms",
+            "lane",
+            "as_of",
+        )
+        read_only_fields = fields
+
+
+class JobSerializer(StrictModelSerializer):
+    runner: Any = serializers.SlugRelatedField(slug_field="name", read_only=True)
+    started = serializers.DateTimeField(source="started_at", read_only=True)
+    ended = serializers.DateTimeField(source="ended_at", read_only=True)
+
+    class Meta:
+        model = Job
+        fields = (
+            "id",
+            "runner",
+            "generation",
+            "attempt",
+            "state",
+            "started",
+            "ended",
+            "reason",
+            "error",
+            "records",
+            "bytes",
+            "as_of",
+        )
+        read_only_fields = fields
+
+
+class TransitionSerializer(StrictModelSerializer):
+    class Meta:
+        model = Transition
+        fields = ("id", "who", "when", "field", "from", "to", "why")
+        read_only_fields = fields
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        # `from` is a word of Python's own, so it cannot be declared above.
+        return {
+            "id": serializers.IntegerField(read_only=True),
+            "who": serializers.CharField(read_only=True),
+            "when": serializers.DateTimeField(read_only=True),
+            "field": serializers.CharField(read_only=True),
+            "from": serializers.CharField(source="from_state", read_only=True),
+            "to": serializers.CharField(source="to_state", read_only=True),
+            "why": serializers.CharField(read_only=True),
+        }
+
+
+class RuleSerializer(StrictSerializer):
+    rule = serializers.CharField()
+    passed = serializers.BooleanField(allow_null=True)
+    reason = serializers.CharField()
+
+
+class ExplanationSerializer(StrictSerializer):
+    topic = serializers.CharField()
+    remote_topic = serializers.CharField(allow_null=True)
+    replicated = serializers.BooleanField()
+    reason = serializers.CharField()
+    rules = RuleSerializer(many=True)
+    fix = serializers.CharField(allow_null=True)
+
+
+class PreviewSerializer(StrictSerializer):
+    """What an edit changes, and what it will restart."""
+
+    changes = serializers.ListField(child=serializers.DictField(), read_only=True)
+    restarts = serializers.ListField(child=serializers.CharField(), read_only=True)
+    warnings = serializers.ListField(child=serializers.CharField(), read_only=True)

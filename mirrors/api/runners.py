@@ -1,0 +1,72 @@
+"""REST of runners."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors import tasks
+from mirrors.api.shapes import StrictModelSerializer, person
+from mirrors.models import Flow, Role, Runner
+from mirrors.services import runners
+
+
+class RunnerSerializer(StrictModelSerializer):
+    name = serializers.CharField(max_length=63)
+    slots = serializers.IntegerField(required=False, min_value=1, max_value=100_000)
+
+    class Meta:
+        model = Runner
+        settable = ("name", "master", "slots", "host")
+        seen = (
+            "state",
+            "reason",
+            "since",
+            "pid",
+            "started_at",
+            "seen_at",
+            "slots_used",
+            "rss_bytes",
+            "application_id",
+        )
+        fields = (*settable, *seen)
+        read_only_fields = seen
+
+
+class RunnerViewSet(
+    mixins.RetrieveModelMixin,
+    mixins.ListModelMixin,
+    viewsets.GenericViewSet[Runner],
+):
+    """Spark applications that host flows; started when the first flow needs one."""
+
+    queryset = Runner.objects.order_by("name")
+    serializer_class = RunnerSerializer
+    write_role = Role.ADMIN
+    lookup_field = "name"
+    lookup_value_regex = r"[A-Za-z0-9_-]{1,63}"
+    search_fields = ("name", "master", "host")
+    ordering_fields = ("name", "state", "since", "host")
+    filter_fields: ClassVar = {"state": "state", "host": "host"}
+
+    def create(self, request: Request) -> Response:
+        asked = self.get_serializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        runner = runners.create_runner(**asked.validated_data, who=person(request))
+        return Response(self.get_serializer(runner).data, status=status.HTTP_201_CREATED)
+
+    def partial_update(self, request: Request, name: str) -> Response:
+        runner = self.get_object()
+        asked = self.get_serializer(runner, data=request.data, partial=True)
+        asked.is_valid(raise_exception=True)
+        changes: dict[str, Any] = dict(asked.validated_data)
+        if changes.pop("name", runner.name) != runner.name:
+            sentence = "A runner's name is its directory, so it cannot change."
+            raise serializers.ValidationError({"name": [sentence]})
+        runner = runners.update_runner(runner=runner, **changes, who=person(request))
+        for flow_id in Flow.objects.filter(runner=runner).values_list("pk", flat=True):
+            tasks.reconcile_flow.delay_on_commit(flow_id)
+        return Response(self.get_serializer(runner).data)

@@ -1,0 +1,101 @@
+"""What all serializers and views share: unknown fields are errors, filters and orders by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+from rest_framework import filters, serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+
+
+class StrictMixin:
+    """A field that does not exist, or cannot be set, is refused by name: no silent loss."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            fields: Mapping[str, serializers.Field] = self.fields  # type: ignore[attr-defined]
+            errors = {}
+            for name in data:
+                if name not in fields:
+                    errors[str(name)] = ["There is no such field."]
+                elif fields[name].read_only:
+                    errors[str(name)] = ["This field is answered, it cannot be set."]
+            if errors:
+                raise serializers.ValidationError(errors)
+        return super().to_internal_value(data)  # type: ignore[misc]
+
+
+class StrictSerializer(StrictMixin, serializers.Serializer):
+    """A serializer without a model."""
+
+
+class StrictModelSerializer(StrictMixin, serializers.ModelSerializer):
+    """A serializer of a model's rows; services write, never `save`."""
+
+
+class PropertiesField(serializers.DictField):
+    """Keys and values as a properties file has them: strings."""
+
+    child = serializers.CharField(allow_blank=True, max_length=20_000, trim_whitespace=False)
+
+
+class ReasonSerializer(StrictSerializer):
+    """Why a person does it; kept in the transition."""
+
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=500)
+
+
+class ExactFilter(filters.BaseFilterBackend):
+    """`?state=running`: a view's `filter_fields` maps each parameter to a lookup."""
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> Any:
+        wanted: dict[str, str] = {}
+        for name, lookup in getattr(view, "filter_fields", {}).items():
+            value = request.query_params.get(name)
+            if value is not None:
+                if "\x00" in value:
+                    raise ValidationError({name: ["It holds a NUL character."]})
+                wanted[lookup] = value
+        return queryset.filter(**wanted) if wanted else queryset
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
+            for name in getattr(view, "filter_fields", {})
+        ]
+
+
+class Search(filters.SearchFilter):
+    """What cannot be searched for names its parameter."""
+
+    def get_search_terms(self, request: Request) -> Any:
+        try:
+            return super().get_search_terms(request)
+        except ValidationError as error:
+            raise ValidationError({self.search_param: error.detail}) from None
+
+
+class Ordering(filters.OrderingFilter):
+    """An order that does not exist is an error, not silently another one."""
+
+    def remove_invalid_fields(
+        self, queryset: QuerySet[Any], fields: Any, view: Any, request: Request
+    ) -> list[str]:
+        aliases: dict[str, tuple[str, ...]] = getattr(view, "ordering_aliases", {})
+        known = {name for name, _ in self.get_valid_fields(queryset, view, {"request": request})}
+        found: list[str] = []
+        for field in fields:
+            name, sign = field.removeprefix("-"), "-" if field.startswith("-") else ""
+            if name not in known and name not in aliases:
+                words = ", ".join(sorted({*known, *aliases}))
+                raise ValidationError({"ordering": [f"{field!r} is not one of {words}."]})
+            found += [sign + column for column in aliases.get(name, (name,))]
+        # The key at the end makes pages stable where many rows are equal.
+        return [*found, "pk"]
+
+
+def person(request: Request) -> str:
+    return str(request.user.get_username())

@@ -1,0 +1,157 @@
+"""What crosses the wall to the Spark runner as files: a spec in, a status out.
+
+Both are JSON, written whole and renamed (0600). Times are milliseconds since the epoch (UTC),
+byte counts are bytes, offsets are Kafka offsets. A field that is not known is null, never 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, Literal, Self
+
+from mirrors.domain.specs import ClusterSpec
+
+FORMAT = 1
+
+Desired = Literal["running", "paused"]
+JobState = Literal["starting", "running", "degraded", "paused", "failed", "stopped"]
+TopicState = Literal[
+    "pending", "syncing", "in_sync", "lagging", "paused", "faulted", "gap", "skipped"
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """What a runner is asked to do for one flow. The file is `flows/<flow>.spec.json`.
+
+    Present with desired=running: copy; with desired=paused: keep the plan, copy nothing. File
+    removed: stop.
+    """
+
+    job: int
+    flow: int
+    name: str
+    generation: int
+    desired: Desired
+    source: ClusterSpec
+    target: ClusterSpec
+    properties: dict[str, str]
+
+    def to_json(self) -> str:
+        return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw: dict[str, Any] = json.loads(text)
+        raw.pop("format")
+        source, target = ClusterSpec(**raw.pop("source")), ClusterSpec(**raw.pop("target"))
+        return cls(source=source, target=target, **raw)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TopicStatus:
+    """One source topic as the flow's planner sees it; a skipped one says which rule said no."""
+
+    topic: str
+    remote_topic: str | None
+    state: TopicState
+    reason: str
+    partitions: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartitionStatus:
+    """One copied partition. `position` is the next upstream offset to be copied (committed)."""
+
+    topic: str
+    partition: int
+    remote_topic: str
+    state: TopicState
+    reason: str
+    position: int | None
+    source_end: int | None
+    source_stable_end: int | None
+    time_lag_ms: int | None
+    lane: str
+    as_of: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SliceStatus:
+    """The partitions that one Spark task copies, and what that task last said of itself."""
+
+    index: int
+    state: str
+    reason: str
+    epoch: int
+    partitions: int
+    records: int
+    bytes: int
+    records_per_second: float
+    bytes_per_second: float
+    pid: int | None
+    as_of: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobStatus:
+    """What a runner says of one flow, every second. The file is `flows/<flow>.status.json`."""
+
+    job: int
+    flow: int
+    generation: int
+    state: JobState
+    reason: str
+    started_at: int
+    as_of: int
+    records: int = 0
+    bytes: int = 0
+    warnings: tuple[str, ...] = ()
+    topics: tuple[TopicStatus, ...] = ()
+    partitions: tuple[PartitionStatus, ...] = ()
+    slices: tuple[SliceStatus, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps({"format": FORMAT, **dataclasses.asdict(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw: dict[str, Any] = json.loads(text)
+        raw.pop("format")
+        return cls(
+            warnings=tuple(raw.pop("warnings")),
+            topics=tuple(TopicStatus(**row) for row in raw.pop("topics")),
+            partitions=tuple(PartitionStatus(**row) for row in raw.pop("partitions")),
+            slices=tuple(SliceStatus(**row) for row in raw.pop("slices")),
+            **raw,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunnerStatus:
+    """What a runner says of itself, every second. The file is `runner.json` in its directory."""
+
+    name: str
+    host: str
+    pid: int
+    start_tick: int
+    state: Literal["starting", "ready", "stopping"]
+    reason: str
+    master: str
+    slots: int
+    slots_used: int
+    application_id: str | None
+    started_at: int
+    as_of: int
+    rss_bytes: int | None = None
+    flows: tuple[int, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps({"format": FORMAT, **dataclasses.asdict(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw: dict[str, Any] = json.loads(text)
+        raw.pop("format")
+        return cls(flows=tuple(raw.pop("flows")), **raw)

@@ -1,0 +1,175 @@
+"""Offset runs: which downstream offsets a stretch of upstream ones has, exactly; their records.
+
+A run is a stretch without a hole on either side. A partition's runs are kept in blocks, one record
+of the compacted topic `mm2-runs.<source>.internal` each, written in the transaction of the data.
+The newest block of a partition is written again, longer, with each transaction until it is full:
+compaction leaves its last version, so that at rest a run takes about five bytes.
+
+A block in bytes, all numbers LEB128: version, number of runs, first upstream, first downstream, and
+then for each run: upstream gap and downstream gap to the end of the one before, length - 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Self
+
+from mirrors.domain.records import MalformedRecord
+
+VERSION = 1
+# More runs a block: less at rest, more written again with each transaction.
+BLOCK_RUNS = 128
+
+
+class Run(NamedTuple):
+    """`length` records from these two offsets on, one by one."""
+
+    upstream: int
+    downstream: int
+    length: int
+
+
+def runs_topic(source_alias: str) -> str:
+    """Literal dots, whatever the separator is: MM2's rule must count it internal."""
+    return f"mm2-runs.{source_alias}.internal"
+
+
+def generation(
+    source_cluster: str, source_topic_id: str, target_cluster: str, target_topic_id: str
+) -> str:
+    """A short name for the two topics that runs belong to: made again, they are others."""
+    ids = "\0".join((source_cluster, source_topic_id, target_cluster, target_topic_id))
+    return hashlib.blake2b(ids.encode(), digest_size=8).hexdigest()
+
+
+class BlockKey(NamedTuple):
+    """Which runs a block holds; `first` is the upstream offset of its first run."""
+
+    topic: str
+    partition: int
+    generation: str
+    first: int
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(self._asdict(), separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        try:
+            return cls(**json.loads(data))
+        except (ValueError, TypeError):
+            raise MalformedRecord("the key is not that of a block of runs") from None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpenBlock:
+    """A block that more runs fit in. `body` has all of them but `last`, which may still grow."""
+
+    first: Run
+    last: Run
+    count: int
+    body: bytes = b""
+    end: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def begin(cls, run: Run) -> Self:
+        return cls(run, run, 1, end=(run.upstream, run.downstream))
+
+    def takes(self, run: Run) -> bool:
+        """Whether the run comes behind all that is here; if not, another block begins."""
+        last = self.last
+        return (
+            self.count < BLOCK_RUNS
+            and run.upstream >= last.upstream + last.length
+            and run.downstream >= last.downstream + last.length
+        )
+
+    def add(self, run: Run) -> OpenBlock:
+        """Behind the last run, or as a part of it where the two touch on both sides."""
+        last = self.last
+        end = (last.upstream + last.length, last.downstream + last.length)
+        if (run.upstream, run.downstream) == end:
+            grown = Run(last.upstream, last.downstream, last.length + run.length)
+            first = grown if self.count == 1 else self.first
+            return dataclasses.replace(self, first=first, last=grown)
+        body = self.body + _put(last, self.end)
+        return OpenBlock(self.first, run, self.count + 1, body, end)
+
+    def to_bytes(self) -> bytes:
+        head = (VERSION, self.count, self.first.upstream, self.first.downstream)
+        return b"".join(map(_number, head)) + self.body + _put(self.last, self.end)
+
+
+class Packed(NamedTuple):
+    """What has to be written for some runs: the blocks, and the one that stays open."""
+
+    blocks: list[OpenBlock]
+    open: OpenBlock | None
+
+
+def pack(open_block: OpenBlock | None, runs: Iterable[Run]) -> Packed:
+    """Add runs to a partition's open block. The open block itself is not changed: a transaction
+    that is aborted goes on from the old one."""
+    blocks: list[OpenBlock] = []
+    block = open_block
+    touched = False
+    for run in runs:
+        if block is not None and block.takes(run):
+            block = block.add(run)
+        else:
+            if block is not None and touched:
+                blocks.append(block)
+            block = OpenBlock.begin(run)
+        touched = True
+    if block is not None and touched:
+        blocks.append(block)
+    return Packed(blocks, block)
+
+
+def read_block(data: bytes) -> Iterator[Run]:
+    """The runs of a block, in order."""
+    numbers = _numbers(data)
+    try:
+        if (version := next(numbers)) != VERSION:
+            raise MalformedRecord(f"the block has version {version}; only {VERSION} is known")
+        count, upstream, downstream = next(numbers), next(numbers), next(numbers)
+        for _ in range(count):
+            upstream += next(numbers)
+            downstream += next(numbers)
+            length = next(numbers) + 1
+            yield Run(upstream, downstream, length)
+            upstream += length
+            downstream += length
+    except StopIteration:
+        raise MalformedRecord("the block is cut off") from None
+
+
+def _put(run: Run, end: tuple[int, int]) -> bytes:
+    return (
+        _number(run.upstream - end[0]) + _number(run.downstream - end[1]) + _number(run.length - 1)
+    )
+
+
+def _number(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    value = shift = 0
+    for byte in data:
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            yield value
+            value = shift = 0
+        else:
+            shift += 7

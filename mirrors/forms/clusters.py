@@ -1,0 +1,97 @@
+"""How to reach a cluster, as a form: every security setting, secrets only as references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from django import forms
+
+from mirrors.forms.settings import SettingsForm, lines_of, parse_lines, text_field
+from mirrors.models import Cluster
+from mirrors.models.clusters import SaslMechanism, SecurityProtocol
+
+OAUTH_KEYS = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.scope")
+HINTS = {
+    "alias": "Short name; part of remote topic names and metrics. It cannot change later.",
+    "sasl_username": "The client id for OAUTHBEARER.",
+    "sasl_password": "Where the worker finds it: env:NAME or file:/path. Never the secret itself.",
+    "ssl_ca": "Who signed the brokers' certificates. Empty: the system's own list.",
+    "ssl_certificate": "Only where the brokers ask clients for one.",
+    "ssl_key": "A reference, like the password.",
+    "properties": "One key=value a line, from the list of allowed client settings.",
+}
+
+
+class ClusterForm(SettingsForm):
+    alias = text_field("Alias", required=True, max_length=100)
+    bootstrap_servers = text_field(
+        "Bootstrap servers", required=True, max_length=5000, placeholder="host:9092, host:9092"
+    )
+    security_protocol = forms.ChoiceField(
+        label="Security protocol",
+        choices=[(name, name) for name in SecurityProtocol.values],
+        initial="PLAINTEXT",
+    )
+    sasl_mechanism = forms.ChoiceField(
+        label="SASL mechanism",
+        choices=[("", "Choose"), *((name, name) for name in SaslMechanism.values)],
+        required=False,
+    )
+    sasl_username = text_field("Username", max_length=255)
+    sasl_password = text_field("Password reference", placeholder="env:KAFKA_PASSWORD")
+    oauth_endpoint = text_field("Token endpoint", placeholder="https://login.example.org/token")
+    oauth_scope = text_field("Scope")
+    ssl_ca = text_field("CA certificates", placeholder="file:/run/secrets/ca.pem")
+    ssl_certificate = text_field("Client certificate", placeholder="file:/run/secrets/client.pem")
+    ssl_key = text_field("Client key", placeholder="file:/run/secrets/client.key")
+    properties = text_field(
+        "Further client properties", area=4, placeholder="reconnect.backoff.ms=100"
+    )
+
+    oauth_fields: ClassVar = dict(zip(OAUTH_KEYS, ("oauth_endpoint", "oauth_scope"), strict=True))
+
+    def __init__(self, *args: Any, cluster: Cluster | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, initial=_cluster_initial(cluster), **kwargs)
+        for name, hint in HINTS.items():
+            self.fields[name].help_text = hint
+        if cluster is not None:
+            self.fields["alias"].disabled = True
+
+    def clean_properties(self) -> dict[str, str]:
+        return parse_lines(self.cleaned_data["properties"])
+
+    def clean(self) -> dict[str, Any]:
+        facts = super().clean() or self.cleaned_data
+        properties = facts.get("properties")
+        if isinstance(properties, dict):
+            for key, name in self.oauth_fields.items():
+                if facts.get(name):
+                    properties[key] = facts[name]
+        return facts
+
+    def values(self) -> dict[str, Any]:
+        """What the service takes: the columns of a cluster, without the form's own helpers."""
+        return {
+            name: value
+            for name, value in self.cleaned_data.items()
+            if name not in self.oauth_fields.values()
+        }
+
+    def complain(self, key: str, sentences: Iterable[str]) -> None:
+        super().complain(self.oauth_fields.get(key.removeprefix("properties."), key), sentences)
+
+
+def _cluster_initial(cluster: Cluster | None) -> dict[str, Any]:
+    if cluster is None:
+        return {}
+    rest = dict(cluster.properties)
+    endpoint, scope = (rest.pop(key, "") for key in OAUTH_KEYS)
+    columns = [name for name in ClusterForm.base_fields if hasattr(cluster, name)]
+    facts = {name: getattr(cluster, name) for name in columns}
+    return {
+        **facts,
+        "oauth_endpoint": endpoint,
+        "oauth_scope": scope,
+        "properties": lines_of(rest),
+    }

@@ -1,0 +1,122 @@
+"""A flow, as a form: the common keys as typed fields, every other as key=value text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from mirrors.domain.keys import DEFAULT_POLICY, IDENTITY_POLICY, KEYS
+from mirrors.forms.settings import SettingsForm, field_of, lines_of, parse_lines, text_field
+from mirrors.models import Cluster, Flow, Runner
+
+# Keys of a flow with a field of their own, in the order of the page; all others are key=value text.
+FLOW_KEYS = (
+    "topics",
+    "topics.exclude",
+    "replication.policy.class",
+    "replication.policy.separator",
+    "replication.factor",
+    "start.from",
+    "delivery",
+    "tasks.max",
+    "refresh.topics.interval.seconds",
+    "commit.interval.ms",
+)
+# The first choice leaves the key unset, so that a later default of ours reaches the flow.
+_CHOICES: dict[str, tuple[tuple[str, str], ...]] = {
+    "replication.policy.class": (
+        ("", "By default: alias and separator in front"),
+        (DEFAULT_POLICY, "Default policy: alias and separator in front"),
+        (IDENTITY_POLICY, "Identity policy: the same name"),
+    ),
+    "delivery": (
+        ("", "By default: exactly once"),
+        ("exactly_once", "Exactly once"),
+        ("at_least_once", "At least once"),
+    ),
+}
+_LABELS = {
+    "topics": "Topics",
+    "topics.exclude": "Topics left out",
+    "replication.policy.class": "Names of remote topics",
+    "replication.policy.separator": "Separator",
+    "replication.factor": "Replication factor",
+    "start.from": "Start from",
+    "delivery": "Delivery",
+    "tasks.max": "Slices",
+    "refresh.topics.interval.seconds": "Look for new topics every, in seconds",
+    "commit.interval.ms": "Commit every, in ms",
+}
+
+
+class FlowForm(SettingsForm):
+    """The common keys as typed fields, every other as text. Empty means: the default."""
+
+    source = forms.ModelChoiceField(
+        Cluster.objects.all(), label="Source", to_field_name="alias", empty_label="Choose"
+    )
+    target = forms.ModelChoiceField(
+        Cluster.objects.all(), label="Target", to_field_name="alias", empty_label="Choose"
+    )
+    runner = forms.ModelChoiceField(
+        Runner.objects.all(),
+        label="Runner",
+        to_field_name="name",
+        required=False,
+        empty_label="The default runner",
+    )
+    properties = text_field(
+        "Further settings", area=6, placeholder="consumer.fetch.max.bytes=16777216"
+    )
+
+    def __init__(self, *args: Any, flow: Flow | None = None, **kwargs: Any) -> None:
+        kwargs["initial"] = {**_flow_initial(flow), **kwargs.pop("initial", {})}
+        super().__init__(*args, **kwargs)
+        for key in FLOW_KEYS:
+            self.fields[field_of(key)] = _flow_field(
+                key, (flow.properties if flow else {}).get(key)
+            )
+        self.fields[
+            "properties"
+        ].help_text = (
+            "One key=value a line: MirrorMaker 2's own names, and consumer.* and producer.* tuning."
+        )
+        if flow is not None:
+            self.fields["source"].disabled = self.fields["target"].disabled = True
+
+    def clean_properties(self) -> dict[str, str]:
+        found = parse_lines(self.cleaned_data["properties"])
+        twice = [key for key in FLOW_KEYS if key in found]
+        if twice:
+            raise forms.ValidationError([f"{key} has a field of its own above." for key in twice])
+        return found
+
+    def settings(self) -> dict[str, str]:
+        typed = {key: self.cleaned_data.get(field_of(key), "").strip() for key in FLOW_KEYS}
+        return {
+            **{key: text for key, text in typed.items() if text},
+            **self.cleaned_data["properties"],
+        }
+
+
+def _flow_initial(flow: Flow | None) -> dict[str, Any]:
+    if flow is None:
+        return {}
+    rest = dict(flow.properties)
+    typed = {field_of(key): rest.pop(key, "") for key in FLOW_KEYS}
+    chosen = {"source": flow.source, "target": flow.target, "runner": flow.runner}
+    return {**typed, **chosen, "properties": lines_of(rest)}
+
+
+def _flow_field(key: str, now: str | None) -> forms.Field:
+    known = KEYS[key]
+    if choices := _CHOICES.get(key):
+        if now and now not in dict(choices):
+            choices = (*choices, (now, now))
+        return forms.ChoiceField(
+            label=_LABELS[key], required=False, choices=choices, help_text=known.meaning
+        )
+    default = known.default if known.default is not None else "least of 2 and the brokers there"
+    area = 2 if key in {"topics", "topics.exclude"} else 0
+    return text_field(_LABELS[key], area=area, placeholder=default, help_text=known.meaning)

@@ -1,0 +1,27 @@
+"""A runner, as a form: where its Spark master is and how much it may take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from mirrors.forms.settings import SettingsForm, text_field
+from mirrors.models import Runner
+
+
+class RunnerForm(SettingsForm):
+    rest = ""
+    name = text_field("Name", required=True, max_length=100)
+    master = text_field("Spark master", required=True, max_length=255, initial="local[256,4]")
+    slots = forms.IntegerField(label="Slots", min_value=1, max_value=100_000, initial=256)
+    host = text_field("Host", max_length=255, placeholder="the host of the worker that starts it")
+
+    def __init__(self, *args: Any, runner: Runner | None = None, **kwargs: Any) -> None:
+        columns = ("name", "master", "slots", "host")
+        initial = {name: getattr(runner, name) for name in columns} if runner else None
+        super().__init__(*args, initial=initial, **kwargs)
+        self.fields["name"].disabled = runner is not None
+        self.fields["name"].help_text = "Short name; it cannot change later."
+        self.fields["master"].help_text = "local[256,4] on one machine, or spark://host:7077."
+        self.fields["slots"].help_text = "How many slices it may run at once, over all its flows."

@@ -1,0 +1,212 @@
+"""KafkaError (of either client) to our errors: the one place that words them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import kafka.errors
+from confluent_kafka import KafkaError, KafkaException
+
+from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What an error number means to a person: which of our errors, its code, cause and cure.
+
+    `quote`: Kafka's own words follow, because they name the value that it refused.
+    """
+
+    kind: type[UnderstudyError]
+    code: str
+    words: str
+    quote: bool = False
+
+
+def _rights(what: str, operations: str) -> Rule:
+    return Rule(
+        KafkaRefused,
+        "not_authorised",
+        f"not authorised on the {what}. Grant {operations} to the principal that connects",
+    )
+
+
+_FENCED = Rule(Fenced, "fenced", "another owner of the same transactional id took over")
+_DOWN = Rule(
+    KafkaUnavailable,
+    "unreachable",
+    "no broker can be reached. Check that the brokers run and that the addresses they advertise "
+    "can be reached from here",
+)
+_SLOW = Rule(
+    KafkaUnavailable, "timeout", "no answer in time. The brokers may be overloaded or cut off"
+)
+_LOGIN = Rule(
+    KafkaRefused,
+    "authentication",
+    "the broker refused the login. Check the mechanism, the user name and the secret",
+)
+_GONE = Rule(KafkaRefused, "not_found", "the topic or partition does not exist (any more)")
+_MOVING = Rule(
+    KafkaUnavailable, "moving", "the leader or coordinator is moving; it works again shortly"
+)
+
+# Numbers are Kafka's protocol errors; negative ones are librdkafka's own.
+RULES: dict[int, Rule] = {
+    KafkaError._ALL_BROKERS_DOWN: _DOWN,
+    KafkaError._TRANSPORT: _DOWN,
+    KafkaError._RESOLVE: Rule(
+        KafkaUnavailable, "dns", "the host name cannot be resolved. Check its spelling and the DNS"
+    ),
+    KafkaError._SSL: Rule(
+        KafkaUnavailable,
+        "tls",
+        "the TLS handshake failed. A connection test of the cluster says why",
+    ),
+    KafkaError._AUTHENTICATION: _LOGIN,
+    KafkaError._TIMED_OUT: _SLOW,
+    KafkaError._TIMED_OUT_QUEUE: _SLOW,
+    KafkaError._MSG_TIMED_OUT: _SLOW,
+    KafkaError._FENCED: _FENCED,
+    # "No leaders found": the client's picture holds none of the partitions that were asked for.
+    KafkaError._NOENT: _MOVING,
+    KafkaError._UNKNOWN_TOPIC: _GONE,
+    KafkaError._UNKNOWN_PARTITION: _GONE,
+    1: Rule(KafkaRefused, "out_of_range", "the offset is no longer, or not yet, on the broker"),
+    3: _GONE,
+    5: _MOVING,
+    6: _MOVING,
+    7: _SLOW,
+    8: Rule(KafkaUnavailable, "unreachable", "the broker is not available"),
+    9: _MOVING,
+    10: Rule(
+        KafkaRefused,
+        "too_large",
+        "a record is larger than the topic takes. Raise max.message.bytes of the topic",
+    ),
+    12: Rule(KafkaRefused, "metadata_too_large", "the offset metadata is larger than allowed"),
+    14: _MOVING,
+    15: _MOVING,
+    16: _MOVING,
+    17: Rule(KafkaRefused, "invalid_topic", "the topic name is not allowed by Kafka", quote=True),
+    19: Rule(
+        KafkaUnavailable, "few_replicas", "fewer replicas are in sync than min.insync.replicas asks"
+    ),
+    20: Rule(
+        KafkaUnavailable, "few_replicas", "fewer replicas are in sync than min.insync.replicas asks"
+    ),
+    25: Rule(KafkaRefused, "group_active", "the consumer group has active members"),
+    29: _rights("topic", "the operation that is missing"),
+    30: _rights("consumer group", "Read and Describe"),
+    31: _rights(
+        "cluster",
+        "what is missing (Describe to list groups, Create for topics, Write on a topic to write)",
+    ),
+    32: Rule(
+        KafkaRefused,
+        "timestamp",
+        "the timestamp is outside what the topic takes (message.timestamp.after.max.ms)",
+    ),
+    33: Rule(
+        KafkaRefused,
+        "mechanism",
+        "the broker does not offer this SASL mechanism. Choose one that it offers",
+    ),
+    34: Rule(
+        KafkaRefused,
+        "protocol",
+        "the listener takes no SASL login. Check the security protocol and the port",
+    ),
+    35: Rule(KafkaRefused, "version", "the broker is too old for this request"),
+    36: Rule(KafkaRefused, "exists", "the topic exists already"),
+    37: Rule(KafkaRefused, "partitions", "the number of partitions is not possible", quote=True),
+    38: Rule(
+        KafkaRefused, "replication", "there are fewer brokers than replicas asked for", quote=True
+    ),
+    40: Rule(KafkaRefused, "config", "Kafka does not take one of the settings", quote=True),
+    41: _MOVING,
+    74: _MOVING,  # FENCED_LEADER_EPOCH: what we know of the leader is from before an election
+    75: _MOVING,  # UNKNOWN_LEADER_EPOCH: the broker does not know of the election yet
+    44: Rule(KafkaRefused, "policy", "a policy of the cluster forbids it", quote=True),
+    47: _FENCED,
+    51: Rule(KafkaUnavailable, "busy", "a transaction of the same owner is still being completed"),
+    53: _rights("transactional id", "Write and Describe"),
+    54: Rule(
+        KafkaRefused, "security_off", "the cluster has no authorizer, so it keeps no access rules"
+    ),
+    58: _LOGIN,
+    60: Rule(KafkaUnavailable, "moving", "the partitions are being reassigned"),
+    67: Rule(KafkaRefused, "group_active", "the consumer group still has members"),
+    68: Rule(KafkaRefused, "group_active", "the consumer group still has members"),
+    69: Rule(KafkaRefused, "not_found", "there is no such consumer group"),
+    73: Rule(KafkaRefused, "deletion_off", "deletion of topics is switched off on the cluster"),
+    88: Rule(KafkaUnavailable, "busy", "a transaction holds the offsets of the group"),
+    89: Rule(KafkaUnavailable, "throttled", "the cluster's quota for such changes is used up"),
+    90: _FENCED,
+    100: _GONE,
+}
+
+_BY_CLASS: tuple[tuple[type[Exception], Rule], ...] = (
+    (kafka.errors.SaslAuthenticationFailedError, _LOGIN),
+    (kafka.errors.KafkaTimeoutError, _SLOW),
+    (kafka.errors.KafkaConnectionError, _DOWN),
+    (TimeoutError, _SLOW),
+    (OSError, _DOWN),
+)
+
+
+# A fatal error is raised out of poll and flush whatever error_cb is set; with a delivery callback
+# still to run, the interpreter turns that into a SystemError caused by it.
+RAISED = (KafkaException, SystemError)
+
+
+def translate(error: BaseException | KafkaError, *, where: str, doing: str) -> UnderstudyError:
+    """Our error for a client's: `doing` is an infinitive ("list topics"), `where` an alias.
+
+    An error that is ours already passes unchanged.
+    """
+    if isinstance(error, UnderstudyError):
+        return error
+    if isinstance(error, SystemError) and isinstance(error.__cause__, KafkaException):
+        error = error.__cause__
+    rule = _rule(error)
+    words = f"{rule.words} ({_text(error)})" if rule.quote else rule.words
+    return rule.kind(f"Cluster {where}: cannot {doing}: {words}.", code=rule.code)
+
+
+def translate_number(number: int, *, where: str, doing: str) -> UnderstudyError:
+    """The same for an error number in an answer that was read by hand."""
+    return translate(KafkaError(number), where=where, doing=doing)
+
+
+def _rule(error: BaseException | KafkaError) -> Rule:
+    number, text = _number(error), _text(error)
+    if number in RULES:
+        return RULES[number]
+    for kind, rule in _BY_CLASS:
+        if isinstance(error, kind):
+            return rule
+    retriable = bool(getattr(error, "retriable", False))
+    return Rule(
+        KafkaUnavailable if retriable else KafkaRefused,
+        "kafka",
+        f"Kafka answered {text}" if text else "Kafka answered with an error it does not name",
+    )
+
+
+def _number(error: BaseException | KafkaError) -> int | None:
+    if isinstance(error, KafkaException) and error.args:
+        error = error.args[0]
+    if isinstance(error, KafkaError):
+        code: int = error.code()
+        return code
+    errno = getattr(error, "errno", None)
+    return errno if isinstance(error, kafka.errors.KafkaError) and errno is not None else None
+
+
+def _text(error: BaseException | KafkaError) -> str:
+    """The client's own words, on one line and without a full stop at the end."""
+    if isinstance(error, KafkaException) and error.args:
+        error = error.args[0]
+    words = error.str() if isinstance(error, KafkaError) else f"{type(error).__name__}: {error}"
+    return " ".join(str(words).split()).rstrip(".: ")[:300]

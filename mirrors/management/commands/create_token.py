@@ -1,0 +1,25 @@
+"""manage.py create_token NAME: print a new API token of a person, once."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.services.people import create_token
+
+
+class Command(BaseCommand):
+    help = "Print a new API token of a person. It is shown this once."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("username")
+        parser.add_argument("--days", type=int, default=90, help="how long it is valid")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        try:
+            return create_token(username=options["username"], days=options["days"])
+        except UnderstudyError as error:
+            raise CommandError(error.message) from None

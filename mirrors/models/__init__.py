@@ -1,0 +1,23 @@
+"""The rows of mirrors: what people asked for, what was seen, and who changed what."""
+
+from mirrors.models.clusters import Cluster, ClusterTest
+from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job
+from mirrors.models.roles import Role, needs, role_of
+from mirrors.models.runners import Runner, Sighting
+from mirrors.models.transitions import Transition, claim
+
+__all__ = [
+    "Cluster",
+    "ClusterTest",
+    "Flow",
+    "FlowPartition",
+    "FlowTopic",
+    "Job",
+    "Role",
+    "Runner",
+    "Sighting",
+    "Transition",
+    "claim",
+    "needs",
+    "role_of",
+]

@@ -1,0 +1,98 @@
+"""Cluster: how to reach a Kafka cluster, and what was last seen of it. ClusterTest: one look."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from mirrors.domain.specs import ClusterSpec
+
+
+class SecurityProtocol(models.TextChoices):
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+
+class SaslMechanism(models.TextChoices):
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+class Cluster(models.Model):
+    """Secrets are references (`env:NAME`, `file:/path`); no column here ever holds one."""
+
+    alias = models.CharField(max_length=100, unique=True)
+    bootstrap_servers = models.TextField()
+    security_protocol = models.CharField(
+        max_length=16, choices=SecurityProtocol, default=SecurityProtocol.PLAINTEXT
+    )
+    sasl_mechanism = models.CharField(max_length=16, choices=SaslMechanism, blank=True)
+    sasl_username = models.CharField(max_length=255, blank=True)
+    sasl_password = models.CharField(max_length=500, blank=True)
+    ssl_ca = models.CharField(max_length=500, blank=True)
+    ssl_certificate = models.CharField(max_length=500, blank=True)
+    ssl_key = models.CharField(max_length=500, blank=True)
+    properties = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    # What the last look saw; null means nobody has looked yet.
+    cluster_id = models.CharField(max_length=64, blank=True)
+    brokers = models.PositiveIntegerField(null=True)
+    reachable = models.BooleanField(null=True)
+    reason = models.TextField(blank=True)
+    checked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("alias",)
+
+    def __str__(self) -> str:
+        return self.alias
+
+    @property
+    def spec(self) -> ClusterSpec:
+        return ClusterSpec(
+            alias=self.alias,
+            bootstrap_servers=self.bootstrap_servers,
+            security_protocol=self.security_protocol,
+            sasl_mechanism=self.sasl_mechanism,
+            sasl_username=self.sasl_username,
+            sasl_password=self.sasl_password,
+            ssl_ca=self.ssl_ca,
+            ssl_certificate=self.ssl_certificate,
+            ssl_key=self.ssl_key,
+            properties=dict(self.properties),
+        )
+
+
+class TestState(models.TextChoices):
+    __test__ = False  # pytest takes every class whose name starts with Test for a suite
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class ClusterTest(models.Model):
+    """One connection test: the row first, then the queue, so that a lost message is seen."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="tests")
+    state = models.CharField(max_length=16, choices=TestState, default=TestState.QUEUED)
+    reason = models.TextField(blank=True)
+    # The probe's report: reachable, code, message, cluster id, version, brokers, rights, warnings.
+    result = models.JSONField(default=dict)
+    requested_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=["requested_by", "created_at"], name="tests_of_person"),)
+
+    def __str__(self) -> str:
+        return f"test {self.pk} of {self.cluster_id}"

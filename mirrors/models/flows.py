@@ -1,0 +1,168 @@
+"""Flow: an ordered pair of clusters and its settings. Job: one run of it. Rows of its progress."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+
+from mirrors.models.clusters import Cluster
+from mirrors.models.runners import Runner
+
+
+class DesiredState(models.TextChoices):
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+
+
+class ObservedState(models.TextChoices):
+    DRAFT = "draft"
+    STARTING = "starting"
+    RUNNING = "running"
+    DEGRADED = "degraded"
+    BACKING_OFF = "backing_off"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    FAILED_OVER = "failed_over"
+
+
+class Flow(models.Model):
+    """People write `desired_state`; the reconciler alone writes `observed_state`.
+
+    `generation` counts edits: a job tells which one it runs, so an edit that has not arrived shows.
+    """
+
+    source = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="flows_out")
+    target = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="flows_in")
+    runner = models.ForeignKey(Runner, on_delete=models.PROTECT, related_name="flows")
+    properties = models.JSONField(default=dict, blank=True)
+    desired_state = models.CharField(
+        max_length=16, choices=DesiredState, default=DesiredState.STOPPED
+    )
+    observed_state = models.CharField(
+        max_length=16, choices=ObservedState, default=ObservedState.DRAFT
+    )
+    reason = models.TextField(blank=True)
+    since = models.DateTimeField(default=timezone.now)
+    generation = models.PositiveIntegerField(default=1)
+    # Asked for by a person: the running job ends and the next one starts, once per value.
+    restarts = models.PositiveIntegerField(default=0)
+    attempt = models.PositiveIntegerField(default=0)  # failures in a row
+    # A person's start forgives: failures of jobs from before this count no more.
+    forgiven_at = models.DateTimeField(null=True)
+    retry_at = models.DateTimeField(null=True)
+    warnings = models.JSONField(default=list, blank=True)
+    as_of = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.UniqueConstraint(fields=["source", "target"], name="one_flow_per_pair"),
+            models.CheckConstraint(condition=~Q(source=F("target")), name="source_is_not_target"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def name(self) -> str:
+        return f"{self.source.alias}->{self.target.alias}"
+
+
+class JobState(models.TextChoices):
+    STARTING = "starting"
+    RUNNING = "running"
+    DEGRADED = "degraded"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+OPEN_JOBS = (JobState.STARTING, JobState.RUNNING, JobState.DEGRADED, JobState.PAUSED)
+
+
+class Job(models.Model):
+    """One run of a flow in a runner; at most one of a flow is open, and the database says so."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="jobs")
+    runner = models.ForeignKey(Runner, on_delete=models.PROTECT, related_name="jobs")
+    generation = models.PositiveIntegerField()
+    attempt = models.PositiveIntegerField()
+    restarts = models.PositiveIntegerField(default=0)
+    state = models.CharField(max_length=16, choices=JobState, default=JobState.STARTING)
+    reason = models.TextField(blank=True)
+    error = models.TextField(blank=True)
+    since = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True)
+    as_of = models.DateTimeField(null=True)
+    records = models.BigIntegerField(default=0)
+    bytes = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["flow"], condition=Q(ended_at__isnull=True), name="one_open_job_per_flow"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"job {self.pk} of flow {self.flow_id}"
+
+
+class FlowTopic(models.Model):
+    """One source topic as the flow sees it; a skipped one carries the rule that said no."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="topics")
+    topic = models.CharField(max_length=255)
+    remote_topic = models.CharField(max_length=255, null=True)  # noqa: DJ001 (null: not replicated)
+    state = models.CharField(max_length=16)
+    reason = models.TextField(blank=True)
+    partitions = models.PositiveIntegerField()
+    offset_lag = models.BigIntegerField(null=True)
+    time_lag_ms = models.BigIntegerField(null=True)
+    as_of = models.DateTimeField()
+
+    class Meta:
+        ordering = ("topic",)
+        constraints = (models.UniqueConstraint(fields=["flow", "topic"], name="one_row_per_topic"),)
+
+    def __str__(self) -> str:
+        return self.topic
+
+
+class FlowPartition(models.Model):
+    """One copied partition; `position` is the next upstream offset to be copied."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="partitions")
+    topic = models.CharField(max_length=255)
+    partition = models.PositiveIntegerField()
+    remote_topic = models.CharField(max_length=255)
+    state = models.CharField(max_length=16)
+    reason = models.TextField(blank=True)
+    position = models.BigIntegerField(null=True)
+    source_end = models.BigIntegerField(null=True)
+    source_stable_end = models.BigIntegerField(null=True)
+    offset_lag = models.BigIntegerField(null=True)
+    time_lag_ms = models.BigIntegerField(null=True)
+    lane = models.CharField(max_length=16, blank=True)
+    as_of = models.DateTimeField()
+
+    class Meta:
+        ordering = (
+            "topic",
+            "partition",
+        )
+        constraints = (
+            models.UniqueConstraint(
+                fields=["flow", "topic", "partition"], name="one_row_per_partition"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

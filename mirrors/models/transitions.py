@@ -1,0 +1,91 @@
+"""Every change of state: a compare-and-set, and the row that says who, when, from, to and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models, transaction
+from django.utils import timezone
+
+
+class Transition(models.Model):
+    """One change of one state field. Rows outlive what they speak of."""
+
+    subject = models.CharField(max_length=32)
+    subject_id = models.BigIntegerField()
+    field = models.CharField(max_length=32)
+    name = models.CharField(max_length=255)
+    who = models.CharField(max_length=150)
+    when = models.DateTimeField()
+    from_state = models.CharField(max_length=32, blank=True)
+    to_state = models.CharField(max_length=32)
+    why = models.TextField(blank=True)
+
+    class Meta:
+        indexes = (models.Index(fields=["subject", "subject_id", "-id"], name="transition_of"),)
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.from_state} to {self.to_state}"
+
+
+def record(row: models.Model, *, field: str, before: str, who: str, why: str) -> None:
+    """Write down a state that a row took outside `claim`: its first one."""
+    _write(row, field=field, before=before, after=getattr(row, field), who=who, why=why)
+
+
+def note(row: models.Model, *, what: str, who: str, why: str) -> None:
+    """Write down an act that is no change of state: created, edited, deleted."""
+    _write(row, field="settings", before="", after=what, who=who, why=why)
+
+
+def _write(row: models.Model, *, field: str, before: str, after: str, who: str, why: str) -> None:
+    Transition.objects.create(
+        subject=row._meta.model_name or "",
+        subject_id=row.pk,
+        field=field,
+        name=str(row)[:255],
+        who=who[:150],
+        when=timezone.now(),
+        from_state=before,
+        to_state=after,
+        why=why,
+    )
+
+
+def claim(
+    queryset: models.QuerySet[Any],
+    *,
+    reason: str,
+    who: str,
+    changes: dict[str, Any] | None = None,
+    **state: str,
+) -> bool:
+    """Move the one row of `queryset` to a new state: True for the winner, False for all others.
+
+    `state` names one field, e.g. `observed_state="running"`. The queryset carries what the caller
+    believes (`filter(pk=…, observed_state="starting")`); whoever finds it otherwise has lost.
+    `reason`, `since` (when the row has them) and `changes` are written with the state, and the
+    Transition in the same transaction.
+    """
+    ((field, after),) = state.items()
+    now = timezone.now()
+    with transaction.atomic():
+        row = queryset.select_for_update().first()
+        if row is None:
+            return False
+        before = getattr(row, field)
+        written: dict[str, Any] = {**(changes or {}), field: after}
+        known = {column.name for column in row._meta.concrete_fields}
+        is_main = field != "desired_state"
+        if is_main and "reason" in known:
+            written.setdefault("reason", reason)
+        if is_main and "since" in known and before != after:
+            written.setdefault("since", now)
+        if not queryset.filter(pk=row.pk, **{field: before}).update(**written):
+            return False
+        if before != after:
+            for key, value in written.items():
+                setattr(row, key, value)
+            record(row, field=field, before=before, who=who, why=reason)
+        return True

@@ -1,0 +1,230 @@
+"""Clusters: register, change, remove; test a connection; keep what was last seen of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka import egress
+from mirrors.kafka.probe import ProbeReport, probe
+from mirrors.kafka.secrets import check_reference
+from mirrors.models import Cluster, ClusterTest, Flow, claim
+from mirrors.models.clusters import TestState
+from mirrors.models.transitions import note
+from mirrors.services.clock import milliseconds
+from mirrors.services.errors import Conflict, TooMany
+
+REFERENCES = ("sasl_password", "ssl_ca", "ssl_certificate", "ssl_key")
+TEST_DEADLINE_S = 20.0
+LOOK_DEADLINE_S = 10.0
+UNREACHABLE_EVERY = timedelta(seconds=55)
+# A test that nobody finished by then has lost its message or its worker.
+TEST_LOST_AFTER = timedelta(seconds=45)
+
+
+def create_cluster(*, spec: ClusterSpec, who: str) -> Cluster:
+    """Register a cluster. Nothing is asked of it here: a test does that, in a worker."""
+    _validate(spec)
+    try:
+        with transaction.atomic():
+            cluster = Cluster.objects.create(**dataclasses.asdict(spec))
+            note(cluster, what="created", who=who, why=f"At {spec.bootstrap_servers}.")
+    except IntegrityError:
+        raise _taken(spec.alias) from None
+    return cluster
+
+
+def update_cluster(*, cluster: Cluster, spec: ClusterSpec, who: str) -> Cluster:
+    """Change how a cluster is reached; its flows take it up at their next commit."""
+    _validate(spec)
+    changed = changed_fields(cluster=cluster, spec=spec)
+    if not changed:
+        return cluster
+    try:
+        with transaction.atomic():
+            locked = Cluster.objects.select_for_update().get(pk=cluster.pk)
+            flows = list(_flows_of(locked).select_for_update())
+            if "alias" in changed and flows:
+                raise Conflict(
+                    f"The alias {locked.alias} is part of topic names and positions of "
+                    f"{_names(flows)}, so it cannot change. Register another cluster instead."
+                )
+            for name in changed:
+                setattr(locked, name, getattr(spec, name))
+            locked.save(update_fields=[*changed, "updated_at"])
+            for flow in flows:
+                flow.generation += 1
+                # The edit may be the cure: what failed before counts no more.
+                flow.forgiven_at, flow.retry_at, flow.attempt = timezone.now(), None, 0
+                flow.save(update_fields=["generation", "forgiven_at", "retry_at", "attempt"])
+                note(flow, what="edited", who=who, why=f"Cluster {locked.alias} was changed.")
+            note(locked, what="edited", who=who, why=f"Changed {', '.join(changed)}.")
+    except IntegrityError:
+        raise _taken(spec.alias) from None
+    return locked
+
+
+def changed_fields(*, cluster: Cluster, spec: ClusterSpec) -> list[str]:
+    """Names of what would change, secrets' references included, values never."""
+    before, after = dataclasses.asdict(cluster.spec), dataclasses.asdict(spec)
+    return [name for name in before if before[name] != after[name]]
+
+
+def restarts_of_update(*, cluster: Cluster, spec: ClusterSpec) -> list[str]:
+    """What an edit will restart, one sentence each; empty when it changes nothing that runs."""
+    changed = changed_fields(cluster=cluster, spec=spec)
+    if not changed:
+        return []
+    running = [flow for flow in _flows_of(cluster) if flow.desired_state != "stopped"]
+    return [
+        f"{flow.name}: its slices end at a commit and start again with the new "
+        f"{', '.join(changed)}; no record is lost or repeated."
+        for flow in running
+    ]
+
+
+def delete_cluster(*, cluster: Cluster, who: str) -> None:
+    with transaction.atomic():
+        locked = Cluster.objects.select_for_update().get(pk=cluster.pk)
+        flows = list(_flows_of(locked))
+        if flows:
+            raise Conflict(
+                f"{locked.alias} cannot be removed while {_names(flows)} "
+                f"{'uses' if len(flows) == 1 else 'use'} it. Remove the flow first."
+            )
+        note(locked, what="deleted", who=who, why="")
+        locked.delete()
+
+
+def request_test(*, cluster: Cluster, who: str) -> ClusterTest:
+    """Write the row that a worker fills; the caller enqueues `run_test` on commit."""
+    recent = timezone.now() - timedelta(minutes=1)
+    asked = ClusterTest.objects.filter(requested_by=who, created_at__gt=recent).count()
+    if asked >= settings.UNDERSTUDY_TESTS_PER_MINUTE:
+        raise TooMany(
+            f"You asked for {asked} connection tests within a minute, which is the limit here. "
+            "Wait a minute and try again."
+        )
+    return ClusterTest.objects.create(cluster=cluster, requested_by=who)
+
+
+def run_test(*, test_id: int, deadline_s: float = TEST_DEADLINE_S) -> bool:
+    """Ask the cluster, in a worker; True when this call did it, False when another had it."""
+    started = timezone.now()
+    queued = ClusterTest.objects.filter(pk=test_id, state=TestState.QUEUED)
+    who = "worker"
+    if not claim(
+        queued,
+        state=TestState.RUNNING,
+        reason="A worker asks the cluster.",
+        who=who,
+        changes={"started_at": started},
+    ):
+        return False
+    test = ClusterTest.objects.select_related("cluster").get(pk=test_id)
+    report = probe(test.cluster.spec, deadline_s=deadline_s, now=milliseconds(timezone.now()))
+    observe_cluster(cluster=test.cluster, report=report)
+    return claim(
+        ClusterTest.objects.filter(pk=test_id, state=TestState.RUNNING),
+        state=TestState.SUCCEEDED if report.reachable else TestState.FAILED,
+        reason=report.message,
+        who=who,
+        changes={"ended_at": timezone.now(), "result": report.to_dict()},
+    )
+
+
+def due_clusters() -> list[int]:
+    """Those to look at now: one that refuses is asked half as often, or accounts get locked."""
+    refused_lately = timezone.now() - UNREACHABLE_EVERY
+    waiting = Cluster.objects.filter(reachable=False, checked_at__gt=refused_lately)
+    return list(Cluster.objects.exclude(pk__in=waiting.values("pk")).values_list("pk", flat=True))
+
+
+def check_cluster(*, cluster_id: int, deadline_s: float = LOOK_DEADLINE_S) -> None:
+    """Look at a cluster by itself, now and then, so that its page is never old."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is not None:
+        report = probe(cluster.spec, deadline_s=deadline_s, now=milliseconds(timezone.now()))
+        observe_cluster(cluster=cluster, report=report)
+
+
+def observe_cluster(*, cluster: Cluster, report: ProbeReport) -> None:
+    """Keep what was seen. An unreachable cluster keeps the id and brokers it last had."""
+    seen = {
+        "reachable": report.reachable,
+        "reason": report.message,
+        "checked_at": timezone.now(),
+    }
+    if report.cluster_id:
+        seen |= {"cluster_id": report.cluster_id, "brokers": len(report.brokers)}
+    Cluster.objects.filter(pk=cluster.pk).update(**seen)
+
+
+def sweep_tests() -> int:
+    """Fail the tests whose message or worker was lost, so that nobody waits for ever."""
+    old = timezone.now() - TEST_LOST_AFTER
+    pending = ClusterTest.objects.filter(
+        state__in=[TestState.QUEUED, TestState.RUNNING], created_at__lt=old
+    )
+    return sum(
+        claim(
+            ClusterTest.objects.filter(pk=test.pk, state=test.state),
+            state=TestState.FAILED,
+            reason=_lost(test),
+            who="reconciler",
+            changes={"ended_at": timezone.now()},
+        )
+        for test in pending
+    )
+
+
+def _lost(test: ClusterTest) -> str:
+    seconds = int(TEST_LOST_AFTER.total_seconds())
+    if test.state == TestState.QUEUED:
+        return f"No worker took the test within {seconds} s. Is a Celery worker running?"
+    return f"The worker that ran the test was lost; it did not answer in {seconds} s. Test again."
+
+
+def _validate(spec: ClusterSpec) -> None:
+    errors = {field: list(texts) for field, texts in spec.validate().items()}
+    for name in REFERENCES:
+        value = getattr(spec, name)
+        if value and name not in errors and (refusal := check_reference(value)):
+            errors[name] = [refusal]
+    if "bootstrap_servers" not in errors and (refused := _egress(spec)):
+        errors["bootstrap_servers"] = refused
+    if errors:
+        raise InvalidSettings(errors)
+
+
+def _egress(spec: ClusterSpec) -> list[str]:
+    refused = []
+    for address in spec.bootstrap_servers.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if port.isdecimal() and not egress.is_allowed(host, int(port)):
+            refused.append(
+                f"{address.strip()} is not an address that this deployment may connect to "
+                f"({egress.VARIABLE})."
+            )
+    return refused
+
+
+def _flows_of(cluster: Cluster):  # type: ignore[no-untyped-def]
+    both = Flow.objects.filter(source=cluster) | Flow.objects.filter(target=cluster)
+    return both.select_related("source", "target").order_by("pk")
+
+
+def _names(flows: list[Flow]) -> str:
+    return ", ".join(flow.name for flow in flows)
+
+
+def _taken(alias: str) -> Conflict:
+    return Conflict(
+        f"A cluster with the alias {alias} is registered already. Choose another alias."
+    )

@@ -1,0 +1,115 @@
+"""Jobs as rows: open one, end one, take in what its runner says, count failures in a row."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from mirrors.domain import supervision
+from mirrors.domain.jobs import JobSpec, JobStatus
+from mirrors.domain.supervision import Decision
+from mirrors.models import Flow, Job, claim
+from mirrors.models.flows import DesiredState, JobState
+from mirrors.models.transitions import record
+from mirrors.services import progress
+from mirrors.services.clock import milliseconds
+from mirrors.services.processes import SUPERVISOR
+
+# How far back ended jobs are read for the back-off.
+MEMORY = 30
+
+
+def end_job(*, job: Job, decision: Decision) -> bool:
+    ends = str(decision.job_ends)
+    return claim(
+        Job.objects.filter(pk=job.pk, ended_at__isnull=True),
+        state=ends,
+        reason=decision.reason,
+        who=SUPERVISOR,
+        changes={
+            "ended_at": timezone.now(),
+            "error": decision.reason if ends == JobState.FAILED else "",
+        },
+    )
+
+
+def open_job(*, flow: Flow) -> Job | None:
+    """A new job, or None when another worker was quicker."""
+    try:
+        with transaction.atomic():
+            job = Job.objects.create(
+                flow=flow,
+                runner=flow.runner,
+                generation=flow.generation,
+                attempt=failures(flow=flow) + 1,
+                restarts=flow.restarts,
+                reason="Handed to the runner.",
+            )
+            record(job, field="state", before="", who=SUPERVISOR, why=f"Run of {flow.name}.")
+    except IntegrityError:
+        return None
+    return job
+
+
+def take_status(*, flow: Flow, job: Job, status: JobStatus) -> None:
+    """Write down what the runner says: figures, and the state of the job while it is open."""
+    fresh = progress.ingest(flow=flow, job=job, status=status)
+    ended = status.state in {"failed", "stopped"}
+    if fresh and not ended and (job.state, job.reason) != (status.state, status.reason):
+        claim(
+            Job.objects.filter(pk=job.pk, ended_at__isnull=True, state=job.state),
+            state=status.state,
+            reason=status.reason,
+            who="runner",
+        )
+
+
+def is_settled(*, flow_id: int) -> bool:
+    """Whether a flow is what was last asked of it, edits and restarts included."""
+    flow = Flow.objects.filter(pk=flow_id).first()
+    if flow is None or flow.desired_state == DesiredState.STOPPED:
+        return flow is None or flow.observed_state in {"stopped", "draft", "failed_over"}
+    job = Job.objects.filter(flow=flow, ended_at__isnull=True).first()
+    if job is None or (job.generation, job.restarts) != (flow.generation, flow.restarts):
+        return False
+    return flow.observed_state in {flow.desired_state, "degraded"}
+
+
+def spec_of(*, flow: Flow, job: Job) -> JobSpec:
+    return JobSpec(
+        job=job.pk,
+        flow=flow.pk,
+        name=flow.name,
+        generation=flow.generation,
+        desired="paused" if flow.desired_state == DesiredState.PAUSED else "running",
+        source=flow.source.spec,
+        target=flow.target.spec,
+        properties=dict(flow.properties),
+    )
+
+
+def counts(*, job: Job, flow: Flow) -> bool:
+    """A person's start forgives the failures before it."""
+    if job.ended_at is None or flow.forgiven_at is None:
+        return True
+    return job.started_at > flow.forgiven_at - timedelta(milliseconds=1)
+
+
+def failures(*, flow: Flow) -> int:
+    jobs = Job.objects.filter(flow=flow)[:MEMORY]
+    return supervision.failures_in_a_row(
+        [facts_of(job) for job in jobs if counts(job=job, flow=flow)]
+    )
+
+
+def facts_of(job: Job) -> supervision.JobRow:
+    return supervision.JobRow(
+        id=job.pk,
+        generation=job.generation,
+        state=job.state,
+        started_at=milliseconds(job.started_at),
+        ended_at=milliseconds(job.ended_at) if job.ended_at else None,
+        reason=job.error,
+    )

@@ -1,0 +1,28 @@
+"""Rows that nobody will read again are removed, so that the tables stay small."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from mirrors.models import ClusterTest, Job, Transition
+from mirrors.services.sightings import forget_gone
+
+_TESTS_FOR = timedelta(days=7)
+_TRANSITIONS_FOR = timedelta(days=400)
+_JOBS_FOR = timedelta(days=90)
+
+
+def prune() -> dict[str, int]:
+    """How many rows of each kind went."""
+    now = timezone.now()
+    tests, _ = ClusterTest.objects.filter(created_at__lt=now - _TESTS_FOR).delete()
+    jobs, _ = Job.objects.filter(ended_at__lt=now - _JOBS_FOR).delete()
+    transitions, _ = Transition.objects.filter(when__lt=now - _TRANSITIONS_FOR).delete()
+    return {
+        "tests": tests,
+        "jobs": jobs,
+        "transitions": transitions,
+        "sightings": forget_gone(),
+    }

@@ -1,0 +1,79 @@
+"""Which processes of ours were seen alive, and whether all that must live does."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+from django.conf import settings
+from django.utils import timezone
+
+from mirrors.models import Flow, Runner, Sighting
+from mirrors.models.flows import DesiredState
+from mirrors.models.runners import RunnerState
+
+BEAT = "beat"
+RECONCILE_WORKER = "reconcile worker"
+WORKER = "worker"
+# Each writes every few seconds; this silent, it counts as gone.
+GONE_AFTER = timedelta(seconds=45)
+_REFRESH = timedelta(seconds=5)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Readiness:
+    name: str
+    ok: bool
+    reason: str
+
+
+def see(*, kind: str, name: str, pid: int) -> None:
+    """Note that a process works; written at most every few seconds."""
+    now = timezone.now()
+    if Sighting.objects.filter(name=name, pid=pid, seen_at__gt=now - _REFRESH).exists():
+        return
+    Sighting.objects.update_or_create(
+        name=name,
+        defaults={"kind": kind, "host": settings.UNDERSTUDY_HOST, "pid": pid, "seen_at": now},
+    )
+
+
+def is_served(host: str) -> bool:
+    """Whether a worker that supervises this host's runners was seen lately."""
+    lately = timezone.now() - GONE_AFTER
+    workers = Sighting.objects.filter(kind=RECONCILE_WORKER, host=host, seen_at__gt=lately)
+    return workers.exists()
+
+
+def readiness() -> list[Readiness]:
+    """The processes that the database knows of, each with why it is not ready."""
+    return [_process(BEAT), _process(RECONCILE_WORKER), _process(WORKER), *_runners()]
+
+
+def forget_gone(*, older_than: timedelta = timedelta(days=1)) -> int:
+    gone, _ = Sighting.objects.filter(seen_at__lt=timezone.now() - older_than).delete()
+    return gone
+
+
+def _process(kind: str) -> Readiness:
+    last = Sighting.objects.filter(kind=kind).order_by("-seen_at").first()
+    if last is None:
+        return Readiness(name=kind, ok=False, reason="It was never seen. Is it started?")
+    age = timezone.now() - last.seen_at
+    if age > GONE_AFTER:
+        seconds = int(age.total_seconds())
+        return Readiness(name=kind, ok=False, reason=f"It was last seen {seconds} s ago.")
+    return Readiness(name=kind, ok=True, reason="")
+
+
+def _runners() -> list[Readiness]:
+    """Only runners that a flow needs: a warm one more or less makes nothing unready."""
+    wanted = Flow.objects.exclude(desired_state=DesiredState.STOPPED).values("runner")
+    return [
+        Readiness(
+            name=f"runner {runner.name}",
+            ok=runner.state == RunnerState.READY,
+            reason="" if runner.state == RunnerState.READY else f"{runner.state}: {runner.reason}",
+        )
+        for runner in Runner.objects.filter(pk__in=wanted)
+    ]

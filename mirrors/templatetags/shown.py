@@ -1,0 +1,138 @@
+"""Template tags that show states, figures, times and names in the one form of the look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from mirrors.domain import figures
+
+register = template.Library()
+
+
+def _figure(name: str, shape: Callable[[Any], str]) -> None:
+    """A filter for a figure: whatever is no number reads as not known, never as an error."""
+    register.filter(name, lambda value: shape(value if isinstance(value, int | float) else None))
+
+
+_figure("count", figures.count)
+_figure("duration", figures.duration)
+_figure("rate", figures.rate)
+_figure("size", figures.size)
+register.filter("arrow", figures.arrow)
+
+# Values that are not simply themselves with spaces.
+_WORDS = {"in_sync": "in step", "absent": "not started"}
+
+
+@register.filter
+def shown(text: Any) -> str:
+    """Text from outside (names, broker errors) with hidden letters made visible; still escaped."""
+    return figures.visible("" if text is None else str(text))
+
+
+@register.filter
+def codes(text: Any) -> SafeString:
+    """Prose of our own or of an error: what stands in backticks is set as code, all is escaped."""
+    parts = str(text).split("`")
+    return format_html_join(
+        "",
+        "{}",
+        (
+            (format_html("<code>{}</code>", part) if at % 2 else part,)
+            for at, part in enumerate(parts)
+        ),
+    )
+
+
+@register.filter
+def word(state: Any) -> str:
+    """The word of a state: `backing_off` reads "backing off"."""
+    text = str(state or "unknown")
+    return _WORDS.get(text, text.replace("_", " "))
+
+
+@register.simple_tag
+def state(value: Any, title: str = "", label: str = "") -> SafeString:
+    """A state as word, shape and colour; the style sheet draws shape and colour."""
+    return format_html(
+        '<span class="state" data-state="{}"{}>{}</span>',
+        value or "unknown",
+        format_html(' title="{}"', figures.visible(title)) if title else "",
+        label or word(value),
+    )
+
+
+@register.simple_tag
+def number(value: Any, why: str = "not known") -> SafeString:
+    """A count with its thousands grouped; a dash that says why where it is not known."""
+    if value is None:
+        return format_html('<span title="{}">{}</span>', why, figures.UNKNOWN)
+    return format_html("{}", figures.count(value))
+
+
+@register.simple_tag
+def lasting(milliseconds: Any, why: str = "not known") -> SafeString:
+    """A duration in words, the exact milliseconds in its title."""
+    if milliseconds is None:
+        return format_html('<span title="{}">{}</span>', why, figures.UNKNOWN)
+    return format_html(
+        '<span title="{} ms">{}</span>', figures.count(milliseconds), figures.duration(milliseconds)
+    )
+
+
+@register.simple_tag
+def ago(moment: datetime | None, never: str = "never") -> SafeString:
+    """How long ago, with the exact UTC time in its title."""
+    if moment is None:
+        return format_html("{}", never)
+    age = (timezone.now() - moment).total_seconds() * 1000
+    text = "just now" if age < 1000 else f"{figures.duration(round(age, -3))} ago"
+    return _time(moment, text)
+
+
+@register.simple_tag
+def instant(moment: datetime | None, never: str = figures.UNKNOWN) -> SafeString:
+    """A moment of today as its time, any other with its date; UTC, exact in its title."""
+    if moment is None:
+        return format_html("{}", never)
+    same_day = moment.astimezone(UTC).date() == timezone.now().astimezone(UTC).date()
+    return _time(
+        moment, f"{moment.astimezone(UTC):{'%H:%M:%S' if same_day else '%d %b %Y, %H:%M'}}"
+    )
+
+
+@register.simple_tag
+def since(start: datetime | None, end: datetime | None = None) -> SafeString:
+    """How long something lasted, or has lasted until now."""
+    if start is None:
+        return format_html("{}", figures.UNKNOWN)
+    lasted = ((end or timezone.now()) - start).total_seconds() * 1000
+    return _time(start, figures.duration(round(lasted, -3)))
+
+
+def _time(moment: datetime, text: str) -> SafeString:
+    utc = moment.astimezone(UTC)
+    return format_html(
+        '<time datetime="{}" title="{} UTC">{}</time>',
+        utc.isoformat(timespec="milliseconds"),
+        f"{utc:%Y-%m-%d %H:%M:%S}",
+        text,
+    )
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A drawing from the sprite; the word beside it carries the meaning."""
+    return format_html(
+        '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>',
+        static("controlplane/icons.svg"),
+        name,
+    )

@@ -1,0 +1,44 @@
+"""Addresses of the pages of flows, clusters and runners."""
+
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
+
+from mirrors.views import actions, clusters, flow_edit, flows, runners
+from mirrors.views.actions import ACTS
+from mirrors.views.flow_tables import PARTS
+
+
+class PartConverter(StringConverter):
+    """A tab of a flow's page."""
+
+    regex = "|".join(PARTS)
+
+
+class ActConverter(StringConverter):
+    """A verb that a person can do to a flow."""
+
+    regex = "|".join(ACTS)
+
+
+register_converter(PartConverter, "part")
+register_converter(ActConverter, "act")
+
+urlpatterns = [
+    path("flows/", flows.list_flows, name="flows"),
+    path("add/flow/", flow_edit.add_flow, name="flow-add"),
+    path("flows/<int:pk>/", flows.show_flow, name="flow"),
+    path("flows/<int:pk>/edit/", flow_edit.edit_flow, name="flow-edit"),
+    path("flows/<int:pk>/explain/", flows.explain, name="flow-explain"),
+    path("flows/<int:pk>/<part:part>/", flows.show_flow, name="flow-part"),
+    path("flows/<int:pk>/<act:action>/", actions.act_on_flow, name="flow-act"),
+    path("clusters/", clusters.list_clusters, name="clusters"),
+    path("add/cluster/", clusters.add_cluster, name="cluster-add"),
+    path("clusters/<str:alias>/", clusters.show_cluster, name="cluster"),
+    path("clusters/<str:alias>/edit/", clusters.edit_cluster, name="cluster-edit"),
+    path("clusters/<str:alias>/delete/", clusters.delete_cluster, name="cluster-delete"),
+    path("clusters/<str:alias>/test/", clusters.test_cluster, name="cluster-test"),
+    path("runners/", runners.list_runners, name="runners"),
+    path("add/runner/", runners.add_runner, name="runner-add"),
+    path("runners/<str:name>/", runners.show_runner, name="runner"),
+    path("runners/<str:name>/edit/", runners.edit_runner, name="runner-edit"),
+]

@@ -1,0 +1,204 @@
+"""Clusters: the list, one of them with its connection test, and the form."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from mirrors import tasks
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.forms import ClusterForm
+from mirrors.models import Cluster, Role, Transition, needs
+from mirrors.models.clusters import SecurityProtocol
+from mirrors.models.reading import flows_with_lag
+from mirrors.services import clusters as services
+from mirrors.views.changes import Impact, changes_between
+from mirrors.views.render import render_page
+from mirrors.views.shared import curl, filter_of, mark_cluster, mark_flows
+from mirrors.views.tables import Column, Question
+
+QUESTION = Question(
+    columns=(
+        Column("alias", "Alias", ("alias",)),
+        Column("seen", "State", ("reachable", "alias")),
+        Column("brokers", "Brokers", ("brokers",), number=True),
+        Column("security_protocol", "Security", ("security_protocol", "sasl_mechanism")),
+        Column("out_count", "Flows out", ("out_count",), number=True),
+        Column("in_count", "Flows in", ("in_count",), number=True),
+        Column("checked_at", "Last contact", ("checked_at",)),
+        Column("reason", "Reason"),
+    ),
+    search=("alias", "bootstrap_servers", "cluster_id"),
+    default="alias",
+    filters={"security_protocol": tuple(SecurityProtocol.values)},
+)
+
+
+def _rows() -> QuerySet[Cluster]:
+    return Cluster.objects.annotate(
+        out_count=Count("flows_out", distinct=True), in_count=Count("flows_in", distinct=True)
+    )
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_clusters(request: HttpRequest) -> HttpResponseBase:
+    if download := QUESTION.export(request, _rows(), "clusters", mark_cluster):
+        return download
+    table = QUESTION.table(request, _rows())
+    for cluster in table.page:
+        mark_cluster(cluster)
+    protocols = filter_of("security_protocol", "Security", SecurityProtocol.values, table.chosen)
+    context = {"table": table, "filters": [protocols]}
+    return render_page(request, "mirrors/clusters.html", context, section="clusters", every=5)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_cluster(request: HttpRequest, alias: str) -> HttpResponse:
+    cluster = mark_cluster(get_object_or_404(Cluster, alias=alias))
+    test = cluster.tests.first()
+    flows = flows_with_lag().filter(Q(source=cluster) | Q(target=cluster)).order_by("pk")
+    context = {
+        "cluster": cluster,
+        "test": test,
+        "flows": mark_flows(list(flows), timezone.now()),
+        "transitions": Transition.objects.filter(subject="cluster", subject_id=cluster.pk)[:6],
+        "commands": [
+            curl(request, "Read this cluster", "GET", f"clusters/{alias}/"),
+            curl(request, "Test the connection", "POST", f"clusters/{alias}/test/"),
+        ],
+    }
+    every = 1 if test is not None and test.ended_at is None else 4
+    return render_page(request, "mirrors/cluster.html", context, section="clusters", every=every)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def test_cluster(request: HttpRequest, alias: str) -> HttpResponse:
+    cluster = get_object_or_404(Cluster, alias=alias)
+    _request_test(request, cluster)
+    return redirect("cluster", alias=alias)
+
+
+def _request_test(request: HttpRequest, cluster: Cluster) -> None:
+    try:
+        test = services.request_test(cluster=cluster, who=request.user.get_username())
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+        return
+    tasks.run_test.delay_on_commit(test.pk)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.ADMIN)
+def add_cluster(request: HttpRequest) -> HttpResponse:
+    form = ClusterForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            cluster = services.create_cluster(
+                spec=ClusterSpec(**form.values()), who=request.user.get_username()
+            )
+        except InvalidSettings as error:
+            form.refuse(error)
+        except UnderstudyError as error:
+            form.add_error("alias", error.message)
+        else:
+            _request_test(request, cluster)
+            return redirect("cluster", alias=cluster.alias)
+    return _form_page(request, form, None)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.ADMIN)
+def edit_cluster(request: HttpRequest, alias: str) -> HttpResponse:
+    """Two steps: the first answer shows what the edit restarts, the second one carries it out."""
+    cluster = get_object_or_404(Cluster, alias=alias)
+    form = ClusterForm(request.POST or None, cluster=cluster)
+    impact: Impact | None = None
+    if request.method == "POST" and form.is_valid():
+        spec = ClusterSpec(**form.values())
+        impact = _impact(cluster, spec)
+        if not impact.changes:
+            messages.info(request, f"Nothing about {alias} was changed.")
+            return redirect("cluster", alias=alias)
+        if impact.agreed(request) and _save(request, form, cluster, spec):
+            return redirect("cluster", alias=alias)
+        impact = None if form.errors else impact
+    return _form_page(request, form, cluster, impact)
+
+
+def _save(request: HttpRequest, form: ClusterForm, cluster: Cluster, spec: ClusterSpec) -> bool:
+    try:
+        services.update_cluster(cluster=cluster, spec=spec, who=request.user.get_username())
+    except InvalidSettings as error:
+        form.refuse(error)
+    except UnderstudyError as error:
+        form.add_error(None, error.message)
+    else:
+        for flow in cluster.flows_out.all() | cluster.flows_in.all():
+            tasks.reconcile_flow.delay_on_commit(flow.pk)
+        messages.success(request, f"{cluster.alias} is saved.")
+        return True
+    return False
+
+
+def _impact(cluster: Cluster, spec: ClusterSpec) -> Impact:
+    before, after = dataclasses.asdict(cluster.spec), dataclasses.asdict(spec)
+    flat: list[dict[str, str]] = []
+    for facts in (before, after):
+        properties = facts.pop("properties")
+        flat.append({key: str(value) for key, value in {**facts, **properties}.items()})
+    restarts = services.restarts_of_update(cluster=cluster, spec=spec)
+    return Impact.of(changes_between(*flat), restarts, calm="No running flow uses this cluster.")
+
+
+def _form_page(
+    request: HttpRequest, form: ClusterForm, cluster: Cluster | None, impact: Impact | None = None
+) -> HttpResponse:
+    form.mark_fields()
+    context: dict[str, Any] = {"form": form, "cluster": cluster, "impact": impact}
+    status = 422 if form.errors else 200
+    return render_page(
+        request, "mirrors/cluster_form.html", context, section="clusters", status=status
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.ADMIN)
+def delete_cluster(request: HttpRequest, alias: str) -> HttpResponse:
+    cluster = get_object_or_404(Cluster, alias=alias)
+    error = ""
+    if request.method == "POST":
+        try:
+            if request.POST.get("typed", "").strip() != alias:
+                raise UnderstudyError(f"Type {alias} exactly; nothing was deleted.")
+            services.delete_cluster(cluster=cluster, who=request.user.get_username())
+        except UnderstudyError as refusal:
+            error = refusal.message
+        else:
+            messages.success(request, f"{alias} is no longer known here.")
+            return redirect("clusters")
+    context = {
+        "title": f"Delete {alias}",
+        "verb": f"Delete {alias}",
+        "sentences": [
+            "Understudy forgets how to reach it and what it saw of it. "
+            "The Kafka cluster itself is not touched."
+        ],
+        "expected": alias,
+        "action": request.path,
+        "back": f"/clusters/{alias}/",
+        "error": error,
+    }
+    status = 422 if error else 200
+    return render_page(request, "confirm.html", context, section="clusters", status=status)

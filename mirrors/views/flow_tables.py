@@ -1,0 +1,129 @@
+"""The parts of a flow's page, each with its columns and what may be asked of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from django.db.models import QuerySet
+
+from mirrors.domain.jobs import TopicState
+from mirrors.models import Flow, FlowPartition, FlowTopic, Job, Transition
+from mirrors.models.flows import JobState
+from mirrors.views.tables import Column, Question
+
+STATES = typing.get_args(TopicState)
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One tab; a part without a question has no table to page through."""
+
+    label: str
+    template: str
+    question: Question | None = None
+    rows: Callable[[Flow], QuerySet[Any]] | None = None
+
+
+def _topics(flow: Flow) -> QuerySet[FlowTopic]:
+    return FlowTopic.objects.filter(flow=flow)
+
+
+def _partitions(flow: Flow) -> QuerySet[FlowPartition]:
+    return FlowPartition.objects.filter(flow=flow)
+
+
+def _jobs(flow: Flow) -> QuerySet[Job]:
+    return Job.objects.filter(flow=flow).select_related("runner")
+
+
+def _transitions(flow: Flow) -> QuerySet[Transition]:
+    return Transition.objects.filter(subject="flow", subject_id=flow.pk)
+
+
+TOPICS = Question(
+    columns=(
+        Column("topic", "Topic", ("topic",)),
+        Column("state", "State", ("state",)),
+        Column(
+            "offset_lag", "Behind", ("offset_lag",), number=True, title="Records not yet copied"
+        ),
+        Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
+        Column("partitions", "Partitions", ("partitions",), number=True),
+        Column("remote_topic", "Remote topic", ("remote_topic",)),
+        Column("reason", "Reason"),
+    ),
+    search=("topic", "remote_topic", "reason"),
+    default="-offset_lag",
+    filters={"state": STATES},
+    tie=("topic",),
+)
+PARTITIONS = Question(
+    columns=(
+        Column("topic", "Topic", ("topic", "partition")),
+        Column("partition", "Partition", ("partition", "topic"), number=True),
+        Column("state", "State", ("state",)),
+        Column("offset_lag", "Behind", ("offset_lag",), number=True),
+        Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
+        Column(
+            "position",
+            "Position",
+            ("position",),
+            number=True,
+            title="The next source offset to be copied; committed on the target with the data",
+        ),
+        Column(
+            "source_stable_end",
+            "Stable end",
+            ("source_stable_end",),
+            number=True,
+            title="Up to here the source's transactions are decided; what a flow may read",
+        ),
+        Column("source_end", "Source end", ("source_end",), number=True),
+        Column("lane", "Lane", ("lane",), title="How the records are carried"),
+        Column("as_of", "As of", ("as_of",)),
+        Column("reason", "Reason"),
+    ),
+    search=("topic", "remote_topic", "reason"),
+    default="-offset_lag",
+    filters={"state": STATES},
+    tie=("topic", "partition"),
+)
+JOBS = Question(
+    columns=(
+        Column("pk", "Job", ("pk",), number=True),
+        Column("state", "State", ("state",)),
+        Column("started_at", "Started", ("started_at",)),
+        Column("ended_at", "Lasted", (), number=True),
+        Column("records", "Records", ("records",), number=True),
+        Column("bytes", "Bytes", ("bytes",), number=True),
+        Column("attempt", "Attempt", ("attempt",), number=True),
+        Column("generation", "Edition", ("generation",), number=True),
+        Column("runner.name", "Runner", ("runner__name",)),
+        Column("reason", "Reason"),
+    ),
+    search=("reason", "error", "runner__name"),
+    default="-pk",
+    filters={"state": tuple(JobState.values)},
+)
+TRANSITIONS = Question(
+    columns=(
+        Column("when", "When", ("pk",)),
+        Column("field", "What", ("field",)),
+        Column("to_state", "Change", ("to_state",)),
+        Column("who", "Who", ("who",)),
+        Column("why", "Why"),
+    ),
+    search=("who", "why", "to_state"),
+    default="-when",
+    filters={"field": ("desired_state", "observed_state", "settings")},
+)
+PARTS = {
+    "topics": Part("Topics", "mirrors/_flow_topics.html", TOPICS, _topics),
+    "partitions": Part("Partitions", "mirrors/_flow_partitions.html", PARTITIONS, _partitions),
+    "jobs": Part("Jobs", "mirrors/_flow_jobs.html", JOBS, _jobs),
+    "transitions": Part("Transitions", "mirrors/_transitions.html", TRANSITIONS, _transitions),
+    "configuration": Part("Configuration", "mirrors/_flow_configuration.html"),
+}

@@ -1,0 +1,160 @@
+"""Flows: the list, one of them part by part, and why a topic is copied or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.keys import KEYS
+from mirrors.models import Flow, Role, needs
+from mirrors.models.flows import ObservedState
+from mirrors.models.reading import flows_with_lag
+from mirrors.services.explain import explain_topic
+from mirrors.views.actions import actions_of
+from mirrors.views.flow_tables import PARTS, Part
+from mirrors.views.render import render_page
+from mirrors.views.shared import curl, filter_of, mark_flow
+from mirrors.views.tables import Column, Question, clean
+
+QUESTION = Question(
+    columns=(
+        Column("label", "Flow", ("source__alias", "target__alias")),
+        Column("observed_state", "State", ("observed_state",)),
+        Column(
+            "offset_lag", "Behind", ("offset_lag",), number=True, title="Records not yet copied"
+        ),
+        Column(
+            "time_lag_ms",
+            "Oldest",
+            ("time_lag_ms",),
+            number=True,
+            title="Age of the oldest record not yet copied: what a failover would lose now",
+        ),
+        Column("copied", "Topics", ("copied",), number=True),
+        Column("runner.name", "Runner", ("runner__name",)),
+        Column("since", "Since", ("since",)),
+        Column("reason", "Reason"),
+    ),
+    search=("label", "runner__name", "reason"),
+    default="label",
+    filters={"observed_state": tuple(ObservedState.values)},
+)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_flows(request: HttpRequest) -> HttpResponseBase:
+    if download := QUESTION.export(request, flows_with_lag(), "flows"):
+        return download
+    rows = flows_with_lag()
+    table = QUESTION.table(request, rows)
+    now = timezone.now()
+    for flow in table.page:
+        mark_flow(flow, now)
+    states = filter_of("observed_state", "State", ObservedState.values, table.chosen)
+    context = {"table": table, "filters": [states]}
+    return render_page(request, "mirrors/flows.html", context, section="flows", every=3)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpResponseBase:
+    flow = mark_flow(get_object_or_404(flows_with_lag(), pk=pk), timezone.now())
+    shown = PARTS[part]
+    rows = shown.rows(flow) if shown.rows else None
+    if shown.question and rows is not None:
+        name = f"{flow.source.alias}-{flow.target.alias}-{part}"
+        if download := shown.question.export(request, rows, name):
+            return download
+    context = {
+        "flow": flow,
+        "job": flow.jobs.filter(ended_at__isnull=True).first(),
+        "tab": part,
+        "tabs": [(name, tab.label, _tab_link(pk, name)) for name, tab in PARTS.items()],
+        "tab_template": shown.template,
+        "actions": actions_of(request, flow),
+        **_part_context(request, flow, shown, rows),
+    }
+    return render_page(request, "mirrors/flow.html", context, section="flows", every=2)
+
+
+def _tab_link(pk: int, part: str) -> str:
+    return reverse("flow", args=[pk]) if part == "topics" else reverse("flow-part", args=[pk, part])
+
+
+def _part_context(
+    request: HttpRequest, flow: Flow, part: Part, rows: QuerySet[Any] | None
+) -> dict[str, Any]:
+    if part.question is None or rows is None:
+        return {"settings": settings_of(flow), "commands": commands_of(request, flow)}
+    table = part.question.table(request, rows)
+    filters = [
+        filter_of(field, "State" if field == "state" else "Kind", values, table.chosen)
+        for field, values in part.question.filters.items()
+    ]
+    return {"table": table, "filters": filters}
+
+
+def settings_of(flow: Flow) -> list[dict[str, Any]]:
+    """Every setting in force: what was given first, then the defaults."""
+    given = [
+        {
+            "key": key,
+            "value": value,
+            "given": True,
+            "meaning": KEYS[key].meaning if key in KEYS else "Tuning of a Kafka client.",
+        }
+        for key, value in sorted(flow.properties.items())
+    ]
+    rest = [
+        {
+            "key": key.name,
+            "value": key.default if key.default is not None else "–",  # noqa: RUF001
+            "given": False,
+            "meaning": key.meaning,
+        }
+        for key in KEYS.values()
+        if key.kind is not None and key.name not in flow.properties
+    ]
+    return given + rest
+
+
+def commands_of(request: HttpRequest, flow: Flow) -> list[dict[str, str]]:
+    path = f"flows/{flow.pk}/"
+    acts = ("start", "pause", "resume", "stop", "restart")
+    return [
+        curl(request, "Read this flow", "GET", path),
+        curl(request, "Its partitions", "GET", f"{path}partitions/"),
+        curl(request, "Change its settings", "PATCH", path, {"properties": flow.properties}),
+        *(curl(request, act.capitalize(), "POST", f"{path}{act}/") for act in acts),
+    ]
+
+
+@require_safe
+@needs(Role.VIEWER)
+def explain(request: HttpRequest, pk: int) -> HttpResponse:
+    """Each rule in order with its verdict on one topic name, whether the topic exists or not."""
+    flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
+    topic = clean(request.GET.get("topic", ""))
+    verdict, error = None, ""
+    if topic:
+        try:
+            verdict = explain_topic(flow=flow, topic=topic)
+        except UnderstudyError as refusal:
+            error = refusal.message
+    context = {
+        "flow": flow,
+        "topic": topic,
+        "verdict": verdict,
+        "error": error,
+        "commands": [curl(request, "Ask over REST", "GET", f"flows/{pk}/explain/?topic={topic}")],
+    }
+    return render_page(request, "mirrors/explain.html", context, section="flows")

@@ -1,0 +1,148 @@
+"""Runners: the list, one of them with the flows that it hosts, and the form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from mirrors import tasks
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.forms import RunnerForm
+from mirrors.models import Role, Runner, Transition, needs
+from mirrors.models.reading import flows_with_lag
+from mirrors.models.runners import RunnerState
+from mirrors.services import runners as services
+from mirrors.views.changes import Change, Impact
+from mirrors.views.render import render_page
+from mirrors.views.shared import curl, filter_of, mark_flows
+from mirrors.views.tables import Column, Question
+
+QUESTION = Question(
+    columns=(
+        Column("name", "Runner", ("name",)),
+        Column("state", "State", ("state",)),
+        Column("flow_count", "Flows", ("flow_count",), number=True),
+        Column("slots_used", "Slots in use", ("slots_used",), number=True),
+        Column("rss_bytes", "Memory", ("rss_bytes",), number=True),
+        Column("master", "Spark master", ("master",)),
+        Column("host", "Host", ("host",)),
+        Column("seen_at", "Last seen", ("seen_at",)),
+        Column("reason", "Reason"),
+    ),
+    search=("name", "master", "host", "reason"),
+    default="name",
+    filters={"state": tuple(RunnerState.values)},
+)
+
+
+def _rows() -> QuerySet[Runner]:
+    return Runner.objects.annotate(flow_count=Count("flows"))
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_runners(request: HttpRequest) -> HttpResponseBase:
+    if download := QUESTION.export(request, _rows(), "runners"):
+        return download
+    table = QUESTION.table(request, _rows())
+    states = filter_of("state", "State", RunnerState.values, table.chosen)
+    context = {"table": table, "filters": [states]}
+    return render_page(request, "mirrors/runners.html", context, section="runners", every=3)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_runner(request: HttpRequest, name: str) -> HttpResponse:
+    runner = get_object_or_404(Runner, name=name)
+    flows = flows_with_lag().filter(runner=runner).order_by("pk")
+    context = {
+        "runner": runner,
+        "flows": mark_flows(list(flows), timezone.now()),
+        "transitions": Transition.objects.filter(subject="runner", subject_id=runner.pk)[:8],
+        "commands": [curl(request, "Read this runner", "GET", f"runners/{name}/")],
+    }
+    return render_page(request, "mirrors/runner.html", context, section="runners", every=3)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.ADMIN)
+def add_runner(request: HttpRequest) -> HttpResponse:
+    form = RunnerForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            runner = services.create_runner(**form.cleaned_data, who=request.user.get_username())
+        except InvalidSettings as error:
+            form.refuse(error)
+        except UnderstudyError as error:
+            form.add_error("name", error.message)
+        else:
+            messages.success(request, f"{runner.name} is there; it starts with its first flow.")
+            return redirect("runner", name=runner.name)
+    return _form_page(request, form)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.ADMIN)
+def edit_runner(request: HttpRequest, name: str) -> HttpResponse:
+    """Two steps: the first answer shows what the edit restarts, the second one carries it out."""
+    runner = get_object_or_404(Runner, name=name)
+    form = RunnerForm(request.POST or None, runner=runner)
+    impact: Impact | None = None
+    if request.method == "POST" and form.is_valid():
+        impact = _impact(runner, form)
+        if not impact.changes:
+            messages.info(request, f"Nothing about {name} was changed.")
+            return redirect("runner", name=name)
+        if impact.agreed(request) and _save(request, form, runner):
+            return redirect("runner", name=name)
+    return _form_page(request, form, runner, None if form.errors else impact)
+
+
+def _wanted(form: RunnerForm) -> dict[str, Any]:
+    return {name: form.cleaned_data[name] for name in ("master", "slots", "host")}
+
+
+def _impact(runner: Runner, form: RunnerForm) -> Impact:
+    changes = [
+        Change(key, str(getattr(runner, key)), str(value))
+        for key, value in _wanted(form).items()
+        if value is not None and value != getattr(runner, key)
+    ]
+    restarts = services.restarts_of_update(runner=runner, master=form.cleaned_data["master"])
+    return Impact.of(changes, restarts, calm="It takes effect at the runner's next start.")
+
+
+def _save(request: HttpRequest, form: RunnerForm, runner: Runner) -> bool:
+    try:
+        services.update_runner(runner=runner, who=request.user.get_username(), **_wanted(form))
+    except InvalidSettings as error:
+        form.refuse(error)
+    except UnderstudyError as error:
+        form.add_error(None, error.message)
+    else:
+        for flow in runner.flows.all():
+            tasks.reconcile_flow.delay_on_commit(flow.pk)
+        messages.success(request, f"{runner.name} is saved.")
+        return True
+    return False
+
+
+def _form_page(
+    request: HttpRequest,
+    form: RunnerForm,
+    runner: Runner | None = None,
+    impact: Impact | None = None,
+) -> HttpResponse:
+    form.mark_fields()
+    context = {"form": form, "runner": runner, "impact": impact}
+    status = 422 if form.errors else 200
+    return render_page(
+        request, "mirrors/runner_form.html", context, section="runners", status=status
+    )

@@ -1,0 +1,68 @@
+"""What several pages share: a table's filter, a REST call to copy, when figures are old."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+
+from mirrors.domain.figures import BEHIND_AFTER_MS, OLD_AFTER
+from mirrors.models import Cluster, Flow
+
+_RESTING = {"draft", "paused", "stopped", "failed_over"}
+
+
+def filter_of(
+    field: str, label: str, values: Sequence[str], chosen: dict[str, str]
+) -> dict[str, Any]:
+    return {"field": field, "label": label, "values": values, "chosen": chosen.get(field, "")}
+
+
+def curl(
+    request: HttpRequest, does: str, method: str, path: str, body: dict[str, Any] | None = None
+) -> dict[str, str]:
+    """One REST call as a person would paste it; `$TOKEN` stays a variable."""
+    words = ["curl", "-sS", '-H "Authorization: Token $TOKEN"']
+    if method != "GET":
+        words.append(f"-X {method}")
+    if body is not None:
+        text = json.dumps(body).replace("'", "'\\''")
+        words.append(f"-H 'Content-Type: application/json' -d '{text}'")
+    words.append(f"'{request.build_absolute_uri(f'/api/v1/{path}')}'")
+    return {"does": does, "text": " ".join(words)}
+
+
+def mark_cluster(cluster: Cluster) -> Cluster:
+    """Give a cluster the word of what was last seen of it."""
+    seen = {None: "unknown", True: "reachable", False: "unreachable"}[cluster.reachable]
+    cluster.seen = seen  # type: ignore[attr-defined]
+    return cluster
+
+
+def mark_flow(flow: Any, now: datetime) -> Any:
+    """Say whether a flow's figures are old, why one is missing, and which state to show.
+
+    A flow without fresh figures is never shown green, nor is one that is far behind.
+    """
+    rests = flow.observed_state in _RESTING
+    flow.stale = not rests and flow.as_of is not None and now - flow.as_of > OLD_AFTER
+    flow.shown_state = flow.observed_state
+    if flow.observed_state == "running" and flow.stale:
+        flow.shown_state = "stale"
+    elif flow.observed_state == "running" and flow.offset_lag != 0:
+        behind = (flow.time_lag_ms or 0) > BEHIND_AFTER_MS
+        flow.shown_state = "lagging" if behind else "running"
+    if flow.as_of is None:
+        flow.why_no_lag = "it has not reported yet"
+    elif flow.unknown_lags:
+        flow.why_no_lag = f"the ends of {flow.unknown_lags} topics are not known"
+    return flow
+
+
+def mark_flows(flows: Sequence[Flow], now: datetime) -> Sequence[Flow]:
+    for flow in flows:
+        mark_flow(flow, now)
+    return flows

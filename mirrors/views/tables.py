@@ -1,0 +1,190 @@
+"""One table of a page: rows searched, filtered, sorted and cut in the database, by the address."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import F, Model, OrderBy, Q, QuerySet
+from django.http import HttpRequest, StreamingHttpResponse
+
+PAGE_SIZE = 50
+_MARKS = "=+-@\t\r"
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A heading. `key` is the attribute path of its value, `sort` the fields to order by."""
+
+    key: str
+    label: str
+    sort: tuple[str, ...] = ()
+    number: bool = False
+    title: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Heading:
+    """A column as the page shows it now: where a click leads and how it is sorted."""
+
+    column: Column
+    link: str
+    direction: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """What a template needs: headings, one page of rows, and the question that led to them."""
+
+    headings: list[Heading]
+    page: Page[Any]
+    search: str
+    filtered: bool
+    chosen: dict[str, str]
+
+    @property
+    def total(self) -> int:
+        return self.page.paginator.count
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """The columns of a list and what may be asked of it."""
+
+    columns: Sequence[Column]
+    search: Sequence[str]
+    default: str
+    filters: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    # What decides between rows that are equal in the sorted column.
+    tie: tuple[str, ...] = ("pk",)
+
+    def table(self, request: HttpRequest, rows: QuerySet[Any]) -> Table:
+        """Mistyped parameters count as not given: a pasted link always shows something."""
+        search = clean(request.GET.get("q", ""))
+        chosen = self._chosen(request)
+        found = self._sorted(request, self._searched(rows, search).filter(**chosen))
+        page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+        return Table(
+            headings=[self._heading(request, column) for column in self.columns],
+            page=page,
+            search=search,
+            filtered=bool(search or chosen),
+            chosen=chosen,
+        )
+
+    def export(
+        self,
+        request: HttpRequest,
+        rows: QuerySet[Any],
+        name: str,
+        mark: Callable[[Any], Any] = lambda row: row,
+    ) -> StreamingHttpResponse | None:
+        """The whole list as CSV or JSON when the address asks for it (`?as=csv`), else None."""
+        kind = request.GET.get("as")
+        if kind not in {"csv", "json"}:
+            return None
+        rows = self._searched(rows, clean(request.GET.get("q", "")))
+        rows = self._sorted(request, rows.filter(**self._chosen(request)))
+        each = map(mark, rows.iterator(chunk_size=1000))
+        lines = _csv(self.columns, each) if kind == "csv" else _json(self.columns, each)
+        mime = "text/csv" if kind == "csv" else "application/json"
+        return StreamingHttpResponse(
+            lines,
+            content_type=f"{mime}; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="{name}.{kind}"'},
+        )
+
+    def _chosen(self, request: HttpRequest) -> dict[str, str]:
+        return {
+            field: value
+            for field, allowed in self.filters.items()
+            if (value := request.GET.get(field, "")) in allowed
+        }
+
+    def _searched(self, rows: QuerySet[Any], search: str) -> QuerySet[Any]:
+        if not search:
+            return rows
+        texts = [Q(**{f"{field}__icontains": search}) for field in self.search]
+        return rows.filter(reduce(or_, texts))
+
+    def _sort(self, request: HttpRequest) -> tuple[Column, bool]:
+        given = request.GET.get("sort", self.default)
+        known = {column.key: column for column in self.columns if column.sort}
+        if given.removeprefix("-") not in known:
+            given = self.default
+        return known[given.removeprefix("-")], given.startswith("-")
+
+    def _sorted(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
+        column, down = self._sort(request)
+        # What is not known comes last, whichever way the rest is sorted.
+        order: list[OrderBy] = [
+            F(field).desc(nulls_last=True) if down else F(field).asc(nulls_last=True)
+            for field in column.sort
+        ]
+        return rows.order_by(*order, *self.tie)
+
+    def _heading(self, request: HttpRequest, column: Column) -> Heading:
+        if not column.sort:
+            return Heading(column, "", "")
+        current, down = self._sort(request)
+        direction = ("descending" if down else "ascending") if current is column else ""
+        # The first click on figures shows the largest, on names the first of the alphabet.
+        turn = not down if direction else column.number
+        query = request.GET.copy()
+        query.pop("page", None)
+        query.pop("as", None)
+        query["sort"] = f"-{column.key}" if turn else column.key
+        return Heading(column, f"?{query.urlencode()}", direction)
+
+
+def clean(text: str) -> str:
+    """A search without control signs (PostgreSQL refuses NUL) and of sane length."""
+    return "".join(sign for sign in text if sign.isprintable()).strip()[:255]
+
+
+class _Echo:
+    """Lets csv.writer hand back each line instead of storing it."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+def _csv(columns: Sequence[Column], rows: Iterable[Any]) -> Iterator[str]:
+    writer = csv.writer(_Echo())
+    yield writer.writerow([column.key for column in columns])
+    for row in rows:
+        yield writer.writerow([_cell(value_of(row, column.key)) for column in columns])
+
+
+def _json(columns: Sequence[Column], rows: Iterable[Any]) -> Iterator[str]:
+    yield "["
+    for at, row in enumerate(rows):
+        facts = {column.key: _plain(value_of(row, column.key)) for column in columns}
+        yield f"{',' if at else ''}\n{json.dumps(facts, ensure_ascii=False)}"
+    yield "\n]\n"
+
+
+def value_of(row: Model, path: str) -> Any:
+    value: Any = row
+    for part in path.split("."):
+        value = getattr(value, part, None)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _cell(value: Any) -> Any:
+    """A spreadsheet must not take a name from outside for a formula."""
+    value = _plain(value)
+    if isinstance(value, str) and value.startswith(tuple(_MARKS)):
+        return f"'{value}"
+    return value
