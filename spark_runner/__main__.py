@@ -1,0 +1,168 @@
+"""python -m spark_runner --dir DIR --name NAME --master MASTER: one Spark application, many flows.
+
+Exit codes: 0 stopped on request (SIGTERM, SIGINT); 1 failed; 2 wrong arguments; 3 another runner
+holds the directory; 4 no usable Java; 5 no such Spark master. The last words are on stderr
+(`runner.out`) and in `runner.log`; neither ever holds a secret: specs carry references only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import logging
+import logging.handlers
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from pyspark import SparkContext
+
+from mirrors import launcher
+from mirrors.domain.errors import UnderstudyError
+from spark_runner import context
+from spark_runner.control import ControlServer
+from spark_runner.flow import Host
+from spark_runner.java import JavaMissing, check_java
+from spark_runner.runner import Reporter, Runner
+from spark_runner.slots import Slots
+from spark_runner.spark_jobs import SparkJobs
+from spark_runner.task import LANES
+
+log = logging.getLogger("spark_runner")
+
+LOG_BYTES = 2 << 20
+LOG_FILES = 3
+
+
+class Locked(UnderstudyError):
+    code = "locked"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parse(arguments)
+    directory: Path = options.dir
+    with contextlib.ExitStack() as held:
+        try:
+            (directory / launcher.FLOWS_DIR).mkdir(mode=0o700, parents=True, exist_ok=True)
+            held.enter_context(_lock(directory))
+            _log_to(directory)
+        except Locked as error:
+            return _say(error.message, launcher.EXIT_LOCKED)
+        except OSError as error:
+            words = error.strerror or error
+            return _say(f"{directory} cannot be used: {words}.", launcher.EXIT_FAILED)
+        try:
+            return _serve(directory, options.name, options.master)
+        except JavaMissing as error:
+            return _say(error.message, launcher.EXIT_NO_JAVA)
+        except context.BadMaster as error:
+            return _say(error.message, launcher.EXIT_BAD_MASTER)
+
+
+def _serve(directory: Path, name: str, master: str) -> int:
+    reporter = Reporter(directory, name, master)
+    reporter.report("starting", "Starting Spark.")
+    java = check_java()
+    context.check_master(master)
+    stopping = _stop_on_signals()
+    # What a killed predecessor left; the lock says that it is gone.
+    shutil.rmtree(directory / "spark", ignore_errors=True)
+    log.info("Runner %s starts on %s, process %s", name, master, os.getpid())
+    try:
+        spark = context.open_context(name=name, master=master, directory=directory, java=java)
+    except Exception as error:
+        # Whatever Spark throws here, a person must be told in one sentence.
+        log.exception("Spark did not start")
+        words = str(error).strip().split("\n", 1)[0]
+        return _say(f"Spark did not start on {master}: {words}", launcher.EXIT_FAILED)
+    jobs = SparkJobs(spark)
+    control = ControlServer(*_address(master, spark))
+    host = Host(directory, control, jobs, Slots(lambda: jobs.slots), _lane())
+    reporter.host, reporter.application_id = host, spark.applicationId
+    runner = Runner(host, reporter, stopping)
+    threading.Thread(target=jobs.warm_up, name="warm-up", daemon=True).start()
+    log.info("Ready: %s slots", jobs.slots)
+    try:
+        clean = runner.run()
+    finally:
+        host.control.close()
+        context.close_context(spark, java)
+        shutil.rmtree(directory / "spark", ignore_errors=True)
+    if not clean:
+        words = "Spark's Java process died, or its cluster took the application away"
+        return _say(f"{words}; the runner ends.", launcher.EXIT_FAILED)
+    log.info("Stopped")
+    return launcher.EXIT_STOPPED
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m spark_runner", description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True, help="the runner's own directory")
+    parser.add_argument("--name", required=True, help="how the runner is called")
+    parser.add_argument("--master", default="local[256,4]", help="a Spark master")
+    return parser.parse_args(arguments)
+
+
+@contextlib.contextmanager
+def _lock(directory: Path) -> Iterator[None]:
+    """One runner per directory. The lock goes with the process, however it ends."""
+    with open(directory / "runner.lock", "a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Locked(
+                f"Another runner works in {directory}; it holds runner.lock. Stop that one first, "
+                "or give this one a directory of its own."
+            ) from None
+        yield
+
+
+def _log_to(directory: Path) -> None:
+    handler = logging.handlers.RotatingFileHandler(
+        directory / "runner.log", maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
+    )
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def _stop_on_signals() -> threading.Event:
+    stopping = threading.Event()
+
+    def stop(number: int, _: FrameType | None) -> None:
+        log.info("Signal %s: stopping", signal.Signals(number).name)
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return stopping
+
+
+def _lane() -> str:
+    """How records are copied: one by one, or (`raw`) batch by batch as bytes."""
+    chosen = os.environ.get("UNDERSTUDY_LANE", "record")
+    return chosen if chosen in LANES else "record"
+
+
+def _address(master: str, spark: SparkContext) -> tuple[str, str]:
+    """Where tasks reach the driver, and which interface listens."""
+    if context.is_local(master):
+        return "127.0.0.1", "127.0.0.1"
+    return str(spark.getConf().get("spark.driver.host")), "0.0.0.0"  # noqa: S104 (executors are elsewhere; who connects must prove itself)
+
+
+def _say(sentence: str, code: int) -> int:
+    log.error("%s", sentence)
+    sys.stderr.write(sentence + "\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""When each errand of a flow is due: how often to look, to try again, to copy positions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mirrors.domain.errors import KafkaRefused, UnderstudyError
+
+Errand = Literal["open", "plan", "look", "ends", "positions", "owner"]
+
+COPY_POSITIONS_S = 5.0
+ENDS_BUSY_S = 1.0
+ENDS_IDLE_S = 5.0
+RETRY_FAULTED_S = (15.0, 30.0, 60.0, 120.0, 300.0)
+# A cluster that comes back is used again within seconds.
+AGAIN_S = (1.0, 2.0, 4.0, 8.0)
+# A wrong password tried often locks an account.
+AGAIN_REFUSED_S = (5.0, 15.0, 30.0, 60.0)
+
+
+class Agenda:
+    """Times are monotonic seconds, handed in."""
+
+    def __init__(self, refresh_s: float | None) -> None:
+        # Half the interval: what is found must be planned and taken over within it as well.
+        self._look_s = None if refresh_s is None else max(0.5, refresh_s / 2)
+        self._due: dict[Errand, float] = {"open": 0.0, "ends": 0.0, "positions": 0.0, "look": 0.0}
+        self._failures = 0
+        self._retries = 0
+        self._retry_at: float | None = None
+
+    def is_due(self, errand: Errand, now: float) -> bool:
+        return now >= self._due.get(errand, float("inf"))
+
+    def want(self, errand: Errand) -> None:
+        self._due[errand] = 0.0
+
+    def begun(self, errand: Errand) -> None:
+        """Not again before its answer."""
+        self._due[errand] = float("inf")
+
+    def done(self, errand: Errand, now: float, *, moving: bool) -> None:
+        if errand in ("open", "plan", "look"):
+            self._failures = 0
+            self._due["look"] = float("inf") if self._look_s is None else now + self._look_s
+        if errand == "ends":
+            self._due["ends"] = now + (ENDS_BUSY_S if moving else ENDS_IDLE_S)
+        if errand == "positions":
+            self._due["positions"] = now + COPY_POSITIONS_S
+
+    def failed(self, errand: Errand, error: UnderstudyError, now: float) -> None:
+        steps = AGAIN_REFUSED_S if isinstance(error, KafkaRefused) else AGAIN_S
+        self._due[errand] = now + steps[min(self._failures, len(steps) - 1)]
+        self._failures += 1
+
+    def retry_faulted(self, now: float, *, any_faulted: bool) -> bool:
+        """Whether stopped partitions should be tried again now; ever more seldom."""
+        if not any_faulted:
+            self._retry_at = None
+            return False
+        wait = RETRY_FAULTED_S[min(self._retries, len(RETRY_FAULTED_S) - 1)]
+        if self._retry_at is None:
+            self._retry_at = now + wait
+        if now < self._retry_at:
+            return False
+        self._retries += 1
+        self._retry_at = None
+        return True

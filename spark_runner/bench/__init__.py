@@ -1,0 +1,1 @@
+"""Measure the raw lane by itself: no Spark, one process, real brokers."""

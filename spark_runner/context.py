@@ -1,0 +1,145 @@
+"""The Spark context of a runner: light, quick to start, and no secret in its settings.
+
+A bare SparkContext (no session), one JVM with a small heap, C1 only, and a class-data archive
+that the first clean stop leaves behind and every later start maps. Settings of the cluster's
+own (authentication, encryption, cores) come from SPARK_CONF_DIR, as for any Spark program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+
+from mirrors.domain.errors import UnderstudyError
+from spark_runner.java import java_options, keep_archive
+
+MASTER_DEADLINE_S = 5.0
+# Threads of a local master cost nothing until they run; the 4 is how often Spark tries a task.
+LOCAL = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?$")
+CLUSTER = re.compile(r"(spark://[^/\s]+:\d+(,[^/\s]+:\d+)*|yarn|k8s://\S+)$")
+_SENT_PACKAGES = ("spark_runner", "mirrors/domain", "mirrors/kafka")
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.speculation": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.reuse": "true",
+    "spark.python.worker.idleTimeoutSeconds": "0",
+    "spark.python.task.killTimeout": "500ms",
+    "spark.driver.memory": "512m",
+    # Else one thread per slot of the master, whether it does anything or not.
+    "spark.rpc.netty.dispatcher.numThreads": "4",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+}
+
+
+class BadMaster(UnderstudyError):
+    code = "bad_master"
+
+
+def check_master(master: str) -> None:
+    if LOCAL.match(master):
+        return
+    if not CLUSTER.match(master):
+        raise BadMaster(
+            f"{master!r} is not a Spark master. Use local[N,4], spark://host:port, yarn or k8s://…"
+        )
+    if master.startswith("spark://"):
+        _check_reachable(master)
+
+
+def is_local(master: str) -> bool:
+    return LOCAL.match(master) is not None
+
+
+def open_context(*, name: str, master: str, directory: Path, java: str) -> SparkContext:
+    """Start the JVM and the context."""
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if is_local(master):
+        os.environ["PYSPARK_PYTHON"] = python = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = python
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    conf = SparkConf().setMaster(master).setAppName(f"understudy-{name}")
+    for key, value in _settings(master, directory, java).items():
+        conf.set(key, value)
+    context = SparkContext(conf=conf)
+    context.setLogLevel("ERROR")
+    if not is_local(master):
+        context.addPyFile(str(_zipped_package(directory)))
+    return context
+
+
+def close_context(context: SparkContext, java: str) -> None:
+    """Stop Spark and the JVM, and keep the class-data archive that it leaves, if any."""
+    gateway: Any = SparkContext._gateway
+    # A Java process that died cannot be stopped any more, and need not.
+    with contextlib.suppress(Py4JError, OSError):
+        context.stop()
+    if gateway is None:
+        return
+    with contextlib.suppress(Py4JError, OSError):
+        gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            process.stdin.close()
+            process.wait(timeout=8)
+    keep_archive(java, ended_well=process is not None and process.poll() == 0)
+
+
+def _settings(master: str, directory: Path, java: str) -> dict[str, str]:
+    settings = {
+        **_SETTINGS,
+        "spark.local.dir": str(directory / "spark"),
+        "spark.driver.extraJavaOptions": java_options(java, directory),
+    }
+    if is_local(master):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.python.daemon.module": "spark_runner.daemon",
+        }
+    else:
+        settings |= {"spark.executor.memory": "512m"}
+    return settings
+
+
+def _check_reachable(master: str) -> None:
+    failures = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), MASTER_DEADLINE_S):
+                return
+        except OSError as error:
+            failures.append(f"{address}: {error.strerror or error}")
+    raise BadMaster(
+        f"No Spark master answers ({'; '.join(failures)}). Check that it runs and the address."
+    )
+
+
+def _zipped_package(directory: Path) -> Path:
+    """What executors elsewhere need of ours; its dependencies must be installed there."""
+    root = Path(__file__).resolve().parent.parent
+    path = directory / "understudy.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(root / "mirrors/__init__.py", "mirrors/__init__.py")
+        for package in _SENT_PACKAGES:
+            for file in sorted((root / package).rglob("*.py")):
+                archive.write(file, str(file.relative_to(root)))
+    return path

@@ -1,0 +1,217 @@
+"""All slices of one flow: give them work by the plan, fold what they say into the board."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from mirrors.domain.jobs import JobSpec, SliceStatus
+from spark_runner.control import ControlServer, OrderWord
+from spark_runner.draft import Plan
+from spark_runner.epochs import Epoch, SliceRun
+from spark_runner.positions import Place, slice_id
+from spark_runner.spark_jobs import SparkJobs
+from spark_runner.status import Board
+from spark_runner.work import Figures, PartitionWork, SliceResult, SliceWork
+
+RATE_OVER_S = 5.0
+
+
+class _Meter:
+    """Totals and rates of one slice; an epoch counts from nought each time."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+        self._epoch = 0
+        self._before = (0, 0)
+        self._marks: deque[tuple[float, int, int]] = deque([(time.monotonic(), 0, 0)])
+
+    def count(self, epoch: int, records: int, size: int) -> tuple[int, int]:
+        """What was added since the last time."""
+        if epoch != self._epoch:
+            self._epoch, self._before = epoch, (0, 0)
+        added = records - self._before[0], size - self._before[1]
+        self._before = records, size
+        self.records += added[0]
+        self.bytes += added[1]
+        self._marks.append((time.monotonic(), self.records, self.bytes))
+        return added
+
+    def rates(self) -> tuple[float, float]:
+        now = time.monotonic()
+        while len(self._marks) > 1 and self._marks[1][0] < now - RATE_OVER_S:
+            self._marks.popleft()
+        since, records, size = self._marks[0]
+        span = max(RATE_OVER_S, now - since)
+        return (self.records - records) / span, (self.bytes - size) / span
+
+
+class Copying:
+    def __init__(
+        self,
+        job: JobSpec,
+        control: ControlServer,
+        jobs: SparkJobs,
+        board: Board,
+        wake: Callable[[], None],
+        *,
+        lane: str,
+    ) -> None:
+        self.job = job
+        self._lane = lane
+        self._control = control
+        self._jobs = jobs
+        self._board = board
+        self._wake = wake
+        self._plan: Plan | None = None
+        self._slices: dict[int, SliceRun] = {}
+        self._meters: dict[int, _Meter] = {}
+        self._forgiven: dict[Place, int] = {}
+        self.fenced = False
+        # `has_moved`: MM2's copy of the positions is behind; `has_news`: the status file is.
+        self.has_moved = False
+        self.has_news = False
+
+    @property
+    def is_idle(self) -> bool:
+        return all(run.is_idle for run in self._slices.values())
+
+    @property
+    def is_under_way(self) -> bool:
+        """Every slice that has something to copy has begun to."""
+        return all(
+            run.is_copying or self._contents(index) == {} for index, run in self._slices.items()
+        )
+
+    def adopt(self, plan: Plan) -> None:
+        """Slices whose partitions differ will get a successor; the others do not notice."""
+        self._plan = plan
+        for index in range(plan.slice_count):
+            if index not in self._slices:
+                self._slices[index] = SliceRun(index, self._control, self._jobs.launch, self._wake)
+                self._meters[index] = _Meter()
+
+    def harvest(self, now: int) -> None:
+        for index, run in self._slices.items():
+            for epoch, said in run.harvest():
+                records, size = self._meters[index].count(epoch, said.records, said.bytes)
+                self._board.records += records
+                self._board.bytes += size
+                self._board.moved(said.partitions, now)
+                self._board.failed(
+                    error
+                    for error in said.errors
+                    if epoch > self._forgiven.get((error.topic, error.partition), 0)
+                )
+                if said.partitions:
+                    self.has_moved = self.has_news = True
+                if isinstance(said, SliceResult) and said.ended_because == "fenced":
+                    self.fenced = True
+
+    def tend(self) -> None:
+        for index, run in self._slices.items():
+            run.tend(self._make_work, partial(self._is_outdated, index))
+            for epoch in run.epochs():
+                if epoch.is_mute() or epoch.is_overdue():
+                    self._jobs.cancel(epoch.work)
+
+    def order(self, word: OrderWord) -> None:
+        for run in self._slices.values():
+            run.order(word)
+
+    def cancel(self) -> None:
+        """Those that did not obey: fencing makes it safe."""
+        for run in self._slices.values():
+            for epoch in run.epochs():
+                self._jobs.cancel(epoch.work)
+
+    def forgive(self) -> None:
+        for run in self._slices.values():
+            run.forgive()
+
+    def retry_faulted(self) -> None:
+        """Partitions that a record or a right stopped are tried again; gaps are not."""
+        for place, error in list(self._board.errors.items()):
+            if error.state == "faulted":
+                del self._board.errors[place]
+                if self._plan is not None and place in self._plan.slices:
+                    index = self._plan.slices[place]
+                    # What the present epoch still says of it at its end is old.
+                    self._forgiven[place] = self._slices[index].epoch
+
+    def troubles(self) -> Iterator[str]:
+        return (run.reason for run in self._slices.values() if run.waits_to_retry)
+
+    def statuses(self, now: int) -> list[SliceStatus]:
+        return [self._status(index, run, now) for index, run in sorted(self._slices.items())]
+
+    def _contents(self, index: int) -> dict[Place, PartitionWork]:
+        if self._plan is None:
+            return {}
+        return {
+            place: work
+            for place, work in self._plan.partitions.items()
+            if self._plan.slices[place] == index and place not in self._board.errors
+        }
+
+    def _is_outdated(self, index: int, epoch: Epoch) -> bool:
+        """Whether the plan, or a partition that is tried again, asks for another epoch."""
+        has = {(row.topic, row.partition): row for row in epoch.work.partitions}
+        wants = self._contents(index)
+        if not wants.keys() <= has.keys() - epoch.stopped:
+            return True
+        if has.keys() - epoch.stopped - self._board.errors.keys() - wants.keys():
+            return True
+        return any(
+            (has[place].topic_id, has[place].remote_topic_id, has[place].remote_configs)
+            != (row.topic_id, row.remote_topic_id, row.remote_configs)
+            for place, row in wants.items()
+        )
+
+    def _make_work(self, index: int, epoch: int, deadline: int) -> SliceWork | None:
+        plan, job = self._plan, self.job
+        rows = self._contents(index)
+        if plan is None or not rows:
+            return None
+        name = f"{job.source.alias}->{job.target.alias}"
+        return SliceWork(
+            job=job.job,
+            flow=job.flow,
+            generation=job.generation,
+            name=name,
+            index=index,
+            count=plan.slice_count,
+            epoch=epoch,
+            deadline=deadline,
+            lane=self._lane,
+            source=job.source,
+            target=job.target,
+            properties=job.properties,
+            source_cluster_id=plan.source_cluster_id,
+            target_cluster_id=plan.target_cluster_id,
+            positions_topic=plan.positions_topic,
+            transactional_id=slice_id(name, index),
+            partitions=tuple(rows.values()),
+        )
+
+    def _status(self, index: int, run: SliceRun, now: int) -> SliceStatus:
+        last: Figures | None = run.current.last if run.current is not None else None
+        state = "waiting" if run.waits_to_retry else (last.state if last else "starting")
+        meter = self._meters[index]
+        records_rate, bytes_rate = meter.rates()
+        return SliceStatus(
+            index=index,
+            state="idle" if run.is_idle and not run.waits_to_retry else state,
+            reason=run.reason,
+            epoch=run.epoch,
+            partitions=len(self._contents(index)),
+            records=meter.records,
+            bytes=meter.bytes,
+            records_per_second=round(records_rate, 1),
+            bytes_per_second=round(bytes_rate, 1),
+            pid=last.pid if last else None,
+            as_of=last.as_of if last else now,
+        )

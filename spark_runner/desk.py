@@ -1,0 +1,80 @@
+"""What the clerk of a flow has at hand: the planner, the ends sampler, MM2's copy of positions.
+
+Made and used on the clerk's thread only; every call may wait for Kafka, each with its deadline.
+"""
+
+from __future__ import annotations
+
+import time
+
+from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.jobs import JobSpec
+from spark_runner.draft import Plan
+from spark_runner.ends import Ends, EndsSampler
+from spark_runner.planner import Planner
+from spark_runner.positions import Place
+from spark_runner.positions_for_mm2 import ConnectOffsetsWriter
+
+POSITIONS_DEADLINE_S = 5.0
+
+
+class Desk:
+    def __init__(self, job: JobSpec, owner: str) -> None:
+        self._job = job
+        self._owner = owner
+        self._planner: Planner | None = None
+        self._ends: EndsSampler | None = None
+        self._copy: ConnectOffsetsWriter | None = None
+        self._seen: object = None
+
+    @property
+    def planner(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self._job, self._owner)
+        return self._planner
+
+    def open(self, most_slices: int) -> Plan:
+        """Take the flow over and plan. After a failure the next call begins anew."""
+        try:
+            planner = self.planner
+            planner.take_over()
+            return self.plan(most_slices, {})
+        except Exception:
+            self._planner = None
+            raise
+
+    def plan(self, most_slices: int, positions: dict[Place, int]) -> Plan:
+        seen = self.planner.look()
+        plan = self.planner.plan(
+            now=int(time.time() * 1000), most_slices=most_slices, positions=positions
+        )
+        self._seen = seen
+        return plan
+
+    def has_changed(self) -> bool:
+        """Whether topics, partitions or ids differ from what the last plan was made of."""
+        return self.planner.look() != self._seen
+
+    def is_owner(self) -> bool:
+        return self.planner.is_owner()
+
+    def sample(self, places: list[Place]) -> Ends:
+        if self._ends is None:
+            self._ends = EndsSampler(self._job.source)
+        return self._ends.sample(places)
+
+    def copy_positions(self, positions: dict[Place, int]) -> None:
+        """For MM2: `mm2-offsets.<source>.internal`."""
+        if self._planner is None:
+            raise KafkaRefused("The flow has not been taken over yet.", code="not_open")
+        if self._copy is None:
+            self._copy = ConnectOffsetsWriter(
+                self._job.target, self._planner.offsets_topic, self._job.source.alias
+            )
+        self._copy.write(positions, deadline_s=POSITIONS_DEADLINE_S)
+
+    def close(self) -> None:
+        if self._ends is not None:
+            self._ends.close()
+        if self._planner is not None:
+            self._planner.close()

@@ -1,0 +1,228 @@
+"""One slice over time: a Spark job per epoch, its successor ready before it ends, retries.
+
+The successor connects while its predecessor still copies, the predecessor ends at a commit, and
+only then is the successor given its turn (and fences): the change costs no gap in the copying.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from spark_runner.control import ControlServer, OrderWord, slice_key
+from spark_runner.positions import Place
+from spark_runner.work import Figures, SliceResult, SliceWork
+
+HANDOVER_S = 5.0
+SHORTEST_S = 30.0
+LONGEST_S = 600.0
+FIRST_RETRY_S = 1.0
+LAST_RETRY_S = 10.0
+# A lane says something each five seconds; the longest it may be mute is a flush and a commit.
+SILENCE_S = 90.0
+
+
+class Launcher(Protocol):
+    """Runs one epoch as a Spark job, and blocks until it has ended."""
+
+    def __call__(self, work: SliceWork) -> SliceResult: ...
+
+
+class Epoch:
+    """One Spark job on its way. What the task says waits here for the flow's thread."""
+
+    def __init__(
+        self,
+        work: SliceWork,
+        control: ControlServer,
+        launch: Launcher,
+        wake: Callable[[], None],
+    ) -> None:
+        self._control = control
+        self._launch = launch
+        self._wake = wake
+        self.line = control.open_line(slice_key(work), self._heard)
+        self.line.on_ready = self._became_ready
+        self.work = dataclasses.replace(
+            work, control_address=control.address, control_token=self.line.token
+        )
+        self.is_ready = False
+        self.ordered = False
+        self.has_turn = False
+        self.last: Figures | None = None
+        self.unread: deque[Figures] = deque()
+        # Partitions that this epoch has said to have stopped.
+        self.stopped: set[Place] = set()
+        self.result: SliceResult | None = None
+        self._thread = threading.Thread(target=self._run, name=f"slice-{work.index}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def order(self, word: OrderWord) -> None:
+        if not self.ordered:
+            self.ordered = True
+            self.line.order(word)
+
+    def give_turn(self) -> None:
+        self.has_turn = True
+        self.line.give_turn()
+
+    def left_s(self) -> float:
+        return self.work.deadline / 1000 - time.time()
+
+    def is_mute(self) -> bool:
+        return self.result is None and time.monotonic() - self.line.seen_at > SILENCE_S
+
+    def is_overdue(self) -> bool:
+        """Neither an order nor the deadline ended it."""
+        return self.result is None and self.left_s() < -SILENCE_S
+
+    def _run(self) -> None:
+        try:
+            self.result = self._launch(self.work)
+        finally:
+            self._control.close_line(self.line)
+            self._wake()
+
+    def _heard(self, figures: Figures) -> None:
+        first = self.last is None
+        self.last = figures
+        self.unread.append(figures)
+        if first or figures.errors or figures.partitions:
+            self._wake()
+
+    def _became_ready(self) -> None:
+        self.is_ready = True
+        self._wake()
+
+
+MakeWork = Callable[[int, int, int], SliceWork | None]
+
+
+class SliceRun:
+    """The epochs of one slice, one after the other; used by the flow's thread only."""
+
+    def __init__(
+        self, index: int, control: ControlServer, launch: Launcher, wake: Callable[[], None]
+    ) -> None:
+        self.index = index
+        self._control = control
+        self._launch = launch
+        self._wake = wake
+        self._length_s = SHORTEST_S
+        self._failures = 0
+        self._retry_at = 0.0
+        self._successor_at = 0.0
+        self._has_copied = False
+        self.epoch = 0
+        self.reason = ""
+        self.current: Epoch | None = None
+        self.successor: Epoch | None = None
+        self._leaving: list[Epoch] = []
+
+    @property
+    def is_idle(self) -> bool:
+        return self.current is None and self.successor is None and not self._leaving
+
+    @property
+    def is_copying(self) -> bool:
+        """Also in the moment when one epoch takes over from another."""
+        if self.current is None:
+            return False
+        self._has_copied |= self.current.last is not None
+        return self._has_copied
+
+    @property
+    def waits_to_retry(self) -> bool:
+        return self.current is None and self._failures > 0
+
+    def order(self, word: OrderWord) -> None:
+        """End at a commit; nothing follows until `tend` is called with work again."""
+        for epoch in (self.current, self.successor):
+            if epoch is not None:
+                epoch.order(word)
+
+    def forgive(self) -> None:
+        """A person asked anew: try at once."""
+        self._retry_at = 0.0
+
+    def epochs(self) -> list[Epoch]:
+        """Those under way."""
+        known = (self.current, self.successor, *self._leaving)
+        return [epoch for epoch in known if epoch is not None]
+
+    def harvest(self) -> list[tuple[int, Figures | SliceResult]]:
+        """What was said since the last call, with its epoch; ends what has ended."""
+        said: list[tuple[int, Figures | SliceResult]] = []
+        for epoch in self.epochs():
+            while epoch.unread:
+                figures = epoch.unread.popleft()
+                epoch.stopped |= {(error.topic, error.partition) for error in figures.errors}
+                said.append((epoch.work.epoch, figures))
+        self._leaving = [epoch for epoch in self._leaving if epoch.result is None]
+        if self.successor is not None and self.successor.result is not None:
+            self.successor = None
+            self._successor_at = time.monotonic() + FIRST_RETRY_S
+        if self.current is not None and self.current.result is not None:
+            said.append((self.current.work.epoch, self.current.result))
+            self._ended(self.current.result)
+        return said
+
+    def tend(self, make_work: MakeWork, is_outdated: Callable[[Epoch], bool]) -> None:
+        """Keep one epoch running; what the plan has overtaken is followed up at once."""
+        now = time.monotonic()
+        if self.current is None:
+            if now >= self._retry_at and (epoch := self._begin(make_work)) is not None:
+                self.current = epoch
+                epoch.give_turn()
+            return
+        if self.successor is not None and is_outdated(self.successor):
+            self._dismiss_successor()
+        due = is_outdated(self.current) or self.current.left_s() < HANDOVER_S
+        if due and self.successor is None and not self.current.ordered:
+            if now >= self._successor_at:
+                self.successor = self._begin(make_work)
+                if self.successor is None:
+                    self.current.order("replan")
+        elif self.successor is not None and self.successor.is_ready:
+            self.current.order("handover")
+
+    def _begin(self, make_work: MakeWork) -> Epoch | None:
+        self.epoch += 1
+        deadline = int((time.time() + self._length_s) * 1000)
+        work = make_work(self.index, self.epoch, deadline)
+        if work is None:
+            return None
+        epoch = Epoch(work, self._control, self._launch, self._wake)
+        epoch.start()
+        return epoch
+
+    def _ended(self, result: SliceResult) -> None:
+        self.current = None
+        if result.ended_because == "stop":
+            self._has_copied = False
+        if result.ended_because in ("deadline", "handover", "replan", "stop"):
+            self._failures, self._retry_at, self.reason = 0, 0.0, ""
+            self._length_s = min(LONGEST_S, self._length_s * 2)
+            if self.successor is not None and not self.successor.ordered:
+                self.current, self.successor = self.successor, None
+                self.current.give_turn()
+            return
+        self._dismiss_successor()
+        delay = min(LAST_RETRY_S, FIRST_RETRY_S * 2**self._failures)
+        self._failures += 1
+        self._length_s = SHORTEST_S
+        self._has_copied = False
+        self._retry_at = time.monotonic() + delay
+        self.reason = f"{result.reason} Tried again in {delay:.0f} s."
+
+    def _dismiss_successor(self) -> None:
+        if self.successor is not None:
+            self.successor.order("stop")
+            self._leaving.append(self.successor)
+            self.successor = None

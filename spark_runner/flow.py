@@ -1,0 +1,253 @@
+"""One flow in a runner: plan, one Spark job per slice and epoch, fold into the status file.
+
+The thread of a flow never waits for Kafka: a clerk runs its errands (take over, plan, look for
+changes, ends, MM2's copy of the positions), Spark jobs run on threads of their own, and this
+thread turns what they say into decisions, once a second or when woken. Phases:
+
+opening   the clerk takes the flow over and plans; nothing is copied
+copying   every slice has an epoch, or waits to try again
+resting   every slice was told to stop and is awaited; then comes what `_then` says
+paused    the plan is kept, nothing is copied
+failed    somebody has to change something; a new spec starts all over
+stopped   the thread ends
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from pathlib import Path
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.jobs import JobSpec, JobState
+from mirrors.domain.specs import FlowSpec
+from spark_runner.agenda import Agenda
+from spark_runner.control import ControlServer
+from spark_runner.copying import Copying
+from spark_runner.office import Event, Office, Phase
+from spark_runner.slots import Slots
+from spark_runner.spark_jobs import SparkJobs
+from spark_runner.status import Board, write_status
+
+log = logging.getLogger("spark_runner.flow")
+
+TICK_S = 1.0
+RESTING_TICK_S = 0.1
+# Positions that moved are not kept back for a whole tick.
+NEWS_S = 0.3
+# An order is obeyed at a commit, within milliseconds; who does not is cut off.
+OBEY_S = 5.0
+LAST_COPY_S = 2.5
+LAST_ERRAND_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """What a runner offers to its flows."""
+
+    directory: Path
+    control: ControlServer
+    jobs: SparkJobs
+    slots: Slots
+    lane: str
+
+
+class FlowRun(threading.Thread):
+    def __init__(self, job: JobSpec, host: Host) -> None:
+        super().__init__(name=f"flow-{job.flow}", daemon=True)
+        self._host = host
+        self._wake = threading.Event()
+        self._wanted: list[JobSpec | None] = []
+        self._then: Phase = "opening"
+        self._rest_until = 0.0
+        self._last_copy: float | None = None
+        self._next: JobSpec | None = None
+        self._reported_at = 0.0
+        self.is_leaving = False
+        self.ended = threading.Event()
+        self._said: tuple[JobState, str] | None = None
+        self._wake.set()
+        self._begin(job)
+
+    # Called from the runner's thread.
+
+    def update(self, job: JobSpec) -> None:
+        """Another spec for the same flow: pause, resume, edit."""
+        self._wanted.append(job)
+        self._wake.set()
+
+    def stop(self, reason: str) -> None:
+        """Commit and end; the last status says why."""
+        self.is_leaving = True
+        self._parting = reason
+        self._wanted.append(None)
+        self._wake.set()
+
+    # The flow's own thread.
+
+    def run(self) -> None:
+        try:
+            while self._phase != "stopped":
+                self._wake.wait(RESTING_TICK_S if self._phase == "resting" else TICK_S)
+                self._wake.clear()
+                self._step(time.monotonic())
+        except Exception as error:
+            # A defect of ours becomes a named state.
+            log.exception("Flow %s", self.job.name)
+            self._copying.order("stop")
+            self._fail(f"The runner met a defect: {type(error).__name__}: {error}.")
+            self._report()
+        self._host.slots.release(self.job.flow)
+        self.ended.set()
+        # An errand under way must not outlive the flow: it could take over from its successor.
+        self._office.close()
+        self._office.join(LAST_ERRAND_S)
+
+    def _begin(self, job: JobSpec) -> None:
+        """A new plan, a new owner's name, and nothing remembered of an earlier spec."""
+        self.job = job
+        self._phase: Phase = "opening" if job.desired == "running" else "paused"
+        self._then = self._phase
+        self._next = None
+        self._reason = ""
+        agenda = Agenda(None)
+        try:
+            settings = FlowSpec.build(
+                source=job.source, target=job.target, properties=job.properties
+            ).settings
+            if settings.refresh_topics_enabled:
+                agenda = Agenda(settings.refresh_topics_interval_seconds)
+        except InvalidSettings as error:
+            self._fail(error.message)
+        host, wake = self._host, self._wake.set
+        self._board = Board(job, int(time.time() * 1000))
+        self._copying = Copying(job, host.control, host.jobs, self._board, wake, lane=host.lane)
+        self._office = Office(job, agenda, host.slots, self._board, self._copying, wake)
+
+    def _step(self, now: float) -> None:
+        while self._wanted:
+            self._obey(self._wanted.pop(0), now)
+        self._copying.harvest(int(time.time() * 1000))
+        for event in self._office.step(self._phase, now):
+            self._meet(event, now)
+        if self._phase == "copying":
+            self._copy(now)
+        elif self._phase == "resting":
+            self._rest(now)
+        news_s = NEWS_S if self._copying.has_news else TICK_S * 0.9
+        if now - self._reported_at >= news_s or self._verdict() != self._said:
+            self._reported_at = now
+            self._report()
+
+    def _obey(self, wanted: JobSpec | None, now: float) -> None:
+        if wanted is None:
+            self._reason = self._parting
+            self._leave("stopped", now)
+        elif (
+            # An edit that is still being taken up may be the one that this one takes back.
+            self._next is not None or self._phase == "failed" or not _is_same_work(wanted, self.job)
+        ):
+            self._next = wanted
+            self._leave("opening", now)
+        else:
+            self.job = self._board.job = self._copying.job = wanted
+            if wanted.desired == "paused" and self._phase in ("opening", "copying"):
+                self._leave("paused", now)
+            elif wanted.desired == "running" and self._then == "paused":
+                self._resume()
+
+    def _leave(self, then: Phase, now: float) -> None:
+        self._then, self._phase = then, "resting"
+        self._rest_until = now + OBEY_S
+        self._last_copy = None
+        self._copying.order("stop")
+
+    def _resume(self) -> None:
+        self._then = "opening"
+        self._phase = "copying" if self._office.is_planned else "opening"
+        self._office.agenda.want("look")
+        self._copying.forgive()
+
+    def _meet(self, event: Event, now: float) -> None:
+        if event == "opened" and self._phase == "opening":
+            self._phase = "copying"
+        elif event == "refused":
+            self._fail(self._office.refusal)
+        elif event == "lost":
+            self._reason = (
+                "Another runner has taken this flow over; nothing more is written from here. "
+                "Make sure that only one control plane runs the flow, then start it again."
+            )
+            self._leave("failed", now)
+
+    def _copy(self, now: float) -> None:
+        if self._copying.fenced:
+            self._office.agenda.want("owner")
+            return
+        faulted = any(error.state == "faulted" for error in self._board.errors.values())
+        if self._office.agenda.retry_faulted(now, any_faulted=faulted):
+            self._copying.retry_faulted()
+            self._office.agenda.want("plan")
+        self._copying.tend()
+
+    def _rest(self, now: float) -> None:
+        """Wait for the slices, then for MM2's copy of their positions, then go where we go."""
+        if not self._copying.is_idle:
+            if now > self._rest_until:
+                self._rest_until = now + OBEY_S
+                self._copying.cancel()
+            return
+        self._last_copy = self._last_copy or now
+        if self._copying.has_moved and not self._office.busy:
+            self._office.agenda.want("positions")
+        under_way = self._copying.has_moved or self._office.busy
+        if self._office.is_planned and under_way and now < self._last_copy + LAST_COPY_S:
+            return
+        if self._then != "opening":
+            self._phase = self._then
+        elif not self._office.busy and self._next is not None:
+            self._office.close()
+            self._host.slots.release(self.job.flow)
+            self._begin(self._next)
+
+    def _fail(self, reason: str) -> None:
+        self._phase, self._reason = "failed", reason
+
+    def _report(self) -> None:
+        now = int(time.time() * 1000)
+        self._said = state, reason = self._verdict()
+        self._copying.has_news = False
+        status = self._board.status(state, reason, self._copying.statuses(now), now)
+        write_status(self._host.directory, status)
+
+    def _verdict(self) -> tuple[JobState, str]:
+        if self._phase in ("failed", "stopped", "paused"):
+            return self._phase, self._reason
+        if self._phase == "resting":
+            return "running", "Committing; then it is " + _AFTER_REST.get(self._then, "restarted.")
+        troubles = [*self._office.trouble.values(), *self._copying.troubles()]
+        errors = [error.reason for error in self._board.errors.values()]
+        if troubles or errors:
+            more = len(troubles) + len(errors) - 1
+            first = (troubles or errors)[0]
+            return "degraded", f"{first} (and {more} more)" if more else first
+        if self._phase == "opening":
+            return "starting", "Taking the flow over and planning."
+        if not self._copying.is_under_way:
+            return "starting", "Starting the slices."
+        return "running", "" if self._board.places() else "No topic passes the filters yet."
+
+
+_AFTER_REST: dict[Phase, str] = {"paused": "paused.", "stopped": "stopped.", "failed": "failed."}
+
+
+def _is_same_work(one: JobSpec, other: JobSpec) -> bool:
+    """Whether only desired state or generation differ: then nothing has to be planned anew."""
+    return (one.job, one.source, one.target, one.properties) == (
+        other.job,
+        other.source,
+        other.target,
+        other.properties,
+    )

@@ -1,0 +1,43 @@
+"""Whether a position belongs to the topics that are there now, and what is wrong when not."""
+
+from __future__ import annotations
+
+from mirrors.domain.records import Position
+
+_WORDS = {
+    "source_cluster": "the alias {source} now leads to another cluster",
+    "target_cluster": "the alias {target} now leads to another cluster",
+    "source_topic_id": "the topic was deleted and created again on {source}",
+    "target_topic_id": (
+        "it was copied into another remote topic before, which was deleted and created again on "
+        "{target}, or had another name"
+    ),
+}
+
+
+def generation_gap(known: Position, now: Position, *, source: str, target: str) -> str | None:
+    """The first difference of two positions' generations, in words; None for the same one."""
+    for member, words in _WORDS.items():
+        if getattr(known, member) != getattr(now, member):
+            place = f"{known.topic}-{known.partition}"
+            said = words.format(source=source, target=target)
+            return (
+                f"{place} is not copied: {said}. The position {known.position} belongs to the "
+                "earlier one, so copying on from there would skip or mix records."
+            )
+    return None
+
+
+def range_gap(place: str, source: str, position: int, first: int, end: int) -> str | None:
+    """What is missing when a position lies outside what the source holds; else None."""
+    if position < first:
+        return (
+            f"{place} on {source} now begins at {first}: offsets {position} to {first - 1} were "
+            "deleted (retention or a request) before they were copied. Nothing was skipped."
+        )
+    if position > end:
+        return (
+            f"{place} on {source} now ends at {end}, before the position {position}: the source "
+            "lost records that were already copied. Nothing was skipped."
+        )
+    return None

@@ -1,0 +1,83 @@
+"""What a slice tells its driver: figures each second of what moved, and the result at the end."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Literal
+
+from spark_runner.control import Channel
+from spark_runner.lanes.tally import Tally
+from spark_runner.lanes.track import Track
+from spark_runner.work import EndedBecause, Figures, PartitionFigure, SliceResult
+
+_REASONS: dict[str, str] = {
+    "deadline": "The epoch's time is over.",
+    "stop": "The flow was told to stop.",
+    "replan": "The flow is planned anew.",
+    "handover": "The next epoch takes over.",
+    "lost_control": "The connection to the driver was lost.",
+}
+
+
+class Account:
+    """Reads the tracks; only what is committed counts."""
+
+    def __init__(self, tracks: list[Track], channel: Channel, tally: Tally) -> None:
+        self._tracks = tracks
+        self._tally = tally
+        self._channel = channel
+        self._told: dict[Track, int] = {}
+        self._told_errors: set[Track] = set()
+
+    def report(self, state: Literal["connecting", "ready", "copying", "stopping"]) -> None:
+        moved = [track for track in self._tracks if self._told.get(track) != track.position]
+        self._told.update({track: track.position for track in moved})
+        stopped = [
+            track
+            for track in self._tracks
+            if track.error is not None and track not in self._told_errors
+        ]
+        self._told_errors.update(stopped)
+        self._channel.report(
+            Figures(
+                as_of=int(time.time() * 1000),
+                pid=os.getpid(),
+                state=state,
+                records=self._records(),
+                bytes=self._bytes(),
+                partitions=tuple(map(_figure, moved)),
+                errors=tuple(track.error for track in stopped if track.error is not None),
+                lanes=self._tally.lanes(self._tracks),
+            )
+        )
+
+    def result(self, ended: EndedBecause, reason: str = "", code: str = "") -> SliceResult:
+        return SliceResult(
+            ended_because=ended,
+            reason=reason or _REASONS.get(ended, ""),
+            code=code,
+            records=self._records(),
+            bytes=self._bytes(),
+            partitions=tuple(map(_figure, self._tracks)),
+            errors=tuple(track.error for track in self._tracks if track.error is not None),
+            lanes=self._tally.lanes(self._tracks),
+        )
+
+    def _records(self) -> int:
+        return sum(track.committed_records for track in self._tracks)
+
+    def _bytes(self) -> int:
+        return sum(track.committed_bytes for track in self._tracks)
+
+
+def _figure(track: Track) -> PartitionFigure:
+    return PartitionFigure(
+        topic=track.topic,
+        partition=track.partition,
+        position=track.position,
+        timestamp=track.committed_timestamp,
+        end=track.end,
+        stable_end=track.stable_end,
+        lane=f"repack: {track.why}" if track.why else "raw",
+    )

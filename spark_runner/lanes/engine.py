@@ -1,0 +1,244 @@
+"""The copying loop of one slice: sockets in, sockets out, a commit now and then.
+
+One thread. While the target works on what was sent, the source's next reply is on its way. What
+ends a run: an order, the deadline, a fence, a cluster that stays away. What restarts it in place:
+a producer that is lost (`ProducerLost`): init again, read the positions again, go on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from spark_runner.lanes.arena import Arenas
+from spark_runner.lanes.feeder import Feeder, FetchLimits
+from spark_runner.lanes.homes import Homes
+from spark_runner.lanes.intake import Intake
+from spark_runner.lanes.ledger import Book
+from spark_runner.lanes.outlet import Outlet
+from spark_runner.lanes.pace import Pace
+from spark_runner.lanes.pipe import Pipe
+from spark_runner.lanes.prepare import Preparer
+from spark_runner.lanes.returns import Returns
+from spark_runner.lanes.same_topics import changed_topics
+from spark_runner.lanes.sockets import End, Sockets
+from spark_runner.lanes.tally import Tally
+from spark_runner.lanes.track import Track, Verdict
+from spark_runner.wire.batch import Pen
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.codes import Code
+from spark_runner.wire.transactions import Identity, ProducerLost
+from spark_runner.work import PartitionError
+
+# Orders are asked for at least so often.
+_LISTEN_S = 0.2
+_DRAIN_S = 20.0
+_HURRIED_S = 3.0
+
+
+def _no_hurry() -> bool:
+    return False
+
+
+class Engine:
+    """Everything of one slice but the contract with the driver."""
+
+    def __init__(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        tracks: list[Track],
+        book: Book,
+        identity: Identity,
+        *,
+        limits: FetchLimits,
+        arenas: Arenas,
+        pace: Pace,
+        tally: Tally,
+        transactional: bool,
+        request_timeout_ms: int = 30_000,
+        newest_produce: int = 13,
+    ) -> None:
+        self.tracks = tracks
+        self._source, self._target = source, target
+        self._book = book
+        self._identity = identity
+        self._transactional = transactional
+        self._pace = pace
+        self._arenas = arenas
+        self._pen = Pen(transactional=transactional)
+        homes = Homes(
+            target,
+            [*tracks, book.positions, book.runs],
+            transactional_id=identity.transactional_id if transactional else None,
+            request_timeout_ms=request_timeout_ms,
+            newest=newest_produce,
+        )
+        preparer = Preparer(self._pen, arenas, target.alias)
+        returns = Returns(homes, preparer, stop=self._stop, stall=self._stall)
+        self._homes = homes
+        self._returns = returns
+        self._preparer = preparer
+        self._outlet = Outlet(
+            homes, returns, preparer, arenas, tally, identity, transactional=transactional
+        )
+        self._intake = Intake(
+            source, (), arenas, limits, offer=self._outlet.offer, stop=self._stop_behind
+        )
+        self._sockets = Sockets()
+        # Commits, and everything else that the driver should hear of soon.
+        self.commits = self.events = 0
+
+    # -- life
+
+    def begin(self) -> None:
+        """The producer is initialised and the tracks stand at their committed positions."""
+        going = [track for track in self.tracks if track.error is None]
+        self._pen.take(self._identity.producer_id, self._identity.epoch)
+        for track in (self._book.positions, self._book.runs):
+            track.rewind(0)
+        self._book.begin()
+        self._outlet.restart()
+        self._intake.restart(going)
+        # Last: nobody has a buffer any more.
+        self._arenas.reset()
+        self._pace.begin(time.monotonic())
+
+    def turn(self, hurry: Callable[[], bool]) -> None:
+        """Once round: send what can be sent, wait a little, take what has come."""
+        now = time.monotonic()
+        self._intake.pump(now)
+        self._outlet.pump(now)
+        if self._pace.is_due(now, idle=not self._outlet.is_busy()):
+            self.commit(hurry=hurry)
+            return
+        for end in self._wait(now):
+            moment = time.monotonic()
+            if isinstance(end, Pipe):
+                self._heard_target(end, moment)
+            else:
+                self._heard_source(end, moment)
+        self._intake.give_up_overdue(now)
+        self._outlet.give_up_overdue(now)
+
+    def commit(self, *, hurry: Callable[[], bool] = _no_hurry) -> bool:
+        """Everything that has landed becomes visible, with its positions and runs; or nothing.
+
+        `hurry` says that somebody waits: then a target that does not answer is not waited for.
+        """
+        began = time.monotonic()
+        self._outlet.drain(began + _DRAIN_S, hurry)
+        moved = [track for track in self.tracks if track.has_moved]
+        if not moved:
+            self._pace.nothing(began)
+            return False
+        self._book.write(moved, int(time.time() * 1000))
+        self._outlet.offer(self._book.positions)
+        self._outlet.offer(self._book.runs)
+        self._outlet.drain(time.monotonic() + _DRAIN_S, hurry)
+        self._check_names()
+        self._end_transaction(time.monotonic() + (_HURRIED_S if hurry() else _DRAIN_S))
+        self._book.committed()
+        for track in moved:
+            track.commit()
+        self.commits += 1
+        self.events += 1
+        self._pace.committed(began, time.monotonic())
+        return True
+
+    def abort(self, within: float) -> None:
+        """As well as it goes: an open transaction would hold up the target's readers."""
+        if self._transactional:
+            self._identity.end(commit=False, deadline=time.monotonic() + within)
+
+    def _end_transaction(self, deadline: float) -> None:
+        if not self._transactional:
+            return
+        if self._identity.end(commit=True, deadline=deadline):
+            self._pen.take(self._identity.producer_id, self._identity.epoch)
+            self._outlet.new_epoch(track for track in self.tracks if track.held_since)
+        else:
+            self._outlet.same_epoch()
+
+    def _check_names(self) -> None:
+        """Old brokers know topics by name only: is each still the one that was planned?
+
+        If not, what was read or written may be the wrong topic's, and must not be committed.
+        """
+        verdicts: dict[Track, Verdict] = {}
+        if self._intake.reads_by_name:
+            verdicts |= changed_topics(self._source, self.tracks, remote=False)
+        if self._homes.writes_by_name:
+            verdicts |= changed_topics(self._target, self.tracks, remote=True)
+        for track, verdict in verdicts.items():
+            self._stop(track, verdict)
+        if verdicts:
+            raise ProducerLost(Code.UNKNOWN_TOPIC_ID, "prove that the topics are still the same")
+
+    # -- waiting
+
+    def _wait(self, now: float) -> list[End]:
+        until = min(
+            now + _LISTEN_S,
+            self._pace.wakes_at(now),
+            self._intake.wakes_at(now),
+            self._outlet.wakes_at(now),
+        )
+        ends: list[End] = [*self._homes.pipes.values(), *self._intake.feeders()]
+        return self._sockets.wait(ends, until - now)
+
+    def _heard_target(self, pipe: Pipe, now: float) -> None:
+        if pipe.flights:
+            self._outlet.receive(pipe, now)
+            if not self._pace.is_open:
+                self._pace.opened(now)
+        else:
+            # Nothing was asked: the broker has closed an idle connection.
+            self._returns.lost(pipe, now, _closed(self._target.alias))
+
+    def _heard_source(self, feeder: Feeder, now: float) -> None:
+        if feeder.arena is not None:
+            self._intake.receive(feeder, now)
+        else:
+            self._intake.closed(feeder, now)
+
+    # -- tracks that stop
+
+    def _stop_behind(self, track: Track, verdict: Verdict) -> None:
+        """The source cannot be read on: what was read still crosses."""
+        self._intake.leave(track)
+        if track.queue or track.flying or track.returned:
+            track.ending = verdict
+        else:
+            self._stop(track, verdict)
+
+    def _stop(self, track: Track, verdict: Verdict) -> None:
+        if track.ledger:
+            raise KafkaRefused(
+                f"Cluster {self._target.alias}: {track.topic} does not take what the flow has to "
+                f"write there: {verdict.reason}",
+                code=verdict.code,
+            )
+        self._intake.leave(track)
+        self._homes.forget(track)
+        self._preparer.discard(track)
+        track.error = PartitionError(
+            topic=track.topic,
+            partition=track.partition,
+            offset=track.done if verdict.offset is None else verdict.offset,
+            state=verdict.state,
+            code=verdict.code,
+            reason=verdict.reason,
+        )
+        self.events += 1
+
+    def _stall(self, track: Track, stuck: bool) -> None:
+        if stuck:
+            self._intake.leave(track)
+        elif track.error is None:
+            self._intake.join(track)
+
+
+def _closed(alias: str) -> KafkaUnavailable:
+    return KafkaUnavailable(f"Cluster {alias}: an idle connection was closed.", code="closed")

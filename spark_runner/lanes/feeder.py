@@ -1,0 +1,97 @@
+"""One source broker as a slice reads it: a connection, a fetch session, the request in flight."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from spark_runner.lanes.arena import Arena, Arenas, stray
+from spark_runner.lanes.track import Track
+from spark_runner.wire import fetch
+from spark_runner.wire.cluster import RECEIVE_S, REQUEST_S
+from spark_runner.wire.connection import Connection
+from spark_runner.wire.messages import FETCH
+from spark_runner.wire.produce import name_key
+
+_SESSION_RETRY_S = 0.1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FetchLimits:
+    """How much one request may bring, and how long an idle one waits at the broker."""
+
+    max_bytes: int
+    partition_bytes: int
+    # A partition with more than this not yet sent is not asked for until the target has caught up.
+    queue_bytes: int
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    isolation: int = fetch.READ_COMMITTED
+    newest: int = fetch.MOST
+
+
+class Feeder:
+    """Blocking; raises KafkaUnavailable when the connection breaks, and is of no use after that."""
+
+    def __init__(self, node: int, link: Connection, limits: FetchLimits) -> None:
+        self.node = node
+        self.link = link
+        self.members: dict[tuple[bytes, int], Track] = {}
+        self.arena: Arena | None = None
+        self.sent_at = 0.0
+        self.retry_at = 0.0
+        self._partition_bytes = limits.partition_bytes
+        self._session = fetch.FetchSession(
+            link.version(FETCH, fetch.LEAST, limits.newest, "Fetch"),
+            max_wait_ms=limits.max_wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
+            isolation=limits.isolation,
+        )
+
+    @property
+    def by_name(self) -> bool:
+        """An old broker: a topic made anew under the same name is not told apart by it."""
+        return self._session.version < fetch.BY_ID
+
+    def want(self, track: Track) -> None:
+        """Read the track from its `next_fetch` on, with the next request."""
+        track.key = name_key(track.topic) if self.by_name else track.source_id
+        self.members[track.key, track.partition] = track
+        self._session.want(
+            fetch.Wanted(
+                track.key,
+                track.partition,
+                track.next_fetch,
+                track.source_epoch,
+                track.leader_epoch,
+                self._partition_bytes,
+            )
+        )
+
+    def forget(self, track: Track) -> None:
+        if self.members.pop((track.key, track.partition), None) is not None:
+            self._session.forget(track.key, track.partition)
+
+    def ask(self, arena: Arena, now: float) -> None:
+        """Send the next request; its reply will land in the arena."""
+        self.arena = arena
+        self.sent_at = now
+        self.link.renew_login(now + REQUEST_S)
+        self.link.send([self._session.request(self.link.next_correlation())], now + REQUEST_S)
+
+    def read(self, arenas: Arenas, now: float) -> tuple[Arena, list[fetch.Fetched]]:
+        """The reply that is there; the arena is that where its records lie."""
+        arena = self.arena
+        assert arena is not None  # noqa: S101 - the loop reads only what was asked for
+        frame = self.link.receive(arena.view, now + RECEIVE_S)
+        self.arena = None
+        if not arena.owns(frame):
+            arenas.give_back(arena)
+            arena = stray(frame)
+        session, reply = fetch.read_reply(frame, self._session.version)
+        self.link.note_throttle(reply.throttle_ms)
+        self.retry_at = self.link.quiet_until
+        if self._session.answered(reply.error, session):
+            return arena, reply.partitions
+        self.retry_at = max(self.retry_at, now + _SESSION_RETRY_S)
+        return arena, []

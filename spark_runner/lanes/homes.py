@@ -1,0 +1,144 @@
+"""Which target broker leads which remote partition, and the pipe to each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.lanes.outage import Outage
+from spark_runner.lanes.pipe import Pipe
+from spark_runner.lanes.track import Track
+from spark_runner.wire import produce
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.codes import Code
+
+_LOOK_S = 3.0
+_RETRY_S = 0.1
+
+
+class Homes:
+    """Tracks without a home are looked up together; meanwhile the others go on."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        tracks: Iterable[Track],
+        *,
+        transactional_id: str | None,
+        request_timeout_ms: int,
+        newest: int = produce.MOST,
+    ) -> None:
+        self.cluster = cluster
+        self.alias = cluster.alias
+        self.pipes: dict[int, Pipe] = {}
+        self.by_key: dict[tuple[bytes, int], Track] = {}
+        self._tracks = list(tracks)
+        self._ledgers = [track for track in self._tracks if track.ledger]
+        self._transactional_id = transactional_id
+        self._timeout_ms = request_timeout_ms
+        self._newest = newest
+        # track -> not before
+        self._homeless: dict[Track, float] = dict.fromkeys(self._tracks, 0.0)
+        self._look_at = 0.0
+        self.outage = Outage(cluster.alias)
+
+    def ready(self, track: Track) -> None:
+        pipe = self.pipes.get(track.target_node)
+        if pipe is not None and track not in self._homeless:
+            pipe.ready[track] = None
+
+    def leave(self, track: Track, until: float) -> None:
+        """Its leader may be another one by now."""
+        self.forget(track)
+        self._homeless[track] = until
+        self._look_at = min(self._look_at, until)
+
+    def forget(self, track: Track) -> None:
+        """Nothing of it will be written any more."""
+        self._homeless.pop(track, None)
+        pipe = self.pipes.get(track.target_node)
+        if pipe is not None:
+            pipe.ready.pop(track, None)
+
+    def wakes_at(self) -> float:
+        return self._look_at if self._homeless else float("inf")
+
+    def owes(self) -> bool:
+        """Whether records of our own (positions, runs) are not yet written."""
+        return any(track.queue or track.flying or track.returned for track in self._ledgers)
+
+    @property
+    def writes_by_name(self) -> bool:
+        """Whether somebody has to check, before a commit, that the topics are still the same."""
+        return any(pipe.by_name for pipe in self.pipes.values())
+
+    def look(self, now: float) -> list[tuple[Track, int]]:
+        """Find homes for those without; returns those that have none, and the error number."""
+        if not self._homeless or now < self._look_at:
+            return []
+        self._look_at = now + _RETRY_S
+        waiting = [track for track, until in self._homeless.items() if until <= now]
+        if not waiting:
+            return []
+        names = dict.fromkeys(track.remote_topic for track in waiting)
+        try:
+            views = self.cluster.describe(names, time.monotonic() + _LOOK_S)
+        except KafkaUnavailable as error:
+            self.outage.note(now, error)
+            return []
+        refused = []
+        for track in waiting:
+            view = views.get(track.remote_topic)
+            leader = view.leaders.get(track.partition) if view is not None else None
+            if view is None or view.error or leader is None:
+                number = view.error if view is not None and view.error else 0
+                refused.append((track, number or Code.UNKNOWN_TOPIC_OR_PARTITION))
+            elif view.topic_id != track.remote_id:
+                refused.append((track, Code.INCONSISTENT_TOPIC_ID))
+            elif leader.node < 0 or not self._settle(track, leader.node, now):
+                refused.append((track, Code.LEADER_NOT_AVAILABLE))
+        return refused
+
+    def _settle(self, track: Track, node: int, now: float) -> bool:
+        pipe = self.pipes.get(node)
+        if pipe is None:
+            try:
+                link = self.cluster.link(node, "produce", now + _LOOK_S)
+            except KafkaUnavailable as error:
+                self.outage.note(now, error)
+                return False
+            pipe = self.pipes[node] = Pipe(
+                node,
+                link,
+                transactional_id=self._transactional_id,
+                newest=self._newest,
+                timeout_ms=self._timeout_ms,
+            )
+        del self._homeless[track]
+        self.by_key.pop((track.remote_key, track.partition), None)
+        track.target_node = node
+        track.remote_key = pipe.key_of(track)
+        self.by_key[track.remote_key, track.partition] = track
+        if track.queue:
+            pipe.ready[track] = None
+        return True
+
+    def lost(self, pipe: Pipe, now: float, error: KafkaUnavailable) -> None:
+        """The pipe is broken: its tracks are homeless."""
+        self.cluster.drop(pipe.link)
+        pipe.flights.clear()
+        pipe.ready.clear()
+        del self.pipes[pipe.node]
+        for track in self._tracks:
+            if track.target_node == pipe.node and track.error is None:
+                self._homeless[track] = now
+        self._look_at = now
+        self.outage.note(now, error)
+
+    def restart(self) -> None:
+        for pipe in self.pipes.values():
+            self.cluster.drop(pipe.link)
+        self.pipes.clear()
+        self._homeless = {track: 0.0 for track in self._tracks if track.error is None}
+        self._look_at = 0.0

@@ -1,0 +1,103 @@
+"""What a slice writes about itself, in the transaction of the data: positions and offset runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mirrors.domain.records import Position
+from mirrors.domain.runs import BlockKey, OpenBlock, Run, generation, pack
+from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.track import Track
+from spark_runner.wire import codecs
+from spark_runner.wire.cluster import id_text
+from spark_runner.wire.crc32c import address_of
+from spark_runner.wire.records import Record, encode_batch, read_header
+
+# Both topics keep the default of 1 MB a batch.
+_BATCH_BYTES = 512 << 10
+_PACK_FROM = 1024
+
+
+class Book:
+    """Turns what moved into records; remembers each partition's block of runs while it is open."""
+
+    def __init__(
+        self, positions: Track, runs: Track, *, source_cluster: str, target_cluster: str
+    ) -> None:
+        self.positions = positions
+        self.runs = runs
+        self._source_cluster = source_cluster
+        self._target_cluster = target_cluster
+        self._open: dict[Track, OpenBlock] = {}
+        self._next: dict[Track, OpenBlock] = {}
+
+    def write(self, moved: Iterable[Track], now_ms: int) -> None:
+        """Queue the records of this transaction."""
+        positions: list[tuple[bytes, bytes]] = []
+        blocks: list[tuple[bytes, bytes]] = []
+        for track in moved:
+            row = self.position(track, track.done)
+            positions.append((row.key, row.value))
+            if track.runs:
+                blocks += self._blocks(track)
+        _queue(self.positions, positions, now_ms)
+        _queue(self.runs, blocks, now_ms)
+
+    def committed(self) -> None:
+        self._open |= self._next
+        self._next = {}
+
+    def begin(self) -> None:
+        """Begin new blocks. Nobody knows whether the last transaction of a lost producer counts:
+        going on with a block as it was before would write over the runs that it may have added."""
+        self._open = {}
+        self._next = {}
+
+    def position(self, track: Track, at: int) -> Position:
+        return Position(
+            topic=track.topic,
+            partition=track.partition,
+            position=at,
+            source_cluster=self._source_cluster,
+            source_topic_id=id_text(track.source_id),
+            target_cluster=self._target_cluster,
+            target_topic_id=id_text(track.remote_id),
+            leader_epoch=track.epoch if track.epoch >= 0 else None,
+            resets=track.resets,
+        )
+
+    def _blocks(self, track: Track) -> Iterable[tuple[bytes, bytes]]:
+        packed = pack(self._open.get(track), map(Run._make, track.runs))
+        if packed.open is not None:
+            self._next[track] = packed.open
+        born = generation(
+            self._source_cluster,
+            id_text(track.source_id),
+            self._target_cluster,
+            id_text(track.remote_id),
+        )
+        for block in packed.blocks:
+            key = BlockKey(track.topic, track.partition, born, block.first.upstream)
+            yield key.to_bytes(), block.to_bytes()
+
+
+def _queue(track: Track, rows: list[tuple[bytes, bytes]], now_ms: int) -> None:
+    batch: list[Record] = []
+    size = 0
+    for key, value in rows:
+        if batch and size + len(key) + len(value) > _BATCH_BYTES:
+            _enqueue(track, batch, size)
+            batch, size = [], 0
+        batch.append(Record(len(batch), now_ms, key, value))
+        size += len(key) + len(value)
+    if batch:
+        _enqueue(track, batch, size)
+
+
+def _enqueue(track: Track, batch: list[Record], size: int) -> None:
+    # Names and ids repeat in every record.
+    codec = codecs.LZ4 if size >= _PACK_FROM else codecs.NONE
+    memory = encode_batch(batch, codec=codec)
+    view = memoryview(memory)
+    track.queue.append(Parcel(None, view, 0, address_of(memory), read_header(view), ""))
+    track.queued_bytes += len(memory)

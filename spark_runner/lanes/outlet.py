@@ -1,0 +1,236 @@
+"""The target side of a slice: batches out in order, replies in.
+
+Order within a partition is kept by three rules. A first batch flies alone until it has landed
+(a first sequence must be 0, and 51 may send it back); at most five fly; what comes back goes out
+again before anything newer, with the same bytes and the same sequence, once nothing else of that
+partition is on its way. So a reply that was lost does no harm: the broker knows the batch and
+answers with its first offset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.lanes.arena import Arenas
+from spark_runner.lanes.homes import Homes
+from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.pipe import MOST_IN_FLIGHT, REQUEST_BYTES, Flight, Pipe
+from spark_runner.lanes.prepare import Preparer
+from spark_runner.lanes.returns import RETRY_BUSY_S, Returns
+from spark_runner.lanes.sockets import Sockets
+from spark_runner.lanes.tally import Tally
+from spark_runner.lanes.track import Track
+from spark_runner.wire.cluster import REQUEST_S
+from spark_runner.wire.codes import Code
+from spark_runner.wire.stream import too_late
+from spark_runner.wire.transactions import Identity, ProducerLost
+
+_LISTEN_S = 0.2
+_HURRIED_S = 3.0
+
+
+class Outlet:
+    """All pipes of a slice."""
+
+    def __init__(
+        self,
+        homes: Homes,
+        returns: Returns,
+        preparer: Preparer,
+        arenas: Arenas,
+        tally: Tally,
+        identity: Identity,
+        *,
+        transactional: bool,
+    ) -> None:
+        self._homes = homes
+        self._returns = returns
+        self._preparer = preparer
+        self._arenas = arenas
+        self._tally = tally
+        self._identity = identity
+        self._transactional = transactional
+        self._sockets = Sockets()
+        self._added: set[Track] = set()
+        # Counts the producer epochs: a track has to be confirmed anew under each.
+        self._number = 0
+
+    # -- what the loop asks
+
+    def offer(self, track: Track) -> None:
+        """The track has something to send."""
+        if track.error is None:
+            self._homes.ready(track)
+
+    def awaited(self) -> list[Pipe]:
+        return [pipe for pipe in self._homes.pipes.values() if pipe.flights]
+
+    def wakes_at(self, now: float) -> float:
+        """When there is something to do that no socket tells of."""
+        moment = self._homes.wakes_at()
+        for pipe in self._homes.pipes.values():
+            for track in pipe.ready:
+                if now < track.held_until < moment:
+                    moment = track.held_until
+        return moment
+
+    def pump(self, now: float, *, closing: bool = False) -> None:
+        """Send what can be sent. While closing a transaction: only what has to go out again."""
+        for track, number in self._homes.look(now):
+            self._returns.hold(track, number, now)
+        for pipe in list(self._homes.pipes.values()):
+            while (
+                pipe.ready
+                and len(pipe.flights) < MOST_IN_FLIGHT
+                and now >= pipe.link.quiet_until
+                and self._launch(pipe, now, closing=closing)
+            ):
+                pass
+
+    def receive(self, pipe: Pipe, now: float) -> None:
+        """Take the oldest reply of a pipe."""
+        try:
+            flight, answers = pipe.read(now)
+        except KafkaUnavailable as error:
+            self._returns.lost(pipe, now, error)
+            return
+        by_key = self._homes.by_key
+        for answer in answers:
+            track = by_key[answer.key, answer.partition]
+            parcel = flight.pop(track)
+            track.flying.popleft()
+            if answer.error:
+                self._returns.refused(track, parcel, answer, now)
+            elif track.returned:
+                # An earlier batch of it came back, so this one must not have been taken.
+                raise ProducerLost(Code.OUT_OF_ORDER_SEQUENCE_NUMBER, "keep the order")
+            else:
+                self._landed(track, parcel, answer.base_offset)
+            if not track.flying:
+                if track.returned or track.doomed:
+                    self._returns.turn_back(track)
+                else:
+                    self._end(track)
+        self._homes.outage.over()
+
+    def is_busy(self) -> bool:
+        """Whether something is in flight or could be."""
+        return any(pipe.flights or pipe.ready for pipe in self._homes.pipes.values())
+
+    def give_up_overdue(self, now: float) -> None:
+        """No reply for long: the connection is of no use any more."""
+        for pipe in self.awaited():
+            if now - pipe.heard_at > REQUEST_S:
+                self._returns.lost(pipe, now, too_late(pipe.link.where))
+
+    def drain(self, deadline: float, hurry: Callable[[], bool]) -> None:
+        """Wait until nothing is in flight or in doubt; afterwards the transaction can end."""
+        began = time.monotonic()
+        while True:
+            now = time.monotonic()
+            self.pump(now, closing=True)
+            pipes = self.awaited()
+            if not pipes and not self._returns.unsure and not self._homes.owes():
+                return
+            if hurry() and now - began > _HURRIED_S:
+                raise KafkaUnavailable(
+                    f"Cluster {self._homes.alias}: records are not acknowledged in time. Nothing "
+                    "was committed; the slice starts again at its last commit.",
+                    code="timeout",
+                )
+            if now > deadline:
+                raise ProducerLost(Code.REQUEST_TIMED_OUT, "wait for the last replies")
+            for pipe in self._sockets.wait(pipes, _LISTEN_S if pipes else RETRY_BUSY_S):
+                if isinstance(pipe, Pipe):
+                    self.receive(pipe, now)
+            self.give_up_overdue(now)
+
+    def new_epoch(self, tracks: Iterable[Track]) -> None:
+        """A transaction has ended and the producer's epoch moved on.
+
+        What was surely refused under the old epoch is written again under the new one.
+        """
+        self._number += 1
+        self._added.clear()
+        for track in tracks:
+            for parcel in track.queue:
+                parcel.stamped = False
+
+    def same_epoch(self) -> None:
+        """A transaction of version 1 has ended: the sequences go on."""
+        self._added.clear()
+
+    def restart(self) -> None:
+        """The producer is another one: nothing that was on its way counts."""
+        self._number += 1
+        self._added.clear()
+        self._returns.forget()
+        self._homes.restart()
+
+    # -- out
+
+    def _launch(self, pipe: Pipe, now: float, *, closing: bool) -> bool:
+        """One request with a batch of each track that may send one."""
+        flight: Flight = {}
+        size = 0
+        for track in list(pipe.ready):
+            if not self._may_send(track, now) or (closing and not _must_send(track)):
+                continue
+            del pipe.ready[track]
+            parcel = self._preparer.next(track)
+            if parcel is None:
+                self._end(track)
+                continue
+            flight[track] = parcel
+            track.flying.append(parcel)
+            if track.queue:
+                pipe.ready[track] = None
+            size += parcel.size
+            if size > REQUEST_BYTES:
+                break
+        if not flight:
+            return False
+        if self._transactional and not pipe.adds_by_itself:
+            self._add(flight)
+        try:
+            pipe.send(flight, now)
+        except KafkaUnavailable as error:
+            self._returns.lost(pipe, now, error)
+            return False
+        return True
+
+    def _end(self, track: Track) -> None:
+        """Stop a track that was to go no further than this."""
+        if track.ending is not None and not (track.flying or track.queue or track.returned):
+            self._returns.stop(track, track.ending)
+
+    def _may_send(self, track: Track, now: float) -> bool:
+        if track.held_until > now or track.returned:
+            return False
+        return not track.flying or track.confirmed == self._number
+
+    def _add(self, flight: Flight) -> None:
+        new = [track for track in flight if track not in self._added]
+        if new:
+            places = [(track.remote_topic, track.partition) for track in new]
+            self._identity.add(places, time.monotonic() + REQUEST_S)
+            self._added.update(new)
+
+    # -- in
+
+    def _landed(self, track: Track, parcel: Parcel, base: int) -> None:
+        track.landed(parcel, base)
+        track.confirmed = self._number
+        if parcel.arena is not None:
+            self._arenas.release(parcel.arena)
+        if parcel.why:
+            self._tally.count(parcel)
+        if track.held_since:
+            self._returns.recovered(track)
+
+
+def _must_send(track: Track) -> bool:
+    """While a transaction closes: our own records, and what has come back."""
+    return track.ledger or bool(track.queue and track.queue[0].stamped)

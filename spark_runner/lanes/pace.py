@@ -1,0 +1,62 @@
+"""When to commit: late while there is much to copy, soon when everything that came has crossed.
+
+A transaction costs a round of waiting (about 17 ms on one broker) and a marker in each partition.
+With a backlog the interval is the longest allowed; once nothing is left to send, readers of
+committed records should not wait for it, so a short one holds, as long as commits stay cheap.
+"""
+
+from __future__ import annotations
+
+_SOONEST_S = 0.1
+# A commit that takes 10 ms is worth one in 60 ms.
+_COST_SHARE = 6.0
+# Markers and other dropped batches move positions too, but nobody waits for that.
+_QUIET_S = 5.0
+
+
+class Pace:
+    """Pure but for the clock readings it is given."""
+
+    def __init__(self, *, longest_s: float) -> None:
+        self._longest = longest_s
+        self._soonest = min(_SOONEST_S, longest_s)
+        self._cost = 0.0
+        self._opened: float | None = None
+        self._ended = 0.0
+
+    def begin(self, now: float) -> None:
+        self._opened = None
+        self._ended = now
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something has been written since the last commit."""
+        return self._opened is not None
+
+    def opened(self, now: float) -> None:
+        self._opened = now
+
+    def is_due(self, now: float, *, idle: bool) -> bool:
+        if self._opened is None:
+            return now - self._ended >= _QUIET_S
+        return now - self._opened >= (self._short if idle else self._longest)
+
+    def wakes_at(self, now: float) -> float:
+        if self._opened is None:
+            return self._ended + _QUIET_S
+        soon = self._opened + self._short
+        return soon if now < soon else self._opened + self._longest
+
+    @property
+    def _short(self) -> float:
+        return min(self._longest, max(self._soonest, self._cost * _COST_SHARE))
+
+    def committed(self, began: float, ended: float) -> None:
+        self._cost = 0.8 * self._cost + 0.2 * (ended - began)
+        self._opened = None
+        self._ended = ended
+
+    def nothing(self, now: float) -> None:
+        """There was nothing to commit."""
+        self._opened = None
+        self._ended = now

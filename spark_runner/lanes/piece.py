@@ -1,0 +1,70 @@
+"""Records walked by their length, all but two deltas as the bytes they are; and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from spark_runner.wire import codecs
+from spark_runner.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, Header
+from spark_runner.wire.records import frame_batch
+from spark_runner.wire.varint import read_signed, signed
+
+# Deltas and lengths are mostly small: looked up, not computed.
+_VARINTS = [signed(value) for value in range(1 << 14)]
+_KNOWN = len(_VARINTS)
+
+
+class Piece(NamedTuple):
+    """One record: `rest` is all behind the offset delta, `attributes` the byte before both."""
+
+    offset: int
+    timestamp: int
+    attributes: bytes
+    rest: bytes
+
+
+def walk(batch: memoryview, header: Header, *, keep_append_time: bool) -> Iterator[Piece]:
+    """The records of a batch v2. Raises ValueError or IndexError where the bytes make no sense."""
+    body = codecs.decompress(header.codec, batch[HEADER_SIZE : header.size])
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    appended = None
+    if header.attributes & LOG_APPEND_TIME and keep_append_time:
+        appended = header.max_timestamp
+    at = 0
+    for _ in range(header.records):
+        byte = body[at]
+        if byte < 0x80:
+            size, at = byte >> 1, at + 1
+        else:
+            size, at = read_signed(body, at)
+        stop = at + size
+        attributes = body[at : at + 1]
+        timestamp, at = read_signed(body, at + 1)
+        delta, at = read_signed(body, at)
+        yield Piece(
+            base_offset + delta,
+            base_timestamp + timestamp if appended is None else appended,
+            attributes,
+            body[at:stop],
+        )
+        at = stop
+    if at != len(body):
+        raise ValueError("the records do not fill the batch")
+
+
+def assemble(pieces: list[Piece], codec: int) -> bytearray:
+    """A batch v2 of these records, with offsets from 0 on and no producer."""
+    base = newest = pieces[0].timestamp
+    out: list[bytes] = []
+    for delta, (_, timestamp, attributes, rest) in enumerate(pieces):
+        if timestamp > newest:
+            newest = timestamp
+        shift = timestamp - base
+        ahead = _VARINTS[shift] if 0 <= shift < _KNOWN else signed(shift)
+        place = _VARINTS[delta] if delta < _KNOWN else signed(delta)
+        size = 1 + len(ahead) + len(place) + len(rest)
+        prefix = _VARINTS[size] if size < _KNOWN else signed(size)
+        out += (prefix, attributes, ahead, place, rest)
+    body = codecs.compress(codec, b"".join(out))
+    return frame_batch(0, codec, body, len(pieces) - 1, base, newest, len(pieces))

@@ -1,0 +1,152 @@
+"""The next batch of a partition for the wire: checked, repacked if need be, stamped as ours."""
+
+from __future__ import annotations
+
+from spark_runner.lanes import repack, target_trouble
+from spark_runner.lanes.arena import Arenas
+from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.scan import REFUSED, SMALL, TOO_LARGE
+from spark_runner.lanes.track import Track
+from spark_runner.wire.batch import Pen, checksum_holds
+from spark_runner.wire.crc32c import address_of
+
+# Below this a batch costs the target's broker more than repacking costs us, and one batch per
+# request and partition is slow: merged when several of them wait.
+SMALL_BYTES = 12 << 10
+SMALL_LEAST = 4
+MERGED_BYTES = 256 << 10
+
+
+class Preparer:
+    """Owns the pen: nothing is stamped anywhere else."""
+
+    def __init__(self, pen: Pen, arenas: Arenas, target: str) -> None:
+        self._pen = pen
+        self._arenas = arenas
+        self._target = target
+
+    def next(self, track: Track) -> Parcel | None:
+        """Taken from the queue; None when nothing is left, or the track ends here."""
+        queue = track.queue
+        while queue:
+            parcel = queue[0]
+            if not parcel.stamped:
+                if (
+                    (parcel.size < SMALL_BYTES or parcel.why or track.suspect >= 0)
+                    and parcel.arena is not None
+                    and self._wants_repack(track, parcel)
+                ):
+                    if not self._repack(track):
+                        return None
+                    continue
+                at, memory = parcel.at, parcel.memory
+                self._pen.write(memory, at, parcel.header, track.sequences)
+                parcel.view = memory[at : at + parcel.size]
+                parcel.stamped = True
+            queue.popleft()
+            track.queued_bytes -= parcel.size
+            return parcel
+        return None
+
+    def _wants_repack(self, track: Track, parcel: Parcel) -> bool:
+        if parcel.first == track.suspect:
+            parcel.why = REFUSED
+        if parcel.why:
+            return True
+        queue = track.queue
+        if (
+            parcel.size < SMALL_BYTES
+            and len(queue) >= SMALL_LEAST
+            and queue[1].size < SMALL_BYTES
+            and queue[1].arena is not None
+        ):
+            parcel.why = SMALL
+            return True
+        return False
+
+    def _repack(self, track: Track) -> bool:
+        """Rebuild the first parcels of the queue; False when the track ends here."""
+        group = self._group(track)
+        for parcel in group:
+            if not _is_sound(parcel):
+                self.damaged(track, parcel, "its checksum does not hold")
+                return False
+        try:
+            built, too_large = repack.rebuild(group, track.policy)
+        except repack.Damaged as error:
+            self.damaged(track, group[error.parcel], str(error))
+            return False
+        for parcel in group:
+            track.queue.popleft()
+            track.queued_bytes -= parcel.size
+            self._release(parcel)
+        if too_large is not None:
+            self.discard(track)
+            offset, size = too_large
+            track.ending = target_trouble.too_large(track, offset, size, self._target)
+        track.queue.extendleft(reversed(built))
+        track.queued_bytes += sum(parcel.size for parcel in built)
+        if not built and too_large is None:
+            track.done = max(track.done, group[-1].after)
+        return bool(built) or too_large is None
+
+    def _group(self, track: Track) -> list[Parcel]:
+        """The first parcel and what follows it into the same batch."""
+        queue = track.queue
+        group = [queue[0]]
+        if queue[0].why in (REFUSED, TOO_LARGE):
+            return group
+        most = min(MERGED_BYTES, track.policy.most_bytes or MERGED_BYTES)
+        size = queue[0].size
+        for at in range(1, len(queue)):
+            parcel = queue[at]
+            if parcel.stamped or parcel.arena is None or parcel.why in (REFUSED, TOO_LARGE):
+                break
+            if not parcel.why and parcel.size >= SMALL_BYTES:
+                break
+            size += parcel.size
+            if size > most:
+                break
+            group.append(parcel)
+        return group
+
+    def damaged(self, track: Track, parcel: Parcel, what: str) -> None:
+        track.ending = target_trouble.damaged(track, parcel.first, what)
+        self.discard(track)
+
+    def discard(self, track: Track) -> None:
+        """Forget what is queued and not stamped."""
+        kept = [parcel for parcel in track.queue if parcel.stamped]
+        for parcel in track.queue:
+            if not parcel.stamped:
+                self._release(parcel)
+        track.queue.clear()
+        track.queue.extend(kept)
+        track.queued_bytes = sum(parcel.size for parcel in kept)
+
+    def evict(self, track: Track) -> None:
+        """The track is stuck: give its buffers back, so that the others go on.
+
+        What was stamped moves to memory of its own; the rest is read again later.
+        """
+        self.discard(track)
+        for parcel in track.queue:
+            if parcel.arena is not None and parcel.view is not None:
+                copy = bytearray(parcel.view)
+                self._release(parcel)
+                parcel.memory, parcel.at = memoryview(copy), 0
+                parcel.address = address_of(copy)
+                parcel.view = parcel.memory
+                parcel.arena = None
+        track.next_fetch = track.queue[-1].after if track.queue else track.done
+
+    def _release(self, parcel: Parcel) -> None:
+        if parcel.arena is not None:
+            self._arenas.release(parcel.arena)
+
+
+def _is_sound(parcel: Parcel) -> bool:
+    """Asked before a body is read. Holds after stamping too, if it held before: it is patched."""
+    if parcel.header[3] != 2:
+        return True
+    return checksum_holds(parcel.memory[parcel.at : parcel.at + parcel.size], parcel.address)

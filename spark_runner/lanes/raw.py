@@ -1,0 +1,241 @@
+"""Copy record batches as bytes, exactly once: the lane of every flow that does not change records.
+
+Per epoch: connect, wait for the turn, take the transactional id (whoever held it is fenced), read
+the positions, copy until the deadline or an order, commit, answer. `engine.py` is the loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+
+from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
+from mirrors.domain.records import Position
+from spark_runner.control import Channel
+from spark_runner.generations import generation_gap
+from spark_runner.lanes import setup
+from spark_runner.lanes.account import Account
+from spark_runner.lanes.engine import Engine
+from spark_runner.lanes.pace import Pace
+from spark_runner.lanes.recall import PositionReader
+from spark_runner.lanes.tally import Tally
+from spark_runner.lanes.track import Track
+from spark_runner.wire import produce
+from spark_runner.wire.cluster import ClusterClient, id_text
+from spark_runner.wire.codes import name_of
+from spark_runner.wire.fetch import MOST as NEWEST_FETCH
+from spark_runner.wire.transactions import Identity, ProducerLost
+from spark_runner.work import EndedBecause, PartitionError, SliceResult, SliceWork
+
+CONNECT_S = 30.0
+FENCE_S = 30.0
+READ_S = 60.0
+ABORT_S = 2.0
+TRANSACTION_TIMEOUT_MS = 60_000
+MOST_RESTARTS = 5
+
+
+class RawCopier:
+    """`run(work, channel) -> SliceResult`, as every lane. The versions are for tests."""
+
+    def __init__(
+        self, *, newest_fetch: int = NEWEST_FETCH, newest_produce: int = produce.MOST
+    ) -> None:
+        self._newest = (newest_fetch, newest_produce)
+
+    def run(self, work: SliceWork, channel: Channel) -> SliceResult:
+        # Nothing on the hot path makes cycles, and a collection costs 10 ms and more.
+        collecting = gc.isenabled()
+        gc.disable()
+        epoch = _Epoch(work, channel, *self._newest)
+        try:
+            return epoch.run()
+        finally:
+            epoch.close()
+            if collecting:
+                gc.enable()
+
+
+class _Epoch:
+    """One run of one slice."""
+
+    def __init__(
+        self, work: SliceWork, channel: Channel, newest_fetch: int, newest_produce: int
+    ) -> None:
+        self._work = work
+        self._channel = channel
+        self._newest_fetch = newest_fetch
+        self._newest_produce = newest_produce
+        self._ends_at = time.monotonic() + setup.seconds_left(work)
+        self._source = ClusterClient(work.source)
+        self._target = ClusterClient(work.target)
+        self._settings = work.spec.settings
+        self._transactional = self._settings.delivery == "exactly_once"
+        self._tracks = [setup.track_of(row, self._settings.producer) for row in work.partitions]
+        self._tally = Tally()
+        self._account = Account(self._tracks, channel, self._tally)
+        self._engine: Engine | None = None
+        self._restarts = 0
+
+    def run(self) -> SliceResult:
+        ended = self._connect()
+        if ended is not None:
+            return self._account.result(ended)
+        engine = self._engine
+        assert engine is not None  # noqa: S101 - _connect made it
+        try:
+            self._take_over()
+            ended = self._copy(engine)
+        except Fenced as error:
+            return self._account.result("fenced", error.message, error.code)
+        except UnderstudyError as error:
+            with contextlib.suppress(UnderstudyError, ProducerLost):
+                engine.abort(ABORT_S)
+            return self._account.result("failed", error.message, error.code)
+        return self._account.result(ended)
+
+    def close(self) -> None:
+        self._source.close()
+        self._target.close()
+
+    # -- the steps of an epoch
+
+    def _connect(self) -> EndedBecause | None:
+        """Everything that needs no turn. None: it is our turn."""
+        work, settings = self._work, self._settings
+        until = time.monotonic() + CONNECT_S
+        self._source.open(until)
+        self._target.open(until)
+        setup.check_clusters(work, self._source, self._target)
+        brokers = setup.source_brokers(work, self._source, until)
+        limits = setup.limits_of(
+            settings.consumer,
+            brokers=brokers,
+            isolation_level=settings.isolation_level,
+            newest=self._newest_fetch,
+        )
+        book = setup.book_for(work, self._target, until)
+        timeout = int(settings.producer.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
+        self._identity = Identity(
+            self._target,
+            work.transactional_id,
+            timeout_ms=timeout,
+            # A client that cannot produce in the new way runs transactions in the old one.
+            most_version=2 if self._newest_produce >= produce.ADDS_BY_ITSELF else 1,
+        )
+        self._engine = Engine(
+            self._source,
+            self._target,
+            self._tracks,
+            book,
+            self._identity,
+            limits=limits,
+            arenas=setup.arenas_for(limits, brokers=brokers),
+            pace=Pace(longest_s=settings.commit_interval_ms / 1000),
+            tally=self._tally,
+            transactional=self._transactional,
+            newest_produce=self._newest_produce,
+        )
+        self._positions = PositionReader(self._target, work.positions_topic)
+        # Most of the topic is read while the predecessor still copies, the rest after the fence.
+        self._positions.read(time.monotonic() + READ_S)
+        self._account.report("ready")
+        if self._channel.wait_for_turn(max(0.0, self._ends_at - time.monotonic())):
+            return None
+        return self._channel.order() or "deadline"
+
+    def _take_over(self) -> None:
+        """Fence, then read the positions, then begin: in this order only (data-plane.md §4)."""
+        engine = self._engine
+        assert engine is not None  # noqa: S101 - made by _connect
+        self._fence()
+        known = self._positions.read(time.monotonic() + READ_S)
+        for track in self._tracks:
+            if track.error is None:
+                self._start(track, known.get(track.place))
+        engine.begin()
+
+    def _fence(self) -> None:
+        until = time.monotonic() + FENCE_S
+        try:
+            self._identity.fence(until)
+        except KafkaRefused as error:
+            if self._transactional or error.code != "not_authorised":
+                raise
+            # At least once does without: repeats are counted, an old writer is not shut out.
+            self._identity.join_anonymously(until)
+
+    def _start(self, track: Track, known: Position | None) -> None:
+        """A committed position wins over the planned start; another generation's stops it."""
+        if known is None:
+            track.rewind(track.position)
+            return
+        track.rewind(known.position)
+        track.resets = known.resets
+        track.leader_epoch = track.epoch = -1 if known.leader_epoch is None else known.leader_epoch
+        work = self._work
+        now = Position(
+            topic=track.topic,
+            partition=track.partition,
+            position=known.position,
+            source_cluster=work.source_cluster_id,
+            source_topic_id=id_text(track.source_id),
+            target_cluster=work.target_cluster_id,
+            target_topic_id=id_text(track.remote_id),
+        )
+        reason = generation_gap(known, now, source=work.source.alias, target=work.target.alias)
+        if reason is not None:
+            track.error = PartitionError(
+                topic=track.topic,
+                partition=track.partition,
+                offset=known.position,
+                state="gap",
+                code="generation",
+                reason=reason,
+            )
+
+    def _copy(self, engine: Engine) -> EndedBecause:
+        while True:
+            try:
+                ended = self._until_ended(engine)
+                engine.commit(hurry=_somebody_waits)
+            except ProducerLost as lost:
+                self._lost(engine, lost)
+                continue
+            return ended
+
+    def _until_ended(self, engine: Engine) -> EndedBecause:
+        commits, reported = engine.commits, -1
+        while True:
+            engine.turn(self._is_hurried)
+            if engine.commits != commits:
+                commits = engine.commits
+                self._restarts = 0
+            if self._channel.due(moved=engine.events != reported):
+                reported = engine.events
+                self._account.report("copying")
+            order = self._channel.order()
+            if order is not None:
+                return order
+            if time.monotonic() >= self._ends_at:
+                return "deadline"
+
+    def _is_hurried(self) -> bool:
+        return self._channel.order() is not None
+
+    def _lost(self, engine: Engine, lost: ProducerLost) -> None:
+        """Throw the producer away; what was not committed is copied again."""
+        self._restarts += 1
+        if self._restarts > MOST_RESTARTS or self._is_hurried():
+            raise KafkaUnavailable(
+                f"Cluster {self._target.alias}: the producer was given up {self._restarts} times "
+                f"without a commit (could not {lost.doing}: {name_of(lost.number)}).",
+                code="producer_lost",
+            )
+        time.sleep(min(1.0, 0.05 * 2**self._restarts))
+        self._take_over()
+
+
+def _somebody_waits() -> bool:
+    return True

@@ -1,0 +1,165 @@
+"""Read a flow's positions from the target: what is committed, without waiting for other slices.
+
+The topic has one partition that all slices write, so its last stable offset stands still as long as
+any of them has a transaction open. Up to there the broker says what was aborted. What lies behind
+it is judged by the markers: the reader has fenced the ids that matter, so each of their
+transactions has its marker by then; what has none belongs to others, whose partitions are not ours.
+"""
+
+from __future__ import annotations
+
+import time
+
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.domain.records import MalformedRecord, Position, read_position
+from spark_runner.lanes.scan import Filter
+from spark_runner.wire import fetch
+from spark_runner.wire.batch import CONTROL, TRANSACTIONAL, Header
+from spark_runner.wire.cluster import REQUEST_S, ClusterClient, Leader, Patience, TopicView
+from spark_runner.wire.codes import RETRY, Code, failure
+from spark_runner.wire.connection import Connection
+from spark_runner.wire.messages import FETCH
+from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
+from spark_runner.wire.produce import name_key
+from spark_runner.wire.records import batches, decode_batch, read_header
+
+_BYTES = 4 << 20
+_COMMIT = 1
+
+Row = tuple[int, bytes, bytes | None]
+"""(offset, key, value)"""
+
+
+class PositionReader:
+    """Reads on where it stopped: most of the topic before the fence, the rest after it."""
+
+    def __init__(self, cluster: ClusterClient, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._at: int | None = None
+        self._rows: dict[bytes, tuple[int, bytes | None]] = {}
+        # Behind the last stable offset: producer id -> what it wrote and did not yet commit.
+        self._undecided: dict[int, list[Row]] = {}
+
+    def read(self, deadline: float) -> dict[tuple[str, int], Position]:
+        """All positions committed up to the high watermark of this moment."""
+        patience = Patience(deadline)
+        while True:
+            try:
+                self._read(deadline)
+            except KafkaUnavailable:
+                if not patience.wait():
+                    raise
+            else:
+                return self._positions()
+
+    def _read(self, deadline: float) -> None:
+        view = self._cluster.describe([self._topic], deadline)[self._topic]
+        leader = view.leaders.get(0)
+        if view.error or leader is None or leader.node < 0:
+            raise self._refused(view.error or Code.LEADER_NOT_AVAILABLE)
+        if self._at is None:
+            self._at = self._offset(leader, EARLIEST, deadline)
+        end = self._offset(leader, LATEST, deadline)
+        link = self._cluster.link(leader.node, "positions", deadline)
+        isolation = fetch.READ_COMMITTED
+        try:
+            while self._at < end:
+                if time.monotonic() > deadline:
+                    raise self._refused(Code.REQUEST_TIMED_OUT)
+                if not self._step(link, view, isolation):
+                    isolation = fetch.READ_UNCOMMITTED
+        except BaseException:
+            self._cluster.drop(link)
+            raise
+
+    def _offset(self, leader: Leader, at: int, deadline: float) -> int:
+        found = list_offsets(self._cluster, [(self._topic, 0, leader)], at=at, deadline=deadline)[
+            self._topic, 0
+        ]
+        if found.error:
+            raise self._refused(found.error)
+        return found.offset
+
+    def _step(self, link: Connection, view: TopicView, isolation: int) -> bool:
+        """One fetch; False when it brought nothing new."""
+        assert self._at is not None  # noqa: S101 - set before the first step
+        version = link.version(FETCH, fetch.LEAST, fetch.MOST, "Fetch")
+        key = view.topic_id if version >= fetch.BY_ID else name_key(view.name)
+        session = fetch.FetchSession(
+            version,
+            max_wait_ms=50,
+            min_bytes=1,
+            max_bytes=_BYTES,
+            isolation=isolation,
+        )
+        session.want(fetch.Wanted(key, 0, self._at, -1, -1, _BYTES))
+        until = time.monotonic() + REQUEST_S
+        link.send([session.request(link.next_correlation())], until)
+        frame = link.receive(None, until)
+        _, reply = fetch.read_reply(frame, version)
+        number = reply.error or next((row.error for row in reply.partitions if row.error), 0)
+        if number:
+            raise self._refused(number)
+        before = self._at
+        for row in reply.partitions:
+            aborted = Filter(row.aborted)
+            decided = row.stable_offset if isolation == fetch.READ_COMMITTED else 0
+            for batch in batches(frame[row.start : row.stop]):
+                self._take(batch, aborted, decided)
+        return self._at > before
+
+    def _take(self, batch: memoryview, aborted: Filter, decided: int) -> None:
+        header = read_header(batch)
+        after = header.last_offset + 1
+        if self._at is None or after <= self._at:
+            return
+        self._at = after
+        if header.attributes & CONTROL:
+            self._decide(header, batch, aborted)
+            return
+        if aborted.drops(header):
+            return
+        rows = [(record.offset, record.key or b"", record.value) for record in decode_batch(batch)]
+        if header.attributes & TRANSACTIONAL and after > decided:
+            self._undecided.setdefault(header.producer_id, []).extend(rows)
+        else:
+            self._apply(rows)
+
+    def _decide(self, header: Header, batch: memoryview, aborted: Filter) -> None:
+        rows = self._undecided.pop(header.producer_id, [])
+        for marker in decode_batch(batch):
+            if int.from_bytes((marker.key or b"")[2:4], "big") == _COMMIT:
+                self._apply(rows)
+            else:
+                aborted.ended(header)
+
+    def _apply(self, rows: list[Row]) -> None:
+        """As compaction has it: for each key the highest offset counts."""
+        for offset, key, value in rows:
+            known = self._rows.get(key)
+            if known is None or known[0] < offset:
+                self._rows[key] = (offset, value)
+
+    def _positions(self) -> dict[tuple[str, int], Position]:
+        found: dict[tuple[str, int], Position] = {}
+        for key, (_, value) in self._rows.items():
+            if value is None or b'"topic"' not in key:
+                continue
+            try:
+                record = read_position(key, value)
+            except MalformedRecord as error:
+                raise KafkaRefused(
+                    f"Cluster {self._cluster.alias}: {self._topic} holds a record that is not a "
+                    f"position ({error}). Nothing but Understudy may write that topic.",
+                    code="positions_damaged",
+                ) from None
+            if isinstance(record, Position):
+                found[record.topic, record.partition] = record
+        return found
+
+    def _refused(self, number: int) -> Exception:
+        error = failure(number, where=self._cluster.alias, doing=f"read {self._topic}")
+        if number in RETRY and not isinstance(error, KafkaUnavailable):
+            return KafkaUnavailable(error.message, code=error.code)
+        return error

@@ -1,0 +1,198 @@
+"""Where each partition of a slice stands: committed, on its way, or stopped and why."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from mirrors.domain.records import Position
+from spark_runner.generations import generation_gap
+from spark_runner.positions import Ledger, Place
+from spark_runner.work import (
+    EndedBecause,
+    ErrorState,
+    Figures,
+    PartitionError,
+    PartitionFigure,
+    PartitionWork,
+    SliceResult,
+    SliceWork,
+)
+
+
+class CopiedPartition:
+    """One partition on its way. `position` is committed; `next` will be, with the open commit."""
+
+    __slots__ = (
+        "bytes",
+        "error",
+        "next",
+        "next_timestamp",
+        "position",
+        "records",
+        "refused",
+        "resets",
+        "timestamp",
+        "work",
+    )
+
+    def __init__(self, work: PartitionWork) -> None:
+        self.work = work
+        self.position = self.next = work.start
+        self.timestamp: int | None = None
+        self.next_timestamp: int | None = None
+        self.records = 0
+        self.bytes = 0
+        self.resets = 0
+        # `refused`: copy what is before its offset, then stop; `error`: stopped.
+        self.refused: PartitionError | None = None
+        self.error: PartitionError | None = None
+
+    @property
+    def place(self) -> Place:
+        return self.work.topic, self.work.partition
+
+    @property
+    def has_moved(self) -> bool:
+        return self.next != self.position
+
+    def roll_back(self) -> None:
+        self.next = self.position
+        self.next_timestamp = self.timestamp
+        self.records = self.bytes = 0
+
+    def count(self, offset: int, timestamp: int, size: int) -> None:
+        self.next = offset + 1
+        self.next_timestamp = timestamp
+        self.records += 1
+        self.bytes += size
+
+
+class Progress:
+    """All partitions of one epoch of one slice."""
+
+    def __init__(self, work: SliceWork, lane: str) -> None:
+        self._work = work
+        self._lane = lane
+        self._unreported: set[Place] = set()
+        self._new_errors: list[PartitionError] = []
+        self.records = 0
+        self.bytes = 0
+        self.parts = {(row.topic, row.partition): CopiedPartition(row) for row in work.partitions}
+
+    def start_from(self, ledger: Ledger) -> None:
+        """A committed position wins over the planned start; another generation's stops the copy."""
+        for place, part in self.parts.items():
+            known = ledger.positions.get(place)
+            if known is None:
+                continue
+            part.position = part.next = known.position
+            part.resets = known.resets
+            words = generation_gap(
+                known,
+                self.row(part),
+                source=self._work.source.alias,
+                target=self._work.target.alias,
+            )
+            if words is not None:
+                self.stop(part, part.position, "gap", "generation", words)
+
+    def row(self, part: CopiedPartition) -> Position:
+        """The record of the positions topic for where the partition will be."""
+        return Position(
+            topic=part.work.topic,
+            partition=part.work.partition,
+            position=part.next,
+            source_cluster=self._work.source_cluster_id,
+            source_topic_id=part.work.topic_id,
+            target_cluster=self._work.target_cluster_id,
+            target_topic_id=part.work.remote_topic_id,
+            resets=part.resets,
+        )
+
+    def going(self) -> Iterator[CopiedPartition]:
+        return (part for part in self.parts.values() if part.error is None)
+
+    def moved(self) -> list[CopiedPartition]:
+        return [part for part in self.parts.values() if part.has_moved]
+
+    def stop(
+        self, part: CopiedPartition, offset: int | None, state: ErrorState, code: str, reason: str
+    ) -> None:
+        """Stop this partition alone; the others go on."""
+        part.error = PartitionError(
+            topic=part.work.topic,
+            partition=part.work.partition,
+            offset=offset,
+            state=state,
+            code=code,
+            reason=reason,
+        )
+        self._new_errors.append(part.error)
+
+    def stop_refused(self, part: CopiedPartition) -> None:
+        """All that lies before the refused record has been copied."""
+        if part.refused is not None:
+            part.error = part.refused
+            self._new_errors.append(part.refused)
+
+    def refuse(self, part: CopiedPartition, offset: int, code: str, reason: str) -> None:
+        part.refused = PartitionError(
+            topic=part.work.topic,
+            partition=part.work.partition,
+            offset=offset,
+            state="faulted",
+            code=code,
+            reason=reason,
+        )
+
+    def committed(self, parts: Iterable[CopiedPartition]) -> None:
+        for part in parts:
+            part.position, part.timestamp = part.next, part.next_timestamp
+            self.records += part.records
+            self.bytes += part.bytes
+            part.records = part.bytes = 0
+            self._unreported.add(part.place)
+
+    def roll_back(self) -> None:
+        for part in self.parts.values():
+            part.roll_back()
+
+    def has_news(self) -> bool:
+        return bool(self._unreported or self._new_errors)
+
+    def figures(self, state: Literal["connecting", "ready", "copying", "stopping"]) -> Figures:
+        """What moved since the last call."""
+        moved, self._unreported = self._unreported, set()
+        errors, self._new_errors = self._new_errors, []
+        return Figures(
+            as_of=int(time.time() * 1000),
+            pid=os.getpid(),
+            state=state,
+            records=self.records,
+            bytes=self.bytes,
+            partitions=tuple(self._figure(self.parts[place]) for place in moved),
+            errors=tuple(errors),
+        )
+
+    def result(self, ended: EndedBecause, reason: str, code: str = "") -> SliceResult:
+        return SliceResult(
+            ended_because=ended,
+            reason=reason,
+            code=code,
+            records=self.records,
+            bytes=self.bytes,
+            partitions=tuple(self._figure(part) for part in self.parts.values()),
+            errors=tuple(part.error for part in self.parts.values() if part.error is not None),
+        )
+
+    def _figure(self, part: CopiedPartition) -> PartitionFigure:
+        return PartitionFigure(
+            topic=part.work.topic,
+            partition=part.work.partition,
+            position=part.position,
+            timestamp=part.timestamp,
+            lane=self._lane,
+        )

@@ -1,0 +1,68 @@
+"""The source end of the record lane: a consumer without a group, at positions of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from mirrors.kafka.clients import client_config
+from mirrors.kafka.errors import translate
+from mirrors.kafka.tuning import to_librdkafka
+from spark_runner.lanes.record_progress import CopiedPartition
+from spark_runner.positions import Place
+from spark_runner.work import SliceWork
+
+END = KafkaError._PARTITION_EOF
+AT_ONCE = 1000
+
+_OURS_TO_CHOOSE = {
+    "isolation.level": "read_committed",
+    "check.crcs": True,
+    # An empty answer is what shows the end behind markers, so the poll must not be long; a short
+    # one costs idle CPU.
+    "fetch.wait.max.ms": 1000,
+    "queued.max.messages.kbytes": 16_384,
+}
+_FIXED = {
+    # librdkafka wants a name; no group is joined and no offset is kept there.
+    "group.id": "understudy-reader",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    # A position that is gone is a gap, never a jump.
+    "auto.offset.reset": "error",
+}
+
+
+class Reader:
+    def __init__(self, work: SliceWork) -> None:
+        tuning = work.spec.settings.consumer
+        own = {**_OURS_TO_CHOOSE, **to_librdkafka(tuning, "consumer"), **_FIXED}
+        try:
+            self._consumer = Consumer(
+                client_config(
+                    work.source, client_id="understudy-reader", role="consumer", extra=own
+                )
+            )
+        except KafkaException as error:
+            raise translate(error, where=work.source.alias, doing="open a consumer") from None
+
+    def assign(self, parts: Iterable[CopiedPartition]) -> None:
+        """Read these partitions from where they stand, and forget what was fetched before."""
+        self._consumer.assign(
+            [TopicPartition(part.work.topic, part.work.partition, part.next) for part in parts]
+        )
+
+    def read(self, patience_s: float) -> list[Message]:
+        """The first message as soon as it is there, and what lies ready behind it."""
+        first = self._consumer.poll(patience_s)
+        if first is None:
+            return []
+        return [first, *self._consumer.consume(AT_ONCE, 0)]
+
+    def leave(self, place: Place) -> None:
+        self._consumer.incremental_unassign([TopicPartition(*place)])
+
+    def close(self) -> None:
+        self._consumer.close()

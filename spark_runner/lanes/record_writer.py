@@ -1,0 +1,177 @@
+"""The target end of the record lane: records and positions, committed together or not at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.records import Position
+from mirrors.kafka.clients import client_config
+from mirrors.kafka.errors import translate
+from mirrors.kafka.tuning import to_librdkafka
+from spark_runner import positions_transactions as transactions
+from spark_runner.lanes.record_fidelity import Headers
+from spark_runner.positions import Place, produce_row
+from spark_runner.work import PartitionWork, SliceWork
+
+FLUSH_S = 30.0
+# Somebody waits for the slice to end: a target that does not answer is not waited for.
+HURRIED_FLUSH_S = 1.0
+LARGEST_RECORD = 1_000_000_000
+DEFAULT_BATCH = 1_000_000
+
+_OURS_TO_CHOOSE = {
+    "compression.type": "lz4",
+    "linger.ms": 5,
+    "batch.size": DEFAULT_BATCH,
+    "queue.buffering.max.kbytes": 65_536,
+    "delivery.timeout.ms": 45_000,
+    "message.max.bytes": LARGEST_RECORD,
+}
+
+Failure = tuple[Place, int, KafkaError]
+
+
+class Writer:
+    """One producer for one epoch. With `delivery` exactly_once all goes through transactions.
+
+    With at_least_once positions are written after the acknowledgements, in no transaction: a
+    restart may repeat what lies between, and another writer is not fenced.
+    """
+
+    def __init__(self, work: SliceWork, *, hurry: Callable[[], bool]) -> None:
+        settings = work.spec.settings
+        self._spec = work.target
+        self._topic = work.positions_topic
+        self._hurry = hurry
+        self._open = False
+        self._failures: list[Failure] = []
+        self.transactional = settings.delivery == "exactly_once"
+        chosen = _config(settings.producer, work.partitions)
+        try:
+            if self.transactional:
+                self._producer = transactions.open_producer(
+                    work.target, work.transactional_id, extra=chosen
+                )
+            else:
+                self._producer = _plain_producer(work, chosen)
+        except KafkaException as error:
+            raise translate(error, where=work.target.alias, doing="open a producer") from None
+
+    def take_over(self, *, deadline_s: float) -> None:
+        if self.transactional:
+            transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
+
+    def write(
+        self,
+        part: PartitionWork,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers | None,
+    ) -> None:
+        """Hand one record to the producer, waiting for room; its fate shows at `flush`."""
+        self._begin()
+        acknowledge = partial(self._delivered, (part.topic, part.partition), offset)
+        until = time.monotonic() + FLUSH_S
+        while True:
+            try:
+                self._producer.produce(
+                    part.remote_topic,
+                    value,
+                    key,
+                    part.partition,
+                    timestamp=timestamp,
+                    headers=headers,
+                    on_delivery=acknowledge,
+                )
+            except BufferError:
+                self._producer.poll(0.1)
+                if self._failures:
+                    return
+                if self._hurry() or time.monotonic() > until:
+                    raise self._silent() from None
+            except KafkaException as error:
+                self._failures.append(((part.topic, part.partition), offset, error.args[0]))
+                return
+            else:
+                return
+
+    def serve(self) -> None:
+        """Let acknowledgements in."""
+        self._producer.poll(0)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self._failures)
+
+    def flush(self) -> list[Failure]:
+        """Wait until every record is acknowledged or refused; answer the refused ones."""
+        began = time.monotonic()
+        while self._producer.flush(0.1) > 0 and not self._failures:
+            waited = time.monotonic() - began
+            if waited > FLUSH_S or (self._hurry() and waited > HURRIED_FLUSH_S):
+                raise self._silent()
+        failures, self._failures = self._failures, []
+        return failures
+
+    def commit(self, rows: Iterable[Position]) -> None:
+        """Write the positions and commit. Everything before must have been flushed."""
+        self._begin()
+        for row in rows:
+            produce_row(self._producer, self._topic, row.key, row.value)
+        if not self.transactional:
+            if self._producer.flush(FLUSH_S) > 0:
+                raise self._silent()
+            return
+        try:
+            transactions.commit(self._producer, self._spec, deadline_s=FLUSH_S, hurry=self._hurry)
+        except transactions.Aborted as aborted:
+            raise aborted.cause from None
+        finally:
+            self._open = False
+
+    def abort(self) -> None:
+        if self.transactional and self._open:
+            self._open = False
+            transactions.abort(self._producer, self._spec, deadline_s=FLUSH_S)
+        self._failures = []
+
+    def _begin(self) -> None:
+        if self.transactional and not self._open:
+            transactions.begin(self._producer, self._spec)
+            self._open = True
+
+    def _delivered(
+        self, place: Place, offset: int, error: KafkaError | None, _message: Message
+    ) -> None:
+        if error is not None:
+            self._failures.append((place, offset, error))
+
+    def _silent(self) -> KafkaUnavailable:
+        return KafkaUnavailable(
+            f"Cluster {self._spec.alias}: records are not acknowledged in time. Nothing was "
+            "committed; the slice starts again at its last commit.",
+            code="timeout",
+        )
+
+
+def _config(tuning: dict[str, str], partitions: Iterable[PartitionWork]) -> dict[str, object]:
+    """Ours where the flow does not say; never a batch that a topic on the target would refuse."""
+    asked = to_librdkafka(tuning, "producer")
+    config: dict[str, object] = {**_OURS_TO_CHOOSE, **asked, "delivery.report.only.error": True}
+    limits = [int(row.remote_configs.get("max.message.bytes", DEFAULT_BATCH)) for row in partitions]
+    config["batch.size"] = max(1, min([int(str(config["batch.size"])), *limits]))
+    return config
+
+
+def _plain_producer(work: SliceWork, chosen: dict[str, object]) -> Producer:
+    own = {**chosen, "enable.idempotence": True, "acks": "all"}
+    return Producer(
+        client_config(work.target, client_id="understudy-writer", role="producer", extra=own)
+    )

@@ -1,0 +1,100 @@
+"""Write batches anew without decoding their records: holes, cuts, merges, splits, other codecs.
+
+A record is walked by its length prefix. Its two deltas (timestamp, offset) and the prefix are
+written again; attributes, key, value and headers are copied as the bytes they are, so nothing that
+a decoder would refuse or mend (a header name that is not UTF-8, a timestamp of 0) changes.
+"""
+
+from __future__ import annotations
+
+from spark_runner.lanes import legacy
+from spark_runner.lanes.parcel import Parcel, Stretch
+from spark_runner.lanes.piece import Piece, assemble, walk
+from spark_runner.lanes.policy import Policy
+from spark_runner.wire.crc32c import address_of
+from spark_runner.wire.records import read_header
+
+
+class Damaged(ValueError):
+    """The bytes are no batch; `parcel` is its place in the group."""
+
+    def __init__(self, parcel: int, what: str) -> None:
+        super().__init__(what)
+        self.parcel = parcel
+
+
+TooLarge = tuple[int, int]
+"""(upstream offset, size of a batch with that record alone)."""
+
+
+def rebuild(group: list[Parcel], policy: Policy) -> tuple[list[Parcel], TooLarge | None]:
+    """New parcels for the records of a group that lie at or behind its first offset.
+
+    With a record that is too large even alone, the parcels are those before it.
+    """
+    head = group[0]
+    pieces: list[Piece] = []
+    for number, parcel in enumerate(group):
+        try:
+            found = _pieces(parcel, policy)
+        except (IndexError, ValueError) as error:
+            raise Damaged(number, str(error) or "a record is cut off") from None
+        pieces += [piece for piece in found if piece.offset >= head.first]
+    codec = policy.codec
+    if codec is None:
+        codec = head.header.codec if head.header[3] == 2 else legacy.codec_of(_bytes(head))
+    built: list[Parcel] = []
+    too_large = _build(pieces, codec, policy, built, head)
+    if built and too_large is None:
+        built[-1].after = group[-1].after
+    return built, too_large
+
+
+def _bytes(parcel: Parcel) -> memoryview:
+    return parcel.memory[parcel.at : parcel.at + parcel.size]
+
+
+def _pieces(parcel: Parcel, policy: Policy) -> list[Piece]:
+    if parcel.header[3] == 2:
+        return list(walk(_bytes(parcel), parcel.header, keep_append_time=policy.keep_append_time))
+    return legacy.pieces(_bytes(parcel))
+
+
+def _build(
+    pieces: list[Piece], codec: int, policy: Policy, built: list[Parcel], head: Parcel
+) -> TooLarge | None:
+    """Append parcels; halves what is too large until a single record is."""
+    if not pieces:
+        return None
+    batch = assemble(pieces, codec)
+    if policy.most_bytes and len(batch) > policy.most_bytes:
+        if len(pieces) == 1:
+            return pieces[0].offset, len(batch)
+        middle = len(pieces) // 2
+        return _build(pieces[:middle], codec, policy, built, head) or _build(
+            pieces[middle:], codec, policy, built, head
+        )
+    memory = memoryview(batch)
+    # The source's leader epoch goes along for the position's sake; the pen does not send it.
+    header = read_header(memory)._replace(leader_epoch=head.header[2])
+    parcel = Parcel(None, memory, 0, address_of(batch), header, head.why)
+    parcel.stretches = _stretches(pieces)
+    parcel.first = pieces[0].offset
+    parcel.after = pieces[-1].offset + 1
+    built.append(parcel)
+    return None
+
+
+def _stretches(pieces: list[Piece]) -> tuple[Stretch, ...]:
+    """Where the upstream offsets of consecutive records are consecutive."""
+    first = expected = pieces[0].offset
+    if pieces[-1].offset - first == len(pieces) - 1:
+        return ((first, len(pieces)),)
+    found: list[Stretch] = []
+    for piece in pieces:
+        if piece.offset != expected:
+            found.append((first, expected - first))
+            first = piece.offset
+        expected = piece.offset + 1
+    found.append((first, expected - first))
+    return tuple(found)

@@ -1,0 +1,160 @@
+"""What happens to a batch that the target did not acknowledge: again, by the other lane, or stop.
+
+A track that has something in `returned` sends nothing new. Once nothing of it flies any more, what
+came back goes to the front of its queue (`turn_back`), in the order it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mirrors.domain.errors import Fenced, KafkaUnavailable
+from spark_runner.lanes import target_trouble
+from spark_runner.lanes.homes import Homes
+from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.pipe import Pipe
+from spark_runner.lanes.prepare import Preparer
+from spark_runner.lanes.scan import REFUSED
+from spark_runner.lanes.track import Track, Verdict
+from spark_runner.wire.batch import sequence_of
+from spark_runner.wire.codes import BATCH_REFUSED, FENCING, LEADER_MOVED, PRODUCER_LOST, RETRY, Code
+from spark_runner.wire.produce import Answer
+from spark_runner.wire.transactions import ProducerLost
+
+RETRY_S = 0.1
+# The markers of the last transaction are written within milliseconds.
+RETRY_BUSY_S = 0.003
+_STALLED_AFTER_S = 1.0
+_MAYBE_APPENDED = (Code.REQUEST_TIMED_OUT, Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+class Returns:
+    """`stop` is told of tracks that cannot go on, `stall` of stuck ones (True) and of their end."""
+
+    def __init__(
+        self,
+        homes: Homes,
+        preparer: Preparer,
+        *,
+        stop: Callable[[Track, Verdict], None],
+        stall: Callable[[Track, bool], None],
+    ) -> None:
+        self._homes = homes
+        self._preparer = preparer
+        self.stop = stop
+        self._stall = stall
+        # A reply was lost: nobody knows whether the batch was written. No commit before that.
+        self.unsure: set[Track] = set()
+        self._stalled: set[Track] = set()
+
+    def refused(self, track: Track, parcel: Parcel, answer: Answer, now: float) -> None:
+        number = answer.error
+        if number in FENCING:
+            raise Fenced(
+                f"Cluster {self._homes.alias}: another owner of the transactional id took over "
+                "while records were written."
+            )
+        behind = number == Code.OUT_OF_ORDER_SEQUENCE_NUMBER and bool(track.returned)
+        track.returned.append(parcel)
+        if behind:
+            return
+        if number in RETRY:
+            if number in _MAYBE_APPENDED:
+                self.unsure.add(track)
+            self.hold(track, number, now)
+        elif number in PRODUCER_LOST:
+            if number == Code.UNKNOWN:
+                self._suspect(track, parcel, answer)
+            raise ProducerLost(number, f"write {track.remote_topic}-{track.partition}")
+        elif number in BATCH_REFUSED and parcel.arena is not None and not parcel.why:
+            parcel.why = REFUSED
+        else:
+            track.doomed = self._verdict(track, parcel, answer)
+
+    def _suspect(self, track: Track, parcel: Parcel, answer: Answer) -> None:
+        """-1 is no clear no: give the producer up, and send that batch by the other lane."""
+        if track.suspect == parcel.first:
+            self.stop(track, self._verdict(track, parcel, answer))
+        track.suspect = parcel.first
+
+    def _verdict(self, track: Track, parcel: Parcel, answer: Answer) -> Verdict:
+        offset, said = parcel.first, answer.message
+        if answer.record_errors:
+            position, text = answer.record_errors[0]
+            offset, said = parcel.offset_at(position), text or said
+        return target_trouble.refused(track, offset, answer.error, said, self._homes.alias)
+
+    def turn_back(self, track: Track) -> None:
+        """Nothing of the track flies any more."""
+        returned = track.returned
+        if returned and (track.doomed or returned[0].why == REFUSED):
+            if track in self.unsure:
+                raise ProducerLost(Code.INVALID_RECORD, "tell what has been written")
+            # Surely not at the broker, nor what followed: the sequences are free again.
+            first = returned[0].view
+            assert first is not None  # noqa: S101 - it was stamped
+            track.sequences.take_back(sequence_of(first))
+            for parcel in returned:
+                parcel.stamped = False
+        track.queue.extendleft(reversed(returned))
+        track.queued_bytes += sum(parcel.size for parcel in returned)
+        returned.clear()
+        if track.doomed is not None and not (track.queue and track.queue[0].stamped):
+            self._preparer.discard(track)
+            self.stop(track, track.doomed)
+            return
+        if track in self._stalled:
+            self._preparer.evict(track)
+        self._homes.ready(track)
+
+    def hold(self, track: Track, number: int, now: float) -> None:
+        """Try this track again a little later; stop it when that has gone on for too long."""
+        track.held_since = track.held_since or now
+        busy = number == Code.CONCURRENT_TRANSACTIONS
+        track.held_until = now + (RETRY_BUSY_S if busy else RETRY_S)
+        if number in LEADER_MOVED:
+            self._homes.leave(track, track.held_until)
+        seconds = now - track.held_since
+        verdict = target_trouble.overdue(track, number, seconds, self._homes.alias)
+        if verdict is not None:
+            if track in self.unsure or track.ledger:
+                raise KafkaUnavailable(verdict.reason, code=verdict.code)
+            track.doomed = verdict
+            if not track.flying and not track.returned:
+                self.turn_back(track)
+        elif seconds > _STALLED_AFTER_S and track not in self._stalled and not track.ledger:
+            self._stalled.add(track)
+            self._stall(track, True)
+            if not track.flying and not track.returned:
+                self._preparer.evict(track)
+
+    def recovered(self, track: Track) -> None:
+        """A batch of a held track has landed; it is well again when all that came back has."""
+        if track.flying or (track.queue and track.queue[0].stamped):
+            return
+        track.held_since = 0.0
+        self.unsure.discard(track)
+        if track in self._stalled:
+            self._stalled.discard(track)
+            self._stall(track, False)
+
+    def lost(self, pipe: Pipe, now: float, error: KafkaUnavailable) -> None:
+        """The connection broke: what was in flight may have been written, or not."""
+        if self._homes.pipes.get(pipe.node) is not pipe:
+            return
+        touched: dict[Track, None] = {}
+        for flight in pipe.flights:
+            for track, parcel in flight.items():
+                track.flying.popleft()
+                track.returned.append(parcel)
+                touched[track] = None
+        self.unsure.update(touched)
+        self._homes.lost(pipe, now, error)
+        for track in touched:
+            track.held_since = track.held_since or now
+            self.turn_back(track)
+
+    def forget(self) -> None:
+        """The producer is another one: what was in doubt was aborted."""
+        self.unsure.clear()
+        self._stalled.clear()

@@ -1,0 +1,168 @@
+"""Walk fetched batches by their headers: what crosses, by which lane and why, what is dropped.
+
+Dropped, each without a copy, each moving the position on: control batches (their bit is tested
+before any masking), data of aborted transactions, batches that compaction emptied, and what lies
+before the position. The order of the tests is that of Kafka's own consumer (KIP-98).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_runner.lanes.arena import Arena
+from spark_runner.lanes.parcel import RAW, Parcel
+from spark_runner.lanes.policy import Policy
+from spark_runner.lanes.track import Track
+from spark_runner.wire.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
+    MAGIC_AT,
+    TRANSACTIONAL,
+    Header,
+)
+from spark_runner.wire.varint import read_signed
+
+HOLES = "holes from compaction"
+INSIDE = "position inside a batch"
+APPEND_TIME = "append time kept as record time"
+CODEC = "other codec on the target"
+TOO_LARGE = "batch over the target's limit"
+SMALL = "small batches while lagging"
+OLD_FORMAT = "old message format"
+REFUSED = "refused as it was"
+WHY = (HOLES, INSIDE, APPEND_TIME, CODEC, TOO_LARGE, SMALL, OLD_FORMAT, REFUSED)
+
+_ABORT_MARKER = 0
+_LEAST = MAGIC_AT + 1
+_UNPACK = HEADER.unpack_from
+_MAKE = Header._make
+_FILTERED = CONTROL | TRANSACTIONAL
+
+
+def scan(
+    track: Track, arena: Arena, start: int, stop: int, aborted: Sequence[tuple[int, int]]
+) -> int:
+    """Queue what has to cross; returns how many batches were queued.
+
+    `aborted` is the reply's list of (first offset, producer id). A batch cut at the end is left for
+    the next fetch.
+    """
+    memory, address = arena.view, arena.address
+    policy = track.policy
+    expected = track.next_fetch
+    filtering = Filter(aborted) if aborted else None
+    queue = track.queue
+    before = len(queue)
+    queued = 0
+    epoch = track.leader_epoch
+    at = start
+    while stop - at >= _LEAST:
+        if memory[at + MAGIC_AT] != 2:
+            header = _legacy_header(memory, at)
+        elif stop - at < HEADER_SIZE:
+            break
+        else:
+            header = _MAKE(_UNPACK(memory, at))
+        size = header[1] + LENGTH_OVERHEAD
+        if at + size > stop:
+            break
+        after = header[0] + header[6] + 1
+        attributes = header[5]
+        drop = (
+            after <= expected
+            or not header[12]
+            or (attributes & _FILTERED and _is_dropped(filtering, header, memory, at))
+        )
+        if not drop:
+            why = _why(header, expected, policy)
+            parcel = Parcel(arena, memory, at, address + at, header, why)
+            if why and (header[0] < expected or header[3] != 2):
+                parcel.first = expected
+            queue.append(parcel)
+            queued += size
+        elif queue or track.flying:
+            (queue or track.flying)[-1].after = max(after, expected)
+        else:
+            track.done = max(after, track.done)
+        if after > expected:
+            expected = after
+            epoch = header[2]
+        at += size
+    track.next_fetch = expected
+    track.leader_epoch = epoch
+    track.queued_bytes += queued
+    found = len(queue) - before
+    arena.users += found
+    return found
+
+
+def _why(header: Header, expected: int, policy: Policy) -> str:
+    """The reason against the raw lane; empty when there is none."""
+    if header[3] != 2:
+        return OLD_FORMAT
+    if header[12] != header[6] + 1:
+        return HOLES
+    if header[0] < expected:
+        return INSIDE
+    attributes = header[5]
+    if attributes & LOG_APPEND_TIME and policy.keep_append_time:
+        return APPEND_TIME
+    if policy.codec is not None and attributes & CODEC_MASK != policy.codec:
+        return CODEC
+    if policy.most_bytes and header[1] + LENGTH_OVERHEAD > policy.most_bytes:
+        return TOO_LARGE
+    return RAW
+
+
+def _is_dropped(filtering: Filter | None, header: Header, memory: memoryview, at: int) -> bool:
+    if header[5] & CONTROL:
+        if filtering is not None and _is_abort_marker(memory, at):
+            filtering.ended(header)
+        return True
+    return filtering is not None and filtering.drops(header)
+
+
+class Filter:
+    """read_committed for one reply: whose batches are aborted at this point of the log."""
+
+    __slots__ = ("_aborted", "_at", "_producers")
+
+    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
+        self._aborted = sorted(aborted)
+        self._at = 0
+        self._producers: set[int] = set()
+
+    def _advance(self, last_offset: int) -> None:
+        while self._at < len(self._aborted) and self._aborted[self._at][0] <= last_offset:
+            self._producers.add(self._aborted[self._at][1])
+            self._at += 1
+
+    def drops(self, header: Header) -> bool:
+        self._advance(header.last_offset)
+        return header.producer_id in self._producers
+
+    def ended(self, header: Header) -> None:
+        """An abort marker: what the producer writes after it is another transaction."""
+        self._advance(header.last_offset)
+        self._producers.discard(header.producer_id)
+
+
+def _is_abort_marker(memory: memoryview, at: int) -> bool:
+    """A marker's only record has the key (version i16, type i16); type 0 aborts, 1 commits."""
+    at = read_signed(memory, at + HEADER_SIZE)[1] + 1
+    # After the cleaner the base timestamp is the delete horizon, so this delta can be long.
+    at = read_signed(memory, at)[1]
+    at = read_signed(memory, at)[1]
+    size, at = read_signed(memory, at)
+    return size >= 4 and memory[at + 2] == 0 and memory[at + 3] == _ABORT_MARKER
+
+
+def _legacy_header(memory: memoryview, at: int) -> Header:
+    """A message of format 0 or 1 as a header: its place and size; `legacy.py` reads the rest."""
+    offset = int.from_bytes(memory[at : at + 8], "big")
+    length = int.from_bytes(memory[at + 8 : at + 12], "big")
+    return Header(offset, length, -1, memory[at + MAGIC_AT], 0, 0, 0, -1, -1, -1, -1, -1, 1)

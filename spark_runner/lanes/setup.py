@@ -1,0 +1,162 @@
+"""From a slice's work to its parts: tracks with their policies, limits, buffers, our own topics."""
+
+from __future__ import annotations
+
+import time
+
+from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.runs import runs_topic
+from mirrors.kafka.admin import Admin, NewTopicSpec
+from spark_runner.lanes.arena import Arenas
+from spark_runner.lanes.feeder import FetchLimits
+from spark_runner.lanes.ledger import Book
+from spark_runner.lanes.policy import Policy
+from spark_runner.lanes.track import Track
+from spark_runner.wire import codecs, fetch
+from spark_runner.wire.cluster import ClusterClient, Patience, id_bytes
+from spark_runner.work import PartitionWork, SliceWork
+
+# Bytes in flight of one task, whatever the records are like.
+MEMORY_BYTES = 64 << 20
+_REPLY_BYTES = 16 << 20
+_PARTITION_BYTES = 1 << 20
+_LEAST_REPLY_BYTES = 1 << 20
+# What a reply has beside the batches, and a first batch that is a little larger than the limit.
+_HEADROOM = 1 << 20
+
+RUNS_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": "3600000",
+    "min.cleanable.dirty.ratio": "0.2",
+}
+_CREATE_S = 20.0
+
+
+def track_of(row: PartitionWork, producer: dict[str, str]) -> Track:
+    track = Track(
+        row.topic,
+        row.partition,
+        row.remote_topic,
+        source_id=id_bytes(row.topic_id),
+        remote_id=id_bytes(row.remote_topic_id),
+        position=row.start,
+    )
+    track.policy = policy_of(row.remote_configs, producer)
+    return track
+
+
+def policy_of(remote: dict[str, str], producer: dict[str, str]) -> Policy:
+    """What the remote topic's configs ask of a batch; a codec asked for by the flow comes second.
+
+    A topic that says `producer` keeps what it gets; with another codec named there the broker would
+    decompress and compress every batch itself.
+    """
+    named = remote.get("compression.type", "producer")
+    if named == "producer":
+        named = producer.get("compression.type", "")
+    name = "none" if named == "uncompressed" else named
+    return Policy(
+        codec=codecs.NAMES.index(name) if name in codecs.NAMES else None,
+        most_bytes=int(remote.get("max.message.bytes", 0)),
+        keep_append_time=remote.get("message.timestamp.type") != "LogAppendTime",
+    )
+
+
+def limits_of(
+    consumer: dict[str, str], *, brokers: int, isolation_level: str, newest: int
+) -> FetchLimits:
+    """A reply per broker in flight, one being sent and one to spare: together the task's memory."""
+    share = MEMORY_BYTES // (brokers + 2)
+    largest = max(_LEAST_REPLY_BYTES, min(_REPLY_BYTES, share - _HEADROOM))
+    most = min(int(consumer.get("fetch.max.bytes", largest)), largest)
+    partition = min(int(consumer.get("max.partition.fetch.bytes", _PARTITION_BYTES)), most)
+    return FetchLimits(
+        max_bytes=most,
+        partition_bytes=partition,
+        queue_bytes=3 * partition,
+        newest=newest,
+        max_wait_ms=int(consumer.get("fetch.max.wait.ms", 500)),
+        min_bytes=int(consumer.get("fetch.min.bytes", 1)),
+        isolation=(
+            fetch.READ_UNCOMMITTED
+            if isolation_level == "read_uncommitted"
+            else fetch.READ_COMMITTED
+        ),
+    )
+
+
+def arenas_for(limits: FetchLimits, *, brokers: int) -> Arenas:
+    return Arenas(size=limits.max_bytes + _HEADROOM, count=brokers + 2)
+
+
+def book_for(work: SliceWork, target: ClusterClient, deadline: float) -> Book:
+    """The two topics that a slice writes beside the data; that of the runs is made if missing."""
+    names = (work.positions_topic, runs_topic(work.source.alias))
+    patience = Patience(deadline)
+    while True:
+        views = target.describe(names, deadline)
+        positions, runs = (views.get(name) for name in names)
+        if positions is None or positions.error:
+            raise KafkaRefused(
+                f"Cluster {target.alias}: the topic {names[0]} is missing. The flow's plan makes "
+                "it: let the flow be planned again.",
+                code="positions_missing",
+            )
+        if runs is not None and not runs.error and runs.leaders:
+            break
+        if not patience.wait():
+            raise KafkaRefused(
+                f"Cluster {target.alias}: the topic {names[1]} cannot be made.", code="runs_missing"
+            )
+        make_runs_topic(work, positions.replicas)
+    return Book(
+        *(
+            Track(view.name, 0, view.name, remote_id=view.topic_id, ledger=True)
+            for view in (positions, runs)
+        ),
+        source_cluster=work.source_cluster_id,
+        target_cluster=work.target_cluster_id,
+    )
+
+
+def make_runs_topic(work: SliceWork, replicas: int) -> None:
+    """With as many replicas as the positions have; another slice may be quicker, that is fine."""
+    spec = NewTopicSpec(
+        name=runs_topic(work.source.alias),
+        partitions=1,
+        replication_factor=replicas,
+        configs=RUNS_CONFIGS,
+    )
+    Admin(work.target).create_topics([spec], deadline_s=_CREATE_S).raise_first()
+
+
+def check_clusters(work: SliceWork, source: ClusterClient, target: ClusterClient) -> None:
+    """Each alias must lead to the cluster that was planned for."""
+    for client, planned in (
+        (source, work.source_cluster_id),
+        (target, work.target_cluster_id),
+    ):
+        if planned and client.cluster_id and client.cluster_id != planned:
+            raise KafkaRefused(
+                f"The alias {client.alias} now leads to another cluster ({client.cluster_id}, "
+                f"planned was {planned}). Nothing is copied until the flow is planned anew.",
+                code="generation",
+            )
+
+
+def source_brokers(work: SliceWork, source: ClusterClient, deadline: float) -> int:
+    """How many brokers lead the slice's partitions."""
+    views = source.describe(dict.fromkeys(row.topic for row in work.partitions), deadline)
+    nodes = {
+        leader.node
+        for row in work.partitions
+        if (view := views.get(row.topic)) is not None
+        and (leader := view.leaders.get(row.partition)) is not None
+    }
+    return max(1, len(nodes))
+
+
+def seconds_left(work: SliceWork) -> float:
+    """The epoch's deadline as a span from now."""
+    return work.deadline / 1000 - time.time()

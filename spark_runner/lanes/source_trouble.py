@@ -1,0 +1,102 @@
+"""What an error of a source partition means: wait, or stop this partition, with which sentence."""
+
+from __future__ import annotations
+
+import time
+
+from mirrors.domain.errors import UnderstudyError
+from spark_runner.generations import range_gap
+from spark_runner.lanes.track import Track, Verdict
+from spark_runner.wire.cluster import NO_ID, ClusterClient, Leader
+from spark_runner.wire.codes import RETRY, Code, name_of
+from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
+
+LOOK_S = 5.0
+# A topic just made, or a leader just moved, is unknown to a broker for a moment: longer is gone.
+GONE_AFTER_S = 10.0
+LEADERLESS_AFTER_S = 30.0
+_GONE = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID)
+
+
+class Bench:
+    """Source partitions that wait for a better moment, and how long they have."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+        self._since: dict[Track, float] = {}
+
+    def settled(self, track: Track) -> None:
+        self._since.pop(track, None)
+
+    def judge(self, track: Track, number: int, now: float) -> Verdict | None:
+        """None: wait and ask again, at the leader of that moment."""
+        since = self._since.setdefault(track, now)
+        alias = self._cluster.alias
+        if number == Code.OFFSET_OUT_OF_RANGE:
+            return self._out_of_range(track)
+        if number in _GONE:
+            return self._gone(track, now - since)
+        if number in RETRY:
+            if now - since < LEADERLESS_AFTER_S:
+                return None
+            return Verdict(
+                "faulted",
+                "source_unavailable",
+                f"{track.name} on {alias} has had no usable leader for {int(now - since)} s "
+                f"({name_of(number)}). Check the brokers that hold its replicas.",
+            )
+        if number == Code.TOPIC_AUTHORIZATION_FAILED:
+            reason = f"Reading {track.name} on {alias} is not allowed; grant Read to the principal."
+            return Verdict("faulted", "not_authorised", reason)
+        return Verdict(
+            "faulted",
+            "unreadable",
+            f"{track.name} on {alias} cannot be read at offset {track.next_fetch}: "
+            f"the broker says {name_of(number)}.",
+        )
+
+    def diverged(self, track: Track, epoch: int, end: int) -> Verdict:
+        """The log behind our position is not the one that was read (KIP-320)."""
+        return Verdict(
+            "gap",
+            "truncated",
+            f"{track.name} on {self._cluster.alias} was truncated: offsets {end} to "
+            f"{track.next_fetch - 1} were copied from a log that its leader no longer has (last "
+            f"common epoch {epoch}). Nothing was skipped.",
+        )
+
+    def _out_of_range(self, track: Track) -> Verdict | None:
+        deadline = time.monotonic() + LOOK_S
+        leader = Leader(track.source_node, -1)
+        wanted = [(track.topic, track.partition, leader)]
+        try:
+            first = list_offsets(self._cluster, wanted, at=EARLIEST, deadline=deadline)
+            last = list_offsets(self._cluster, wanted, at=LATEST, deadline=deadline)
+        except UnderstudyError:
+            return None
+        beginning, end = first[track.place], last[track.place]
+        if beginning.error or end.error:
+            return None
+        reason = range_gap(
+            track.name, self._cluster.alias, track.next_fetch, beginning.offset, end.offset
+        )
+        # In range after all: the log moved between the two answers.
+        return Verdict("gap", "out_of_range", reason) if reason else None
+
+    def _gone(self, track: Track, seconds: float) -> Verdict | None:
+        alias = self._cluster.alias
+        try:
+            view = self._cluster.describe([track.topic], time.monotonic() + LOOK_S)[track.topic]
+        except (UnderstudyError, KeyError):
+            return None
+        if view.error == Code.NONE and view.topic_id != track.source_id != NO_ID:
+            return Verdict(
+                "gap",
+                "generation",
+                f"Topic {track.topic} was deleted and created again on {alias} while it was "
+                "copied; nothing of the new one is copied.",
+            )
+        if seconds < GONE_AFTER_S:
+            return None
+        reason = f"{track.name} no longer exists on {alias}."
+        return Verdict("faulted", "source_missing", reason)

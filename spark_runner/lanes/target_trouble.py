@@ -1,0 +1,97 @@
+"""What the target's refusal of a batch means for its partition, in words for a person.
+
+The broker's own text comes along when there is one; for most refusals of a raw batch there is none.
+"""
+
+from __future__ import annotations
+
+from spark_runner.lanes.track import Track, Verdict
+from spark_runner.wire.codes import Code, name_of
+
+# Brokers learn of a new topic one after the other; then metadata that differs is not old any more.
+REPLACED_AFTER_S = 1.0
+GONE_AFTER_S = 10.0
+GIVE_UP_AFTER_S = 30.0
+
+_WORDS: dict[int, tuple[str, str]] = {
+    Code.MESSAGE_TOO_LARGE: (
+        "too_large",
+        "it is larger than the remote topic takes; raise max.message.bytes of {remote} on {target}",
+    ),
+    Code.RECORD_LIST_TOO_LARGE: (
+        "too_large",
+        "it is larger than a segment of the remote topic; raise segment.bytes of {remote} on "
+        "{target}",
+    ),
+    Code.INVALID_TIMESTAMP: (
+        "timestamp",
+        "its timestamp is outside what the remote topic takes; raise "
+        "message.timestamp.after.max.ms (or before.max.ms) of {remote} on {target}",
+    ),
+    Code.INVALID_RECORD: (
+        "invalid_record",
+        "the broker does not take it; a compacted topic, for one, takes no record without a key",
+    ),
+    Code.CORRUPT_MESSAGE: ("invalid_record", "the broker finds it damaged"),
+    Code.UNKNOWN: ("invalid_record", "the broker met an error of its own with it"),
+    Code.TOPIC_AUTHORIZATION_FAILED: (
+        "not_authorised",
+        "writing {remote} on {target} is not allowed; grant Write to the principal that connects",
+    ),
+}
+
+
+def refused(track: Track, offset: int, number: int, said: str, target: str) -> Verdict:
+    """The partition waits at this record; the others go on."""
+    code, words = _WORDS.get(number, ("refused", f"{{target}} answered {name_of(number)}"))
+    why = words.format(remote=track.remote_topic, target=target)
+    quoted = f' (the broker: "{" ".join(said.split())[:300]}")' if said else ""
+    reason = (
+        f"The record at {track.name} offset {offset} was not copied: {why}{quoted}. "
+        "The partition waits there; the others go on."
+    )
+    return Verdict("faulted", code, reason, offset)
+
+
+def too_large(track: Track, offset: int, size: int, target: str) -> Verdict:
+    """Seen by ourselves, before the broker says no."""
+    reason = (
+        f"The record at {track.name} offset {offset} was not copied: alone it makes a batch of "
+        f"{size} bytes, and {track.remote_topic} on {target} takes {track.policy.most_bytes}; "
+        "raise its max.message.bytes. The partition waits there; the others go on."
+    )
+    return Verdict("faulted", "too_large", reason, offset)
+
+
+def damaged(track: Track, offset: int, what: str) -> Verdict:
+    """The source's bytes are not what their writer meant: nothing of that is passed on."""
+    reason = (
+        f"The batch at {track.name} offset {offset} is damaged: {what}. It is not copied: compare "
+        "the replicas of that partition. The partition waits there; the others go on."
+    )
+    return Verdict("faulted", "corrupt_source", reason, offset)
+
+
+def overdue(track: Track, number: int, seconds: float, target: str) -> Verdict | None:
+    """What to say of a partition that the target does not take for a while; None: wait on.
+
+    Homes looks at the metadata and says 103 for another topic of that name, 3 for none.
+    """
+    name = track.remote_topic
+    if number == Code.INCONSISTENT_TOPIC_ID and seconds >= REPLACED_AFTER_S:
+        reason = (
+            f"Topic {name} was deleted and created again on {target} while it was copied; "
+            "nothing of it is copied."
+        )
+        return Verdict("gap", "generation", reason)
+    if number == Code.UNKNOWN_TOPIC_OR_PARTITION and seconds >= GONE_AFTER_S:
+        reason = f"The remote topic {name} or its partition is missing on {target}."
+        return Verdict("faulted", "remote_missing", reason)
+    if seconds < GIVE_UP_AFTER_S:
+        return None
+    return Verdict(
+        "faulted",
+        "remote_unavailable",
+        f"{name}-{track.partition} on {target} has taken no records for {int(seconds)} s "
+        f"({name_of(number)}). Check the brokers that hold its replicas.",
+    )

@@ -1,0 +1,201 @@
+"""One partition on its way across: what was read, what is on the wire, what is acknowledged."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections import deque
+
+from spark_runner.lanes.parcel import RAW, Parcel, Run
+from spark_runner.lanes.policy import Policy
+from spark_runner.wire.batch import Sequences
+from spark_runner.work import ErrorState, PartitionError
+
+_INDEX = struct.Struct(">i")
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Why a partition stops. `state` gap: offsets that can no longer be read are an operator's to
+    decide on; faulted: something to mend. Without an offset it is the first one not copied."""
+
+    state: ErrorState
+    code: str
+    reason: str
+    offset: int | None = None
+
+
+class Track:
+    """A source partition and its place on the target.
+
+    Offsets are upstream ones: `position` is committed, `done` lies behind all that the target has
+    acknowledged (it becomes the position with the next commit), `next_fetch` behind all that was
+    read. A parcel waits in `queue`, then flies, then has landed or is returned; returned ones go
+    back to the front of the queue when nothing of the track flies any more.
+    """
+
+    __slots__ = (
+        "all_batches",
+        "all_bytes",
+        "all_records",
+        "bytes",
+        "committed_bytes",
+        "committed_records",
+        "committed_timestamp",
+        "confirmed",
+        "done",
+        "doomed",
+        "end",
+        "ending",
+        "epoch",
+        "error",
+        "flying",
+        "held_since",
+        "held_until",
+        "index",
+        "key",
+        "leader_epoch",
+        "ledger",
+        "name",
+        "next_fetch",
+        "partition",
+        "place",
+        "policy",
+        "position",
+        "queue",
+        "queued_bytes",
+        "records",
+        "remote_id",
+        "remote_key",
+        "remote_topic",
+        "resets",
+        "returned",
+        "runs",
+        "sequences",
+        "source_epoch",
+        "source_id",
+        "source_node",
+        "stable_end",
+        "suspect",
+        "target_node",
+        "timestamp",
+        "topic",
+        "why",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        remote_topic: str,
+        *,
+        source_id: bytes = b"",
+        remote_id: bytes = b"",
+        position: int = 0,
+        ledger: bool = False,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.remote_topic = remote_topic
+        # one of our own topics, not a copied one
+        self.ledger = ledger
+        self.name = f"{topic}-{partition}"
+        self.place = (topic, partition)
+        # The keys name the topics on the wire: by id, or by name where a broker is old.
+        self.source_id, self.key = source_id, source_id
+        self.remote_id, self.remote_key = remote_id, remote_id
+        self.index = _INDEX.pack(partition)
+        self.policy = Policy()
+        # upstream
+        self.position = self.done = self.next_fetch = position
+        # of the last batch read, and of the last one that landed (KIP-320)
+        self.leader_epoch = self.epoch = -1
+        self.end: int | None = None
+        self.stable_end: int | None = None
+        self.source_node = self.source_epoch = -1
+        self.timestamp: int | None = None
+        # on the way
+        self.queue: deque[Parcel] = deque()
+        self.queued_bytes = 0
+        self.flying: deque[Parcel] = deque()
+        # downstream
+        self.target_node = -1
+        self.sequences = Sequences()
+        self.runs: list[Run] = []
+        self.records = 0
+        self.bytes = 0
+        self.resets = 0
+        self.why = RAW
+        self.committed_records = self.committed_bytes = 0
+        # also what was landed in vain, in transactions that were given up
+        self.all_batches = self.all_records = self.all_bytes = 0
+        self.committed_timestamp: int | None = None
+        # Until a batch has landed under this number only one may fly: a first sequence must be 0.
+        self.confirmed = -1
+        # trouble
+        self.returned: list[Parcel] = []
+        self.held_since = 0.0
+        self.held_until = 0.0
+        self.suspect = -1
+        # ending: send what is queued, then stop; doomed: send nothing more, then stop
+        self.ending: Verdict | None = None
+        self.doomed: Verdict | None = None
+        self.error: PartitionError | None = None
+
+    def rewind(self, position: int) -> None:
+        """Forget all that is not committed and go on from here."""
+        self.position = self.done = self.next_fetch = position
+        self.flying.clear()
+        self.queue.clear()
+        self.returned.clear()
+        self.queued_bytes = 0
+        self.runs = []
+        self.settle()
+        self.ending = self.doomed = None
+        self.held_since = self.held_until = 0.0
+
+    def landed(self, parcel: Parcel, base: int) -> None:
+        """The target has the batch, from this downstream offset on."""
+        header = parcel.header
+        records = header[12]
+        if parcel.stretches:
+            for first, count in parcel.stretches:
+                self._run(first, base, count)
+                base += count
+        else:
+            self._run(parcel.first, base, records)
+        self.done = parcel.after
+        self.records += records
+        self.bytes += parcel.size
+        self.all_batches += 1
+        self.timestamp = header[8]
+        self.epoch = header[2]
+        self.why = parcel.why
+
+    def _run(self, first: int, base: int, count: int) -> None:
+        runs = self.runs
+        if runs:
+            upstream, downstream, length = runs[-1]
+            if upstream + length == first and downstream + length == base:
+                runs[-1] = (upstream, downstream, length + count)
+                return
+        runs.append((first, base, count))
+
+    def settle(self) -> None:
+        """Count what has landed for good or in vain."""
+        self.all_records += self.records
+        self.all_bytes += self.bytes
+        self.records = self.bytes = 0
+
+    def commit(self) -> None:
+        """What has landed counts from now on."""
+        self.position = self.done
+        self.runs = []
+        self.committed_records += self.records
+        self.committed_bytes += self.bytes
+        self.settle()
+        self.committed_timestamp = self.timestamp
+
+    @property
+    def has_moved(self) -> bool:
+        return self.done != self.position

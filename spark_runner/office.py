@@ -1,0 +1,158 @@
+"""A flow's errands: which is due in this phase, what it is asked with, what its answer changes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Callable
+from typing import Any, Literal
+
+from mirrors.domain.errors import Fenced, UnderstudyError
+from mirrors.domain.jobs import JobSpec
+from spark_runner.agenda import Agenda, Errand
+from spark_runner.clerk import Clerk
+from spark_runner.copying import Copying
+from spark_runner.desk import Desk
+from spark_runner.draft import Plan
+from spark_runner.slots import Slots
+from spark_runner.status import Board
+
+Phase = Literal["opening", "copying", "resting", "paused", "failed", "stopped"]
+# What the flow has to know: the rest is folded into the board here.
+Event = Literal["opened", "lost", "refused"]
+
+_POSSIBLE: dict[Phase, tuple[Errand, ...]] = {
+    "opening": ("owner", "open"),
+    "copying": ("owner", "plan", "look", "positions", "ends"),
+    "paused": ("positions", "ends"),
+    "resting": ("positions",),
+    "failed": (),
+    "stopped": (),
+}
+
+
+class Office:
+    """Clerk, desk and agenda of one job; used by the flow's thread."""
+
+    def __init__(
+        self,
+        job: JobSpec,
+        agenda: Agenda,
+        slots: Slots,
+        board: Board,
+        copying: Copying,
+        wake: Callable[[], None],
+    ) -> None:
+        owner = f"{socket.gethostname()} {os.getpid()} job {job.job} {uuid.uuid4().hex}"
+        self._flow = job.flow
+        self._slots = slots
+        self._board = board
+        self._copying = copying
+        self._desk = Desk(job, owner)
+        self._clerk = Clerk(f"clerk-{job.flow}", wake)
+        self.agenda = agenda
+        self.is_planned = False
+        self.trouble: dict[Errand, str] = {}
+        self.refusal = ""
+
+    @property
+    def busy(self) -> bool:
+        return self._clerk.busy
+
+    def close(self) -> None:
+        self._clerk.ask("close", self._desk.close)
+        self._clerk.dismiss()
+
+    def join(self, seconds: float) -> None:
+        self._clerk.join(seconds)
+
+    def step(self, phase: Phase, now: float) -> list[Event]:
+        """Hear what was answered, and send the clerk on the next errand that is due."""
+        events: list[Event] = []
+        while (answer := self._clerk.take()) is not None:
+            errand: Errand = answer.errand  # type: ignore[assignment]
+            if answer.error is not None:
+                self._stumbled(errand, answer.error, now)
+            else:
+                events += self._heard(errand, answer.value, now)
+        if not self._clerk.busy:
+            for errand in _POSSIBLE[phase]:
+                if self.agenda.is_due(errand, now) and self._ask(errand, now):
+                    break
+        if self.refusal and phase == "opening":
+            events.append("refused")
+        return events
+
+    def _heard(self, errand: Errand, value: Any, now: float) -> list[Event]:
+        self.trouble.pop(errand, None)
+        events: list[Event] = []
+        if errand in ("open", "plan"):
+            self.trouble.clear()
+            events = self._adopt(value)
+        elif errand == "look" and value:
+            self.agenda.want("plan")
+        elif errand == "ends":
+            self._board.reaches(value)
+        elif errand == "owner":
+            self._copying.fenced = False
+            events = [] if value else ["lost"]
+        self.agenda.done(errand, now, moving=self._board.is_moving())
+        return events
+
+    def _stumbled(self, errand: Errand, error: UnderstudyError, now: float) -> None:
+        self.trouble[errand] = error.message
+        self.agenda.failed(errand, error, now)
+        if isinstance(error, Fenced):
+            self.agenda.want("owner")
+
+    def _adopt(self, plan: Plan) -> list[Event]:
+        if not self._slots.hold(self._flow, plan.slice_count):
+            self._refuse(plan.slice_count)
+            return []
+        self._board.planned(plan)
+        self._copying.adopt(plan)
+        self.is_planned = True
+        return ["opened"]
+
+    def _refuse(self, needed: int) -> None:
+        self.refusal = (
+            f"This runner has no free slot for the flow: it needs {needed}, and "
+            f"{self._slots.used} of {self._slots.total} are used. Stop a flow, lower tasks.max, "
+            "or give the flow another runner."
+        )
+
+    def _ask(self, errand: Errand, now: float) -> bool:
+        """Whether the clerk is on the way now."""
+        act = self._act(errand)
+        if act is None:
+            self.agenda.done(errand, now, moving=False)
+            return False
+        self.agenda.begun(errand)
+        self._clerk.ask(errand, act)
+        return True
+
+    def _act(self, errand: Errand) -> Callable[[], Any] | None:
+        desk, positions = self._desk, self._board.positions()
+        if errand in ("open", "plan"):
+            return self._act_of_planning(errand)
+        if errand == "positions":
+            if not self._copying.has_moved:
+                return None
+            self._copying.has_moved = False
+            return lambda: desk.copy_positions(positions)
+        if errand == "ends":
+            places = self._board.places()
+            return (lambda: desk.sample(places)) if places else None
+        return desk.has_changed if errand == "look" else desk.is_owner
+
+    def _act_of_planning(self, errand: Errand) -> Callable[[], Any] | None:
+        desk, positions = self._desk, self._board.positions()
+        most = self._slots.free_for(self._flow)
+        if most == 0:
+            self._refuse(1)
+            return None
+        self.refusal = ""
+        if errand == "open":
+            return lambda: desk.open(most)
+        return lambda: desk.plan(most, positions)

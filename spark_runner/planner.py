@@ -1,0 +1,245 @@
+"""Discovery on both sides: topics, ids, first offsets; remote topics created and grown; slices.
+
+The planner looks, lets `domain.topics` decide, and applies. It never jumps: a position that
+belongs to another topic of the same name, or lies outside what the source still holds, stops
+its partition with a reason. `start.from` counts only for what exists at the very first plan of
+a flow; whatever is found later is copied from its beginning.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin._metadata import ClusterMetadata
+
+from mirrors.domain.jobs import JobSpec
+from mirrors.domain.policy import policy_for
+from mirrors.domain.records import Position
+from mirrors.domain.snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.specs import FlowSpec
+from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
+from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.kafka.errors import translate
+from spark_runner import positions_transactions as transactions
+from spark_runner.draft import Draft, Plan
+from spark_runner.planner_ids import topic_ids
+from spark_runner.positions import (
+    Ledger,
+    LedgerWriter,
+    Place,
+    ensure_topics,
+    read_ledger,
+    slice_id,
+)
+from spark_runner.slices import pack
+from spark_runner.starts import Ranges, first_offsets, ranges
+
+DEADLINE_S = 10.0
+APPEAR_S = 10.0
+_RESPECTED = ("compression.type", "max.message.bytes", "message.timestamp.type", "cleanup.policy")
+
+
+class Planner:
+    """One flow's eyes and hands on both clusters; used by one thread at a time."""
+
+    def __init__(self, job: JobSpec, owner: str) -> None:
+        self.spec = FlowSpec.build(source=job.source, target=job.target, properties=job.properties)
+        policy = policy_for(self.spec.settings, job.source.alias, job.target.alias)
+        self.positions_topic = policy.positions_topic()
+        self.offsets_topic = policy.offsets_topic()
+        self._owner = owner
+        self._ledger = Ledger({})
+        self._first_of_job = True
+        self._slices: dict[Place, int] = {}
+        self._copied: tuple[CopiedTopic, ...] = ()
+        self._source = Admin(job.source, client_id="understudy-planner")
+        self._target = Admin(job.target, client_id="understudy-planner")
+        self._writer = LedgerWriter(job.target, self.positions_topic, self.spec.name)
+
+    def close(self) -> None:
+        self._source.close()
+        self._target.close()
+
+    def take_over(self) -> None:
+        """Become the owner and fence whoever copied this flow before: now its positions rest."""
+        topic, target = self.positions_topic, self._target
+        ensure_topics(target, topic, self.offsets_topic, factor=self._internal_factor())
+        self._writer.take_over(deadline_s=DEADLINE_S)
+        self._writer.write(owner=self._owner, deadline_s=DEADLINE_S)
+        before = read_ledger(target, topic, deadline_s=DEADLINE_S, committed=False)
+        ids = [slice_id(self.spec.name, index) for index in range(before.slices or 0)]
+        transactions.fence(self.spec.target, ids, deadline_s=DEADLINE_S)
+        self._ledger = read_ledger(target, topic, deadline_s=DEADLINE_S)
+
+    def is_owner(self) -> bool:
+        """Whether the target still names this job as the flow's owner."""
+        ledger = read_ledger(
+            self._target, self.positions_topic, deadline_s=DEADLINE_S, committed=False
+        )
+        return ledger.owner == self._owner
+
+    def look(self) -> object:
+        """Something that changes whenever a plan could: names, partitions, ids of copied topics."""
+        seen = []
+        names = ({row.topic for row in self._copied}, {row.remote_topic for row in self._copied})
+        for admin, copied in zip((self._source, self._target), names, strict=True):
+            listing = _listing(admin).topics
+            counts = {name: len(topic.partitions) for name, topic in listing.items()}
+            ids = topic_ids(admin, copied & counts.keys(), deadline_s=DEADLINE_S)
+            seen.append((counts, ids))
+        # What others do on the target is their business; only our remote topics count there.
+        (source, ids), (target, remote_ids) = seen
+        ours = {name: target.get(name) for name in names[1]}
+        return source, ids, ours, remote_ids
+
+    def plan(self, *, now: int, most_slices: int, positions: dict[Place, int]) -> Plan:
+        """`positions`: where the flow stands by now, as its slices said."""
+        self._ledger = self._ledger.at(positions)
+        source = self._source.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
+        target = self._target.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
+        topics = plan_topics(source, target, self.spec)
+        failed: dict[str, str] = {}
+        if topics.create or topics.grow:
+            topics, failed = self._apply(source, target, topics)
+            target = self._after_changes(now, target, topics, failed)
+        self._copied = topics.copied
+        draft = Draft(self.spec, source, target, topics, failed)
+        draft.respect(self._remote_configs(draft))
+        first_rows = self._start_new(draft)
+        draft.begin_at(self._ledger)
+        held = ranges(self._source, draft.work, deadline_s=DEADLINE_S)
+        if self._first_of_job:
+            draft.check_ranges(held)
+        self._pack(draft, held, most_slices)
+        self._write(first_rows)
+        self._first_of_job = False
+        return draft.finish(self._slices, self.positions_topic)
+
+    def _internal_factor(self) -> int:
+        brokers = len(_listing(self._target).brokers)
+        wanted = self.spec.settings.replication_factor
+        return min(2, brokers) if wanted is None else wanted
+
+    def _apply(
+        self, source: ClusterSnapshot, target: ClusterSnapshot, plan: TopicPlan
+    ) -> tuple[TopicPlan, dict[str, str]]:
+        """Create (with the source's settings) and grow; answer what failed, by remote topic."""
+        names = [new.topic for new in plan.create]
+        configs = self._source.describe_configs(names, deadline_s=DEADLINE_S)
+        known = {
+            name: dataclasses.replace(source.topics[name], configs=entries)
+            for name, entries in configs.done.items()
+        }
+        source = dataclasses.replace(source, topics={**source.topics, **known})
+        plan = plan_topics(source, target, self.spec)
+        failed = self._obstacles(plan, target)
+        failed |= {
+            new.remote_topic: configs.failed[new.topic].message
+            for new in plan.create
+            if new.topic in configs.failed
+        }
+        created = self._target.create_topics(
+            [
+                NewTopicSpec(
+                    name=new.remote_topic,
+                    partitions=new.partitions,
+                    replication_factor=new.replication_factor,
+                    configs=new.configs,
+                )
+                for new in plan.create
+                if new.remote_topic not in failed
+            ],
+            deadline_s=DEADLINE_S,
+        )
+        grown = self._target.grow_topics(
+            {growth.remote_topic: growth.partitions for growth in plan.grow}, deadline_s=DEADLINE_S
+        )
+        for name, error in (created.failed | grown.failed).items():
+            failed[name] = error.message
+        return plan, failed
+
+    def _obstacles(self, plan: TopicPlan, target: ClusterSnapshot) -> dict[str, str]:
+        """Remote topics that only seem to be missing, or must not be made a second time."""
+        was_copied = {topic for topic, _ in self._ledger.positions}
+        deleted = {
+            new.remote_topic: f"{new.remote_topic} is not on {self.spec.target.alias}, although "
+            f"records of {new.topic} were copied before: it was deleted there, or the flow names "
+            f"it differently now. {new.topic} is not copied into an empty topic."
+            for new in plan.create
+            if new.topic in was_copied
+        }
+        unseen = {
+            new.remote_topic: target.failed[new.remote_topic]
+            for new in plan.create
+            if new.remote_topic in target.failed
+        }
+        return deleted | unseen
+
+    def _after_changes(
+        self, now: int, target: ClusterSnapshot, plan: TopicPlan, failed: dict[str, str]
+    ) -> ClusterSnapshot:
+        """Wait until the target shows what was created and grown: its brokers learn it in turn."""
+        wanted = {new.remote_topic: new.partitions for new in plan.create}
+        wanted |= {growth.remote_topic: growth.partitions for growth in plan.grow}
+        wanted = {name: count for name, count in wanted.items() if name not in failed}
+        until = time.monotonic() + APPEAR_S
+        while True:
+            seen = self._target.snapshot(wanted, now=now, with_configs=False).topics
+            if all(_has(seen.get(name), count) for name, count in wanted.items()):
+                break
+            if time.monotonic() > until:
+                break
+            time.sleep(0.05)
+        return dataclasses.replace(target, topics={**target.topics, **seen})
+
+    def _remote_configs(self, draft: Draft) -> dict[str, dict[str, str]]:
+        names = {row.remote_topic for row in draft.work.values()}
+        answer = self._target.describe_configs(names, deadline_s=DEADLINE_S)
+        return {
+            name: {key: e.value for key in _RESPECTED if (e := entries.get(key)) and e.value}
+            for name, entries in answer.done.items()
+        }
+
+    def _start_new(self, draft: Draft) -> list[Position]:
+        """Where partitions met for the first time begin; written down before one is copied."""
+        new = [place for place in draft.work if place not in self._ledger.positions]
+        first_plan = self._ledger.is_new
+        starts = first_offsets(
+            self._source, self.spec.settings, new, first_plan=first_plan, deadline_s=DEADLINE_S
+        )
+        if first_plan:
+            # All or nothing: what is left out now would begin at its beginning later.
+            starts.raise_first()
+        for place, error in starts.failed.items():
+            draft.stop(place, None, "faulted", error.code, error.message)
+        rows = {place: draft.row(place, offset) for place, offset in starts.done.items()}
+        self._ledger = dataclasses.replace(
+            self._ledger, positions={**self._ledger.positions, **rows}
+        )
+        return list(rows.values())
+
+    def _pack(self, draft: Draft, held: Ranges, most: int) -> None:
+        weights = {place: held.left(place, work.start) for place, work in draft.work.items()}
+        packed = pack(weights, min(most, self.spec.settings.tasks_max), self._slices)
+        # A partition that is stopped for now keeps its slice: only a fence may move it.
+        self._slices = {**self._slices, **packed}
+
+    def _write(self, first_rows: list[Position]) -> None:
+        """The slice count stands on the target before a slice more than before begins."""
+        count = max(self._slices.values(), default=-1) + 1
+        changed = count if count != self._ledger.slices else None
+        self._writer.write(first_rows, slices=changed, deadline_s=DEADLINE_S)
+        self._ledger = dataclasses.replace(self._ledger, slices=count)
+
+
+def _listing(admin: Admin) -> ClusterMetadata:
+    try:
+        return admin.client.list_topics(timeout=DEADLINE_S)
+    except KafkaException as error:
+        raise translate(error, where=admin.spec.alias, doing="list topics") from None
+
+
+def _has(topic: TopicState | None, partitions: int) -> bool:
+    return topic is not None and topic.partitions >= partitions

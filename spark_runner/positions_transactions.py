@@ -1,0 +1,146 @@
+"""Kafka transactions as we use them: begin, commit, abort, fence, each with a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from mirrors.domain.errors import Fenced, KafkaUnavailable, UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.clients import client_config
+from mirrors.kafka.errors import translate
+
+# A dead owner's transaction blocks readers (read_committed) until it is fenced, or for so long.
+TRANSACTION_TIMEOUT_MS = 60_000
+FENCE_AT_ONCE = 8
+_TRY_S = 1.0
+_FENCING_CODES = (
+    KafkaError._FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.PRODUCER_FENCED,
+)
+
+
+class Aborted(Exception):
+    """The transaction was given up and nothing of it is visible; `cause` says why."""
+
+    def __init__(self, cause: UnderstudyError) -> None:
+        super().__init__(cause.message)
+        self.cause = cause
+
+
+def open_producer(
+    spec: ClusterSpec, transactional_id: str, *, extra: dict[str, Any] | None = None
+) -> Producer:
+    """A producer that has not taken its id yet: `take_over` does that."""
+    own = {
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        "acks": "all",
+    }
+    config = client_config(
+        spec, client_id="understudy-writer", role="producer", extra={**(extra or {}), **own}
+    )
+    return Producer(config)
+
+
+def take_over(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> None:
+    """InitProducerId: whoever held the id is fenced, and what it left open is aborted."""
+    until = time.monotonic() + deadline_s
+    while True:
+        try:
+            producer.init_transactions(min(_TRY_S * 5, max(0.1, until - time.monotonic())))
+        except KafkaException as error:
+            if not _may_retry(error) or time.monotonic() >= until:
+                raise translate(
+                    error, where=spec.alias, doing="take over the flow's transactional id"
+                ) from None
+        else:
+            return
+
+
+def fence(spec: ClusterSpec, ids: Sequence[str], *, deadline_s: float) -> None:
+    """Make sure that no earlier owner of any of these ids can write another record."""
+
+    def fence_one(transactional_id: str) -> None:
+        take_over(open_producer(spec, transactional_id), spec, deadline_s=deadline_s)
+
+    with ThreadPoolExecutor(max_workers=FENCE_AT_ONCE) as pool:
+        list(pool.map(fence_one, ids))
+
+
+def commit(
+    producer: Producer,
+    spec: ClusterSpec,
+    *,
+    deadline_s: float,
+    hurry: Callable[[], bool] = lambda: False,
+) -> None:
+    """Commit, or abort and raise `Aborted`, or raise what makes the producer useless.
+
+    `hurry` is asked between tries: somebody waits for us, a target that is down is not waited for.
+    """
+    until = time.monotonic() + deadline_s
+    while True:
+        try:
+            producer.commit_transaction(min(_TRY_S, max(0.1, until - time.monotonic())))
+        except KafkaException as error:
+            problem = _problem(error, spec, "commit")
+            if _kafka_error(error).txn_requires_abort():
+                abort(producer, spec, deadline_s=deadline_s)
+                raise Aborted(problem) from None
+            if not _may_retry(error) or time.monotonic() >= until or hurry():
+                raise problem from None
+        else:
+            return
+
+
+def abort(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> None:
+    until = time.monotonic() + deadline_s
+    while True:
+        try:
+            producer.abort_transaction(min(_TRY_S, max(0.1, until - time.monotonic())))
+        except KafkaException as error:
+            if not _may_retry(error) or time.monotonic() >= until:
+                raise _problem(error, spec, "abort") from None
+        else:
+            return
+
+
+def begin(producer: Producer, spec: ClusterSpec) -> None:
+    try:
+        producer.begin_transaction()
+    except KafkaException as error:
+        raise _problem(error, spec, "begin") from None
+
+
+def is_fencing(error: KafkaError) -> bool:
+    return error.code() in _FENCING_CODES
+
+
+def _problem(error: KafkaException, spec: ClusterSpec, verb: str) -> UnderstudyError:
+    kafka_error = _kafka_error(error)
+    # After the first fatal error librdkafka answers every call with _FATAL and the first text.
+    if is_fencing(kafka_error) or "fenced" in kafka_error.str().lower():
+        return Fenced(
+            f"Cluster {spec.alias}: another owner of the flow's transactional id took over."
+        )
+    if kafka_error.fatal():
+        return KafkaUnavailable(
+            f"Cluster {spec.alias}: the producer had to be given up ({kafka_error.str()}).",
+            code="producer_lost",
+        )
+    return translate(error, where=spec.alias, doing=f"{verb} the transaction")
+
+
+def _kafka_error(error: KafkaException) -> KafkaError:
+    return error.args[0]  # type: ignore[no-any-return]
+
+
+def _may_retry(error: KafkaException) -> bool:
+    kafka_error = _kafka_error(error)
+    return bool(kafka_error.retriable()) and not kafka_error.fatal()

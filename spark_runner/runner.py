@@ -1,0 +1,151 @@
+"""The runner: sees spec files come, change and go, keeps one FlowRun for each, says how it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from mirrors.domain.jobs import JobSpec, RunnerStatus
+from mirrors.launcher import FLOWS_DIR, NOT_OURS, RUNNER_FILE, start_tick, write_whole
+from spark_runner.flow import FlowRun, Host
+
+log = logging.getLogger("spark_runner")
+
+POLL_S = 0.2
+REPORT_S = 1.0
+MEASURE_S = 30.0
+STOP_S = 9.0
+_SUFFIX = ".spec.json"
+
+State = Literal["starting", "ready", "stopping"]
+
+
+class Reporter:
+    """`runner.json`, each second; before Spark is up as well."""
+
+    def __init__(self, directory: Path, name: str, master: str) -> None:
+        self._path = directory / RUNNER_FILE
+        self._name = name
+        self._master = master
+        self._started_at = int(time.time() * 1000)
+        self._process = psutil.Process()
+        self._measured_at = 0.0
+        self._rss: int | None = None
+        self.host: Host | None = None
+        self.application_id: str | None = None
+
+    def report(self, state: State, reason: str = "", flows: tuple[int, ...] = ()) -> None:
+        slots = self.host.slots if self.host is not None else None
+        status = RunnerStatus(
+            name=self._name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            start_tick=start_tick(os.getpid()) or 0,
+            state=state,
+            reason=reason,
+            master=self._master,
+            slots=slots.total if slots else 0,
+            slots_used=slots.used if slots else 0,
+            application_id=self.application_id,
+            started_at=self._started_at,
+            as_of=int(time.time() * 1000),
+            rss_bytes=self._memory(),
+            flows=flows,
+        )
+        write_whole(self._path, status.to_json())
+
+    def _memory(self) -> int | None:
+        """Of the whole process tree; measured seldom, since it walks all processes."""
+        now = time.monotonic()
+        if self._rss is None or now - self._measured_at > MEASURE_S:
+            self._measured_at = now
+            total = 0
+            for process in (self._process, *self._process.children(recursive=True)):
+                try:
+                    total += process.memory_info().rss
+                except psutil.Error:
+                    continue
+            self._rss = total
+        return self._rss
+
+
+class Runner:
+    """Polls the flows directory until told to stop."""
+
+    def __init__(self, host: Host, reporter: Reporter, stopping: threading.Event) -> None:
+        self._host = host
+        self._reporter = reporter
+        self._flows: dict[int, FlowRun] = {}
+        self._seen: dict[int, tuple[int, int, int]] = {}
+        self._specs = host.directory / FLOWS_DIR
+        self._stopping = stopping
+
+    def run(self) -> bool:
+        """True when it was asked to stop, False when Spark died under it."""
+        reported_at = 0.0
+        while not self._stopping.wait(POLL_S):
+            self._poll()
+            if time.monotonic() - reported_at >= REPORT_S:
+                reported_at = time.monotonic()
+                if not self._host.jobs.is_alive:
+                    return False
+                self._reporter.report("ready", flows=tuple(sorted(self._flows)))
+        self._stop_all()
+        return True
+
+    def _poll(self) -> None:
+        present: set[int] = set()
+        for entry in os.scandir(self._specs):
+            number = entry.name.removesuffix(_SUFFIX)
+            if number == entry.name or not number.isdecimal():
+                continue
+            flow, stat = int(number), entry.stat()
+            present.add(flow)
+            mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            if self._seen.get(flow) != mark and self._accept(flow, Path(entry.path)):
+                self._seen[flow] = mark
+        for flow in self._seen.keys() - present:
+            del self._seen[flow]
+            log.info("Flow %s: its spec is gone; it stops", flow)
+            self._flows[flow].stop("Stopped on request.")
+        for flow, run in list(self._flows.items()):
+            if not run.is_alive() and flow not in self._seen:
+                del self._flows[flow]
+
+    def _accept(self, flow: int, path: Path) -> bool:
+        """False when it must be looked at again: a flow that is still ending."""
+        run = self._flows.get(flow)
+        if run is not None and (not run.is_alive() or run.is_leaving):
+            if run.is_alive():
+                return False
+            run = None
+        try:
+            job = JobSpec.from_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return False
+        except NOT_OURS as error:
+            log.error("Flow %s: its spec file cannot be read (%s)", flow, type(error).__name__)
+            return True
+        log.info("Flow %s (%s): generation %s, %s", flow, job.name, job.generation, job.desired)
+        if run is None:
+            self._flows[flow] = FlowRun(job, self._host)
+            self._flows[flow].start()
+        else:
+            run.update(job)
+        return True
+
+    def _stop_all(self) -> None:
+        flows = tuple(sorted(self._flows))
+        self._reporter.report("stopping", "Asked to stop; every flow commits.", flows)
+        for run in self._flows.values():
+            run.stop("The runner was stopped.")
+        until = time.monotonic() + STOP_S
+        for run in self._flows.values():
+            run.ended.wait(max(0.0, until - time.monotonic()))

@@ -1,0 +1,79 @@
+"""One epoch of one slice as a Spark job: own pool, own job group, a description that names it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from spark_runner import task
+from spark_runner.work import SliceResult, SliceWork
+
+log = logging.getLogger("spark_runner.spark")
+
+
+class SparkJobs:
+    """Called from the epochs' threads; each has a JVM thread of its own with its own properties."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._slots = 0
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once: of a cluster, what its executors offer now."""
+        with contextlib.suppress(Py4JError, OSError):
+            self._slots = int(self._context.defaultParallelism)
+        return self._slots
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether Spark can run another job: its Java process is there, and its context runs.
+
+        A cluster may take the application away (too many lost executors): nothing says so.
+        """
+        process = getattr(SparkContext._gateway, "proc", None)
+        if process is not None and process.poll() is not None:
+            return False
+        try:
+            return not self._context._jsc.sc().isStopped()
+        except (Py4JError, OSError, AttributeError):
+            return False
+
+    def warm_up(self) -> None:
+        """Start the first Python worker before a flow waits for it; failing costs nothing."""
+        try:
+            self._context.parallelize(["{}"], 1).mapPartitions(task.nothing).count()
+        except (Py4JError, OSError) as error:
+            log.warning("The first Python worker did not start: %s", _first_line(error))
+
+    def launch(self, work: SliceWork) -> SliceResult:
+        """Block until the job has ended; Spark's own failure is a result as well."""
+        context = self._context
+        name = f"{work.name} slice {work.index} epoch {work.epoch}"
+        try:
+            context.setJobGroup(_group(work), name, interruptOnCancel=False)
+            context.setLocalProperty("spark.scheduler.pool", f"flow-{work.flow}")
+            [answer] = context.parallelize([work.to_json()], 1).mapPartitions(task.copy).collect()
+        except (Py4JError, OSError, ValueError) as error:
+            reason = f"Spark gave the job up: {_first_line(error)}."
+            log.warning("%s: %s", name, reason)
+            return SliceResult(ended_because="failed", reason=reason, code="spark")
+        return SliceResult.from_json(answer)
+
+    def cancel(self, work: SliceWork) -> None:
+        """The second resort after an order: the Python worker is killed within half a second."""
+        self._context.cancelJobGroup(_group(work))
+
+
+def _group(work: SliceWork) -> str:
+    return f"flow {work.flow} slice {work.index} epoch {work.epoch} of job {work.job}"
+
+
+def _first_line(error: Exception) -> str:
+    """Spark's own reason without the stack that follows it."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage() if java is not None else error)
+    return text.strip().split("\n", 1)[0].rstrip(".")[:300]

@@ -1,0 +1,63 @@
+"""Where partitions begin: first offsets of new ones, and whether known positions can be read on."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.specs import FlowSettings
+from mirrors.kafka.admin import Admin, At, Partial
+from spark_runner.generations import range_gap
+from spark_runner.positions import Place
+
+SETTLE_S = 2.0
+
+
+def first_offsets(
+    source: Admin,
+    settings: FlowSettings,
+    places: Iterable[Place],
+    *,
+    first_plan: bool,
+    deadline_s: float,
+) -> Partial[Place, int]:
+    """`start.from` for what exists at a flow's very first plan; the beginning for all else."""
+    at: At = "earliest"
+    if first_plan:
+        # "latest" for a reader of committed records is the last stable offset: what is in an open
+        # transaction now is yet to come.
+        moment = settings.start_timestamp_ms
+        at = moment if moment is not None else {"latest": "stable"}.get(settings.start_from, at)  # type: ignore[assignment]
+    until = time.monotonic() + SETTLE_S
+    answer = source.list_offsets(places, at, deadline_s=deadline_s)
+    while answer.failed and time.monotonic() < until:
+        # The leader of a topic just made is not known everywhere yet.
+        time.sleep(0.2)
+        again = source.list_offsets(list(answer.failed), at, deadline_s=deadline_s)
+        answer = Partial({**answer.done, **again.done}, again.failed)
+    return answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranges:
+    """What the source holds: per partition its first offset and its end."""
+
+    first: Mapping[Place, int]
+    end: Mapping[Place, int]
+
+    def gap(self, place: Place, source: str, position: int) -> str | None:
+        first, end = self.first.get(place), self.end.get(place)
+        if first is None or end is None:
+            return None
+        return range_gap(f"{place[0]}-{place[1]}", source, position, first, end)
+
+    def left(self, place: Place, position: int) -> int:
+        return max(0, self.end.get(place, position) - position)
+
+
+def ranges(source: Admin, places: Iterable[Place], *, deadline_s: float) -> Ranges:
+    wanted = list(places)
+    first = source.list_offsets(wanted, "earliest", deadline_s=deadline_s)
+    end = source.list_offsets(wanted, "latest", deadline_s=deadline_s)
+    return Ranges(first.done, end.done)

@@ -1,0 +1,251 @@
+"""One cluster as one task sees it: brokers, leaders, topic ids, coordinators, connections."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import itertools
+import time
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.security import connection_facts
+from spark_runner.wire.codes import COORDINATOR_MOVING, Code, failure
+from spark_runner.wire.connection import Connection
+
+CONNECT_S = 10.0
+REQUEST_S = 30.0
+RECEIVE_S = 10.0  # once a reply has begun to come, the rest of it does
+_BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+NO_ID = bytes(16)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition, and in which epoch; `node` is -1 while nobody does."""
+
+    node: int
+    epoch: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic in the metadata; `error` is a protocol number, 3 for a topic that is not there."""
+
+    name: str
+    topic_id: bytes
+    error: int
+    leaders: dict[int, Leader]
+    replicas: int = 1
+
+
+def id_bytes(text: str) -> bytes:
+    """Kafka's text form of a topic id (URL-safe base64 without padding) as its 16 bytes."""
+    return base64.urlsafe_b64decode(text + "==") if text else NO_ID
+
+
+def id_text(raw: bytes) -> str:
+    return "" if raw == NO_ID else base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+
+
+class Patience:
+    """Waits a little longer each time, and never past the deadline."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self._waits = itertools.chain(_BACKOFF_S, itertools.repeat(_BACKOFF_S[-1]))
+
+    def wait(self) -> bool:
+        """False when there is no time for another try."""
+        left = self.deadline - time.monotonic()
+        pause = next(self._waits)
+        if left <= pause:
+            return False
+        time.sleep(pause)
+        return True
+
+
+class ClusterClient:
+    """Connections are kept by (broker, purpose): a fetch that waits must not hold up a produce."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self.alias = spec.alias
+        self.cluster_id = ""
+        self.brokers: dict[int, tuple[str, int]] = {}
+        self.features: dict[str, int] = {}
+        self._facts = connection_facts(spec)
+        self._links: dict[tuple[int, str], Connection] = {}
+        self._coordinators: dict[str, int] = {}
+
+    def open(self, deadline: float) -> None:
+        """Learn the brokers from the first bootstrap address that answers."""
+        self._take(self.ask(MetadataRequest(topics=[]), deadline))
+        self.features = self._any(deadline).features
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    # -- connections
+
+    def link(self, node: int, purpose: str, deadline: float) -> Connection:
+        """The connection to a broker for one purpose, opened if need be."""
+        link = self._links.get((node, purpose))
+        if link is not None:
+            return link
+        if node not in self.brokers:
+            self.open(deadline)
+        if node not in self.brokers:
+            raise KafkaUnavailable(
+                f"Cluster {self.alias}: broker {node} is not in the cluster at the moment. It may "
+                "be restarting.",
+                code="unreachable",
+            )
+        host, port = self.brokers[node]
+        until = min(deadline, time.monotonic() + CONNECT_S)
+        link = Connection(self._facts, host, port, deadline=until, node=node)
+        self._links[node, purpose] = link
+        return link
+
+    def drop(self, link: Connection) -> None:
+        """Close a connection that failed; `link` opens another one."""
+        link.close()
+        for key, kept in list(self._links.items()):
+            if kept is link:
+                del self._links[key]
+
+    def _any(self, deadline: float) -> Connection:
+        """Some broker, for questions that every broker can answer."""
+        for (_, purpose), link in self._links.items():
+            if purpose == "ask":
+                return link
+        problem: KafkaUnavailable | None = None
+        for host, port in dict.fromkeys([*self.brokers.values(), *self._facts.bootstrap]):
+            until = min(deadline, time.monotonic() + CONNECT_S)
+            try:
+                link = Connection(self._facts, host, port, deadline=until)
+            except KafkaUnavailable as error:
+                problem = error
+                continue
+            # A bootstrap address need not be that of one broker, so this link has no node.
+            self._links[-1, "ask"] = link
+            return link
+        raise problem or KafkaUnavailable(f"Cluster {self.alias}: it has no address.")
+
+    def ask(
+        self,
+        request: Any,
+        deadline: float,
+        *,
+        node: int | None = None,
+        newest: int | None = None,
+    ) -> Any:
+        """One cold request, asked again on a new connection when one breaks."""
+        patience = Patience(deadline)
+        while True:
+            link = None
+            try:
+                link = self._any(deadline) if node is None else self.link(node, "ask", deadline)
+                until = min(deadline, time.monotonic() + REQUEST_S)
+                return link.call(request, until, newest=newest)
+            except KafkaUnavailable:
+                if link is not None:
+                    self.drop(link)
+                if not patience.wait():
+                    raise
+
+    # -- metadata
+
+    def describe(self, names: Iterable[str], deadline: float) -> dict[str, TopicView]:
+        """Ids and leaders of these topics, as the cluster sees them now."""
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        return self._take(self.ask(request, deadline))
+
+    def _take(self, reply: Any) -> dict[str, TopicView]:
+        self.cluster_id = reply.cluster_id or ""
+        brokers = {row.node_id: (row.host, row.port) for row in reply.brokers}
+        for node, address in self.brokers.items():
+            if brokers.get(node) != address:
+                for (owner, _), link in list(self._links.items()):
+                    if owner == node:
+                        self.drop(link)
+        self.brokers = brokers
+        return {row.name: _view(row) for row in reply.topics or ()}
+
+    # -- coordinators
+
+    def coordinator(self, transactional_id: str, deadline: float) -> int:
+        """The broker that keeps the state of this transactional id."""
+        known = self._coordinators.get(transactional_id)
+        if known is not None:
+            return known
+        patience = Patience(deadline)
+        while True:
+            request = FindCoordinatorRequest(
+                key=transactional_id, key_type=1, coordinator_keys=[transactional_id]
+            )
+            reply = self.ask(request, deadline)
+            found = reply.coordinators[0] if reply.coordinators else reply
+            if not found.error_code:
+                self.brokers[found.node_id] = (found.host, found.port)
+                self._coordinators[transactional_id] = found.node_id
+                return int(found.node_id)
+            if found.error_code not in COORDINATOR_MOVING or not patience.wait():
+                raise failure(
+                    found.error_code,
+                    where=self.alias,
+                    doing=f"find the coordinator of {transactional_id}",
+                )
+
+    def forget_coordinator(self, transactional_id: str) -> None:
+        self._coordinators.pop(transactional_id, None)
+
+    def ask_coordinator(
+        self,
+        request: Any,
+        transactional_id: str,
+        deadline: float,
+        *,
+        newest: int | None = None,
+    ) -> Any:
+        """Ask the transaction coordinator, wherever it moves; other refusals are the caller's."""
+        patience = Patience(deadline)
+        while True:
+            problem: KafkaUnavailable | None = None
+            try:
+                node = self.coordinator(transactional_id, deadline)
+                until = min(deadline, time.monotonic() + CONNECT_S)
+                reply = self.ask(request, until, node=node, newest=newest)
+                if reply.error_code not in COORDINATOR_MOVING:
+                    return reply
+            except KafkaUnavailable as error:
+                problem = error
+            self.forget_coordinator(transactional_id)
+            if not patience.wait():
+                raise problem or failure(
+                    Code.COORDINATOR_NOT_AVAILABLE, where=self.alias, doing="reach the coordinator"
+                )
+
+
+def _view(row: Any) -> TopicView:
+    raw = row.topic_id.bytes if isinstance(row.topic_id, uuid.UUID) else NO_ID
+    return TopicView(
+        name=row.name,
+        topic_id=raw,
+        error=row.error_code,
+        leaders={
+            part.partition_index: Leader(part.leader_id, part.leader_epoch)
+            for part in row.partitions
+        },
+        replicas=max((len(part.replica_nodes) for part in row.partitions), default=1),
+    )

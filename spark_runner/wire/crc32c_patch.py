@@ -1,0 +1,106 @@
+"""The checksum of a message whose first bytes change, from the old one: the rest is not read.
+
+A CRC is linear over GF(2). Two messages of the same length have checksums that differ by the bare
+CRC of their difference; here that is the difference of 40 bytes followed by `n` zero bytes, and to
+append n zero bytes is to multiply by a matrix that depends on n alone. It is applied digit by digit
+of n (base 64), four table look-ups each: about a microsecond, where two passes over a batch of
+40 KB take five. What is more, a flipped bit stays visible: the target's broker finds it.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import google_crc32c
+
+_POLYNOMIAL = 0x82F63B78
+_DIGIT_BITS = 6
+_DIGIT = (1 << _DIGIT_BITS) - 1
+_BYTES = range(0, 32, 8)
+
+_value = google_crc32c.value
+
+
+def patched(crc: int, old: bytes, new: bytes, behind: int) -> int:
+    """The checksum after `old` at the beginning became `new`, with `behind` bytes after it."""
+    difference: int = _value(old) ^ _value(new)
+    place = 0
+    while behind:
+        digit = behind & _DIGIT
+        if digit:
+            table = _TABLES.get(place | digit) or _table(place | digit)
+            difference = (
+                table[difference & 255]
+                ^ table[256 + (difference >> 8 & 255)]
+                ^ table[512 + (difference >> 16 & 255)]
+                ^ table[768 + (difference >> 24)]
+            )
+        behind >>= _DIGIT_BITS
+        place += 1 << _DIGIT_BITS
+    return crc ^ difference
+
+
+# (place of the digit << 6 | digit) -> what 256 values of each of the four bytes become
+_TABLES: dict[int, array[int]] = {}
+
+
+def _table(key: int) -> array[int]:
+    """Made when first needed: those of one size of batch are few."""
+    digit = key & _DIGIT
+    one = _UNITS.get(key >> _DIGIT_BITS) or _unit(key >> _DIGIT_BITS)
+    if digit == 1:
+        table = one
+    else:
+        half = _TABLES.get(key - digit | digit // 2) or _table(key - digit | digit // 2)
+        table = _after(half, half)
+        if digit % 2:
+            table = _after(one, table)
+    _TABLES[key] = table
+    return table
+
+
+# place of the digit -> the table of digit 1 there
+_UNITS: dict[int, array[int]] = {}
+
+
+def _unit(place: int) -> array[int]:
+    if place == 0:
+        table = _expand([_one_zero_byte(1 << bit) for bit in range(32)])
+    else:
+        below = _UNITS.get(place - 1) or _unit(place - 1)
+        table = below
+        for _ in range(_DIGIT_BITS):
+            table = _after(table, table)
+    _UNITS[place] = table
+    return table
+
+
+def _one_zero_byte(value: int) -> int:
+    for _ in range(8):
+        value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
+    return value
+
+
+def _after(second: array[int], first: array[int]) -> array[int]:
+    """The table that does what `first` does and then what `second` does."""
+    images = [first[bit // 8 * 256 + (1 << bit % 8)] for bit in range(32)]
+    return _expand(
+        [
+            second[image & 255]
+            ^ second[256 + (image >> 8 & 255)]
+            ^ second[512 + (image >> 16 & 255)]
+            ^ second[768 + (image >> 24)]
+            for image in images
+        ]
+    )
+
+
+def _expand(columns: list[int]) -> array[int]:
+    """From the images of the 32 bits to those of all values of each byte."""
+    table = array("I")
+    for first in _BYTES:
+        images = [0]
+        for column in columns[first : first + 8]:
+            images += [image ^ column for image in images]
+        table.extend(images)
+    return table

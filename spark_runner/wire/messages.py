@@ -1,0 +1,78 @@
+"""The cold messages, by kafka-python's schemas: encode a request with its header, decode a reply.
+
+Fetch and Produce are not here: their own code is in `fetch.py` and `produce.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from kafka.protocol.consumer import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+CLIENT_ID = "understudy"
+
+PRODUCE, FETCH = 0, 1
+_CLIENT_ID = CLIENT_ID.encode()
+_HEADER = struct.Struct(f">hhih{len(_CLIENT_ID)}sB")
+
+# request class -> (reply class, the least and the most version that we speak). The least are those
+# of Kafka 2.8, the oldest broker supported; InitProducerId 6 is not served by any broker yet.
+SPOKEN: dict[Any, tuple[Any, int, int]] = {
+    ApiVersionsRequest: (ApiVersionsResponse, 0, 3),
+    SaslHandshakeRequest: (SaslHandshakeResponse, 1, 1),
+    SaslAuthenticateRequest: (SaslAuthenticateResponse, 1, 2),
+    MetadataRequest: (MetadataResponse, 9, 12),
+    FindCoordinatorRequest: (FindCoordinatorResponse, 3, 4),
+    ListOffsetsRequest: (ListOffsetsResponse, 5, 7),
+    OffsetForLeaderEpochRequest: (OffsetForLeaderEpochResponse, 3, 4),
+    InitProducerIdRequest: (InitProducerIdResponse, 3, 5),
+    AddPartitionsToTxnRequest: (AddPartitionsToTxnResponse, 2, 3),
+    EndTxnRequest: (EndTxnResponse, 2, 5),
+}
+
+
+def request_header(key: int, version: int, correlation: int) -> bytes:
+    """The header of a flexible request (KIP-482), for messages that are encoded by hand."""
+    return _HEADER.pack(key, version, correlation, len(_CLIENT_ID), _CLIENT_ID, 0)
+
+
+def encode(request: Any, version: int, correlation: int) -> bytes:
+    """The whole frame, length first."""
+    request.API_VERSION = version
+    request.with_header(correlation_id=correlation, client_id=CLIENT_ID)
+    frame: bytes = request.encode(header=True, framed=True)
+    return frame
+
+
+def decode(request: Any, version: int, frame: memoryview) -> Any:
+    """The reply to this request, from a frame without its length."""
+    reply = SPOKEN[type(request)][0]
+    return reply.decode(frame, version=version, header=True)

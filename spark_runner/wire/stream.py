@@ -1,0 +1,172 @@
+"""A blocking TCP connection that reads into the caller's memory and keeps its deadlines.
+
+The socket stays in blocking mode with SO_RCVTIMEO/SO_SNDTIMEO: Python's own time-outs make a socket
+non-blocking, and then MSG_WAITALL, which fills a 16 MB buffer in one call, has no effect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+import time
+from collections.abc import Sequence
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka import egress
+
+Buffer = bytes | bytearray | memoryview
+
+IOV_MAX = 1024
+_SLACK_S = 1.0
+_TIMEVAL = struct.Struct("@ll")
+
+
+class PlainStream:
+    """The bytes as the network has them. `TlsStream` has the same methods."""
+
+    def __init__(self, connected: socket.socket, where: str) -> None:
+        self.socket = connected
+        self.where = where
+        self._armed = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def pending(self) -> bool:
+        """Whether bytes already left the socket, so that poll() would not show them."""
+        return False
+
+    def receive_into(self, view: memoryview, deadline: float) -> None:
+        """Fill the view to its end, or raise KafkaUnavailable."""
+        at, size = 0, len(view)
+        while at < size:
+            at += self.receive_some(view[at:] if at else view, deadline, socket.MSG_WAITALL)
+
+    def receive_some(self, view: memoryview, deadline: float, flags: int = 0) -> int:
+        self._arm(socket.SO_RCVTIMEO, deadline)
+        try:
+            got = self.socket.recv_into(view, 0, flags)
+        except BlockingIOError:
+            raise too_late(self.where) from None
+        except OSError as error:
+            raise cut_off(self.where, error) from None
+        if got == 0:
+            raise cut_off(self.where, None)
+        return got
+
+    def send(self, parts: Sequence[Buffer], deadline: float) -> None:
+        """Send all the pieces, in as few system calls as the kernel takes."""
+        for first in range(0, len(parts), IOV_MAX):
+            self._send(parts[first : first + IOV_MAX], deadline)
+
+    def _send(self, parts: Sequence[Buffer], deadline: float) -> None:
+        left = sum(map(len, parts))
+        while True:
+            self._arm(socket.SO_SNDTIMEO, deadline)
+            try:
+                sent = self.socket.sendmsg(parts)
+            except BlockingIOError:
+                raise too_late(self.where) from None
+            except OSError as error:
+                raise cut_off(self.where, error) from None
+            left -= sent
+            if not left:
+                return
+            parts = _rest(parts, sent)
+
+    def _arm(self, option: int, deadline: float) -> None:
+        """Give the kernel the time that is left; not again when it has about that already."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise too_late(self.where)
+        armed = self._armed[option]
+        if not left / 2 <= armed <= left + _SLACK_S:
+            # Zero would mean: no limit.
+            span = _TIMEVAL.pack(*divmod(max(1, int(left * 1e6)), 1_000_000))
+            self.socket.setsockopt(socket.SOL_SOCKET, option, span)
+            self._armed[option] = left
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.close()
+
+
+def _rest(parts: Sequence[Buffer], sent: int) -> list[Buffer]:
+    """What sendmsg left over when the kernel took only a part."""
+    rest: list[Buffer] = []
+    for part in parts:
+        if sent >= len(part):
+            sent -= len(part)
+        else:
+            rest.append(memoryview(part)[sent:] if sent else part)
+            sent = 0
+    return rest
+
+
+def dial(host: str, port: int, *, alias: str, deadline: float) -> PlainStream:
+    """Connect to the first address of the host that answers. Advertised hosts pass egress too."""
+    where = f"{alias} ({host}:{port})"
+    egress.check(host, port)
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        raise KafkaUnavailable(
+            f"Cluster {where}: the host name cannot be resolved. Check its spelling and the DNS.",
+            code="dns",
+        ) from None
+    problem: OSError | None = None
+    for family, kind, protocol, _, address in addresses:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        connecting = socket.socket(family, kind, protocol)
+        try:
+            connecting.settimeout(left)
+            connecting.connect(address)
+        except OSError as error:
+            connecting.close()
+            problem = error
+            continue
+        connecting.settimeout(None)
+        connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connecting.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return PlainStream(connecting, where)
+    raise _not_connected(where, problem)
+
+
+def _not_connected(where: str, problem: OSError | None) -> KafkaUnavailable:
+    if problem is None or isinstance(problem, TimeoutError):
+        return KafkaUnavailable(
+            f"Cluster {where}: no connection in time. Check that the broker runs and that no "
+            "firewall drops the connection.",
+            code="timeout",
+        )
+    return KafkaUnavailable(
+        f"Cluster {where}: no connection ({_words(problem)}). Check that the broker runs and that "
+        "the address it advertises can be reached from here.",
+        code="unreachable",
+    )
+
+
+def too_late(where: str) -> KafkaUnavailable:
+    return KafkaUnavailable(
+        f"Cluster {where}: no answer in time. The broker may be overloaded or cut off.",
+        code="timeout",
+    )
+
+
+def cut_off(where: str, error: OSError | None) -> KafkaUnavailable:
+    cause = "it was closed by the other side" if error is None else _words(error)
+    return KafkaUnavailable(
+        f"Cluster {where}: the connection was lost ({cause}). The broker may be restarting.",
+        code="connection_lost",
+    )
+
+
+def _words(error: OSError) -> str:
+    if error.errno in (errno.ECONNRESET, errno.EPIPE):
+        return "reset by the other side"
+    return os.strerror(error.errno).lower() if error.errno else type(error).__name__

@@ -1,0 +1,115 @@
+"""TLS over a PlainStream by memory buffers: large reads from the network, few calls into OpenSSL.
+
+An `ssl.SSLSocket` makes two system calls for each record of 16 KB and has no MSG_WAITALL.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Sequence
+
+from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.wire.stream import Buffer, PlainStream, cut_off
+
+_STAGE = 1 << 18
+# Pieces below this are joined before they are encrypted: each call makes a TLS record of its own.
+_SMALL = 4096
+
+
+class TlsStream:
+    """The same methods as PlainStream; the server's certificate is checked against `host`."""
+
+    def __init__(
+        self, plain: PlainStream, context: ssl.SSLContext, host: str, deadline: float
+    ) -> None:
+        self._plain = plain
+        self.where = plain.where
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._stage = memoryview(bytearray(_STAGE))
+        try:
+            self._handshake(deadline)
+        except ssl.SSLCertVerificationError as error:
+            raise KafkaUnavailable(
+                f"Cluster {self.where}: the server's certificate is not accepted "
+                f"({error.verify_message}). Check the CA and the host name that is connected to.",
+                code="tls_certificate",
+            ) from None
+        except ssl.SSLError as error:
+            raise KafkaUnavailable(
+                f"Cluster {self.where}: the TLS handshake failed ({_reason(error)}). Check that "
+                "this port speaks TLS, and the client certificate if the cluster asks for one.",
+                code="tls",
+            ) from None
+
+    def _handshake(self, deadline: float) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._flush(deadline)
+                self._fill(deadline)
+                continue
+            self._flush(deadline)
+            return
+
+    def fileno(self) -> int:
+        return self._plain.fileno()
+
+    def pending(self) -> bool:
+        return self._tls.pending() > 0 or self._incoming.pending > 0
+
+    def receive_into(self, view: memoryview, deadline: float) -> None:
+        at, size = 0, len(view)
+        # typeshed knows only the form that returns bytes.
+        read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]
+        while at < size:
+            try:
+                got = read(size - at, view[at:])
+            except ssl.SSLWantReadError:
+                self._fill(deadline)
+                continue
+            except ssl.SSLError as error:
+                raise self._broken(error) from None
+            if not got:
+                raise cut_off(self.where, None)
+            at += got
+
+    def send(self, parts: Sequence[Buffer], deadline: float) -> None:
+        write = self._tls.write
+        small: list[Buffer] = []
+        try:
+            for part in parts:
+                if len(part) < _SMALL:
+                    small.append(part)
+                    continue
+                if small:
+                    write(b"".join(small))
+                    small.clear()
+                write(part)
+            if small:
+                write(b"".join(small))
+        except ssl.SSLError as error:
+            raise self._broken(error) from None
+        self._flush(deadline)
+
+    def _broken(self, error: ssl.SSLError) -> KafkaUnavailable:
+        return KafkaUnavailable(
+            f"Cluster {self.where}: the TLS connection broke ({_reason(error)}).",
+            code="connection_lost",
+        )
+
+    def _fill(self, deadline: float) -> None:
+        got = self._plain.receive_some(self._stage, deadline)
+        self._incoming.write(self._stage[:got])
+
+    def _flush(self, deadline: float) -> None:
+        if self._outgoing.pending:
+            self._plain.send([self._outgoing.read()], deadline)
+
+    def close(self) -> None:
+        self._plain.close()
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or "unknown cause").replace("_", " ").lower()

@@ -1,0 +1,188 @@
+"""What the driver and one task say to each other: the work, live figures, and the result.
+
+Everything here is JSON on the wire (Spark carries one string in and one string out), so both
+sides may live on different machines. Times are milliseconds since the epoch (UTC).
+
+A lane is a class with `run(work: SliceWork, channel: Channel) -> SliceResult` (`control.Channel`).
+What every lane owes:
+
+A. Connect first, then `channel.wait_for_turn()`, and only then InitProducerId: an epoch's
+   successor is started while its predecessor still copies, and must not abort live work.
+B. After the fence read the positions topic to its end (read_committed, up to the high watermark
+   seen after the fence). A position of the partition's own generation wins over `start`;
+   one of another generation stops that partition with state "gap".
+C. Data and positions commit in one transaction; nothing is committed after a failed delivery.
+D. `channel.order()` is asked at least every 200 ms; an order ends the run at a commit.
+E. `channel.report(figures)` once a second (`channel.due()` says when).
+F. A partition that cannot go on stops alone, as a `PartitionError`; a lane raises only for what
+   stops the whole slice (`mirrors.domain.errors`: KafkaUnavailable, KafkaRefused, Fenced).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, Literal, Self
+
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+
+EndedBecause = Literal["deadline", "stop", "replan", "handover", "lost_control", "fenced", "failed"]
+ErrorState = Literal["faulted", "gap"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartitionWork:
+    """One source partition to copy. Topic ids are what the planner saw; a lane never reads others.
+
+    `start` is used only where the positions topic knows nothing of this partition.
+    `remote_configs` holds what a lane must respect on the target: `compression.type`,
+    `max.message.bytes`, `message.timestamp.type`, `cleanup.policy`.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    remote_topic: str
+    remote_topic_id: str
+    start: int
+    remote_configs: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SliceWork:
+    """One epoch of one slice: everything a task needs, with secrets as references only."""
+
+    job: int
+    flow: int
+    generation: int
+    name: str
+    index: int
+    count: int
+    epoch: int
+    deadline: int
+    lane: str
+    source: ClusterSpec
+    target: ClusterSpec
+    properties: dict[str, str]
+    source_cluster_id: str
+    target_cluster_id: str
+    positions_topic: str
+    transactional_id: str
+    partitions: tuple[PartitionWork, ...]
+    control_address: str = ""
+    control_token: str = dataclasses.field(default="", repr=False)
+
+    @property
+    def spec(self) -> FlowSpec:
+        return FlowSpec(source=self.source, target=self.target, properties=self.properties)
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw: dict[str, Any] = json.loads(text)
+        return cls(
+            source=ClusterSpec(**raw.pop("source")),
+            target=ClusterSpec(**raw.pop("target")),
+            partitions=tuple(PartitionWork(**row) for row in raw.pop("partitions")),
+            **raw,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartitionFigure:
+    """Where one partition stands: the next upstream offset to be copied, as committed.
+
+    `timestamp` is that of the last record copied; null until one was. The ends are null where
+    the lane does not see them for free (the driver asks the source itself).
+    """
+
+    topic: str
+    partition: int
+    position: int
+    timestamp: int | None = None
+    end: int | None = None
+    stable_end: int | None = None
+    lane: str = "record"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartitionError:
+    """Why one partition stopped, in words for a person; `offset` is the first one not copied."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    state: ErrorState
+    code: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LaneFigure:
+    """How much went by one lane for one reason (empty for the raw lane), in this epoch.
+
+    `bytes` as they went out, compressed.
+    """
+
+    lane: str
+    why: str
+    batches: int
+    records: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What a task says of itself each second. Only partitions that moved since are listed.
+
+    `records` and `bytes` are totals of this epoch, committed ones only.
+    """
+
+    as_of: int
+    pid: int
+    state: Literal["connecting", "ready", "copying", "stopping"]
+    records: int = 0
+    bytes: int = 0
+    partitions: tuple[PartitionFigure, ...] = ()
+    errors: tuple[PartitionError, ...] = ()
+    lanes: tuple[LaneFigure, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls(**_with_rows(json.loads(text)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SliceResult:
+    """How an epoch ended. Errors come back as values: a task that raises is a defect of ours.
+
+    `partitions` holds the committed position of every partition of the work, moved or not.
+    """
+
+    ended_because: EndedBecause
+    reason: str
+    code: str = ""
+    records: int = 0
+    bytes: int = 0
+    partitions: tuple[PartitionFigure, ...] = ()
+    errors: tuple[PartitionError, ...] = ()
+    lanes: tuple[LaneFigure, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls(**_with_rows(json.loads(text)))
+
+
+def _with_rows(raw: dict[str, Any]) -> dict[str, Any]:
+    raw["partitions"] = tuple(PartitionFigure(**row) for row in raw["partitions"])
+    raw["errors"] = tuple(PartitionError(**row) for row in raw["errors"])
+    raw["lanes"] = tuple(LaneFigure(**row) for row in raw["lanes"])
+    return raw
