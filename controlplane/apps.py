@@ -1,0 +1,18 @@
+"""The Django app of the project itself, and the admin site that goes by roles."""
+
+from django.apps import AppConfig
+from django.contrib.admin.apps import AdminConfig
+
+from controlplane import checks
+
+
+class ControlPlaneConfig(AppConfig):
+    name = "controlplane"
+    verbose_name = "Control plane"
+
+    def ready(self) -> None:
+        checks.install()
+
+
+class PeopleAdminConfig(AdminConfig):
+    default_site = "controlplane.people.RoleAdminSite"

@@ -1,0 +1,86 @@
+"""The two brokers that every system is measured on: one source, one target, fresh each time."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from controlplane.bench.certificate import write_certificate
+from controlplane.bench.digest import read_trails
+from controlplane.bench.fill import fill
+from controlplane.bench.shapes import Shape
+from controlplane.bench.topics import Topics
+from controlplane.demo.kafka import KafkaBroker, Listener
+
+# Data is deleted after each run; a broker that waits a minute with it would fill the disk.
+PROPERTIES = {
+    "log.segment.delete.delay.ms": "1000",
+    "log.retention.ms": "-1",
+}
+HEAP = "1g"
+SECURE = "SECURE"
+_WARM, _WARM_PARTITIONS, _WARM_BYTES = "warm-up", 16, 300_000_000
+
+
+class Brokers:
+    """Source and target; both stop and leave nothing behind."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        self._directory = directory
+        store, self.ca = write_certificate(directory / "tls")
+        secure = {
+            "listener.name.secure.ssl.keystore.type": "PEM",
+            "listener.name.secure.ssl.keystore.location": str(store),
+        }
+        self._pair = [
+            KafkaBroker(
+                directory / name,
+                name=name,
+                properties={**PROPERTIES, **secure},
+                listeners=[Listener(name=SECURE, protocol="SSL")],
+                heap=HEAP,
+                environment=environment,
+            )
+            for name in ("source", "target")
+        ]
+
+    def start(self) -> None:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(KafkaBroker.start, self._pair))
+        self.source_topics = Topics(self.source)
+        self.target_topics = Topics(self.target)
+
+    @property
+    def source(self) -> str:
+        return self._pair[0].bootstrap
+
+    @property
+    def target(self) -> str:
+        return self._pair[1].bootstrap
+
+    @property
+    def secure_source(self) -> str:
+        return self._pair[0].bootstrap_of(SECURE)
+
+    @property
+    def secure_target(self) -> str:
+        return self._pair[1].bootstrap_of(SECURE)
+
+    @property
+    def pids(self) -> tuple[int, int]:
+        one, two = (broker.process.pid if broker.process else 0 for broker in self._pair)
+        return one, two
+
+    def warm(self, shape: Shape) -> None:
+        """Let the target compile what it will do: its first 300 MB cost several times the rest."""
+        self.target_topics.create([_WARM], _WARM_PARTITIONS)
+        filled = fill(self.target, [_WARM], _WARM_PARTITIONS, shape, _WARM_BYTES)
+        read_trails(self.target, filled.records, deadline_s=60)
+        self.target_topics.delete([_WARM])
+
+    def stop(self) -> None:
+        for broker in self._pair:
+            broker.kill()
+        shutil.rmtree(self._directory, ignore_errors=True)

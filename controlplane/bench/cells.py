@@ -1,0 +1,111 @@
+"""What is measured: each cell is one shape of data and load, and who is measured on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterable, Sequence
+
+from controlplane.bench.shapes import Shape
+
+OPPONENT = "mm2-tuned"
+OURS = "understudy"
+CENTRE = Shape()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One row of the plan. Times in seconds, sizes in megabytes of uncompressed records.
+
+    A run copies `backlog_mb`; it is measured after `warm_s` for at most `window_s`, then it is
+    stopped. If everything was copied, `latency_s` and `idle_s` follow in the same processes.
+    """
+
+    name: str
+    shape: Shape = CENTRE
+    partitions: int = 16
+    flows: int = 1
+    tasks: int = 2
+    tls: bool = False
+    backlog_mb: int = 4_000
+    warm_s: float = 10.0
+    window_s: float = 30.0
+    latency_s: float = 0.0
+    rate: float = 2_000.0
+    idle_s: float = 0.0
+    contenders: tuple[str, ...] = (OPPONENT, OURS)
+    passes: int = 2
+
+    @property
+    def sequence(self) -> list[str]:
+        """Who runs when: forwards, backwards, forwards, so that drift hits all alike."""
+        order: list[str] = []
+        for number in range(self.passes):
+            order += self.contenders if number % 2 == 0 else self.contenders[::-1]
+        return order
+
+    @property
+    def data(self) -> tuple[object, ...]:
+        """Cells that agree in this are measured on the same source topics."""
+        return self.shape, self.partitions, self.flows, self.backlog_mb
+
+
+def quick_cells() -> list[Cell]:
+    """Five minutes: the centre point, with everybody on it."""
+    cell = Cell(name="1k-lz4-16", backlog_mb=2_000, warm_s=4.0, window_s=18.0)
+    return [
+        dataclasses.replace(cell, contenders=(OPPONENT, OURS), passes=2),
+        dataclasses.replace(cell, contenders=("loop", "mm2-default"), passes=1),
+        dataclasses.replace(
+            cell, name="latency", backlog_mb=100, latency_s=10.0, warm_s=3.0, passes=1
+        ),
+    ]
+
+
+def full_cells() -> list[Cell]:
+    """An hour: the centre point in full, then one factor at a time."""
+    centre = Cell(name="1k-lz4-16", backlog_mb=12_000)
+    everybody = ("mm2-default", OPPONENT, "loop", "understudy-alo", OURS)
+    return [
+        dataclasses.replace(centre, contenders=everybody),
+        dataclasses.replace(centre, contenders=(OPPONENT, OURS), passes=1),
+        Cell(name="1k-none-16", shape=Shape(codec="none")),
+        Cell(name="1k-zstd-16", shape=Shape(codec="zstd")),
+        Cell(name="100b-lz4-16", shape=Shape(record_bytes=100), backlog_mb=1_500),
+        Cell(name="10k-lz4-16", shape=Shape(record_bytes=10_240), backlog_mb=6_000),
+        Cell(name="1k-lz4-16-tls", tls=True),
+        Cell(name="1k-lz4-1", partitions=1, tasks=1),
+        Cell(name="1k-lz4-200", partitions=200),
+        Cell(name="1k-lz4-1000", partitions=1_000),
+        Cell(name="1k-lz4-16-starved", shape=Shape(batch_bytes=7_200), backlog_mb=2_000),
+        Cell(
+            name="latency",
+            backlog_mb=100,
+            warm_s=5.0,
+            latency_s=60.0,
+            contenders=("mm2-default", OPPONENT, "understudy-alo", OURS),
+            passes=1,
+        ),
+        Cell(name="idle-1000", partitions=1_000, backlog_mb=70, idle_s=120.0, passes=1),
+        Cell(name="flows-5", flows=5, backlog_mb=2_000, contenders=(OURS,), passes=1),
+        Cell(name="flows-20", flows=20, backlog_mb=2_000, contenders=(OURS,), passes=1),
+    ]
+
+
+def chosen(cells: Iterable[Cell], patterns: Sequence[str]) -> list[Cell]:
+    """Cells and contenders that match one of the patterns (`cell` or `cell/contender`, * and ?)."""
+    if not patterns:
+        return list(cells)
+    found = []
+    for cell in cells:
+        kept = tuple(name for name in cell.contenders if _matches(cell.name, name, patterns))
+        if kept:
+            found.append(dataclasses.replace(cell, contenders=kept))
+    return found
+
+
+def _matches(cell: str, contender: str, patterns: Sequence[str]) -> bool:
+    return any(
+        fnmatch.fnmatchcase(f"{cell}/{contender}", text if "/" in text else f"{text}/*")
+        for text in patterns
+    )

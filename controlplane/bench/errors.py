@@ -1,0 +1,11 @@
+"""The one exception of the benchmark: a sentence for the person who typed `make bench`."""
+
+from __future__ import annotations
+
+from mirrors.domain.errors import UnderstudyError
+
+
+class BenchError(UnderstudyError):
+    """A run, or the whole benchmark, cannot go on; the text says what, where, why, what to do."""
+
+    code = "bench"

@@ -1,0 +1,184 @@
+"""The table a person reads after the benchmark, and docs/benchmarks.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from controlplane.bench.results import Run, Spread, cpu_ratio, grouped, spread
+from controlplane.bench.setting import Setting
+
+COPY_HEAD = (
+    "cell", "system", "runs", "CPU-s/GB", "source", "target", "MB/s", "records/s", "memory MB",
+    "first s", "less CPU", "window s", "foreign", "steal",
+)  # fmt: skip
+LIVE_HEAD = (
+    "cell", "system", "runs", "p50 ms", "p90 ms", "p99 ms", "max ms", "source p50", "source p99",
+    "source max", "cores",
+)  # fmt: skip
+IDLE_HEAD = ("cell", "system", "runs", "partitions", "idle cores", "over s", "memory MB")
+Rows = list[list[str]]
+# More than this and the host, not the system, made the figure.
+MOST_STEAL = 0.02
+
+
+def table(runs: Sequence[Run]) -> str:
+    """Everything measured, as text in columns."""
+    parts = []
+    for title, head, rows in _tables(runs):
+        if rows:
+            parts += ["", title, *_columns([list(head), *rows])]
+    return "\n".join(parts)
+
+
+def _tables(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...], Rows]]:
+    copied = [run for run in runs if run.cpu_s_per_gb is not None]
+    live = [run for run in runs if run.p50_ms is not None]
+    idle = [run for run in runs if run.idle_cores is not None]
+    return [
+        ("Copying a backlog: median (least-most); CPU of the replicator's processes, then of each "
+         "broker", COPY_HEAD, _copy_rows(copied)),
+        ("Live traffic: from intended send to receipt", LIVE_HEAD, _live_rows(live)),
+        ("Nothing to do", IDLE_HEAD, _idle_rows(idle)),
+    ]  # fmt: skip
+
+
+def _copy_rows(runs: Sequence[Run]) -> Rows:
+    rows = []
+    for cell, labels in grouped(runs).items():
+        for label, same in labels.items():
+            less = cpu_ratio(labels, label)
+            rows.append(
+                [
+                    cell,
+                    _name(label, same),
+                    str(len(same)),
+                    _told(spread(run.cpu_s_per_gb for run in same), ".2f"),
+                    _told(spread(run.source_cpu_s_per_gb for run in same), ".2f"),
+                    _told(spread(run.target_cpu_s_per_gb for run in same), ".2f"),
+                    _told(spread(run.mb_s for run in same), ".0f"),
+                    _told(spread(run.records_s for run in same), ",.0f"),
+                    _told(spread(run.rss_mb for run in same), ",.0f"),
+                    _told(spread(run.first_record_s for run in same), ".1f"),
+                    _told(less, ".1f") + (" x" if less else ""),
+                    _windows(same),
+                    _told(spread(run.foreign_cores for run in same), ".2f"),
+                    _told(spread(run.steal for run in same), ".2f"),
+                ]
+            )
+    return rows
+
+
+def _name(label: str, runs: Sequence[Run]) -> str:
+    lanes = sorted({run.lane for run in runs if run.lane})
+    return f"{label} ({', '.join(lanes)})" if lanes else label
+
+
+def _windows(runs: Sequence[Run]) -> str:
+    return _told(spread(run.window_s for run in runs), ".0f") + (
+        " !" if any(run.short_window or (run.steal or 0) > MOST_STEAL for run in runs) else ""
+    )
+
+
+def _live_rows(runs: Sequence[Run]) -> Rows:
+    names = ("p50_ms", "p90_ms", "p99_ms", "max_ms")
+    sources = ("source_p50_ms", "source_p99_ms", "source_max_ms")
+    rows = []
+    for cell, labels in grouped(runs).items():
+        for label, same in labels.items():
+            figures = [
+                _told(spread(getattr(run, name) for run in same), ".1f")
+                for name in (*names, *sources)
+            ]
+            cores = _told(spread(run.live_cores for run in same), ".2f")
+            rows.append([cell, _name(label, same), str(len(same)), *figures, cores])
+    return rows
+
+
+def _idle_rows(runs: Sequence[Run]) -> Rows:
+    return [
+        [
+            cell,
+            _name(label, same),
+            str(len(same)),
+            str(same[0].partitions),
+            _told(spread(run.idle_cores for run in same), ".4f"),
+            _told(spread(run.idle_s for run in same), ".0f"),
+            _told(spread(run.rss_mb for run in same), ",.0f"),
+        ]
+        for cell, labels in grouped(runs).items()
+        for label, same in labels.items()
+    ]
+
+
+def _told(found: Spread | None, spec: str) -> str:
+    return "-" if found is None else format(found, spec)
+
+
+def _columns(rows: Rows) -> list[str]:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return [
+        "  ".join(
+            text.ljust(width) if at < 2 else text.rjust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+# -- the document
+
+
+def document(runs: Sequence[Run], setting: Setting) -> str:
+    """docs/benchmarks.md: what was measured, how, with which settings of everybody."""
+    parts = [INTRODUCTION.format(command=setting.command, machine=setting.machine)]
+    for title, head, rows in _tables(runs):
+        if rows:
+            parts += [f"## {title.partition(':')[0]}", "", *_markdown([list(head), *rows]), ""]
+    failed = [run for run in runs if not run.digest_ok]
+    if failed:
+        parts += ["## Runs without figures", ""]
+        parts += [f"- {run.cell}, {run.label}: {run.failure}" for run in failed]
+        parts.append("")
+    parts += ["## How each system was run", ""]
+    for label, text in setting.configurations.items():
+        parts += [f"### {label}", "", "```", text, "```", ""]
+    return "\n".join(parts)
+
+
+def _markdown(rows: Rows) -> list[str]:
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return [lines[0], "|---|---|" + "---:|" * (len(rows[0]) - 2), *lines[1:]]
+
+
+def write_document(runs: Sequence[Run], setting: Setting, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(document(runs, setting))
+
+
+INTRODUCTION = """\
+# Benchmarks
+
+`{command}` wrote this page on {machine}, with both brokers, the replicator and every reader on the
+same processors, over loopback, without TLS, one broker a cluster (Kafka 4.3.1).
+
+How to read it:
+
+- **CPU-s/GB** is user and system time of the replicator's whole process tree, children that ended
+  included, per GB (10^9 bytes) of uncompressed records (key, value, header), over a steady window
+  after start-up. It is what a shared machine measures well; MB/s depends on what else runs there.
+- **source** and **target** are the same for the two brokers: a replicator that sends small batches
+  leaves its cost there. The target broker's includes the questions that measure progress.
+- **less CPU** is tuned MirrorMaker 2's CPU-s/GB over this row's; its range is worst over best.
+- **memory** is proportional set size of the tree, at its most. **first** is from the start of the
+  process to the first record on the target, start-up of JVM and Spark included.
+- **foreign** is cores at work for anything but the replicator, the brokers and the benchmark;
+  **steal** is cores the host took away. A row marked `!` had a window of under two seconds, or more
+  than 0.02 cores taken away: do not quote it.
+- Every copy was read back by an independent client and compared by count and by an order-aware
+  digest of key, value, headers and timestamp in each partition. A run that differs has no figures.
+- Latency is open loop: each record carries the moment it was meant to be sent. A consumer on the
+  source itself, in the same run, shows what the machine and the brokers take without any copying.
+- Systems ran in alternating order (A B C, C B A), each into fresh topics under fresh aliases.
+- The opponent at its defaults, and tuned as its operators advise; both configurations stand below.
+"""

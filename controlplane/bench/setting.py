@@ -1,0 +1,35 @@
+"""Under what circumstances a result came about: the command, the machine, everybody's settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+from pathlib import Path
+from typing import Self
+
+
+@dataclasses.dataclass(kw_only=True)
+class Setting:
+    """Kept beside the result; `configurations` is by label, as a person would write them down."""
+
+    command: str = ""
+    machine: str = ""
+    configurations: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        return cls(**json.loads(path.read_text()))
+
+
+def machine_line(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The processors in words."""
+    models = [
+        line.partition(":")[2].strip()
+        for line in cpuinfo.read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    return f"{len(models)} x {models[0] if models else platform.machine()}"

@@ -1,0 +1,121 @@
+"""The Celery app: its queues, its brokers' time-outs, and the whole beat table.
+
+    celery -A controlplane worker -n reconcile@%h -Q reconcile -c 1
+    celery -A controlplane worker -n default@%h   -Q default,collect -c 2
+    celery -A controlplane beat
+
+Nothing on the queue `reconcile` calls Kafka, so a dead cluster cannot hold supervision up.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.contrib.django.task import DjangoTask
+from celery.signals import celeryd_after_setup
+from django.conf import settings
+from django.db import transaction
+from kombu.entity import Queue
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+
+RECONCILE = "reconcile"
+
+
+class Task(DjangoTask):
+    """A task whose message may be lost: every row that waits for one is found again by beat."""
+
+    def delay_on_commit(self, *args: Any, **kwargs: Any) -> None:
+        """Send when the transaction is committed; a queue that is down is logged, never an error.
+
+        The row is committed by then: to answer 500 would be a lie, and beat makes up for it.
+        """
+
+        def send() -> None:
+            self.delay(*args, **kwargs)
+
+        transaction.on_commit(send, robust=True)
+
+
+@celeryd_after_setup.connect(weak=False)
+def serve_this_host(instance: Any, **_: Any) -> None:
+    """Who reconciles also serves the queue of its host: runners there are its own to supervise."""
+    queues = instance.app.amqp.queues
+    if RECONCILE in queues.consume_from:
+        queues.select_add(f"{RECONCILE}.{settings.UNDERSTUDY_HOST}")
+
+
+app = Celery("understudy", task_cls=Task)
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["mirrors", "monitoring"])
+app.conf.imports = ("controlplane.watchdog",)
+
+RECONCILE_SECONDS = 2.0
+# What runs by itself. A message not taken before it expires is dropped, so none pile up.
+BEAT: dict[str, dict[str, Any]] = {
+    "reconcile every runner and flow": {
+        "task": "mirrors.tasks.reconcile",
+        "schedule": RECONCILE_SECONDS,
+        "options": {"queue": RECONCILE, "expires": 1.8},
+    },
+    "show that the workers work": {
+        "task": "mirrors.tasks.show_sign",
+        "schedule": 5.0,
+        "options": {"queue": "default", "expires": 4.5},
+    },
+    "end connection tests that nobody finished": {
+        "task": "mirrors.tasks.sweep_tests",
+        "schedule": 10.0,
+        "options": {"queue": "default", "expires": 9.0},
+    },
+    "look at every cluster": {
+        "task": "mirrors.tasks.check_clusters",
+        "schedule": 30.0,
+        "options": {"queue": "collect", "expires": 28.0},
+    },
+    "prune old rows": {
+        "task": "mirrors.tasks.prune",
+        "schedule": 3600.0,
+        "options": {"queue": "default", "expires": 3000.0},
+    },
+}
+
+app.conf.update(
+    beat_schedule=BEAT,
+    # The table is code, so beat keeps no file: nothing to corrupt, nothing to lock.
+    beat_scheduler="celery.beat:Scheduler",
+    beat_max_loop_interval=1.0,
+    task_queues=[Queue(name) for name in (RECONCILE, "collect", "default")],
+    task_default_queue="default",
+    task_routes={"mirrors.tasks.reconcile*": {"queue": RECONCILE}},
+    task_serializer="json",
+    result_serializer="json",
+    accept_content=["json"],
+    task_ignore_result=True,
+    result_backend=None,
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    task_time_limit=60,
+    task_soft_time_limit=50,
+    worker_prefetch_multiplier=1,
+    worker_send_task_events=False,
+    worker_hijack_root_logger=False,
+    worker_max_tasks_per_child=2000,
+    worker_cancel_long_running_tasks_on_connection_loss=True,
+    worker_enable_remote_control=False,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    broker_connection_timeout=2.0,
+    broker_transport_options={
+        "visibility_timeout": 300,
+        "socket_timeout": 10.0,
+        "socket_connect_timeout": 2.0,
+        "socket_keepalive": True,
+        "health_check_interval": 10,
+    },
+    # A page that enqueues must not hang while Redis is away.
+    task_publish_retry=False,
+    timezone="UTC",
+)

@@ -1,0 +1,75 @@
+"""System checks: what must be on this machine and in its environment before anything can work."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+
+MINIMUM_JAVA = 17
+
+
+def java(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    home = os.environ.get("JAVA_HOME", "")
+    path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    hint = f"Install Java {MINIMUM_JAVA} or newer, or set JAVA_HOME. The runner needs it."
+    if not path or not shutil.which(path):
+        return [Warning("No Java found.", hint=hint, id="understudy.W001")]
+    try:
+        done = subprocess.run(  # noqa: S603 (a path of our own, no shell)
+            [path, "-version"], capture_output=True, text=True, check=False, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [Warning(f"Java does not answer: {error}.", hint=hint, id="understudy.W001")]
+    found = re.search(r'version "(\d+)', done.stderr + done.stdout)
+    if not found or int(found[1]) < MINIMUM_JAVA:
+        version = found[1] if found else "of an unknown version"
+        return [Warning(f"Java at {path} is {version}.", hint=hint, id="understudy.W002")]
+    return []
+
+
+def python_packages(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    messages: list[CheckMessage] = []
+    if importlib.util.find_spec("pyspark") is None:
+        hint = "pip install -r requirements.txt"
+        messages.append(Error("pyspark is not installed.", hint=hint, id="understudy.E003"))
+    plotly = importlib.util.find_spec("plotly")
+    folder = Path(plotly.origin).parent if plotly and plotly.origin else None
+    if folder is None or not (folder / "package_data/plotly.min.js").is_file():
+        hint = "Reinstall the package plotly; the charts load plotly.min.js from it."
+        messages.append(Warning("plotly.min.js is missing.", hint=hint, id="understudy.W004"))
+    return messages
+
+
+def broker_url(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    parts = urllib.parse.urlsplit(settings.REDIS_URL)
+    if parts.scheme in {"redis", "rediss"} and parts.hostname:
+        return []
+    if parts.scheme in {"unix", "redis+socket"} and parts.path:
+        return []
+    hint = "Set REDIS_URL to redis://host:port/number or redis+socket:///path/to/redis.sock."
+    return [Error("REDIS_URL is not the address of a Redis.", hint=hint, id="understudy.E005")]
+
+
+def secret_key(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    if settings.SECRET_KEY_IS_SET:
+        return []
+    hint = "Set UNDERSTUDY_SECRET_KEY or UNDERSTUDY_SECRET_KEY_FILE to 50 random characters."
+    text = "Each process makes its own secret key, so people are logged out when it restarts."
+    return [Error(text, hint=hint, id="understudy.E006")]
+
+
+def install() -> None:
+    """Java is asked for at deployment only: it takes a second, and the web needs none."""
+    register(python_packages, Tags.compatibility)
+    register(broker_url, Tags.compatibility)
+    register(java, Tags.compatibility, deploy=True)
+    register(secret_key, Tags.security, deploy=True)

@@ -1,0 +1,51 @@
+"""The control plane's own REST API, as any program would use it."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+from controlplane.demo.errors import DemoError
+
+_TIMEOUT = 15.0
+
+
+class Api:
+    def __init__(self, url: str, token: str) -> None:
+        self._url = f"{url}/api/v1/"
+        self._token = token
+
+    def rows(self, path: str) -> Iterator[dict[str, Any]]:
+        """Every row of a list, page after page."""
+        address: str | None = f"{self._url}{path}?page_size=500"
+        while address:
+            page = self._get(address)
+            yield from page["results"]
+            address = page["next"]
+
+    def _get(self, address: str) -> dict[str, Any]:
+        request = urllib.request.Request(  # noqa: S310 (our own address)
+            address, headers={"Authorization": f"Token {self._token}"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except urllib.error.HTTPError as error:
+            path = urllib.parse.urlsplit(address).path
+            raise DemoError(
+                f"The web answered {error.code} at {path}: {_words(error)}", code="web_refused"
+            ) from error
+        except (OSError, ValueError) as error:
+            raise DemoError(f"The web does not answer: {error}.", code="web_away") from error
+
+
+def _words(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["error"]["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return error.reason

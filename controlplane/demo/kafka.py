@@ -1,0 +1,258 @@
+"""Real Kafka brokers (KRaft) from the published jars: format, start, wait, stop, kill, restart.
+
+Every broker has a plaintext listener on the loopback address for itself and for the checks here;
+a caller adds listeners of any protocol beside it and gives the properties that they need.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from controlplane.demo.errors import DemoError
+from controlplane.demo.faults import PortTaken, explain, port_taken
+from controlplane.demo.jars import kafka_jars
+from controlplane.demo.java import find_java, plain_environment
+from controlplane.demo.kafka_files import LOGGING, Listener, Seat, server_properties
+from controlplane.demo.ports import HOST, free_port, is_free, is_open, recall_ports
+
+__all__ = ["KafkaBroker", "Listener", "PortTaken", "new_cluster_id"]
+
+START_DEADLINE = 90.0
+STOP_DEADLINE = 20.0
+_ATTEMPTS = 4
+
+
+def new_cluster_id() -> str:
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # The storage tool would take a leading dash for another option.
+        if not text.startswith("-"):
+            return text
+
+
+class KafkaBroker:
+    """One broker (and controller) process with its directory: properties, log and data.
+
+    `port` 0 means: the port this directory had last time if it is free, else any free one.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        name: str = "kafka",
+        port: int = 0,
+        properties: Mapping[str, str] | None = None,
+        listeners: Sequence[Listener] = (),
+        heap: str = "1g",
+        jvm: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        cluster_id: str = "",
+        seat: Seat | None = None,
+    ) -> None:
+        self.directory = directory
+        self.name = name
+        self.port = port or (seat.port if seat else 0)
+        self.listeners = list(listeners)
+        self.process: subprocess.Popen[bytes] | None = None
+        self._port_is_wanted = bool(self.port)
+        self._controller_port = 0
+        self._properties = dict(properties or {})
+        self._seat = seat
+        self._cluster_id = cluster_id or new_cluster_id()
+        self._jvm = ["-XX:+UseSerialGC", "-Xms64m", f"-Xmx{heap}", *jvm]
+        self._environment = plain_environment(dict(environment or {}))
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def bootstrap_of(self, listener: str) -> str:
+        return next(f"{HOST}:{item.port}" for item in self.listeners if item.name == listener)
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "kafka.log"
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self, deadline: float = START_DEADLINE) -> KafkaBroker:
+        """Launch and wait; a chosen port that was taken meanwhile is chosen again."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                self.launch()
+                self.wait(deadline)
+                return self
+            except PortTaken:
+                if self._port_is_wanted or attempt == _ATTEMPTS - 1:
+                    raise
+                self._forget_ports()
+            except BaseException:
+                self.kill()
+                raise
+        raise AssertionError("the last attempt returned or raised")
+
+    def launch(self) -> None:
+        """Start the process without waiting for an answer; formats a new directory."""
+        if self.alive:
+            return
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._choose_ports()
+            self._write_files()
+            self._format()
+            self.log.unlink(missing_ok=True)
+            with self._console.open("wb") as console:
+                self.process = subprocess.Popen(
+                    self._java("kafka.Kafka", str(self.directory / "server.properties")),
+                    stdin=subprocess.DEVNULL,
+                    stdout=console,
+                    stderr=subprocess.STDOUT,
+                    env=self._environment,
+                    cwd=self.directory,
+                    start_new_session=True,  # Ctrl-C is the caller's to act on, in its order
+                )
+        except OSError as error:
+            raise self._because(str(error)) from error
+
+    def wait(self, deadline: float = START_DEADLINE) -> None:
+        """Until the broker answers a metadata request with itself in it."""
+        until = time.monotonic() + deadline
+        while time.monotonic() < until:
+            if not self.alive:
+                raise self.why()
+            if is_open(self.port) and self._answers():
+                return
+            time.sleep(0.1)
+        raise DemoError(
+            f"Kafka {self.name} at {self.bootstrap} did not answer within {deadline:.0f} s. "
+            f"The machine may be too busy; {self.log} tells what Kafka was doing.",
+            code="kafka_slow",
+        )
+
+    def stop(self, deadline: float = STOP_DEADLINE) -> None:
+        """As an operator stops it; killed when it does not listen."""
+        if self.process is not None and self.alive:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(deadline)
+        self.kill()
+
+    def kill(self) -> None:
+        """As a crash stops it."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def restart(self, deadline: float = START_DEADLINE) -> None:
+        """Stop (if it still runs) and start again on the same ports and data."""
+        self.stop()
+        self.launch()
+        self.wait(deadline)
+
+    def why(self) -> DemoError:
+        """What its output says of its death."""
+        return self._because(self._said())
+
+    @property
+    def _title(self) -> str:
+        return f"Kafka {self.name}"
+
+    @property
+    def _console(self) -> Path:
+        return self.directory / "console.log"
+
+    @property
+    def _remembered(self) -> Path:
+        return self.directory / "ports.json"
+
+    def _choose_ports(self) -> None:
+        if self._port_is_wanted and not is_free(self.port):
+            raise port_taken(self._title, self.port)
+        last = recall_ports(self._remembered)
+        self.port = self.port or last.get("port") or free_port()
+        self._controller_port = last.get("controller") or free_port()
+        self.listeners = [
+            item if item.port else replace(item, port=free_port()) for item in self.listeners
+        ]
+        ports = {"port": self.port, "controller": self._controller_port}
+        self._remembered.write_text(json.dumps(ports))
+
+    def _forget_ports(self) -> None:
+        self.port = 0
+        self._remembered.unlink(missing_ok=True)
+
+    def _write_files(self) -> None:
+        alone = Seat(
+            node=1,
+            port=self.port,
+            controller_port=self._controller_port,
+            voters=f"1@{HOST}:{self._controller_port}",
+            brokers=1,
+        )
+        data = self.directory / "data"
+        settings = server_properties(self._seat or alone, self.listeners, data, self._properties)
+        path = self.directory / "server.properties"
+        path.touch(mode=0o600)  # a listener's JAAS line may hold a password
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        (self.directory / "log4j2.properties").write_text(LOGGING.format(path=self.log))
+
+    def _java(self, main: str, *arguments: str) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
+        return [find_java(), *self._jvm, logging, "-cp", f"{kafka_jars()}/*", main, *arguments]
+
+    def _format(self) -> None:
+        """Once; where it was interrupted there is nothing yet, and it is done anew."""
+        data, begun = self.directory / "data", self.directory / "formatting"
+        if begun.exists():
+            shutil.rmtree(data, ignore_errors=True)
+        if (data / "meta.properties").exists():
+            return
+        begun.touch()
+        config = str(self.directory / "server.properties")
+        command = self._java("kafka.tools.StorageTool", "format", "-t", self._cluster_id)
+        done = subprocess.run(
+            [*command, "-c", config],
+            capture_output=True,
+            text=True,
+            timeout=START_DEADLINE,
+            env=self._environment,
+        )
+        if done.returncode != 0:
+            raise self._because(done.stdout + done.stderr)
+        begun.unlink()
+
+    def _answers(self) -> bool:
+        silent: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self.bootstrap,
+            "log_level": 0,
+            "socket.timeout.ms": 2000,
+        }
+        try:
+            return bool(AdminClient(silent).list_topics(timeout=2).brokers)
+        except KafkaException:
+            return False
+
+    def _said(self) -> str:
+        texts = []
+        for path in (self.log, self._console):
+            with contextlib.suppress(OSError):
+                texts.append(path.read_text(errors="replace")[-20_000:])
+        return "\n".join(texts)
+
+    def _because(self, said: str) -> DemoError:
+        return explain(said, name=self._title, port=self.port, log=self.log)

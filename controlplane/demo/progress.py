@@ -1,0 +1,124 @@
+"""Waits for what the demo promises: flows that run, records that cross, and nothing left behind."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from controlplane.demo.api import Api
+from controlplane.demo.errors import DemoError
+
+FLOWS_DEADLINE = 240.0
+RECORDS_DEADLINE = 180.0
+CAUGHT_UP_DEADLINE = 180.0
+_POLL = 0.4
+
+
+class Progress:
+    """Asks the API what the product says of itself, and the brokers what is really there."""
+
+    def __init__(
+        self, api: Api, clusters: Mapping[str, str], go_on: Callable[[], None] = lambda: None
+    ) -> None:
+        self._api = api
+        self._clusters = clusters
+        self._go_on = go_on
+
+    def wait_for_flows(self) -> None:
+        self._until(self._idle_flows, FLOWS_DEADLINE, "Not all flows run")
+
+    def wait_for_first_records(self) -> None:
+        self._until(self._silent_ways, RECORDS_DEADLINE, "No record has crossed yet")
+
+    def wait_until_caught_up(self) -> None:
+        """Every partition says lag 0, from figures younger than this call."""
+        since = time.time() * 1000
+        self._until(lambda: self._behind(since), CAUGHT_UP_DEADLINE, "The flows do not catch up")
+
+    def what_does_not_copy(self, since: float) -> list[str]:
+        """Flows that do not run, and those whose figures are all older than `since`."""
+        return self._asked(lambda: [*self._idle_flows(), *self._silent_flows(since)])
+
+    def flows(self) -> list[dict[str, Any]]:
+        return list(self._api.rows("flows/"))
+
+    def _until(self, missing: Callable[[], list[str]], deadline: float, failure: str) -> None:
+        until = time.monotonic() + deadline
+        while waiting := self._asked(missing):
+            if time.monotonic() > until:
+                told = "; ".join(waiting[:5]) + ("; ..." if len(waiting) > 5 else "")
+                raise DemoError(f"{failure} after {deadline:.0f} s: {told}.", code="slow")
+            self._go_on()
+            time.sleep(_POLL)
+
+    def _asked(self, missing: Callable[[], list[str]]) -> list[str]:
+        try:
+            return missing()
+        except (DemoError, KafkaException) as error:
+            return [str(error)]
+
+    def _idle_flows(self) -> list[str]:
+        return [
+            f"{flow['name']} is {flow['observed_state']} ({flow['reason'] or 'no reason yet'})"
+            for flow in self.flows()
+            if flow["desired_state"] == "running" and flow["observed_state"] != "running"
+        ]
+
+    def _silent_ways(self) -> list[str]:
+        return [
+            f"nothing of {source} is on {target}"
+            for source, target in itertools.permutations(self._clusters, 2)
+            if not has_records(self._clusters[target], f"{source}.")
+        ]
+
+    def _silent_flows(self, since: float) -> list[str]:
+        silent = []
+        for flow in self.flows():
+            rows = self._api.rows(f"flows/{flow['id']}/partitions/")
+            newest = max((_milliseconds(row["as_of"]) for row in rows), default=0.0)
+            if newest < since:
+                silent.append(f"the figures of {flow['name']} are {(since - newest):,.0f} ms late")
+        return silent
+
+    def _behind(self, since: float) -> list[str]:
+        behind = []
+        for flow in self.flows():
+            for row in self._api.rows(f"flows/{flow['id']}/partitions/"):
+                place = f"{flow['name']} {row['topic']}-{row['partition']}"
+                if row["offset_lag"] is None or _milliseconds(row["as_of"]) < since:
+                    behind.append(f"{place} has no figure yet")
+                elif row["offset_lag"]:
+                    behind.append(f"{place} is {row['offset_lag']:,} records behind")
+        return behind
+
+
+def has_records(cluster: str, prefix: str) -> bool:
+    """Whether any topic with the prefix holds a committed record (internal topics do not count)."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster,
+            "group.id": "understudy-demo",  # never joined
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    try:
+        for name, topic in consumer.list_topics(timeout=5).topics.items():
+            if not name.startswith(prefix) or name.endswith(".internal"):
+                continue
+            for partition in topic.partitions:
+                bounds = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=5)
+                if bounds is not None and bounds[1] > bounds[0]:
+                    return True
+        return False
+    finally:
+        consumer.close()
+
+
+def _milliseconds(moment: str | None) -> float:
+    return datetime.fromisoformat(moment).timestamp() * 1000 if moment else 0.0

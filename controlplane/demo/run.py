@@ -1,0 +1,135 @@
+"""The two ways to run the demo: play it until somebody ends it, or check it and say how it went."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import psutil
+
+from controlplane.demo.check import compare_demo
+from controlplane.demo.console import Console
+from controlplane.demo.memory import resident_bytes
+from controlplane.demo.preflight import check_programs
+from controlplane.demo.stage import Stage
+from controlplane.demo.workspace import Workspace
+
+_LOOK = 1.0
+INTERRUPTED = 130
+
+
+class Ended(BaseException):
+    """Somebody wants the demo to end: Ctrl-C, SIGTERM, a closed terminal, a dead make."""
+
+
+def play(workspace: Workspace) -> int:
+    """Until it is ended; 0 when it had come up before."""
+
+    def watch(stage: Stage, console: Console) -> int:
+        console.say(_welcome(stage, workspace))
+        parent = _make()
+        while parent is None or parent.is_running():
+            stage.watch_over()
+            time.sleep(_LOOK)
+        return 0
+
+    return _staged(workspace, watch)
+
+
+def check(workspace: Workspace) -> int:
+    """Come up, let records cross, compare them one by one, go down; 0 when nothing differs."""
+    return _staged(workspace, compare_demo)
+
+
+def _staged(workspace: Workspace, act: Callable[[Stage, Console], int]) -> int:
+    console = Console()
+    try:
+        with _signals(workspace):
+            return _rise_act_fall(workspace, console, act)
+    finally:
+        console.close()
+
+
+def _rise_act_fall(
+    workspace: Workspace, console: Console, act: Callable[[Stage, Console], int]
+) -> int:
+    began = time.monotonic()
+    check_programs()
+    if left := workspace.enter():
+        console.say(f"   {left} processes of a demo that was killed here are ended.")
+    try:
+        stage = Stage(workspace, console)
+    except BaseException:
+        workspace.abandon()
+        raise
+    risen = False
+    try:
+        stage.rise()
+        risen = True
+        console.say(f"   Up after {time.monotonic() - began:.0f} s.")
+        return act(stage, console)
+    except Ended:
+        return 0 if risen else INTERRUPTED
+    finally:
+        with console.step("Stopping everything"):
+            stage.fall()
+        workspace.leave()
+
+
+@contextlib.contextmanager
+def _signals(workspace: Workspace) -> Iterator[None]:
+    """The first signal ends the demo in order; the second, while it goes down, at once."""
+    seen = 0
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 1:
+            raise Ended
+        if seen == 3:
+            workspace.brand.end()
+            os._exit(INTERRUPTED)
+
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup asked to outlive the terminal
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _make() -> psutil.Process | None:
+    """The make that started us: when it is killed, nobody is left to press Ctrl-C."""
+    parent = psutil.Process().parent()
+    return parent if parent is not None and parent.name() in {"make", "gmake"} else None
+
+
+def _welcome(stage: Stage, workspace: Workspace) -> str:
+    facts = stage.facts
+    lines = [
+        "",
+        f" Understudy is on stage: {facts['url']}",
+        f" Log in as {facts['username']} with the password {facts['password']}",
+        "",
+        " What to try",
+        "   open the flow primary->backup and watch its partitions follow the live traffic",
+        "   pause it, see the lag grow, resume it and see it reach 0",
+        "   kill -9 any process of the demo: it is started again and nothing is lost",
+        f"   curl -H \"Authorization: Token $(python3 -c 'import json;"
+        f'print(json.load(open("{workspace.path("demo.json")}"))["token"])\')"'
+        f" {facts['url']}/api/v1/flows/",
+        "",
+        f" Kafka: primary {facts['clusters']['primary']}, backup {facts['clusters']['backup']}",
+        f" Everything it keeps, its logs too, is in {workspace.directory}",
+        f" Resident memory of the whole demo: {resident_bytes(workspace.brand) / 1e6:,.0f} MB",
+        " Ctrl-C stops everything.",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,52 @@
+"""Liveness and readiness: is this process up, and is each thing that it depends on."""
+
+from __future__ import annotations
+
+import redis
+from django.contrib.auth.decorators import login_not_required
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from controlplane.watchdog import redis_client
+from mirrors.services.sightings import Readiness, readiness
+
+
+@login_not_required
+@never_cache
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """This process answers; nothing else is asked."""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+@login_not_required
+@never_cache
+@require_safe
+def readyz(request: HttpRequest) -> HttpResponse:
+    """503 with the names of what is missing. Reasons only: no address, no version."""
+    checks = [_redis()]
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        checks = [Readiness(name="database", ok=True, reason=""), *checks, *readiness()]
+    except DatabaseError:
+        checks.insert(0, Readiness(name="database", ok=False, reason="It does not answer."))
+    ready = all(check.ok for check in checks)
+    body = {
+        "status": "ready" if ready else "not ready",
+        "checks": [{"name": one.name, "ok": one.ok, "reason": one.reason} for one in checks],
+    }
+    return JsonResponse(body, status=200 if ready else 503)
+
+
+def _redis() -> Readiness:
+    client = redis_client(deadline_s=1.0)
+    try:
+        client.ping()
+    except redis.RedisError:
+        return Readiness(name="redis", ok=False, reason="It does not answer.")
+    finally:
+        client.close()
+    return Readiness(name="redis", ok=True, reason="")

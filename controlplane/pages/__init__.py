@@ -1,0 +1,1 @@
+"""Pages of the project itself: sign-in, tokens, people, search, help."""

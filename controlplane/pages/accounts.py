@@ -1,0 +1,118 @@
+"""API tokens of a person, and people with their roles for whoever administers them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.views.decorators.http import require_http_methods, require_POST
+from knox.models import AuthToken
+
+from mirrors.forms.settings import SettingsForm, text_field
+from mirrors.models import Role, needs
+from mirrors.services.people import ensure_person
+from mirrors.views.render import render_page
+
+LIFETIMES = (1, 7, 30, 90, 365)
+ROLES = {role.word: role for role in Role if role is not Role.NONE}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.VIEWER)
+def tokens(request: HttpRequest) -> HttpResponse:
+    """The one answer that carries a token is the answer to its creation; it is never stored."""
+    fresh = ""
+    if request.method == "POST":
+        given = request.POST.get("days", "")
+        days = int(given) if given in map(str, LIFETIMES) else 90
+        _, fresh = AuthToken.objects.create(request.user, expiry=timedelta(days=days))
+    context = {
+        "tokens": AuthToken.objects.filter(user=request.user).order_by("-created"),
+        "fresh": fresh,
+        "lifetimes": LIFETIMES,
+        "root": request.build_absolute_uri("/"),
+    }
+    return render_page(request, "controlplane/tokens.html", context, section="tokens")
+
+
+@require_POST
+@needs(Role.VIEWER)
+def revoke_token(request: HttpRequest, pk: str) -> HttpResponse:
+    token = get_object_or_404(AuthToken, pk=pk, user=request.user)
+    token.delete()
+    messages.success(request, f"The token {token.token_key[:8]}… is revoked.")
+    return redirect("tokens")
+
+
+class PersonForm(SettingsForm):
+    rest = ""
+    username = text_field("Name", mono=False, required=True, max_length=150)
+    role = forms.ChoiceField(
+        label="Role", choices=[(word, word) for word in ROLES], initial="viewer"
+    )
+    password = forms.CharField(
+        label="First password",
+        max_length=500,
+        widget=forms.PasswordInput({"autocomplete": "new-password"}),
+        help_text="Eight characters or more. They change it under their name.",
+    )
+
+    def clean_username(self) -> str:
+        name = User.normalize_username(self.cleaned_data["username"])
+        User.username_validator(name)
+        if User.objects.filter(username__iexact=name).exists():
+            raise forms.ValidationError(f"{name} is there already.")
+        return name
+
+    def clean_password(self) -> str:
+        validate_password(self.cleaned_data["password"])
+        return str(self.cleaned_data["password"])
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.ADMIN)
+def people(request: HttpRequest) -> HttpResponse:
+    form = PersonForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        facts = form.cleaned_data
+        person = ensure_person(
+            username=facts["username"], password=facts["password"], role=ROLES[facts["role"]]
+        )
+        messages.success(request, f"{person.username} can sign in as {facts['role']}.")
+        return redirect("people")
+    form.mark_fields()
+    everyone: list[Any] = list(User.objects.prefetch_related("groups").order_by("username"))
+    for person in everyone:
+        person.role_word = _role_word(person)
+    context = {"people": everyone, "roles": ROLES, "form": form}
+    status = 422 if form.errors else 200
+    return render_page(
+        request, "controlplane/people.html", context, section="people", status=status
+    )
+
+
+def _role_word(person: User) -> str:
+    """As `role_of`, from the groups that the list has fetched already."""
+    names = {group.name for group in person.groups.all()}
+    return max((role for role in Role if role.word in names), default=Role.NONE).word
+
+
+@require_POST
+@needs(Role.ADMIN)
+def set_role(request: HttpRequest, pk: int) -> HttpResponse:
+    person = get_object_or_404(User, pk=pk)
+    word = request.POST.get("role", "")
+    if word not in ROLES:
+        messages.error(request, f"{word[:40]} is not a role; nothing was changed.")
+    elif person == request.user or person.is_superuser:
+        messages.error(request, "Your own role, or a superuser's, is not changed here.")
+    else:
+        ensure_person(username=person.username, password=None, role=ROLES[word])
+        messages.success(request, f"{person.username} is {word} from the next click on.")
+    return redirect("people")

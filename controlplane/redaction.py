@@ -1,0 +1,45 @@
+"""What must never reach a log: passwords, tokens and credentials are blotted out of every line."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import re
+
+# The request (or task) that a line belongs to; an error shown to a person names it.
+reference: contextvars.ContextVar[str] = contextvars.ContextVar("reference", default="-")
+
+_SECRETS = (
+    # user:password@host in any URL
+    (re.compile(r"(?<=://)[^\s/@:]*:[^\s/@]*(?=@)"), "***"),
+    # Authorization: Token 0123… / Basic … / Bearer …
+    (re.compile(r"(?i)\b(token|bearer|basic)\s+[\w\-./+=]{16,}"), r"\1 ***"),
+    # password=…, "sasl_password": "…", secret: …; a reference (env:, file:) is no secret
+    (
+        re.compile(
+            r"(?i)([\w.-]*(?:password|passwd|secret|api_?key|private_?key|jaas[\w.]*)['\"]?\s*[=:]\s*)"
+            r"(?!['\"]?(?:env|file):)(?:\"[^\"]*\"|'[^']*'|[^\s,;&})\]]+)"
+        ),
+        r"\1***",
+    ),
+    (re.compile(r"-----BEGIN [^-]+-----.*?(?:-----END [^-]+-----|\Z)", re.DOTALL), "***"),
+)
+
+
+def redact(text: str) -> str:
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+class RedactSecrets(logging.Filter):
+    """Blots out secrets in the message and in the traceback; adds the request's reference."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.reference = reference.get()
+        record.msg, record.args = redact(record.getMessage()), ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = redact(record.exc_text)
+        return True

@@ -1,0 +1,52 @@
+"""Every address of the control plane."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularJSONAPIView
+from rest_framework.routers import SimpleRouter
+
+from controlplane import api, docs, health
+from mirrors.api import clusters, flow_rows, flows, runners, tokens
+
+
+class Router(SimpleRouter):
+    """Addresses work with and without the slash at their end, POST included."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trailing_slash = "/?"
+
+
+router = Router()
+router.register("clusters", clusters.ClusterViewSet)
+router.register("tests", clusters.ClusterTestViewSet)
+router.register("runners", runners.RunnerViewSet)
+router.register("flows", flows.FlowViewSet)
+router.register("tokens", tokens.TokenViewSet)
+for name, rows in (
+    ("topics", flow_rows.TopicViewSet),
+    ("partitions", flow_rows.PartitionViewSet),
+    ("jobs", flow_rows.JobViewSet),
+    ("transitions", flow_rows.TransitionViewSet),
+):
+    router.register(rf"flows/(?P<flow_id>\d{{1,18}})/{name}", rows, basename=f"flow-{name}")
+
+urlpatterns = [
+    re_path(r"^api/v1/schema/?$", SpectacularJSONAPIView.as_view(), name="schema"),
+    re_path(r"^api/v1/docs/?$", docs.docs, name="api-docs"),
+    path("api/v1/", include(router.urls)),
+    re_path(r"^api/", api.nowhere),
+    path("admin/", admin.site.urls),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("", include("controlplane.pages.urls")),
+    path("", include("mirrors.urls")),
+    path("", include("monitoring.urls")),
+]
+
+handler400 = api.bad_request
+handler403 = api.permission_denied
+handler404 = api.not_found
+handler500 = api.server_error
