@@ -1,0 +1,170 @@
+"""No page and no endpoint without a role: every address is walked, none is named by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+from rest_framework.test import APIClient
+
+from mirrors.models import Role
+from mirrors.services.people import ensure_person
+from tests.api.conftest import client_of
+
+# Open to everybody, and why.
+OPEN = {
+    "accounts/login/": "one must be able to log in",
+    "login/": "one must be able to log in",
+    "healthz": "probes have no account",
+    "readyz": "probes have no account",
+    "api/v1/tokens/": "POST takes name and password",
+    "api/": "answers 404 to all that is nothing",
+}
+# One's own account, whatever one's role.
+OWN = {"logout/", "account/password/", "account/password/done/", "account/tokens/"}
+OWN |= {"account/tokens/1/revoke/", "api/v1/tokens/abc/"}
+VALUES = {
+    "alias": "primary",
+    "name": "default",
+    "pk": "1",
+    "flow_id": "1",
+    "token_key": "abc",
+    "part": "topics",
+    "action": "start",
+}
+REST_WRITES = ("post", "patch", "delete")
+
+
+def addresses(resolver: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every address with example values filled in, and its view."""
+    for entry in (resolver or get_resolver()).url_patterns:
+        route = prefix + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            if not route.startswith("admin/"):
+                yield from addresses(entry, route)
+        elif isinstance(entry, URLPattern):
+            yield example(route), entry.callback
+
+
+def example(route: str) -> str:
+    route = re.sub(r"\(\?P<(\w+)>(?:[^()]|\([^()]*\))*\)", lambda m: VALUES[m[1]], route)
+    route = re.sub(r"<(?:\w+:)?(\w+)>", lambda m: VALUES[m[1]], route)
+    return re.sub(r"\\Z|[$^?\\]", "", route).replace("//", "/")
+
+
+@pytest.fixture
+def ground(flow: Any) -> None:
+    """Something at every address that takes a key."""
+
+
+def closed() -> list[str]:
+    return sorted({path for path, _ in addresses()} - set(OPEN))
+
+
+def is_rest(path: str) -> bool:
+    return path.startswith("api/") and path != "api/v1/docs/"
+
+
+def test_the_walk_finds_the_addresses_it_should() -> None:
+    found = set(closed())
+    assert {"api/v1/flows/1/start/", "api/v1/clusters/primary/test/", "api/v1/runners/"} <= found
+    assert {"api/v1/flows/1/partitions/", "api/v1/schema/", "api/v1/docs/"} <= found
+
+
+def test_whoever_is_not_known_sees_nothing(ground: None) -> None:
+    client = Client()
+    for path in closed():
+        for method in ("get", *REST_WRITES):
+            answer = getattr(client, method)(f"/{path}")
+            if is_rest(path):
+                allowed = answer.status_code == 405
+                assert allowed or answer.status_code == 401, f"{method} {path}"
+                assert set(answer.json()) == {"error"}, f"{method} {path}"
+            else:
+                assert answer.status_code in {302, 405}, f"{method} {path}"
+                assert answer.status_code == 405 or "login" in answer["Location"], path
+
+
+def test_a_person_without_a_role_sees_nothing(ground: None) -> None:
+    User.objects.create_user("nobody-yet", password=None)
+    rest = client_of("nobody-yet")
+    pages = Client()
+    pages.force_login(User.objects.get(username="nobody-yet"))
+    for path in sorted(set(closed()) - OWN):
+        client = rest if is_rest(path) else pages
+        assert client.get(f"/{path}").status_code in {403, 405}, path
+
+
+def test_a_viewer_changes_nothing(ground: None, viewer: APIClient) -> None:
+    person = Client()
+    person.force_login(User.objects.get(username="viewer"))
+    for path in sorted(set(closed()) - OWN):
+        for method in REST_WRITES if is_rest(path) else ("post",):
+            client = viewer if is_rest(path) else person
+            answer = getattr(client, method)(f"/{path}")
+            assert answer.status_code in {403, 405}, f"{method} {path}: {answer.status_code}"
+
+
+def test_a_viewer_reads_everything(ground: None, viewer: APIClient) -> None:
+    for path in closed():
+        if is_rest(path):
+            answer = viewer.get(f"/{path}")
+            assert answer.status_code in {200, 400, 404, 405}, f"{path}: {answer.status_code}"
+
+
+def test_an_operator_runs_flows_and_tests_but_registers_no_cluster(
+    ground: None, operator: APIClient
+) -> None:
+    assert operator.post("/api/v1/clusters/primary/test/").status_code == 202
+    assert operator.post("/api/v1/flows/1/start/").status_code in {200, 404}
+    body = {"alias": "third", "bootstrap_servers": "x:9092"}
+    assert operator.post("/api/v1/clusters/", body).status_code == 403
+    assert operator.patch("/api/v1/clusters/primary/", {}).status_code == 403
+    assert operator.delete("/api/v1/clusters/primary/").status_code == 403
+    assert operator.post("/api/v1/runners/", {}).status_code == 403
+
+
+def test_the_admin_site_is_for_admins(people: dict[Role, User]) -> None:
+    for role, user in people.items():
+        client = Client()
+        client.force_login(user)
+        expected = 200 if role == Role.ADMIN else 302
+        answer = client.get("/admin/")
+        assert answer.status_code == expected, role
+
+
+def test_a_token_comes_for_name_and_password_and_can_be_given_back(db: None) -> None:
+    ensure_person(username="robot", password="a-long-enough-1", role=Role.VIEWER)
+    client = APIClient()
+    wrong = client.post("/api/v1/tokens/", {"username": "robot", "password": "no"})
+    assert wrong.status_code == 401
+    right = client.post("/api/v1/tokens/", {"username": "robot", "password": "a-long-enough-1"})
+    assert right.status_code == 201
+    token = right.json()["token"]
+    client.credentials(HTTP_AUTHORIZATION=f"Token {token}")
+    [listed] = client.get("/api/v1/tokens/").json()["results"]
+    assert token not in str(listed)
+    assert client.delete(f"/api/v1/tokens/{listed['key']}/").status_code == 204
+    assert client.get("/api/v1/tokens/").status_code == 401
+
+
+def test_a_password_cannot_be_guessed_for_long(db: None) -> None:
+    ensure_person(username="robot", password="a-long-enough-1", role=Role.VIEWER)
+    client = APIClient()
+    for _ in range(8):
+        client.post("/api/v1/tokens/", {"username": "robot", "password": "guess"})
+    right = client.post("/api/v1/tokens/", {"username": "robot", "password": "a-long-enough-1"})
+    assert right.status_code in {401, 403, 429}
+
+
+def test_a_session_needs_the_csrf_token(people: dict[Role, User], flow: dict[str, Any]) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(people[Role.OPERATOR])
+    answer = client.post(f"/api/v1/flows/{flow['id']}/start/")
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "permission_denied"

@@ -1,0 +1,70 @@
+"""How many queries a list costs: the same for one row as for many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from mirrors.domain.specs import ClusterSpec
+from mirrors.models import Flow, FlowPartition, FlowTopic, Job
+from mirrors.services import clusters, flows
+
+# Token, its person, groups; then count and page.
+MOST = 8
+LISTS = (
+    "clusters/",
+    "runners/",
+    "flows/",
+    "tests/",
+    "flows/{id}/topics/",
+    "flows/{id}/partitions/",
+    "flows/{id}/jobs/",
+    "flows/{id}/transitions/",
+)
+
+
+def more(count: int, start: int) -> None:
+    hub = clusters.create_cluster(
+        spec=ClusterSpec(alias=f"hub-{start}", bootstrap_servers=f"hub{start}:9092"), who="t"
+    )
+    for number in range(start, start + count):
+        spec = ClusterSpec(alias=f"c{number}", bootstrap_servers=f"c{number}:9092")
+        other = clusters.create_cluster(spec=spec, who="t")
+        flow = flows.create_flow(source=hub, target=other, properties={}, who="t")
+        clusters.request_test(cluster=other, who=f"person {number}")
+        Job.objects.create(flow=flow, runner=flow.runner, generation=1, attempt=1)
+
+
+def rows(flow: Flow, count: int, start: int) -> None:
+    now = timezone.now()
+    for number in range(start, start + count):
+        common = {"flow": flow, "topic": f"t{number}", "state": "in_sync", "as_of": now}
+        FlowTopic.objects.create(**common, partitions=1)
+        FlowPartition.objects.create(**common, partition=0, remote_topic="r")
+
+
+def cost(client: APIClient, path: str) -> int:
+    with CaptureQueriesContext(
+        connection,
+    ) as queries:
+        answer = client.get(f"/api/v1/{path}")
+    assert answer.status_code == 200
+    return len(queries)
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_costs_a_fixed_number_of_queries(viewer: APIClient, path: str, db: Any) -> None:
+    more(2, 0)
+    flow = Flow.objects.order_by("id")[0]
+    rows(flow, 2, 0)
+    path = path.format(id=flow.pk)
+    few = cost(viewer, path)
+    more(8, 10)
+    rows(flow, 40, 10)
+    assert cost(viewer, path) == few
+    assert few <= MOST

@@ -1,0 +1,123 @@
+"""Liveness, readiness, system checks, the document and its page, and what logs may not say."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.core.checks import run_checks
+from django.test import Client
+from pytest_django import Settings
+from rest_framework.test import APIClient
+
+from controlplane import checks
+from controlplane.redaction import RedactSecrets, redact
+from mirrors.models import Sighting
+from mirrors.services import sightings
+
+
+def test_alive_needs_nothing(client: Client) -> None:
+    assert client.get("/healthz").content == b"ok\n"
+
+
+def test_ready_names_each_thing_that_is_missing(
+    client: Client, db: Any, settings: Settings
+) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    missing = {check["name"] for check in answer.json()["checks"] if not check["ok"]}
+    assert missing == {"redis", "beat", "reconcile worker", "worker"}
+    for kind in (sightings.BEAT, sightings.RECONCILE_WORKER, sightings.WORKER):
+        sightings.see(kind=kind, name=f"{kind}@here", pid=1)
+    missing = {check["name"] for check in client.get("/readyz").json()["checks"] if not check["ok"]}
+    assert missing == {"redis"}
+
+
+def test_a_process_is_noted_at_most_every_few_seconds(db: Any) -> None:
+    sightings.see(kind="worker", name="one", pid=1)
+    first = Sighting.objects.get().seen_at
+    sightings.see(kind="worker", name="one", pid=1)
+    assert Sighting.objects.get().seen_at == first
+
+
+def test_the_document_and_its_page_name_every_address(viewer: APIClient, people: Any) -> None:
+    document = viewer.get("/api/v1/schema/").json()
+    assert "/api/v1/flows/{id}/start/" in str(sorted(document["paths"]))
+    client = Client()
+    client.force_login(next(iter(people.values())))
+    page = client.get("/api/v1/docs/")
+    assert page.status_code == 200
+    text = page.content.decode()
+    missing = [path for path in document["paths"] if path not in text]
+    assert missing == []
+    assert "https://" not in text
+    assert "default-src 'self'" in page["Content-Security-Policy"]
+
+
+def test_checks_pass_here_and_say_what_to_do_where_they_do_not(settings: Settings) -> None:
+    assert [message for message in run_checks() if message.is_serious()] == []
+    settings.REDIS_URL = "http://example"
+    [wrong] = checks.broker_url(None)
+    assert "redis://" in (wrong.hint or "")
+    settings.SECRET_KEY_IS_SET = False
+    [key] = checks.secret_key(None)
+    assert "UNDERSTUDY_SECRET_KEY" in (key.hint or "")
+
+
+def test_old_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2020' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert checks.java(None)[0].id == "understudy.W002"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    assert checks.java(None)[0].id == "understudy.W001"
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("connect to redis://:hunter2@cache:6379/0", "redis://***@cache"),
+        ("postgresql://app:hunter2@db/x refused", "postgresql://***@db"),
+        ("sasl.password=hunter2 and more", "and more"),
+        ("{'sasl_password': 'hunter2', 'alias': 'west'}", "'alias': 'west'"),
+        ('sasl.jaas.config="x required password=hunter2;"', "sasl.jaas.config"),
+        ("Authorization: Token hunter2hunter2hunter2", "Token ***"),
+        ("-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----", "***"),
+    ],
+)
+def test_secrets_are_blotted_out_of_log_lines(line: str, kept: str) -> None:
+    assert "hunter2" not in redact(line)
+    assert kept in redact(line)
+
+
+def test_references_to_secrets_stay_readable() -> None:
+    line = "sasl_password=env:KAFKA_PASSWORD ssl_key=file:/run/secrets/key"
+    assert redact(line) == line
+
+
+def test_the_filter_covers_arguments_and_tracebacks() -> None:
+    try:
+        raise ValueError("password=hunter2")
+    except ValueError as error:
+        record = logging.LogRecord(
+            "x",
+            logging.ERROR,
+            "f",
+            1,
+            "at %s",
+            ("redis://u:hunter2@h",),
+            (type(error), error, None),
+        )
+    assert RedactSecrets().filter(record)
+    assert "hunter2" not in record.getMessage()
+    assert "hunter2" not in (record.exc_text or "")
+
+
+def test_every_handler_has_the_filter() -> None:
+    handlers = django_settings.LOGGING["handlers"].values()
+    assert all(handler["filters"] == ["redact"] for handler in handlers)

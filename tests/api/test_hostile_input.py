@@ -1,0 +1,254 @@
+"""Nothing that is sent makes a 500 or a traceback: every address, every verb, hostile values."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from tests.api.test_access import addresses, is_rest
+
+HOSTILE: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    10**30,
+    1.5,
+    "",
+    " ",
+    "\x00",
+    "a\x00b",
+    "\ud800",
+    "x" * 70_000,
+    "../../etc/passwd",
+    "'; DROP TABLE mirrors_flow; --",
+    "<script>alert(1)</script>",
+    "\u202egnp.exe",
+    [],
+    [[]],
+    {},
+    {"a": {"b": {"c": None}}},
+    ["running"],
+    {"$ref": "#"},
+    "9" * 400,
+    "{}",
+]
+FIELDS = [
+    "alias",
+    "bootstrap_servers",
+    "security_protocol",
+    "sasl_mechanism",
+    "sasl_username",
+    "sasl_password",
+    "ssl_ca",
+    "properties",
+    "name",
+    "master",
+    "slots",
+    "host",
+    "source",
+    "target",
+    "runner",
+    "desired_state",
+    "reason",
+    "username",
+    "password",
+    "days",
+    "id",
+    "",
+]
+BODIES = [
+    b"",
+    b"{",
+    b"null",
+    b"[]",
+    b'"text"',
+    b"1e999",
+    b"NaN",
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"a":' * 5_000,
+    b'{"alias": "\\u0000"}',
+    b'{"alias": "\\ud800"}',
+    b'{"alias": 1, "alias": 2}',
+    b'{"days": ' + b"9" * 5_000 + b"}",
+    b" " * 1_100_000,
+    b" " * 2_700_000,
+]
+QUERIES = [
+    "page=-1",
+    "page=0",
+    "page=99999999999999999999999",
+    "page=x",
+    "page_size=-5",
+    "page_size=0",
+    "page_size=1e9",
+    "page_size=999999999999",
+    "ordering=__class__",
+    "ordering=-",
+    "ordering=,,,",
+    "ordering=pk",
+    "search=%00",
+    "search=" + "%F0%9F%92%A9" * 200,
+    "search=%ff",
+    "state=%00",
+    "source=%00",
+    "topic=%00",
+    "topic=" + "a" * 900,
+    "topic=%ff%fe",
+    "format=xml",
+    "alias=" + "a" * 5_000,
+]
+
+
+@pytest.fixture
+def rest(flow: Any) -> list[str]:
+    return sorted({path for path, _ in addresses() if is_rest(path)})
+
+
+def check(answer: Any, what: str) -> None:
+    assert answer.status_code < 500, f"{what}: {answer.status_code}"
+    if answer.status_code >= 400:
+        body = answer.json()
+        assert set(body) == {"error"}, what
+        error = body["error"]
+        assert set(error) == {"code", "message", "fields", "reference"}, what
+        assert error["code"], what
+        assert error["message"], what
+        assert error["reference"], what
+        assert "Traceback" not in str(body), what
+
+
+def test_bodies_that_are_no_json(admin: APIClient, rest: list[str]) -> None:
+    for path in rest:
+        for body in BODIES:
+            for verb in ("post", "patch"):
+                send = getattr(admin, verb)
+                answer = send(f"/{path}", data=body, content_type="application/json")
+                check(answer, f"{verb} {path} {body[:40]!r}")
+
+
+def test_other_content_types(admin: APIClient, rest: list[str]) -> None:
+    for path in rest:
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+            answer = admin.post(f"/{path}", data=b"a=b", content_type=kind)
+            check(answer, f"{kind} {path}")
+
+
+def test_values_of_the_wrong_kind(admin: APIClient, rest: list[str]) -> None:
+    dice = random.Random(7)
+    for path in rest:
+        for value in HOSTILE:
+            names = dice.sample(FIELDS, 4)
+            body = json.dumps({**dict.fromkeys(names, value), "source": value, "alias": value})
+            for verb in ("post", "patch"):
+                send = getattr(admin, verb)
+                answer = send(f"/{path}", data=body, content_type="application/json")
+                check(answer, f"{verb} {path} {names} {str(value)[:40]!r}")
+
+
+@pytest.mark.parametrize("field", ["properties", "source", "desired_state", "runner"])
+def test_a_flow_with_one_hostile_field(admin: APIClient, flow: Any, field: str) -> None:
+    for value in HOSTILE:
+        body = json.dumps({"source": "backup", "target": "primary", field: value})
+        answer = admin.post("/api/v1/flows/", data=body, content_type="application/json")
+        check(answer, f"{field} {str(value)[:40]!r}")
+        body = json.dumps({field: value})
+        url = f"/api/v1/flows/{flow['id']}/"
+        check(admin.patch(url, data=body, content_type="application/json"), field)
+
+
+@pytest.mark.parametrize("key", ["topics", "tasks.max", "start.from", "", "\u0000", "a" * 5000])
+def test_properties_with_hostile_values(admin: APIClient, flow: Any, key: str) -> None:
+    for value in HOSTILE:
+        body = json.dumps({"properties": {key: value}})
+        for path in ("", "preview/"):
+            url = f"/api/v1/flows/{flow['id']}/{path}"
+            send = admin.post if path else admin.patch
+            check(send(url, data=body, content_type="application/json"), f"{key} {value!r:.40}")
+
+
+def test_queries_of_every_kind(admin: APIClient, rest: list[str]) -> None:
+    for path in rest:
+        for query in QUERIES:
+            check(admin.get(f"/{path}?{query}"), f"{path}?{query[:60]}")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "field"),
+    [
+        ("page=-1", 404, "page"),
+        ("page=x", 404, "page"),
+        ("page_size=0", 400, "page_size"),
+        ("page_size=-1", 400, "page_size"),
+        ("page_size=many", 400, "page_size"),
+        ("search=%00", 400, "search"),
+        ("ordering=__class__", 400, "ordering"),
+    ],
+)
+def test_a_query_that_cannot_be_answered_names_its_parameter(
+    admin: APIClient, flow: Any, query: str, status: int, field: str
+) -> None:
+    answer = admin.get(f"/api/v1/flows/?{query}")
+    assert answer.status_code == status
+    assert set(answer.json()["error"]["fields"]) == {field}
+
+
+def test_a_body_that_is_too_large_is_said_to_be(admin: APIClient, flow: Any) -> None:
+    for size in (1_100_000, 2_700_000):
+        body = b" " * size
+        answer = admin.post("/api/v1/clusters/", data=body, content_type="application/json")
+        assert answer.status_code == 413
+        assert "larger than" in answer.json()["error"]["message"]
+
+
+def test_a_runner_without_a_slot_is_refused(admin: APIClient) -> None:
+    for master in ("local[0]", "local[00,4]"):
+        answer = admin.post("/api/v1/runners/", {"name": "none", "master": master})
+        assert answer.status_code == 400
+        assert set(answer.json()["error"]["fields"]) == {"master"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "flows/99999999999999999999/",
+        "flows/999999999999999999/",
+        "flows/-1/",
+        "flows/1/nothing/",
+        "flows/%00/",
+        "clusters/%00/",
+        "clusters/" + "a" * 500 + "/",
+        "clusters/a%2Fb/",
+        "runners/%ff/",
+        "tests/0/",
+        "nothing",
+        "../../etc/passwd",
+    ],
+)
+def test_keys_that_are_none(admin: APIClient, rest: list[str], path: str) -> None:
+    for verb in ("get", "post", "patch", "delete", "put", "options", "trace"):
+        check(admin.generic(verb.upper(), f"/api/v1/{path}"), f"{verb} {path}")
+
+
+def test_what_django_itself_refuses_below_api_has_the_same_shape(admin: APIClient) -> None:
+    wrong_host = admin.get("/api/v1/flows/", HTTP_HOST="evil.example")
+    check(wrong_host, "host")
+    assert wrong_host.status_code == 400
+    assert admin.get("/api/v2/").json()["error"]["code"] == "not_found"
+    assert admin.put("/api/v1/flows/").json()["error"]["code"] == "method_not_allowed"
+    bad_token = APIClient().get("/api/v1/flows/", HTTP_AUTHORIZATION="Token \u00e9\u00e9")
+    check(bad_token, "token")
+
+
+def test_an_unknown_field_is_refused_by_its_name(admin: APIClient, rest: list[str]) -> None:
+    body = {"alias": "west", "bootstrap_servers": "x:9092", "is_admin": True, "reachable": True}
+    fields = admin.post("/api/v1/clusters/", body).json()["error"]["fields"]
+    assert fields == {
+        "is_admin": ["There is no such field."],
+        "reachable": ["This field is answered, it cannot be set."],
+    }

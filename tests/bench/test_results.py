@@ -1,0 +1,92 @@
+"""What several runs say together: spreads, ratios, the file, the table, the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from controlplane.bench.report import document, table
+from controlplane.bench.results import Run, Spread, cpu_ratio, grouped, ratio, read, spread, write
+from controlplane.bench.setting import Setting
+
+
+def run(label: str, number: int, cpu: float | None = None, **other: object) -> Run:
+    values: dict[str, object] = {
+        "cell": "1k-lz4-16",
+        "system": label,
+        "delivery": "at_least_once",
+        "record_bytes": 1_024,
+        "codec": "lz4",
+        "batch_bytes": 65_536,
+        "partitions": 16,
+        "flows": 1,
+        "tasks": 2,
+        "started_at": 1,
+        "digest_ok": True,
+        "cpu_s_per_gb": cpu,
+        "window_s": 30.0,
+    }
+    return Run(label=label, number=number, **{**values, **other})  # type: ignore[arg-type]
+
+
+RUNS = [
+    run("mm2-tuned", 1, 14.0, mb_s=80.0),
+    run("understudy", 2, 1.0, mb_s=300.0),
+    run("understudy", 3, 1.25, mb_s=280.0),
+    run("mm2-tuned", 4, 18.0, mb_s=90.0),
+    run("loop", 5, None, digest_ok=False, failure="r5s0.x-3 differs at record 7"),
+]
+
+
+def test_a_spread_is_median_and_range_of_what_was_measured() -> None:
+    found = spread([3.0, None, 1.0, 2.0])
+    assert found == Spread(median=2.0, least=1.0, most=3.0, count=3)
+    assert f"{found:.1f}" == "2.0 (1.0-3.0)"
+    assert spread([None]) is None
+
+
+def test_a_ratio_ranges_from_worst_over_best_to_best_over_worst() -> None:
+    found = ratio(spread([14.0, 18.0]), spread([1.0, 1.25]))
+    assert found is not None
+    assert found.median == pytest.approx(16 / 1.125)
+    assert (found.least, found.most) == (pytest.approx(14 / 1.25), pytest.approx(18.0))
+
+
+def test_a_cell_without_the_opponent_has_no_ratio() -> None:
+    labels = grouped([run("understudy", 1, 1.0)])["1k-lz4-16"]
+    assert cpu_ratio(labels, "understudy") is None
+
+
+def test_results_are_a_list_of_runs_and_come_back_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "bench" / "result.json"
+    write(RUNS, path)
+    rows = json.loads(path.read_text())
+    assert isinstance(rows, list)
+    wanted = {
+        "system", "record_bytes", "codec", "partitions", "delivery", "cpu_s_per_gb", "mb_s",
+        "records_s", "rss_mb", "p50_ms", "p99_ms", "digest_ok",
+    }  # fmt: skip
+    assert all(wanted <= row.keys() for row in rows)
+    assert read(path) == RUNS
+
+
+def test_the_table_tells_how_much_less_cpu_and_leaves_failed_runs_out() -> None:
+    text = table(RUNS)
+    ours = next(line for line in text.splitlines() if " understudy " in line)
+    assert "14.2 (11.2-18.0) x" in ours
+    assert " loop " not in text
+
+
+def test_the_page_names_failed_runs_and_every_configuration() -> None:
+    setting = Setting(
+        command="make bench",
+        machine="2 x Chip",
+        configurations={"mm2-tuned": "offset.lag.max = 10000"},
+    )
+    page = document(RUNS, setting)
+    assert "`make bench` wrote this page on 2 x Chip" in page
+    assert "1k-lz4-16, loop: r5s0.x-3 differs at record 7" in page
+    assert "offset.lag.max = 10000" in page
+    assert "| 1k-lz4-16 | understudy | 2 |" in page

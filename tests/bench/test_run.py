@@ -1,0 +1,143 @@
+"""One tiny cell from end to end: real brokers, the plain loop, live traffic, a verified copy."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controlplane.bench.cells import Cell
+from controlplane.bench.contenders import make_system
+from controlplane.bench.datasets import Data, prepare
+from controlplane.bench.loop import PROGRAM, CopyLoop
+from controlplane.bench.measure import Measurement
+from controlplane.bench.results import Run
+from controlplane.bench.shapes import Shape
+from controlplane.bench.systems import Order, System
+from controlplane.bench.topics import Topics
+from controlplane.demo.guard import Guard
+
+CELL = Cell(
+    name="tiny",
+    shape=Shape(record_bytes=200, batch_bytes=10_000),
+    partitions=3,
+    backlog_mb=4,
+    warm_s=0.5,
+    window_s=30.0,
+    latency_s=2.0,
+    idle_s=1.0,
+    rate=200.0,
+)
+
+
+@dataclasses.dataclass
+class Running:
+    """Two clusters that run already, in the place of the benchmark's own brokers."""
+
+    source_topics: Topics
+    target_topics: Topics
+    pids: tuple[int, int] = (os.getpid(), os.getpid())
+
+    @property
+    def source(self) -> str:
+        return self.source_topics.bootstrap
+
+    @property
+    def target(self) -> str:
+        return self.target_topics.bootstrap
+
+
+@pytest.fixture(scope="module")
+def running(primary: str, backup: str) -> Running:
+    return Running(Topics(primary), Topics(backup))
+
+
+@pytest.fixture(scope="module")
+def data(running: Running) -> Iterator[Data]:
+    said: list[str] = []
+    stem = f"bench-run-{random.randrange(10**9)}"
+    data = prepare(CELL, running.source_topics, stem, said.append)
+    assert said[0].startswith("  20,")
+    yield data
+    running.source_topics.delete([*data.topics, data.live])
+
+
+def measure(system: System, running: Running, data: Data, guard: Guard, cell: Cell = CELL) -> Run:
+    return Measurement(
+        cell=cell,
+        system=system,
+        brokers=running,  # type: ignore[arg-type]
+        data=data,
+        number=random.randrange(10**9),
+        environment={**os.environ, **guard.environment},
+    ).run()
+
+
+def test_the_loop_is_measured_and_its_copy_verified(
+    running: Running, data: Data, guard: Guard, tmp_path: Path
+) -> None:
+    system = make_system("loop", tmp_path / "loop", {**os.environ, **guard.environment})
+    run = measure(system, running, data, guard)
+    assert run.failure == ""
+    assert run.digest_ok
+    assert run.drained
+    assert run.records == data.records
+    assert run.delivery == "at_least_once"
+    assert 0 < (run.first_record_s or 0) < 60
+    assert 0 < (run.p50_ms or 0) <= (run.p99_ms or 0) <= (run.max_ms or 0)
+    assert 0 < (run.source_p50_ms or 0) < 10_000
+    assert (run.idle_s or 0) >= 0.5
+    assert not any(f"r{run.number}s0" in name for name in running.target_topics.names())
+
+
+class Liar(CopyLoop):
+    """The loop, but it rounds timestamps: nothing that a count would notice."""
+
+    label = system = "liar"
+
+    def start(self, order: Order) -> None:
+        program = self.directory / "liar.py"
+        honest = PROGRAM.read_text()
+        program.write_text(honest.replace("message.timestamp()[1]", "message.timestamp()[1] & ~1"))
+        assert program.read_text() != honest
+        link = order.links[0]
+        where = [order.source, order.target, order.codec, f"{link.source_alias}.", *link.topics]
+        self.launch([sys.executable, "-P", str(program), *where])
+
+
+class Dead(CopyLoop):
+    """Says why and ends."""
+
+    label = system = "dead"
+
+    def start(self, order: Order) -> None:
+        self.launch(["/bin/sh", "-c", "echo 'ERROR not today'; exit 3"])
+
+
+def test_a_copy_that_differs_has_no_figures(
+    running: Running, data: Data, guard: Guard, tmp_path: Path
+) -> None:
+    (tmp_path / "liar").mkdir()
+    system = Liar(tmp_path / "liar", {**os.environ, **guard.environment})
+    run = measure(system, running, data, guard, dataclasses.replace(CELL, latency_s=0.0))
+    assert run.records == data.records
+    # The first record with an odd timestamp, whichever millisecond the data began in.
+    assert re.search(r"differs from its source at record [01]\b", run.failure)
+    assert not run.digest_ok
+    assert (run.cpu_s_per_gb, run.mb_s, run.first_record_s) == (None, None, None)
+
+
+def test_a_system_that_dies_is_a_run_that_says_why(
+    running: Running, data: Data, guard: Guard, tmp_path: Path
+) -> None:
+    system = Dead(tmp_path / "dead", {**os.environ, **guard.environment})
+    run = measure(system, running, data, guard)
+    assert not run.digest_ok
+    assert run.cpu_s_per_gb is None
+    assert "ended by itself with code 3: ERROR not today" in run.failure

@@ -1,0 +1,105 @@
+"""A real Chromium against a live server, signed in, with everything its console said."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from controlplane.celery import app
+from mirrors.models import Flow, Role
+from mirrors.services.people import ensure_person
+from tests.pages import world
+
+CHROMIUM = os.environ.get("UNDERSTUDY_CHROMIUM", "/usr/bin/chromium")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PASSWORD = "correct horse battery 9"
+# Playwright's own event loop runs in the test's thread; the ORM calls beside it are still serial.
+os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    if not Path(CHROMIUM).exists():
+        pytest.fail(f"{CHROMIUM} is not there: run `make system`, or set UNDERSTUDY_CHROMIUM.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(autouse=True)
+def silent_queue() -> Iterator[None]:
+    before = app.conf.broker_url
+    app.conf.broker_url = "memory://"
+    yield
+    app.conf.broker_url = before
+
+
+@pytest.fixture
+def person(transactional_db: None) -> str:
+    # A flush between tests takes the groups that a migration made.
+    for role in Role:
+        if role is not Role.NONE:
+            Group.objects.get_or_create(name=role.word)
+    return ensure_person(username="admin", password=PASSWORD, role=Role.ADMIN).username
+
+
+@pytest.fixture
+def flow(person: str) -> Flow:
+    return world.busy()
+
+
+class Visitor:
+    """A page of a browser, with what its console complained of."""
+
+    def __init__(self, browser: Browser, address: str, **options: Any) -> None:
+        options = {"viewport": {"width": 1600, "height": 1000}, **options}
+        self.context = browser.new_context(base_url=address, **options)
+        self.context.set_default_timeout(10_000)
+        self.page: Page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on(
+            "console",
+            lambda said: (
+                self.complaints.append(said.text) if said.type in {"error", "warning"} else None
+            ),
+        )
+
+    def sign_in(self, name: str) -> Page:
+        self.page.goto("/login/")
+        self.page.fill("#id_username", name)
+        self.page.fill("#id_password", PASSWORD)
+        self.page.click("button.primary")
+        self.page.wait_for_url("**/")
+        return self.page
+
+
+@pytest.fixture
+def visit(chromium: Browser, live_server: Any, person: str) -> Iterator[Any]:
+    """Call it with browser options for a signed-in visitor."""
+    visitors: list[Visitor] = []
+
+    def arrive(**options: Any) -> Visitor:
+        visitor = Visitor(chromium, live_server.url, **options)
+        visitors.append(visitor)
+        visitor.sign_in(person)
+        return visitor
+
+    yield arrive
+    for visitor in visitors:
+        visitor.context.close()

@@ -1,0 +1,95 @@
+"""A person's way: sign in, two clusters, a flow between them, pause it, stop it, delete it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from mirrors.models import Cluster, Flow
+from tests.browser.conftest import Visitor
+
+
+def _add_cluster(page: Page, alias: str) -> None:
+    page.goto("/clusters/")
+    page.get_by_role("link", name="Add cluster").first.click()
+    page.get_by_label("Alias").fill(alias)
+    page.get_by_label("Bootstrap servers").fill(f"{alias}.example:9092")
+    page.get_by_role("button", name="Add cluster and test it").click()
+    expect(page.get_by_role("heading", name=alias)).to_be_visible()
+    expect(page.get_by_text(f"A worker asks {alias}")).to_be_visible()
+
+
+def test_from_sign_in_to_a_deleted_flow(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    page = visitor.page
+    expect(page.get_by_role("heading", name="Nothing is replicated yet").first).to_be_visible()
+    _add_cluster(page, "primary")
+    _add_cluster(page, "backup")
+
+    page.keyboard.press("g")
+    page.keyboard.press("f")
+    page.get_by_role("link", name="Add flow").first.click()
+    page.get_by_label("Source").select_option("primary")
+    page.get_by_label("Target").select_option("backup")
+    page.locator("#id_topics").fill("([broken")
+    page.get_by_role("button", name="Add and start flow").click()
+    expect(page.locator("#id_topics-errors")).to_contain_text("topics")
+    page.locator("#id_topics").fill("orders, payments.*")
+    page.get_by_role("button", name="Add and start flow").click()
+    expect(page.get_by_role("heading", name="primary→backup")).to_be_visible()
+
+    page.get_by_role("button", name="Pause primary→backup").click()
+    expect(page.get_by_text("primary→backup is asked to pause.")).to_be_visible()
+    assert Flow.objects.get().desired_state == "paused"
+
+    page.get_by_text("More", exact=True).click()
+    page.get_by_role("link", name="Stop…").click()
+    dialog = page.locator("#dialog")
+    dialog.get_by_label("Reason").fill("End of the exercise")
+    dialog.get_by_role("button", name="Stop primary→backup").click()
+    expect(page.get_by_text("primary→backup is asked to stop.")).to_be_visible()
+
+    page.get_by_role("link", name="Configuration").click()
+    page.get_by_role("link", name="Delete primary→backup…").click()
+    final = dialog.get_by_role("button", name="Delete primary→backup")
+    expect(final).to_be_disabled()
+    dialog.get_by_label("Type backup to confirm").fill("backu")
+    expect(final).to_be_disabled()
+    dialog.get_by_label("Type backup to confirm").press_sequentially("")
+    dialog.get_by_label("Type backup to confirm").fill("backup")
+    final.click()
+    expect(page.get_by_text("primary→backup is deleted.")).to_be_visible()
+    assert not Flow.objects.exists()
+    assert Cluster.objects.count() == 2
+    unexpected = [text for text in visitor.complaints if "422" not in text]
+    assert unexpected == []
+
+
+def test_the_fields_of_a_cluster_follow_its_security_protocol(
+    visit: Callable[..., Visitor],
+) -> None:
+    page = visit().page
+    page.goto("/add/cluster/")
+    password, ca = page.locator("#id_sasl_password"), page.locator("#id_ssl_ca")
+    expect(password).to_be_hidden()
+    expect(ca).to_be_hidden()
+    page.get_by_label("Security protocol").select_option("SASL_SSL")
+    expect(password).to_be_visible()
+    expect(ca).to_be_visible()
+    expect(page.locator("#id_oauth_endpoint")).to_be_hidden()
+    page.get_by_label("SASL mechanism").select_option("OAUTHBEARER")
+    expect(page.locator("#id_oauth_endpoint")).to_be_visible()
+
+
+def test_a_dangerous_act_is_a_plain_page_without_javascript(
+    visit: Callable[..., Visitor], flow: Flow
+) -> None:
+    page = visit(java_script_enabled=False).page
+    Flow.objects.update(desired_state="stopped")
+    flow.jobs.update(ended_at=flow.since)
+    page.goto(f"/flows/{flow.pk}/configuration/")
+    page.get_by_role("link", name="Delete primary→backup…").click()
+    page.get_by_label("Type backup to confirm").fill("backup")
+    page.get_by_role("button", name="Delete primary→backup").click()
+    expect(page.get_by_text("primary→backup is deleted.")).to_be_visible()

@@ -1,0 +1,114 @@
+"""How pages stand in a browser: accessible, quiet, whole at every width, in both themes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from mirrors.models import Flow
+from tests.browser.conftest import Visitor
+
+PAGES = {
+    "overview": "/",
+    "flows": "/flows/",
+    "flow": "/flows/{pk}/",
+    "flow-partitions": "/flows/{pk}/partitions/",
+    "flow-jobs": "/flows/{pk}/jobs/",
+    "flow-transitions": "/flows/{pk}/transitions/",
+    "flow-configuration": "/flows/{pk}/configuration/",
+    "flow-edit": "/flows/{pk}/edit/",
+    "flow-delete": "/flows/{pk}/delete/",
+    "flow-explain": "/flows/{pk}/explain/?topic=orders",
+    "flow-add": "/add/flow/",
+    "clusters": "/clusters/",
+    "cluster": "/clusters/primary/",
+    "cluster-edit": "/clusters/primary/edit/",
+    "runners": "/runners/",
+    "runner": "/runners/default/",
+    "tokens": "/account/tokens/",
+    "people": "/people/",
+    "password": "/account/password/",
+    "search": "/search/?q=prim",
+    "help": "/help/",
+    "api": "/api/v1/docs/",
+}
+WIDTHS = (360, 900, 1600)
+
+
+def _shot(visitor: Visitor, name: str, theme: str, width: int) -> None:
+    """Keep a picture for people to look at when UNDERSTUDY_SHOTS names a directory."""
+    if directory := os.environ.get("UNDERSTUDY_SHOTS"):
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        visitor.page.screenshot(path=f"{directory}/{name}-{width}-{theme}.png")
+
+
+def _axe(visitor: Visitor) -> list[str]:
+    return [
+        f"{rule['id']}: {node['html'][:160]}: {node['failureSummary'][:200]}"
+        for rule in Axe().run(visitor.page).response["violations"]
+        for node in rule["nodes"][:2]
+    ]
+
+
+def _widths_that_scroll_sideways(visitor: Visitor, name: str, theme: str) -> list[str]:
+    wide = []
+    for width in WIDTHS:
+        visitor.page.set_viewport_size({"width": width, "height": 900})
+        _shot(visitor, name, theme, width)
+        if visitor.page.evaluate(
+            "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        ):
+            wide.append(f"scrolls sideways at {width} px")
+    return wide
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_is_accessible_quiet_in_the_console_and_fits_every_width(
+    visit: Callable[..., Visitor], flow: Flow, theme: str
+) -> None:
+    visitor = visit(color_scheme=theme)
+    found: dict[str, list[str]] = {}
+    for name, path in PAGES.items():
+        visitor.page.goto(path.format(pk=flow.pk))
+        if bad := [*_axe(visitor), *_widths_that_scroll_sideways(visitor, name, theme)]:
+            found[name] = bad
+    assert found == {}
+    assert visitor.complaints == []
+
+
+def test_the_theme_follows_the_system_until_switched_and_then_stays(
+    visit: Callable[..., Visitor], flow: Flow
+) -> None:
+    page = visit(color_scheme="dark").page
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(ground)
+    page.locator("details.menu summary", has_text="admin").click()
+    page.get_by_role("button", name="Dark or light").click()
+    light = page.evaluate(ground)
+    page.goto("/flows/")
+    assert dark != light
+    assert page.evaluate(ground) == light
+    assert page.locator("html").get_attribute("data-theme") == "light"
+
+
+def test_a_state_is_a_word_a_shape_and_a_colour(visit: Callable[..., Visitor], flow: Flow) -> None:
+    page = visit().page
+    page.goto("/help/")
+    looks = {
+        state: page.evaluate(
+            """state => {
+              const sign = document.querySelector(`.state[data-state=${state}]`);
+              const shape = getComputedStyle(sign, "::before");
+              return [getComputedStyle(sign).color, shape.clipPath, shape.borderRadius,
+                      shape.borderStyle, shape.backgroundImage].join("|");
+            }""",
+            state,
+        )
+        for state in ("running", "lagging", "failed", "paused", "unknown", "starting")
+    }
+    shapes = {look.split("|", 1)[1] for look in looks.values()}
+    assert len(shapes) == len(looks)

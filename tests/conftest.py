@@ -1,0 +1,61 @@
+"""Fixtures that many tests share: two real Kafka clusters, once a session.
+
+UNDERSTUDY_TEST_CLUSTERS=host:port,host:port uses two clusters that already run, so every test
+takes topic, group and flow names of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from controlplane.demo.guard import Guard
+from controlplane.demo.kafka import KafkaBroker
+
+# Quick to start beats quick under load here; the second compiler costs more than it gives.
+_QUICK = ("-XX:TieredStopAtLevel=1",)
+
+
+@pytest.fixture(scope="session")
+def guard() -> Iterator[Guard]:
+    """Ends every process started with `guard.environment`, even when the tests are killed."""
+    with Guard() as guard:
+        yield guard
+
+
+@pytest.fixture(scope="session")
+def clusters(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[tuple[str, str]]:
+    """The bootstrap servers of two real one-broker clusters."""
+    if given := os.environ.get("UNDERSTUDY_TEST_CLUSTERS"):
+        one, two = given.split(",")
+        yield one, two
+        return
+    guard: Guard = request.getfixturevalue("guard")
+    brokers = [
+        KafkaBroker(
+            tmp_path_factory.mktemp(name), name=name, jvm=_QUICK, environment=guard.environment
+        )
+        for name in ("primary", "backup")
+    ]
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(KafkaBroker.start, brokers))
+        yield brokers[0].bootstrap, brokers[1].bootstrap
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+@pytest.fixture(scope="session")
+def primary(clusters: tuple[str, str]) -> str:
+    return clusters[0]
+
+
+@pytest.fixture(scope="session")
+def backup(clusters: tuple[str, str]) -> str:
+    return clusters[1]

@@ -1,0 +1,108 @@
+"""The tables of docs/mm2-compatibility.md, made from the rules' own tables.
+
+`python -m tests.domain.compatibility` writes them into the page; a test fails when they differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from mirrors.domain import client_keys
+from mirrors.domain.keys import KEYS, Key, Setting
+from mirrors.domain.refused_keys import FAMILIES, NEVER, NOT_YET, ONE_VALUE
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "mm2-compatibility.md"
+_BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def render(page: str) -> str:
+    """The page with every table between its marks made anew."""
+    return _BLOCK.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}", page)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines
+    )
+
+
+def _code(text: str | None) -> str:
+    return f"`{text}`" if text else "–"  # noqa: RUF001 - the sign for "none"
+
+
+def _settings(verdict: str) -> list[Setting]:
+    return [key for key in KEYS.values() if key.verdict == verdict]
+
+
+def _honoured() -> str:
+    rows = (
+        (_code(k.name), _code(k.default), k.kind.words, k.meaning) for k in _settings("honoured")
+    )
+    return _table(("key", "default", "takes", "meaning"), rows)
+
+
+def _different() -> str:
+    rows = (
+        (_code(k.name), _code(k.mm2), _code(k.default), k.kind.words, k.meaning, k.why)
+        for k in _settings("different")
+    )
+    return _table(
+        ("key", "MM2's default", "here", "takes", "meaning", "what differs, and why"), rows
+    )
+
+
+def _ours() -> str:
+    rows = ((_code(k.name), _code(k.default), k.kind.words, k.meaning) for k in _settings("ours"))
+    return _table(("key", "default", "takes", "meaning"), rows)
+
+
+def _fixed() -> str:
+    keys = (key for key in (*NOT_YET, *ONE_VALUE) if key.only)
+    rows = (
+        (_code(k.name), _code(k.mm2), ", ".join(map(_code, k.only)), k.meaning, k.why) for k in keys
+    )
+    return _table(("key", "MM2's default", "accepted", "meaning", "why nothing else"), rows)
+
+
+def _refused(keys: Iterable[Key]) -> str:
+    rows = ((_code(k.name), _code(k.mm2), k.meaning, k.why) for k in keys if not k.only)
+    return _table(("key", "MM2's default", "meaning", "why"), rows)
+
+
+def _families() -> str:
+    return _table(("keys", "why"), ((_code(f"{name}*"), why) for name, why in FAMILIES.items()))
+
+
+def _clients(role: client_keys.Role) -> Callable[[], str]:
+    def rows() -> Iterable[tuple[str, ...]]:
+        for key in client_keys.TABLES[role].values():
+            if role == "cluster" or key.name not in client_keys.COMMON:
+                yield _code(key.name), key.kind.words, key.meaning
+
+    return lambda: _table(("property", "takes", "meaning"), rows())
+
+
+def _client_refusals() -> str:
+    rows = ((_code(name), why) for name, why in client_keys.REFUSED.items())
+    return _table(("property", "it …"), rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "honoured": _honoured,
+    "different": _different,
+    "ours": _ours,
+    "fixed": _fixed,
+    "later": lambda: _refused(NOT_YET),
+    "never": lambda: _refused(NEVER),
+    "families": _families,
+    "cluster": _clients("cluster"),
+    "consumer": _clients("consumer"),
+    "producer": _clients("producer"),
+    "client_refusals": _client_refusals,
+}
+
+if __name__ == "__main__":
+    PAGE.write_text(render(PAGE.read_text()))

@@ -1,0 +1,38 @@
+"""The page on MirrorMaker 2 says what the rules do, for every key there is."""
+
+from __future__ import annotations
+
+import re
+
+from mirrors.domain.client_keys import TABLES as CLIENT_TABLES
+from mirrors.domain.keys import KEYS
+from mirrors.domain.refused_keys import REFUSED
+from tests.domain.cases import golden
+from tests.domain.compatibility import PAGE, TABLES, render
+
+TEXT = PAGE.read_text()
+
+
+def test_the_tables_of_the_page_are_those_of_the_rules() -> None:
+    assert render(TEXT) == TEXT, "run: python -m tests.domain.compatibility"
+
+
+def test_every_table_is_on_the_page_once() -> None:
+    assert sorted(re.findall(r"<!-- table: (\w+) -->", TEXT)) == sorted(TABLES)
+
+
+def test_every_key_is_on_the_page() -> None:
+    names = {*KEYS, *REFUSED, *(name for table in CLIENT_TABLES.values() for name in table)}
+    assert not [name for name in names if f"| `{name}` |" not in TEXT]
+
+
+def test_no_key_has_two_verdicts() -> None:
+    assert not set(KEYS) & set(REFUSED)
+    assert all(key.why for key in REFUSED.values())
+
+
+def test_every_option_that_mm2_validates_is_known_by_name() -> None:
+    # What its validation was fed, but for its own worker's and what it did not know either.
+    options = {name for case in golden("validation")["cases"] for name in case["add"]}
+    clients = {name for name in options if "consumer." in name and name not in REFUSED}
+    assert options - clients - {"unknown.key"} <= {*KEYS, *REFUSED}

@@ -1,0 +1,164 @@
+"""Loops and doubly written topics are refused, with a topic as an example; lawful pairs are not."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrors.domain.conflicts import check_flow
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.filters import TopicSelection
+from mirrors.domain.policy import policy_for
+from mirrors.domain.specs import FlowSpec
+from tests.domain.cases import IDENTITY, cluster, flow, laws
+
+
+def keeping(source: str, target: str, topics: str = ".*", **keys: str) -> FlowSpec:
+    return flow(source, target, replication_policy_class=IDENTITY, topics=topics, **keys)
+
+
+def named(part: object) -> str | None:
+    if isinstance(part, list):
+        return "beside " + " ".join(other.name for other in part)
+    return getattr(part, "name", None)
+
+
+def refusal(spec: FlowSpec, *others: FlowSpec) -> str:
+    with pytest.raises(InvalidSettings) as refused:
+        check_flow(spec, others)
+    assert str(refused.value).endswith(".")
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "others", "words"),
+    [
+        (flow("a", "a"), [], "a is both source and target"),
+        (keeping("a", "b"), [keeping("b", "a")],
+         "A topic such as a would go round for ever: a->b and b->a"),
+        (keeping("a", "b", "ord.*"), [keeping("b", "a", r"orders\.eu")], "such as orders.eu"),
+        (keeping("a", "b"), [keeping("b", "c"), keeping("c", "a", "x,y")],
+         "such as x would go round for ever: a->b and b->c and c->a"),
+        (keeping("a", "b", "a.*b"), [keeping("b", "a", ".*xb")], "such as axb"),
+        (flow("a", "b"), [flow("b", "a", replication_policy_separator="_")],
+         "name topics in ways that hide it"),
+        (keeping("a", "c"), [keeping("b", "c")], "a->c and b->c would both write topics of c, "
+         "for example a"),
+        (keeping("a", "c", "x,y"), [keeping("b", "c", "[yz]")], "for example y"),
+        (keeping("a", "c", "b.orders"), [flow("b", "c", topics="orders")],
+         "for example b.orders"),
+        (keeping("a", "b", "(x|y)*x(x|y){14}"), [keeping("b", "a", "(x|y)*y(x|y){14}")],
+         "The topics of these flows would go round"),
+        (keeping("a", "c", "(x|y)*x(x|y){14}"), [keeping("b", "c", "(x|y)*y(x|y){14}")],
+         "It cannot be told whether"),
+    ],
+    ids=named,
+)  # fmt: skip
+def test_loops_and_collisions_are_refused(
+    spec: FlowSpec, others: list[FlowSpec], words: str
+) -> None:
+    assert words in refusal(spec, *others)
+
+
+@pytest.mark.parametrize(
+    ("spec", "others"),
+    [
+        (flow("a", "b"), []),
+        (flow("a", "b"), [flow("b", "a")]),
+        (flow("a", "b"), [flow("b", "c"), flow("c", "a"), flow("b", "a")]),
+        (flow("a", "c"), [flow("b", "c")]),
+        (keeping("a", "b"), [flow("b", "a")]),
+        (keeping("a", "b"), [flow("b", "c"), keeping("c", "a")]),
+        (keeping("a", "b", "orders"), [keeping("b", "a", "payments")]),
+        (keeping("a", "b", r"a\..*"), [keeping("b", "a", r"b\..*")]),
+        (keeping("a", "b", topics_exclude=r"b\..*"), [keeping("b", "a", r"b\..*")]),
+        (keeping("a", "c", "x,y"), [keeping("b", "c", "z")]),
+        (keeping("a", "c", "__x"), [keeping("b", "c", "__x")]),
+        (keeping("a", "b"), [keeping("a", "c")]),
+        (keeping("a", "b", "orders"), [keeping("a", "b")]),
+    ],
+    ids=named,
+)
+def test_flows_that_do_not_meet_are_fine(spec: FlowSpec, others: list[FlowSpec]) -> None:
+    assert check_flow(spec, others) == []
+
+
+def test_a_meeting_that_needs_an_unlikely_topic_is_warned_of() -> None:
+    (warning,) = check_flow(flow("us", "c"), [flow("us.east", "c")])
+    assert (
+        "would both write us.east.a on c, should there be east.a on us and a on us.east" in warning
+    )
+    (warning,) = check_flow(keeping("a", "c"), [flow("b", "c")])
+    assert "would both write b.a on c, should there be b.a on a and a on b" in warning
+
+
+def test_two_aliases_of_one_cluster_are_one_place() -> None:
+    shared = {"bootstrap_servers": "one.example:9092, two.example:9092"}
+    one, other = cluster("a", **shared), cluster("z", bootstrap_servers="TWO.example:9092")
+    plain = FlowSpec(source=one, target=other)
+    (warning,) = check_flow(plain, [])
+    assert "a and z share a bootstrap address" in warning
+    (warning,) = check_flow(flow("x", "y"), [], {"x": "the-id", "y": "the-id"})
+    assert "x and y share a bootstrap address or a cluster id" in warning
+    names = {"replication.policy.class": IDENTITY}
+    assert "copy every topic onto itself" in refusal(
+        FlowSpec(source=one, target=other, properties=names)
+    )
+    there = FlowSpec(source=one, target=cluster("b"), properties=names)
+    back = FlowSpec(source=cluster("b"), target=other, properties=names)
+    assert "would go round for ever" in refusal(there, back)
+
+
+def test_two_flows_from_one_alias_to_one_cluster_under_two_names_are_refused() -> None:
+    ids = {"b": "the-id", "z": "the-id"}
+    with pytest.raises(InvalidSettings) as refused:
+        check_flow(flow("a", "z", topics="x"), [flow("a", "b", topics="y")], ids)
+    assert "a->z and a->b would keep their positions in one topic" in str(refused.value)
+    assert set(refused.value.fields) == {"target"}
+    assert check_flow(flow("a", "z"), [flow("a", "b")], {"b": "", "z": ""}) == []
+    shared = cluster("z", bootstrap_servers=cluster("b").bootstrap_servers)
+    assert "z and b share a bootstrap address" in refusal(
+        FlowSpec(source=cluster("a"), target=shared), flow("a", "b")
+    )
+
+
+def test_a_flow_does_not_conflict_with_its_own_older_version() -> None:
+    assert check_flow(keeping("a", "b"), [keeping("a", "b", "orders")]) == []
+
+
+def test_many_flows_are_checked_quickly() -> None:
+    names = [f"k{number}" for number in range(12)]
+    mesh = [flow(a, b) for a, b in itertools.permutations(names, 2)]
+    assert check_flow(mesh[0], mesh) == []
+    hub = [flow(f"s{number}", "hub") for number in range(100)]
+    assert check_flow(hub[0], hub) == []
+
+
+TOPICS = st.lists(st.sampled_from(["a", "b", "a.b", "a.*", r"b\..*", "[ab]", ".*"]),
+                  min_size=1, max_size=3, unique=True).map(",".join)  # fmt: skip
+NAMES = ["a", "b", "ab", "a.b", "b.a", "b.b", "c", "a.a"]
+
+
+@laws
+@given(first=TOPICS, second=TOPICS, exclude=st.sampled_from(["", "a", r"b\..*"]))
+def test_two_flows_that_keep_names_are_refused_exactly_when_a_topic_passes_both(
+    first: str, second: str, exclude: str
+) -> None:
+    there = keeping("p", "q", first, topics_exclude=exclude)
+    back = keeping("q", "p", second)
+    chosen = [
+        TopicSelection(spec.settings, policy_for(spec.settings, spec.source.alias, "x"))
+        for spec in (there, back)
+    ]
+    common = [name for name in NAMES if all(c.decide(name).replicated for c in chosen)]
+    try:
+        check_flow(there, [back])
+    except InvalidSettings as refused:
+        assert "would go round" in str(refused)  # noqa: PT017 - both ends are lawful
+        name = str(refused).split("such as ")[1].split(" ")[0]
+        assert all(c.decide(name).replicated for c in chosen)
+    else:
+        assert common == []

@@ -1,0 +1,1 @@
+"""The whole product on stage, and what may happen to it."""

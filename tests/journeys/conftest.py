@@ -1,0 +1,68 @@
+"""The stage: everything that `make demo` starts, in a directory of the test session's own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from io import StringIO
+
+import pytest
+
+from controlplane.demo.brand import VARIABLE
+from controlplane.demo.check import remote_name
+from controlplane.demo.console import Console
+from controlplane.demo.stage import Stage
+from controlplane.demo.verify import Comparison, compare_clusters
+from controlplane.demo.workspace import Workspace
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Two clusters, both flows running, live business traffic, all of it supervised."""
+    before = os.environ.get(VARIABLE)
+    workspace = Workspace(tmp_path_factory.mktemp("stage") / "demo")
+    console = Console(StringIO())
+    workspace.enter()
+    stage = Stage(workspace, console)
+    try:
+        stage.rise()
+        yield stage
+    finally:
+        stage.fall()
+        workspace.leave()
+        console.close()
+        os.environ.pop(VARIABLE, None)
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
+@pytest.fixture(scope="session")
+def compare(stage: Stage) -> Callable[..., Comparison]:
+    """Waits for lag 0, then compares what `only` lets through, record by record, one way."""
+
+    def compared(
+        only: Callable[[str], bool], *, source: str = "primary", target: str = "backup"
+    ) -> Comparison:
+        name_of = remote_name(source, target)
+
+        def rename(topic: str) -> str | None:
+            return name_of(topic) if only(topic) else None
+
+        return compare_clusters(stage.clusters[source], stage.clusters[target], rename)
+
+    return compared
+
+
+@pytest.fixture
+def until() -> Callable[..., float]:
+    """Wait until something is so, at most so long; how many seconds it took."""
+
+    def wait(so: Callable[[], object], seconds: float, what: str) -> float:
+        began = time.monotonic()
+        while not so():
+            assert time.monotonic() - began < seconds, f"{what}: not so after {seconds:.0f} s"
+            time.sleep(0.2)
+        return time.monotonic() - began
+
+    return wait

@@ -1,0 +1,111 @@
+"""kill -9 of each process under load: nothing lost or repeated, order kept, back in 60 s."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from controlplane.demo.stage import Stage
+from controlplane.demo.verify import Comparison
+from mirrors import launcher
+from tests.journeys.nasty import Nasty
+
+BACK_WITHIN = 60.0
+VICTIMS = (
+    "python worker",
+    "runner",
+    "celery-reconcile",
+    "celery-tasks",
+    "beat",
+    "web",
+    "redis",
+    "primary",
+    "backup",
+)
+
+
+def runner_process(stage: Stage) -> psutil.Process | None:
+    status = launcher.read_runner(stage.runner_root / "default")
+    if status is None or not launcher.is_alive(status.pid, status.start_tick):
+        return None
+    return psutil.Process(status.pid)
+
+
+def victim(stage: Stage, name: str) -> psutil.Process | None:
+    """The process to kill; null while it is not there."""
+    if name in ("runner", "python worker"):
+        runner = runner_process(stage)
+        if runner is None or name == "runner":
+            return runner
+        workers = [
+            process
+            for process in runner.children(recursive=True)
+            if [above.name()[:6] for above in process.parents()[:2]] == ["python", "java"]
+        ]
+        return max(workers, key=lambda process: process.cpu_times().user, default=None)
+    child = next(child for child in stage.supervisor.children if child.name == name)
+    return psutil.Process(child.process.pid) if child.alive and child.process else None
+
+
+def kill_and_wait(stage: Stage, name: str) -> float:
+    """kill -9, then until everything the product says of itself is well again; seconds."""
+    deadline = time.monotonic() + 30
+    while (process := victim(stage, name)) is None:
+        assert time.monotonic() < deadline, f"there is no {name} to kill"
+        time.sleep(0.2)
+    process.kill()
+    began, killed_at = time.monotonic(), time.time() * 1000
+    while trouble := whats_wrong(stage, name, killed_at):
+        assert time.monotonic() - began < BACK_WITHIN, f"after kill -9 of {name}: {trouble}"
+        time.sleep(0.3)
+    return time.monotonic() - began
+
+
+def whats_wrong(stage: Stage, name: str, since: float) -> str:
+    """Nothing when the victim is there again and both flows run, with figures from after it."""
+    if victim(stage, name) is None:
+        return f"{name} is not back"
+    return "; ".join(stage.progress.what_does_not_copy(since))
+
+
+@pytest.fixture(scope="module")
+def load(stage: Stage) -> Nasty:
+    nasty = Nasty(stage.clusters["primary"], "storm", seed=11, wide=40, storm=True).start()
+    time.sleep(5)
+    return nasty
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", VICTIMS)
+def test_everything_is_back_within_a_minute(stage: Stage, load: Nasty, name: str) -> None:
+    assert kill_and_wait(stage, name) < BACK_WITHIN
+    assert load.failure is None
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_twenty_kills_at_random(stage: Stage, load: Nasty) -> None:
+    chosen = random.Random(3)
+    for _ in range(20):
+        kill_and_wait(stage, chosen.choice(VICTIMS))
+        time.sleep(chosen.uniform(0, 6))
+    assert load.failure is None
+
+
+@pytest.mark.timeout(600)
+def test_nothing_was_lost_or_repeated(
+    stage: Stage, load: Nasty, compare: Callable[..., Comparison]
+) -> None:
+    load.stop()
+    stage.stop_traffic()
+    stage.progress.wait_until_caught_up()
+
+    found = compare(lambda topic: topic not in load.deleted and not topic.startswith("nasty."))
+    back = compare(lambda topic: True, source="backup", target="primary")
+
+    assert [str(difference) for difference in (*found.differences, *back.differences)] == []
+    assert found.records > 5_000

@@ -1,0 +1,264 @@
+"""Every service of docker-compose.yml runs here as it stands, without Docker, and stops."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from controlplane.demo.guard import Guard
+from controlplane.demo.ports import free_port
+from mirrors import launcher
+from tests.journeys import compose
+from tests.journeys.compose import ROOT, Process
+from tests.postgres import Postgres, binaries
+from tests.test_operations import variables_of_the_programs
+
+STOP_S = 15.0
+TOPIC = "services-orders"
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+
+
+class House:
+    """All services, the PostgreSQL that the file takes from elsewhere, and a way to ask the API."""
+
+    def __init__(self, directory: Path, guard: Guard, database: str) -> None:
+        self.brand = guard.brand
+        self.kafka = {name: free_port() for name in ("kafka-primary", "kafka-backup")}
+        self.redis, self.web = free_port(), free_port()
+        self.processes: dict[str, Process] = {}
+        for name, service in compose.ours().items():
+            here = {**guard.environment, "REDIS_PORT": str(self.redis)}
+            here["KAFKA_PORT"] = str(self.kafka.get(name, 0))
+            if "DATABASE_URL" in service.get("environment", {}):
+                here["DATABASE_URL"] = database
+                here["REDIS_URL"] = f"redis://127.0.0.1:{self.redis}/0"
+            if "UNDERSTUDY_BIND" in service.get("environment", {}):
+                here["UNDERSTUDY_BIND"] = f"127.0.0.1:{self.web}"
+            if name == "worker":
+                # What Java keeps between starts may be this machine's.
+                here["UNDERSTUDY_CACHE_DIR"] = os.environ.get("UNDERSTUDY_CACHE_DIR", "")
+            self.processes[name] = Process(name, directory, here)
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            self.processes[name].start()
+
+    def is_healthy(self, name: str) -> bool:
+        ports = {"9092": str(self.kafka.get(name)), "6379": str(self.redis), "8000": str(self.web)}
+        return self.processes[name].is_healthy(ports)
+
+    def manage(self, *arguments: str, line: str = "") -> str:
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self.processes["web"].environment,
+            input=line,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.web}/{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def api(self, path: str, token: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.web}/api/v1/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Token {token}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=15) as answer:  # noqa: S310
+            return dict(json.load(answer))
+
+    def celery_worker(self) -> psutil.Process | None:
+        """The main process of the service `worker`."""
+        popen = self.processes["worker"].popen
+        assert popen is not None
+        for process in psutil.Process(popen.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if process.parent().name() == "make" and "celery" in " ".join(process.cmdline()):
+                    return process
+        return None
+
+    def stop(self, *names: str) -> None:
+        until = time.monotonic() + STOP_S
+        trees = [one for name in names for one in self.processes[name].ask_to_stop()]
+        for name in names:
+            self.processes[name].wait(until)
+        assert not psutil.wait_procs(trees, timeout=1)[1]
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[House]:
+    if binaries() is None:
+        pytest.skip("PostgreSQL is not installed")
+    server = Postgres(guard.environment)
+    with Guard() as own:
+        house = House(tmp_path_factory.mktemp("services"), own, server.url)
+        try:
+            house.start("kafka-primary", "kafka-backup", "redis")
+            server.start()
+            house.processes["migrate"].run(90)
+            house.start("web", "worker", "tasks", "beat")
+            yield house
+        finally:
+            own.brand.end()
+            server.close()
+
+
+@pytest.mark.parametrize("name", compose.ours())
+def test_every_service_of_ours_runs_a_make_target_with_variables_that_it_takes(name: str) -> None:
+    make, target, *variables = shlex.split(compose.ours()[name]["command"])
+    assert make == "make"
+    assert target in TARGETS
+    for variable in variables:
+        assert re.search(rf"^{variable.partition('=')[0]} +\?=", MAKEFILE, re.MULTILINE), variable
+
+
+@pytest.mark.parametrize("name", compose.ours())
+def test_every_variable_of_a_service_is_one_that_the_programs_read(name: str) -> None:
+    assert set(compose.environment_of(compose.ours()[name])) <= variables_of_the_programs()
+
+
+def test_what_a_container_keeps_lies_in_a_volume_that_the_image_gives_to_its_user() -> None:
+    assert re.search(r"install -d -o understudy -g understudy /app /data", DOCKERFILE)
+    for name, service in compose.ours().items():
+        if "/data" in service["command"] + str(service.get("environment")):
+            assert [volume.partition(":")[2] for volume in service["volumes"]] == ["/data"], name
+
+
+def test_the_worker_has_a_name_that_stays_an_init_and_time_to_stop() -> None:
+    worker = compose.ours()["worker"]
+    assert worker["hostname"] == worker["environment"]["UNDERSTUDY_HOST"]
+    assert worker["entrypoint"][0] == "tini"
+    assert (ROOT / worker["entrypoint"][-1]).is_file()
+    assert int(worker["stop_grace_period"].removesuffix("s")) >= 30
+
+
+def test_the_image_is_built_from_what_is_there() -> None:
+    for sources in re.findall(r"^COPY (?:--\S+ )*(.+) \S+$", DOCKERFILE, re.MULTILINE):
+        for source in sources.split():
+            assert (ROOT / source).exists(), source
+    named = re.findall(r"\bmake ([a-z -]+?)$", DOCKERFILE, re.MULTILINE)
+    assert {target for words in named for target in words.split()} <= TARGETS
+    for package in ("make", "openjdk-17-jre-headless", "procps", "tini"):
+        assert f" {package}" in DOCKERFILE
+
+
+def test_an_image_without_an_engine_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\nexit 1\n")
+    docker.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["make", "image"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode != 0
+    assert not done.stdout
+    assert done.stderr.splitlines()[0].startswith("No Docker engine answers here")
+
+
+def test_the_health_checks_of_the_file_come_to_say_yes(
+    house: House, until: Callable[..., float]
+) -> None:
+    for name in ("redis", "kafka-primary", "kafka-backup", "web"):
+        until(lambda name=name: house.is_healthy(name), 60, f"{name} is healthy")
+    assert house.get("healthz") == (200, "ok\n")
+
+
+def test_worker_tasks_and_beat_make_it_ready(house: House, until: Callable[..., float]) -> None:
+    until(lambda: house.is_healthy("web"), 60, "web is healthy")
+    until(lambda: house.get("readyz")[0] == 200, 45, "it is ready")
+    checks = json.loads(house.get("readyz")[1])["checks"]
+    assert {check["name"] for check in checks} == {
+        "database",
+        "redis",
+        "beat",
+        "reconcile worker",
+        "worker",
+    }
+
+
+def test_a_record_crosses_and_then_all_of_it_stops_and_leaves_no_process(
+    house: House, until: Callable[..., float]
+) -> None:
+    until(lambda: house.get("readyz")[0] == 200, 60, "it is ready")
+    write_a_record(house.kafka["kafka-primary"])
+    house.manage("create_person", "ann", "--role", "admin", line="a-word-for-tests\n")
+    token = house.manage("create_token", "ann")
+    for name, port in house.kafka.items():
+        body = {"alias": name.removeprefix("kafka-"), "bootstrap_servers": f"127.0.0.1:{port}"}
+        house.api("clusters/", token, body)
+    flow = house.api("flows/", token, {"source": "primary", "target": "backup"})
+    until(lambda: remote_end(house.kafka["kafka-backup"]) > 0, 60, "the record has crossed")
+    until(lambda: house.get("readyz")[0] == 200, 15, "the runner counts as ready")
+    path = f"flows/{flow['id']}/"
+    until(lambda: house.api(path, token)["observed_state"] == "running", 15, "it is seen to run")
+
+    runner = launcher.read_runner(house.processes["worker"].data / "runners" / "default")
+    assert runner is not None
+    worker = house.celery_worker()
+    assert worker is not None
+    worker.kill()
+    until(lambda: house.celery_worker() not in (None, worker), 20, "another worker is there")
+    assert launcher.is_alive(runner.pid, runner.start_tick), "the runner outlives a worker"
+
+    house.stop("beat", "tasks", "web", "worker")
+    assert not launcher.is_alive(runner.pid, runner.start_tick)
+    assert "Runner default stopped." in house.processes["worker"].said()
+    house.stop("kafka-primary", "kafka-backup", "redis")
+    assert house.brand.living() == []
+
+
+def write_a_record(port: int) -> None:
+    servers = {"bootstrap.servers": f"127.0.0.1:{port}"}
+    admin = AdminClient(servers)
+    for future in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():
+        future.result(30)
+    producer = Producer({**servers, "acks": "all"})
+    producer.produce(TOPIC, b"an order")
+    assert producer.flush(30) == 0
+
+
+def remote_end(port: int) -> int:
+    """How many offsets the remote topic has; none while it does not exist."""
+    config = {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "services"}
+    consumer = Consumer(config)
+    try:
+        if f"primary.{TOPIC}" not in consumer.list_topics(timeout=5).topics:
+            return 0
+        place = TopicPartition(f"primary.{TOPIC}", 0)
+        return int(consumer.get_watermark_offsets(place, timeout=5)[1])
+    finally:
+        consumer.close()

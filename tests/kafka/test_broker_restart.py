@@ -1,0 +1,34 @@
+"""A connection that is kept must work again after its broker was killed and came back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from controlplane.demo.guard import Guard
+from controlplane.demo.kafka import KafkaBroker
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import Admin, NewTopicSpec
+
+PLACE = ("t", 0)
+
+
+def test_offsets_are_told_again_after_the_broker_was_killed(tmp_path: Path, guard: Guard) -> None:
+    broker = KafkaBroker(
+        tmp_path, jvm=("-XX:TieredStopAtLevel=1",), environment=guard.environment
+    ).start()
+    try:
+        admin = Admin(ClusterSpec(alias="t", bootstrap_servers=broker.bootstrap))
+        topic = NewTopicSpec(name="t", partitions=1, replication_factor=1, configs={})
+        admin.create_topics([topic]).raise_first()
+        assert PLACE in admin.list_offsets([PLACE], "latest").done
+        broker.kill()
+        assert PLACE in admin.list_offsets([PLACE], "latest", deadline_s=2).failed
+        broker.restart()
+        until = time.monotonic() + 20
+        while PLACE not in (answer := admin.list_offsets([PLACE], "latest", deadline_s=2)).done:
+            assert time.monotonic() < until, answer.failed
+            time.sleep(0.3)
+        admin.close()
+    finally:
+        broker.kill()

@@ -1,0 +1,81 @@
+"""Rows of two clusters and a flow, and real runner processes without Spark in them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pytest_django import Settings
+
+from mirrors import launcher
+from mirrors.domain.specs import ClusterSpec
+from mirrors.models import Cluster, Flow, Runner
+from mirrors.services import clusters, flows, jobs
+
+STANDIN = Path(__file__).parent / "standin"
+WHO = "tester"
+
+
+@pytest.fixture
+def root(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory of runners; `python -m spark_runner` finds the stand-in, and all end with it."""
+    settings.RUNNER_ROOT = tmp_path
+    monkeypatch.chdir(STANDIN)
+    yield tmp_path
+    for path in tmp_path.glob("*/runner.json"):
+        status = launcher.read_runner(path.parent)
+        if status is not None and launcher.is_alive(status.pid, status.start_tick):
+            os.kill(status.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def pair(db: None) -> tuple[Cluster, Cluster]:
+    one, two = (
+        clusters.create_cluster(
+            spec=ClusterSpec(alias=alias, bootstrap_servers="127.0.0.1:9"), who=WHO
+        )
+        for alias in ("one", "two")
+    )
+    return one, two
+
+
+@pytest.fixture
+def flow(pair: tuple[Cluster, Cluster], root: Path) -> Flow:
+    return flows.create_flow(source=pair[0], target=pair[1], properties={}, who=WHO)
+
+
+def fresh(flow: Flow) -> Flow:
+    return Flow.objects.select_related("source", "target", "runner").get(pk=flow.pk)
+
+
+def reconcile_until(
+    flow: Flow, done: Callable[[Flow], bool], *, within: float = 15.0, every: float = 0.05
+) -> Flow:
+    """Reconcile again and again, as beat does, until the flow is as expected."""
+    until = time.monotonic() + within
+    while True:
+        jobs.reconcile()
+        now = fresh(flow)
+        if done(now):
+            return now
+        assert time.monotonic() < until, f"{now} is {now.observed_state}: {now.reason}"
+        time.sleep(every)
+
+
+def is_in(state: str) -> Callable[[Flow], bool]:
+    return lambda flow: flow.observed_state == state
+
+
+def kill(runner: Runner) -> None:
+    assert runner.pid is not None
+    assert runner.start_tick is not None
+    os.kill(runner.pid, signal.SIGKILL)
+    with contextlib.suppress(TimeoutError):
+        until = time.monotonic() + 5
+        while launcher.is_alive(runner.pid, runner.start_tick) and time.monotonic() < until:
+            time.sleep(0.02)

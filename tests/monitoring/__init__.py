@@ -1,0 +1,1 @@
+"""Tests of what is seen: summaries, overview, later lag and alerts."""

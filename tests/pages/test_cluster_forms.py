@@ -1,0 +1,163 @@
+"""Clusters and runners as people type them: errors at the field, consequences before the act."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from mirrors.models import Cluster, ClusterTest, Runner
+from tests.pages import world
+from tests.pages.world import error_at
+
+CLUSTER = {"alias": "east", "bootstrap_servers": "east:9092", "security_protocol": "PLAINTEXT"}
+OAUTH = {
+    "alias": "east",
+    "bootstrap_servers": "east:9093",
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_username": "understudy",
+    "sasl_password": "env:KAFKA_CLIENT_SECRET",
+    "oauth_endpoint": "https://login.example.org/token",
+    "oauth_scope": "kafka",
+}
+
+
+def test_a_cluster_is_added_and_tested_at_once(admin: Client) -> None:
+    answer = admin.post("/add/cluster/", CLUSTER)
+    assert answer["Location"] == "/clusters/east/"
+    assert Cluster.objects.get(alias="east").bootstrap_servers == "east:9092"
+    assert ClusterTest.objects.get().requested_by == "the-admin"
+    text = admin.get("/clusters/east/").content.decode()
+    assert "A worker asks east" in text
+    assert 'data-every="1"' in text
+
+
+def test_every_security_setting_reaches_the_row_and_comes_back_into_the_form(
+    admin: Client,
+) -> None:
+    files = {"ssl_certificate": "", "ssl_key": "", "properties": "reconnect.backoff.ms=100"}
+    answer = admin.post("/add/cluster/", {**OAUTH, **files})
+    assert answer.status_code == 302, re.findall(r"errorlist.*", answer.content.decode())
+    cluster = Cluster.objects.get()
+    assert cluster.sasl_mechanism == "OAUTHBEARER"
+    assert cluster.properties == {
+        "reconnect.backoff.ms": "100",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example.org/token",
+        "sasl.oauthbearer.scope": "kafka",
+    }
+    text = admin.get("/clusters/east/edit/").content.decode()
+    assert 'value="https://login.example.org/token"' in text
+    assert "reconnect.backoff.ms=100</textarea>" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"alias": ""}, "alias"),
+        ({"alias": "not an alias/"}, "alias"),
+        ({"bootstrap_servers": "no-port"}, "bootstrap_servers"),
+        ({"security_protocol": "NONSENSE"}, "security_protocol"),
+        ({"security_protocol": "SASL_SSL"}, "sasl_mechanism"),
+        (
+            {"sasl_password": "plain-secret", **{k: OAUTH[k] for k in ("sasl_mechanism",)}},
+            "sasl_password",
+        ),
+        ({"properties": "no equals sign"}, "properties"),
+        ({"properties": "plugin.library.paths=/tmp/evil.so"}, "properties"),
+        ({"properties": "client.id=a\nclient.id=b"}, "properties"),
+    ],
+)
+def test_a_mistake_in_a_cluster_is_told_at_its_field(
+    admin: Client, change: dict[str, str], field: str
+) -> None:
+    answer = admin.post("/add/cluster/", {**CLUSTER, **change})
+    text = answer.content.decode()
+    assert answer.status_code == 422
+    assert error_at(text, field), text[text.index("<form method") :][:3000]
+    assert re.search(rf'name="{field}"[^>]*aria-invalid="true"', text)
+    assert "Nothing was saved" in text
+    assert not Cluster.objects.exists()
+
+
+def test_a_taken_alias_is_told_at_its_field(admin: Client) -> None:
+    world.cluster("east")
+    assert "registered already" in error_at(
+        admin.post("/add/cluster/", CLUSTER).content.decode(), "alias"
+    )
+
+
+def test_an_edit_of_a_cluster_shows_what_it_restarts_before_it_happens(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    world.flow(*pair)
+    change = {"bootstrap_servers": "other:9092", "security_protocol": "PLAINTEXT"}
+    text = admin.post("/clusters/primary/edit/", change).content.decode()
+    assert "What this changes" in text
+    assert "primary→backup: its slices end at a commit" in text
+    assert ">primary:9092</del>" in text
+    assert Cluster.objects.get(alias="primary").bootstrap_servers == "primary:9092"
+    seen = re.search(r'name="seen" value="(\w+)"', text)
+    assert seen
+    agreed = {**change, "apply": "yes", "seen": seen[1]}
+    assert admin.post("/clusters/primary/edit/", agreed).status_code == 302
+    assert Cluster.objects.get(alias="primary").bootstrap_servers == "other:9092"
+
+
+def test_an_agreement_to_other_consequences_than_shown_changes_nothing(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    change = {"bootstrap_servers": "other:9092", "security_protocol": "PLAINTEXT"}
+    text = admin.post("/clusters/primary/edit/", change).content.decode()
+    seen = re.search(r'name="seen" value="(\w+)"', text)
+    assert seen
+    world.flow(*pair)
+    agreed = {**change, "apply": "yes", "seen": seen[1]}
+    text = admin.post("/clusters/primary/edit/", agreed).content.decode()
+    assert "its slices end at a commit" in text
+    assert Cluster.objects.get(alias="primary").bootstrap_servers == "primary:9092"
+
+
+def test_a_cluster_in_use_is_not_deleted_and_a_free_one_only_with_its_alias(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    flow = world.flow(*pair)
+    answer = admin.post("/clusters/primary/delete/", {"typed": "primary"})
+    assert answer.status_code == 422
+    assert "cannot be removed while primary-&gt;backup uses it" in answer.content.decode()
+    flow.delete()
+    assert "Type primary exactly" in (
+        admin.post("/clusters/primary/delete/", {"typed": "Primary"}).content.decode()
+    )
+    assert admin.post("/clusters/primary/delete/", {"typed": "primary"}).status_code == 302
+    assert not Cluster.objects.filter(alias="primary").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"name": "a b"}, "name"),
+        ({"master": "yarn9"}, "master"),
+        ({"slots": "0"}, "slots"),
+        ({"slots": "x"}, "slots"),
+    ],
+)
+def test_a_mistake_in_a_runner_is_told_at_its_field(
+    admin: Client, change: dict[str, str], field: str
+) -> None:
+    good = {"name": "second", "master": "local[8,4]", "slots": "8"}
+    answer = admin.post("/add/runner/", {**good, **change})
+    assert answer.status_code == 422
+    assert error_at(answer.content.decode(), field)
+    assert not Runner.objects.exists()
+
+
+def test_a_runner_is_added_and_its_edit_says_what_it_restarts(admin: Client) -> None:
+    good = {"name": "second", "master": "local[8,4]", "slots": "8", "host": ""}
+    assert admin.post("/add/runner/", good)["Location"] == "/runners/second/"
+    Runner.objects.update(state="ready")
+    change = {"master": "local[16,4]", "slots": "16", "host": ""}
+    text = admin.post("/runners/second/edit/", change).content.decode()
+    assert "its process ends and starts again on local[16,4]" in text
+    assert Runner.objects.get().master == "local[8,4]"

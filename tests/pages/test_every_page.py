@@ -1,0 +1,161 @@
+"""Every page for every role: it renders, it refuses in words, it is safe under a strict CSP."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, get_resolver
+
+from controlplane.pages import urls as own_pages
+from mirrors import urls as mirrors_pages
+from mirrors.models import Flow
+from monitoring import urls as monitoring_pages
+from tests.pages import world
+from tests.pages.conftest import As
+
+READING = [
+    "/",
+    "/flows/",
+    "/flows/{pk}/",
+    "/flows/{pk}/partitions/",
+    "/flows/{pk}/jobs/",
+    "/flows/{pk}/transitions/",
+    "/flows/{pk}/configuration/",
+    "/flows/{pk}/explain/",
+    "/flows/{pk}/explain/?topic=orders",
+    "/clusters/",
+    "/clusters/primary/",
+    "/runners/",
+    "/runners/default/",
+    "/account/tokens/",
+    "/account/password/",
+    "/search/",
+    "/search/?q=prim",
+    "/help/",
+    "/api/v1/docs/",
+]
+OPERATING = [
+    "/add/flow/",
+    "/flows/{pk}/edit/",
+    "/flows/{pk}/stop/",
+    "/flows/{pk}/reverse/",
+    "/flows/{pk}/delete/",
+]
+ADMINISTERING = [
+    "/add/cluster/",
+    "/add/runner/",
+    "/clusters/primary/edit/",
+    "/clusters/primary/delete/",
+    "/runners/default/edit/",
+    "/people/",
+]
+RANK = {"nobody": 0, "viewer": 1, "operator": 2, "admin": 3}
+PAGES = (
+    [(path, 1) for path in READING]
+    + [(path, 2) for path in OPERATING]
+    + [(path, 3) for path in ADMINISTERING]
+)
+OPEN_TO_ALL = {"/account/password/"}
+
+
+@pytest.fixture
+def flow(db: None) -> Flow:
+    return world.busy()
+
+
+@pytest.mark.parametrize("role", RANK)
+def test_each_role_sees_its_pages_and_is_refused_the_others_in_words(
+    signed_in: As, flow: Flow, role: str
+) -> None:
+    browser = signed_in(role)
+    for path, needed in PAGES:
+        answer = browser.get(path.format(pk=flow.pk))
+        text = answer.content.decode()
+        if RANK[role] >= needed or path in OPEN_TO_ALL:
+            assert answer.status_code == 200, path
+        else:
+            assert answer.status_code == 403, path
+            assert "This needs the role" in text
+            assert "reference" in text.lower()
+
+
+def test_nobody_reads_anything_without_signing_in(client: Client, flow: Flow) -> None:
+    for path, _ in PAGES:
+        answer = client.get(path.format(pk=flow.pk))
+        assert answer.status_code == 302, path
+        assert answer["Location"].startswith("/login/?next="), path
+
+
+def test_no_page_carries_a_script_style_or_handler_of_its_own(admin: Client, flow: Flow) -> None:
+    for path, _ in PAGES:
+        answer = admin.get(path.format(pk=flow.pk))
+        text = answer.content.decode()
+        assert "default-src 'self'" in answer["Content-Security-Policy"]
+        assert re.findall(r"<script(?![^>]*\bsrc=)", text) == [], path
+        assert re.findall(r"<style|\sstyle=|\son[a-z]+=|javascript:", text) == [], path
+        assert text.count("<h1") == 1, path
+
+
+def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
+    """A page added later is tested too, or this says that it is not."""
+    tested = {re.sub(r"\{pk\}", "1", path.split("?")[0]) for path, _ in PAGES}
+    changing = {"token-revoke", "person-role", "cluster-test", "logout", "login"}
+    changing |= {"password_change_done"}
+    for module in (own_pages, mirrors_pages, monitoring_pages):
+        for pattern in module.urlpatterns:
+            assert isinstance(pattern, URLPattern)
+            if pattern.name not in changing:
+                assert any(pattern.pattern.match(path[1:]) for path in tested), pattern.name
+
+
+def test_every_page_of_ours_names_the_role_it_needs() -> None:
+    unmarked = [
+        pattern.name
+        for module in (own_pages, mirrors_pages, monitoring_pages)
+        for pattern in module.urlpatterns
+        if not hasattr(pattern.callback, "role") and pattern.name != "login"
+    ]
+    assert unmarked == []
+    assert get_resolver().url_patterns
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+def test_a_forbidden_button_is_shown_disabled_and_names_the_missing_right(
+    signed_in: As, flow: Flow, role: str
+) -> None:
+    client = signed_in(role)
+    clusters = client.get("/clusters/").content.decode()
+    assert "Needs the role admin; you are " + role in clusters
+    assert re.search(r"<button[^>]*disabled[^>]*>Add cluster", clusters)
+    page = client.get(f"/flows/{flow.pk}/").content.decode()
+    refused = re.search(r"<button[^>]*disabled[^>]*needs? the role operator[^>]*>Pause", page, re.I)
+    assert bool(refused) == (role == "viewer")
+
+
+def test_a_fragment_is_the_live_part_of_the_same_page(viewer: Client, flow: Flow) -> None:
+    whole = viewer.get("/flows/").content.decode()
+    fragment = viewer.get("/flows/", headers={"HX-Request": "true"})
+    part = fragment.content.decode().strip()
+    assert part.startswith('<div id="live"')
+    assert "<nav aria-label" not in part
+    assert "primary→backup" in part
+    assert "primary→backup" in whole
+    assert "HX-Request" in fragment["Vary"]
+
+
+def test_a_page_that_polls_is_not_kept_by_caches(viewer: Client, flow: Flow) -> None:
+    assert viewer.get("/").headers["Cache-Control"] == "no-store"
+
+
+def test_signing_in_and_out(client: Client, flow: Flow, signed_in: As) -> None:
+    person = signed_in("operator")
+    assert person.post("/logout/").status_code == 302
+    assert person.get("/").status_code == 302
+    wrong = client.post("/login/", {"username": "the-operator", "password": "no"})
+    assert "do not match an active account" in wrong.content.decode()
+
+
+def test_someone_without_a_role_can_still_sign_out(signed_in: As) -> None:
+    assert signed_in("nobody").post("/logout/").status_code == 302

@@ -1,0 +1,130 @@
+"""Flows as people type them: errors stand at their field, an edit says first what it restarts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from mirrors.forms import FlowForm
+from mirrors.models import Cluster, Flow
+from tests.pages import world
+from tests.pages.conftest import As
+from tests.pages.world import error_at
+
+FLOW = {"source": "primary", "target": "backup"}
+
+
+def test_a_flow_is_created_with_typed_and_free_settings_and_started(
+    signed_in: As, pair: tuple[Cluster, Cluster]
+) -> None:
+    settings = {
+        "topics": "orders, payments.*",
+        "tasks_max": "4",
+        "properties": "# tuning\nconsumer.fetch.max.bytes=16777216\n",
+    }
+    answer = signed_in("operator").post("/add/flow/", {**FLOW, **settings, "start": "yes"})
+    flow = Flow.objects.get()
+    assert answer["Location"] == f"/flows/{flow.pk}/"
+    assert flow.desired_state == "running"
+    assert flow.runner.name
+    assert flow.properties["topics"] == "orders, payments.*"
+    assert flow.properties["tasks.max"] == "4"
+    assert flow.properties["consumer.fetch.max.bytes"] == "16777216"
+    assert "start.from" not in flow.properties
+
+
+def test_a_flow_that_is_only_added_stays_at_rest(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    admin.post("/add/flow/", FLOW)
+    assert Flow.objects.get().desired_state == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"source": ""}, "source"),
+        ({"source": "nowhere"}, "source"),
+        ({"target": "primary"}, "target"),
+        ({"topics": "([unclosed"}, "topics"),
+        ({"tasks_max": "many"}, "tasks_max"),
+        ({"tasks_max": "0"}, "tasks_max"),
+        ({"start_from": "yesterday"}, "start_from"),
+        ({"replication_factor": "99999"}, "replication_factor"),
+        ({"replication_policy_class": "com.evil.Policy"}, "replication_policy_class"),
+        ({"replication_policy_separator": "a b"}, "replication_policy_separator"),
+        ({"properties": "topic=orders"}, "properties"),
+        ({"properties": "topics=orders"}, "properties"),
+        ({"properties": "consumer.group.id=mine"}, "properties"),
+        ({"properties": "just text"}, "properties"),
+    ],
+)
+def test_a_mistake_in_a_flow_is_told_at_its_field(
+    admin: Client, pair: tuple[Cluster, Cluster], change: dict[str, str], field: str
+) -> None:
+    answer = admin.post("/add/flow/", {**FLOW, **change})
+    assert answer.status_code == 422
+    assert error_at(answer.content.decode(), field)
+    assert not Flow.objects.exists()
+
+
+def test_a_second_flow_of_the_same_pair_is_refused_in_words(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    world.flow(*pair)
+    text = admin.post("/add/flow/", FLOW).content.decode()
+    assert "exists already" in error_at(text, "target")
+
+
+def test_an_edit_of_a_flow_shows_what_it_restarts_before_it_happens(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    flow = world.flow(*pair, properties={"topics": "orders"})
+    path = f"/flows/{flow.pk}/edit/"
+    assert "\norders</textarea>" in admin.get(path).content.decode()
+    change = {"runner": "default", "topics": "orders, payments", "tasks_max": "2"}
+    text = admin.post(path, change).content.decode()
+    assert "start again with the new tasks.max, topics; no record is lost or repeated" in text
+    flow.refresh_from_db()
+    assert flow.properties == {"topics": "orders"}
+    seen = re.search(r'name="seen" value="(\w+)"', text)
+    assert seen
+    admin.post(path, {**change, "apply": "yes", "seen": seen[1]})
+    flow.refresh_from_db()
+    assert flow.properties == {"topics": "orders, payments", "tasks.max": "2"}
+    assert flow.generation == 2
+
+
+def test_the_form_of_a_flow_sends_back_exactly_what_the_flow_has(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    """Opening and saving an untouched form must change nothing, whatever the settings are."""
+    given = {
+        "topics": "orders",
+        "replication.policy.class": "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy",
+        "delivery": "exactly_once",
+        "consumer.fetch.max.bytes": "16777216",
+    }
+    for properties in ({}, given):
+        flow = world.flow(world.cluster(), world.cluster(), properties=properties)
+        form = FlowForm(flow=flow)
+        sent = {
+            name: form.get_initial_for_field(field, name) for name, field in form.fields.items()
+        }
+        again = FlowForm({**sent, "runner": "default"}, flow=flow)
+        assert again.is_valid(), again.errors
+        assert again.settings() == properties
+
+
+def test_an_edit_that_changes_nothing_says_so(admin: Client, pair: tuple[Cluster, Cluster]) -> None:
+    flow = world.flow(*pair, properties={"topics": "orders"})
+    path = f"/flows/{flow.pk}/edit/"
+    answer = admin.post(path, {"runner": "default", "topics": "orders"}, follow=True)
+    assert "Nothing about primary→backup was changed" in answer.content.decode()
+
+
+def test_with_fewer_than_two_clusters_the_flow_form_says_what_is_missing(admin: Client) -> None:
+    world.cluster("primary")
+    assert "A flow needs two clusters" in admin.get("/add/flow/").content.decode()

@@ -1,0 +1,98 @@
+"""A small world of rows for page tests, and how a mistake is found beside its field."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, Job, Runner, Transition
+
+_numbers = itertools.count(1)
+
+
+def cluster(alias: str = "", **facts: Any) -> Cluster:
+    alias = alias or f"c{next(_numbers)}"
+    return Cluster.objects.create(alias=alias, **{"bootstrap_servers": f"{alias}:9092", **facts})
+
+
+def runner(name: str = "default", **facts: Any) -> Runner:
+    defaults = {"master": "local[4,4]", "slots": 4, **facts}
+    return Runner.objects.get_or_create(name=name, defaults=defaults)[0]
+
+
+def flow(source: Cluster | None = None, target: Cluster | None = None, **facts: Any) -> Flow:
+    """A running flow with fresh figures, unless said otherwise."""
+    now = timezone.now()
+    running = {"desired_state": "running", "observed_state": "running", "as_of": now, "since": now}
+    return Flow.objects.create(
+        source=source or cluster(),
+        target=target or cluster(),
+        **{"runner": runner(), **running, **facts},
+    )
+
+
+def topic(of: Flow, name: str = "orders", **facts: Any) -> FlowTopic:
+    lag = {"state": "in_sync", "offset_lag": 0, "time_lag_ms": 0, "partitions": 3}
+    remote = {"remote_topic": f"{of.source.alias}.{name}", "as_of": timezone.now()}
+    return FlowTopic.objects.create(flow=of, topic=name, **{**lag, **remote, **facts})
+
+
+def partition(of: Flow, name: str = "orders", number: int = 0, **facts: Any) -> FlowPartition:
+    figures = {"position": 100, "source_end": 101, "source_stable_end": 100, "offset_lag": 0}
+    rest = {"state": "in_sync", "time_lag_ms": 0, "lane": "record", "as_of": timezone.now()}
+    return FlowPartition.objects.create(
+        flow=of,
+        topic=name,
+        partition=number,
+        remote_topic=f"{of.source.alias}.{name}",
+        **{**figures, **rest, **facts},
+    )
+
+
+def job(of: Flow, **facts: Any) -> Job:
+    return Job.objects.create(
+        flow=of, runner=of.runner, **{"generation": 1, "attempt": 1, "state": "running", **facts}
+    )
+
+
+def transition(of: Flow, **facts: Any) -> Transition:
+    return Transition.objects.create(
+        **{
+            "subject": "flow",
+            "subject_id": of.pk,
+            "field": "observed_state",
+            "name": of.name,
+            "who": "reconciler",
+            "when": timezone.now() - timedelta(seconds=5),
+            "from_state": "starting",
+            "to_state": "running",
+            "why": "Its slices copy.",
+            **facts,
+        }
+    )
+
+
+def busy() -> Flow:
+    """One flow of everything: topics copied and skipped, partitions, jobs, transitions."""
+    primary, backup = cluster("primary"), cluster("backup", reachable=False, reason="Refused.")
+    one = flow(
+        primary, backup, properties={"topics": "orders", "consumer.fetch.max.bytes": "16777216"}
+    )
+    topic(one, "orders", offset_lag=4112, time_lag_ms=38_000, state="lagging")
+    topic(one, "__internal", remote_topic=None, state="skipped", reason="Matches __.*")
+    for number in range(3):
+        partition(one, number=number)
+    job(one)
+    job(one, state="failed", ended_at=timezone.now(), error="The runner 4211 is gone.")
+    transition(one)
+    return one
+
+
+def error_at(text: str, field: str) -> str:
+    """The error sentences that stand at a field, empty when there are none."""
+    found = re.search(rf'<ul class="errorlist" id="id_{field}-errors">(.*?)</ul>', text, re.S)
+    return found[1] if found else ""

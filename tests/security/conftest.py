@@ -1,0 +1,49 @@
+"""Two real brokers that demand every kind of login, a token endpoint, secrets; once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from controlplane.demo.guard import Guard
+from tests.security.issuer import Issuer
+from tests.security.secured import OAUTH_CLIENT, SecuredBroker, Vault, environment
+
+
+@pytest.fixture(scope="session")
+def vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
+    vault = Vault(tmp_path_factory.mktemp("vault"))
+    with environment(vault.environment):
+        yield vault
+
+
+@pytest.fixture(scope="session")
+def issuer(vault: Vault) -> Iterator[Issuer]:
+    issuer = Issuer(OAUTH_CLIENT, vault.client_secret)
+    yield issuer
+    issuer.close()
+
+
+@pytest.fixture(scope="session")
+def secured_pair(
+    tmp_path_factory: pytest.TempPathFactory, vault: Vault, issuer: Issuer, guard: Guard
+) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
+    """A source and a target; the same secrets and the same CA serve both."""
+    source, target = (
+        SecuredBroker(tmp_path_factory.mktemp(name), vault, issuer, guard.environment)
+        for name in ("secured-source", "secured-target")
+    )
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(SecuredBroker.start, (source, target)))
+        yield source, target
+    finally:
+        source.broker.kill()
+        target.broker.kill()
+
+
+@pytest.fixture(scope="session")
+def secured(secured_pair: tuple[SecuredBroker, SecuredBroker]) -> SecuredBroker:
+    return secured_pair[0]

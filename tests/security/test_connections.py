@@ -1,0 +1,46 @@
+"""What every client shares: the facts of a connection, and tokens that are renewed in time."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import pytest
+
+from mirrors.kafka.admin import Admin
+from mirrors.kafka.clients import client_config
+from mirrors.kafka.dialogue import Dialogue
+from mirrors.kafka.security import connection_facts
+from tests.security.asking import WAYS_IN
+from tests.security.secured import SecuredBroker
+
+
+@pytest.mark.parametrize(("listener", "mechanism"), WAYS_IN)
+def test_the_facts_of_a_connection_are_enough_for_a_client_of_our_own(
+    secured: SecuredBroker, listener: str, mechanism: str
+) -> None:
+    facts = connection_facts(secured.spec(listener, mechanism))
+    with Dialogue(facts, *facts.bootstrap[0], deadline=time.monotonic() + 10) as dialogue:
+        assert dialogue.features["transaction.version"] == 2
+
+
+def test_a_token_is_renewed_before_it_ends_and_the_connection_lives_on(
+    secured: SecuredBroker,
+) -> None:
+    short = {"sasl.oauthbearer.token.endpoint.url": f"{secured.issuer.url}/short"}
+    spec = secured.spec("LOGIN", "OAUTHBEARER", properties=short)
+    with Admin(spec) as admin:
+        served, ends = secured.issuer.served, time.monotonic() + 7
+        while time.monotonic() < ends:
+            assert admin.topic_names(deadline_s=5) is not None
+            time.sleep(0.5)
+    assert secured.issuer.served > served
+
+
+def test_many_clients_share_one_token(secured: SecuredBroker) -> None:
+    spec = secured.spec("LOGIN", "OAUTHBEARER", alias=f"shared-{uuid.uuid4().hex[:6]}")
+    before = secured.issuer.served
+    for _ in range(5):
+        client_config(spec, client_id="test")
+    assert secured.issuer.served == before + 1
+    assert secured.issuer.scopes[-1] == "kafka"

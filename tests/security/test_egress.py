@@ -1,0 +1,56 @@
+"""Which addresses a deployment lets its processes connect to."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.egress import VARIABLE, check, is_allowed
+
+ALLOWED = "*.kafka.internal:9092, 10.1.0.0/16:9093-9099, broker-1, [fd00::/8]:9092, 2001:db8::1"
+
+CASES = [
+    ("b1.kafka.internal", 9092, True),
+    ("B1.Kafka.Internal", 9092, True),
+    ("b1.kafka.internal", 9093, False),
+    ("kafka.internal", 9092, False),
+    ("b1.kafka.internal.evil.example", 9092, False),
+    ("10.1.2.3", 9093, True),
+    ("10.1.2.3", 9099, True),
+    ("10.1.2.3", 9100, False),
+    ("10.2.0.1", 9093, False),
+    ("10.1.0.0.evil.example", 9093, False),
+    ("broker-1", 1, True),
+    ("broker-10", 9092, False),
+    ("fd00::5", 9092, True),
+    ("[fd00::5]", 9092, True),
+    ("fd00::5", 9093, False),
+    ("2001:db8::1", 80, True),
+    ("169.254.169.254", 80, False),
+    ("localhost", 9092, False),
+]
+
+
+@pytest.mark.parametrize(("host", "port", "expected"), CASES)
+def test_an_address_is_allowed_by_a_rule_or_not_at_all(
+    host: str, port: int, expected: bool
+) -> None:
+    assert is_allowed(host, port, environ={VARIABLE: ALLOWED}) is expected
+
+
+def test_without_a_list_everything_is_allowed() -> None:
+    assert is_allowed("anywhere.example", 1, environ={})
+    assert is_allowed("anywhere.example", 1, environ={VARIABLE: " , "})
+
+
+@pytest.mark.parametrize("rule", ["host:port", "host:1-x", "10.0.0.0/99:1", ":9092", "[::1:9092"])
+def test_a_rule_that_cannot_be_read_allows_nothing(rule: str) -> None:
+    assert not is_allowed("host", 9092, environ={VARIABLE: rule})
+    assert not is_allowed("::1", 9092, environ={VARIABLE: rule})
+
+
+def test_the_refusal_says_who_can_change_it() -> None:
+    with pytest.raises(KafkaUnavailable, match="not allowed by this deployment") as caught:
+        check("evil.example", 9092, environ={VARIABLE: ALLOWED})
+    assert caught.value.code == "egress_denied"
+    assert "evil.example:9092" in caught.value.message

@@ -1,0 +1,135 @@
+"""What docs/operations.md grants is enough to copy, and the way back that it tells works."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from controlplane.demo.guard import Guard
+from mirrors.domain.specs import ClusterSpec
+from tests.security.secured import LIMITED, SecuredBroker
+from tests.security.test_authorisation import rule_filter
+from tests.spark.lab import Flow, Lab
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+POSITIONS = "mm2-positions.primary.internal"
+TOPIC = "orders"
+OPERATIONS = {
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+    "Create": AclOperation.CREATE,
+    "Alter": AclOperation.ALTER,
+    "Describe": AclOperation.DESCRIBE,
+    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+}
+
+
+def rules_of_the_page(side: str) -> list[AclBinding]:
+    """The rules that the page's kafka-acls.sh lines would make for our limited principal."""
+    rules = []
+    command = rf"^kafka-acls.sh --bootstrap-server {side} (.+)$"
+    for line in re.findall(command, PAGE.read_text(encoding="utf-8"), re.MULTILINE):
+        words = shlex.split(line)
+        values = dict(itertools.pairwise(words))
+        kind = ResourceType.TOPIC if "--topic" in values else ResourceType.TRANSACTIONAL_ID
+        name = values.get("--topic") or values["--transactional-id"]
+        pattern = values.get("--resource-pattern-type", "literal").upper()
+        rules += [
+            AclBinding(
+                kind,
+                name,
+                ResourcePatternType[pattern],
+                f"User:{LIMITED}",
+                "*",
+                OPERATIONS[after],
+                AclPermissionType.ALLOW,
+            )
+            for word, after in itertools.pairwise(words)
+            if word == "--operation"
+        ]
+    return rules
+
+
+@pytest.fixture(scope="module")
+def flow(
+    secured_pair: tuple[SecuredBroker, SecuredBroker],
+    tmp_path_factory: pytest.TempPathFactory,
+    guard: Guard,
+) -> Iterator[Flow]:
+    """A running flow of a principal that may do on both sides what the page says, no more."""
+    source, target = secured_pair
+    addresses = (source.broker.bootstrap, target.broker.bootstrap)
+    environment = {**os.environ, **guard.environment}
+    lab = Lab(*addresses, tmp_path_factory.mktemp("least") / "runner", environment)
+    rules = {lab.on_source: rules_of_the_page("SOURCE"), lab.on_target: rules_of_the_page("TARGET")}
+    for admin, made in rules.items():
+        for future in admin.create_acls(made).values():
+            future.result(20)
+    lab.create(TOPIC, partitions=2)
+    lab.write(TOPIC, range(5))
+    lab.start_runner()
+    flow = lab.flow(topics=TOPIC)
+    specs = {"source": limited(source, "primary"), "target": limited(target, "backup")}
+    flow.job = dataclasses.replace(flow.job, name="primary->backup", **specs)
+    try:
+        yield flow.start()
+    finally:
+        lab.stop_runner()
+        for admin, made in rules.items():
+            for future in admin.delete_acls([rule_filter(rule) for rule in made]).values():
+                future.result(20)
+
+
+def limited(broker: SecuredBroker, alias: str) -> ClusterSpec:
+    login = {"sasl_username": LIMITED, "sasl_password": "env:KAFKA_TEST_LIMITED"}
+    return broker.spec("LOGIN", "PLAIN", alias=alias, **login)
+
+
+def values(flow: Flow) -> list[bytes | None]:
+    return [row[1] for row in flow.lab.read(flow.remote(TOPIC), target=True)[0]]
+
+
+def test_the_rights_of_the_page_are_enough_to_create_copy_grow_and_keep_positions(
+    flow: Flow,
+) -> None:
+    flow.wait_in_sync(TOPIC, seconds=60)
+    flow.lab.grow(TOPIC, 3)
+    flow.lab.write(TOPIC, ["later"], partition=2)
+    flow.wait_in_sync(TOPIC, seconds=60)
+    status = flow.wait_state("running")
+    assert {row.topic: row.state for row in status.topics if row.state != "skipped"} == {
+        TOPIC: "in_sync"
+    }
+    assert values(flow) == [b"0", b"1", b"2", b"3", b"4"]
+    rows = flow.lab.read("mm2-offsets.primary.internal", target=True)
+    assert any(rows.values()), "MM2's copy of the positions is written"
+
+
+def test_a_position_written_by_hand_takes_a_partition_back(flow: Flow) -> None:
+    flow.wait_in_sync(TOPIC, seconds=60)
+    flow.stop()
+    kept = [row for row in flow.lab.read(POSITIONS, target=True)[0] if b'"partition":0' in row[0]]
+    key, value = kept[-1][:2]
+    again = {**json.loads(value), "position": 3}
+    producer = Producer({"bootstrap.servers": flow.lab.target, "acks": "all"})
+    producer.produce(POSITIONS, json.dumps(again, separators=(",", ":")), key)
+    assert producer.flush(30) == 0
+    flow.restart()
+    flow.wait_in_sync(TOPIC, seconds=60)
+    assert values(flow) == [b"0", b"1", b"2", b"3", b"4", b"3", b"4"]

@@ -1,0 +1,83 @@
+"""What both clusters hold: end offsets and committed records, read apart from whatever copied."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+Record = tuple[bytes | None, bytes | None, list[Any] | None, int]
+
+
+def end_offsets(bootstrap: str, topic: str) -> dict[tuple[str, int], int]:
+    """Last stable offsets of all partitions."""
+    consumer = _reader(bootstrap)
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        return {(topic, number): _end(consumer, topic, number) for number in partitions}
+    finally:
+        consumer.close()
+
+
+def _end(consumer: Consumer, topic: str, partition: int) -> int:
+    until = time.monotonic() + 10
+    while True:
+        try:
+            place = TopicPartition(topic, partition)
+            end: int = consumer.get_watermark_offsets(place, timeout=5)[1]
+        except KafkaException:
+            # A leader of a topic just made is not known everywhere yet.
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+        else:
+            return end
+
+
+def records(bootstrap: str, topic: str, seconds: float = 60.0) -> dict[int, list[Record]]:
+    """Every committed record of a topic, in order, by partition."""
+    consumer = _reader(bootstrap)
+    try:
+        known = consumer.list_topics(topic, timeout=10).topics[topic]
+        assert known.error is None, known.error
+        found: dict[int, list[Record]] = {number: [] for number in known.partitions}
+        consumer.assign([TopicPartition(topic, number, 0) for number in found])
+        left = set(found)
+        until = time.monotonic() + seconds
+        while left:
+            assert time.monotonic() < until, f"{topic} was not read to its end"
+            for message in consumer.consume(500, 0.2):
+                error = message.error()
+                if error is None:
+                    found[message.partition()].append(
+                        (
+                            message.key(),
+                            message.value(),
+                            message.headers(),
+                            message.timestamp()[1],
+                        )
+                    )
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
+        return found
+    finally:
+        consumer.close()
+
+
+def _reader(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"reader{uuid.uuid4().hex[:8]}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 20,
+            "fetch.error.backoff.ms": 20,
+            "check.crcs": True,
+            "log_level": 0,
+        }
+    )

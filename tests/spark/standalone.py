@@ -1,0 +1,77 @@
+"""A real standalone Spark cluster on this machine: a master and workers, each a Java process."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pyspark
+
+from controlplane.demo.ports import HOST, free_port, is_open
+from tests.spark.lab import wait_for
+
+JARS = Path(pyspark.__file__).parent / "jars"
+_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class StandaloneCluster:
+    """Its master's address, and its processes."""
+
+    def __init__(self, master: str) -> None:
+        self.master = master
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def executors(self) -> list[psutil.Process]:
+        return [
+            child
+            for process in self.processes
+            for child in psutil.Process(process.pid).children()
+            if any("ExecutorBackend" in part for part in child.cmdline())
+        ]
+
+
+@contextmanager
+def standalone_cluster(
+    directory: Path, env: Mapping[str, str], *, workers: int = 2, cores: int = 8
+) -> Iterator[StandaloneCluster]:
+    """`env` is all that executors find in their environment."""
+    port = free_port()
+    environment = {
+        **env,
+        "SPARK_HOME": str(JARS.parent),
+        "SPARK_LOCAL_IP": HOST,
+        # What bin/load-spark-env.sh would set.
+        "SPARK_SCALA_VERSION": "2.13",
+    }
+    cluster = StandaloneCluster(f"spark://{HOST}:{port}")
+
+    def launch(name: str, *arguments: str) -> None:
+        home = directory / name
+        home.mkdir(parents=True)
+        with (home / "out").open("wb") as out:
+            command = ["java", *_JVM, "-cp", f"{JARS}/*", *arguments]
+            cluster.processes.append(
+                subprocess.Popen(
+                    command, cwd=home, env=environment, stdout=out, stderr=subprocess.STDOUT
+                )
+            )
+
+    deploy = "org.apache.spark.deploy"
+    web = ("--webui-port", "0", "--host", HOST)
+    try:
+        launch("master", f"{deploy}.master.Master", "--port", str(port), *web)
+        wait_for(lambda: is_open(port), seconds=60, what="the Spark master")
+        for number in range(workers):
+            size = ("--cores", str(cores), "--memory", "1g")
+            work = ("--work-dir", str(directory / f"worker-{number}" / "work"))
+            launch(
+                f"worker-{number}", f"{deploy}.worker.Worker", *size, *work, *web, cluster.master
+            )
+        yield cluster
+    finally:
+        for process in reversed(cluster.processes):
+            process.kill()
+            process.wait(10)

@@ -1,0 +1,152 @@
+"""One slice's epochs over a real control connection, the Spark job played by a thread."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spark_runner import epochs
+from spark_runner.control import Channel, ControlServer
+from spark_runner.epochs import Epoch, SliceRun
+from spark_runner.work import Figures, SliceResult, SliceWork
+from tests.spark.lab import wait_for
+from tests.spark.test_parts import work
+
+
+class Stage:
+    """Plays the tasks, and remembers who copied when."""
+
+    def __init__(self) -> None:
+        self.copying: list[int] = []
+        self.most_at_once = 0
+        self.begun: list[int] = []
+        self.failing: set[int] = set()
+        self._lock = threading.Lock()
+
+    def launch(self, work: SliceWork) -> SliceResult:
+        self.begun.append(work.epoch)
+        if work.epoch in self.failing:
+            return SliceResult(ended_because="failed", reason="The target is down.")
+        channel = Channel(work)
+        try:
+            if not channel.wait_for_turn(work.deadline / 1000 - time.time()):
+                return SliceResult(ended_because=channel.order() or "deadline", reason="")
+            return self._copy(work, channel)
+        finally:
+            channel.close()
+
+    def _copy(self, work: SliceWork, channel: Channel) -> SliceResult:
+        with self._lock:
+            self.copying.append(work.epoch)
+            self.most_at_once = max(self.most_at_once, len(self.copying))
+        channel.report(Figures(as_of=1, pid=work.epoch, state="copying"))
+        channel.wait_for_order(work.deadline / 1000 - time.time())
+        with self._lock:
+            self.copying.remove(work.epoch)
+        return SliceResult(ended_because=channel.order() or "deadline", reason="")
+
+
+class Flow:
+    """The flow's thread, reduced to what a slice needs."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.control = ControlServer("127.0.0.1", "127.0.0.1")
+        self.run = SliceRun(0, self.control, stage.launch, lambda: None)
+        self.is_outdated: Callable[[Epoch], bool] = lambda _: False
+        self.has_work = True
+
+    def make_work(self, index: int, epoch: int, deadline: int) -> SliceWork | None:
+        if not self.has_work:
+            return None
+        return dataclasses.replace(work("", ""), index=index, epoch=epoch, deadline=deadline)
+
+    def step(self) -> list[tuple[int, Figures | SliceResult]]:
+        said = self.run.harvest()
+        self.run.tend(self.make_work, self.is_outdated)
+        return said
+
+    def until(self, look: Callable[[], object], seconds: float = 10.0) -> None:
+        def stepped() -> object:
+            self.step()
+            return look()
+
+        wait_for(stepped, seconds=seconds, pause=0.01)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr(epochs, "SHORTEST_S", 2.0)
+    monkeypatch.setattr(epochs, "HANDOVER_S", 0.7)
+    monkeypatch.setattr(epochs, "FIRST_RETRY_S", 0.2)
+    return Stage()
+
+
+@pytest.fixture
+def flow(stage: Stage) -> Iterator[Flow]:
+    flow = Flow(stage)
+    yield flow
+    flow.run.order("stop")
+    wait_for(lambda: (flow.run.harvest(), flow.run.is_idle)[1], seconds=10)
+    flow.control.close()
+
+
+def test_a_successor_is_ready_before_and_copies_only_after_its_predecessor(
+    flow: Flow, stage: Stage
+) -> None:
+    began = time.monotonic()
+    flow.until(lambda: stage.copying == [1])
+    flow.until(lambda: stage.copying == [2])
+    assert time.monotonic() - began < 2.0
+    assert stage.most_at_once == 1
+    assert flow.run.is_copying
+
+
+def test_an_outdated_epoch_is_followed_up_at_once(flow: Flow, stage: Stage) -> None:
+    flow.until(lambda: stage.copying == [1])
+    flow.is_outdated = lambda epoch: epoch.work.epoch < 3
+    flow.until(lambda: stage.copying == [3], seconds=1.2)
+    assert stage.most_at_once == 1
+
+
+def test_a_failure_is_tried_again_after_a_while_and_its_reason_shown(
+    flow: Flow, stage: Stage
+) -> None:
+    stage.failing = {1, 2}
+    flow.until(lambda: flow.run.waits_to_retry)
+    assert "The target is down. Tried again" in flow.run.reason
+    began = time.monotonic()
+    flow.until(lambda: stage.copying == [3])
+    assert 0.5 < time.monotonic() - began < 2
+    flow.until(lambda: flow.run.is_copying)
+    assert not flow.run.waits_to_retry
+
+
+def test_a_successor_that_fails_is_not_tried_in_a_whirl(flow: Flow, stage: Stage) -> None:
+    flow.until(lambda: stage.copying == [1])
+    stage.failing = set(range(2, 100))
+    until = time.monotonic() + 1.9
+    while time.monotonic() < until:
+        flow.step()
+        time.sleep(0.01)
+    assert len(stage.begun) < 8
+
+
+def test_a_slice_with_nothing_to_copy_any_more_ends(flow: Flow, stage: Stage) -> None:
+    flow.until(lambda: stage.copying == [1])
+    flow.has_work = False
+    flow.is_outdated = lambda _: True
+    flow.until(lambda: flow.run.is_idle)
+    assert stage.begun == [1]
+
+
+def test_a_stop_ends_the_present_epoch_and_its_waiting_successor(flow: Flow, stage: Stage) -> None:
+    flow.until(lambda: stage.copying == [1])
+    flow.is_outdated = lambda epoch: epoch.work.epoch == 1
+    flow.until(lambda: flow.run.successor is not None)
+    flow.run.order("stop")
+    wait_for(lambda: (flow.run.harvest(), flow.run.is_idle)[1], seconds=5)
+    assert stage.copying == []

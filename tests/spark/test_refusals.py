@@ -1,0 +1,180 @@
+"""What cannot be copied stops its partition alone, says why, and goes on once it can be."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+from mirrors.domain.jobs import JobStatus, PartitionStatus
+from tests.spark.lab import Flow, Lab, partition_row
+from tests.spark.raw_record import produce_raw
+
+
+def stopped_row(
+    flow: Flow, topic: str, partition: int = 0, *, at: int | None, state: str = "faulted"
+) -> PartitionStatus:
+    """Until this partition stands stopped there, and the flow says that it is degraded."""
+
+    def look(status: JobStatus) -> bool:
+        row = partition_row(status, topic, partition)
+        return row is not None and (row.state, row.position) == (state, at)
+
+    status = flow.wait(lambda s: look(s) and s.state == "degraded")
+    row = partition_row(status, topic, partition)
+    assert row is not None
+    return row
+
+
+def alter(lab: Lab, topic: str, **configs: str) -> None:
+    entries = [
+        ConfigEntry(k.replace("_", "."), v, incremental_operation=AlterConfigOpType.SET)
+        for k, v in configs.items()
+    ]
+    resource = ConfigResource("topic", topic, incremental_configs=entries)
+    lab.on_target.incremental_alter_configs([resource])[resource].result(20)
+
+
+def test_a_record_too_large_stops_its_partition_alone_until_the_limit_is_raised(lab: Lab) -> None:
+    flow = lab.flow()
+    topic = lab.create(flow.topic("big"), 2)
+    lab.write(topic, ["before"])
+    flow.start().wait_in_sync(topic)
+    alter(lab, flow.remote(topic), max_message_bytes="20000")
+    lab.write(topic, ["small", "y" * 100_000, "after"], **{"compression.type": "none"})
+    # Random bytes: a text of one letter would fit, compressed.
+    lab.write(topic, [{"value": bytes(range(256)) * 4}], partition=1)
+    lab.write(topic, [{"value": random.Random(1).randbytes(100_000)}, {"value": b"end"}])
+    row = stopped_row(flow, topic, at=4)
+    for part in (topic, "offset 4", "max.message.bytes", flow.remote(topic), "larger"):
+        assert part in row.reason
+    flow.wait_copied({(topic, 1): 1})
+    lab.write(topic, ["goes on"], partition=1)
+    flow.wait_copied({(topic, 1): 2, (topic, 0): 4})
+    alter(lab, flow.remote(topic), max_message_bytes="1048588")
+    flow.wait_in_sync(topic, seconds=40)
+    flow.wait_state("running")
+    assert lab.read(flow.remote(topic), target=True) == lab.read(topic)
+    flow.stop()
+
+
+def test_a_record_without_key_for_a_compacted_topic_stops_its_partition_alone(lab: Lab) -> None:
+    flow = lab.flow()
+    topic = lab.create(flow.topic("keys"), 2)
+    lab.write(topic, [{"key": b"k", "value": b"v"}])
+    flow.start().wait_in_sync(topic)
+    alter(lab, flow.remote(topic), cleanup_policy="compact")
+    lab.write(topic, [{"key": b"a", "value": b"1"}, {"value": b"no key"}, {"key": b"b"}])
+    row = stopped_row(flow, topic, at=2)
+    assert "offset 2" in row.reason
+    assert "compacted" in row.reason
+    lab.write(topic, [{"key": b"k", "value": b"v"}], partition=1)
+    flow.wait_copied({(topic, 1): 1})
+    flow.stop()
+
+
+def test_timestamp_nought_and_foreign_header_names_stop_their_partitions(lab: Lab) -> None:
+    flow = lab.flow()
+    topic = lab.create(flow.topic("odd"), 3)
+    lab.write(topic, ["fine"], 0)
+    produce_raw(lab.source, topic, 0, timestamp=0, headers=[])
+    lab.write(topic, ["fine"], 1)
+    produce_raw(lab.source, topic, 1, timestamp=1000, headers=[(b"\xff\xfe", b"v")])
+    lab.write(topic, range(20), 2)
+    flow.start()
+    first, second = stopped_row(flow, topic, 0, at=1), stopped_row(flow, topic, 1, at=1)
+    assert "timestamp is 0" in first.reason
+    assert "not UTF-8" in second.reason
+    flow.wait_copied({(topic, 2): 20})
+    assert [len(rows) for rows in lab.read(flow.remote(topic), target=True).values()] == [1, 1, 20]
+    flow.stop()
+
+
+def test_records_deleted_before_they_were_copied_are_a_gap_with_its_numbers(lab: Lab) -> None:
+    flow = lab.flow()
+    topic = lab.create(flow.topic("gap"), 2)
+    lab.write(topic, range(10))
+    flow.start().wait_in_sync(topic)
+    flow.change(desired="paused")
+    flow.wait_state("paused")
+    lab.write(topic, range(40))
+    futures = lab.on_source.delete_records([TopicPartition(topic, 0, 30)])
+    futures[TopicPartition(topic, 0)].result(20)
+    flow.change(desired="running")
+    row = stopped_row(flow, topic, at=10, state="gap")
+    assert "10 to 29" in row.reason
+    lab.write(topic, range(5), 1)
+    flow.wait_copied({(topic, 1): 5})
+    # A restart of the flow makes no jump either.
+    flow.restart()
+    row = stopped_row(flow, topic, at=10, state="gap")
+    assert "10 to 29" in row.reason
+    assert len(lab.read(flow.remote(topic), target=True)[0]) == 10
+    flow.stop()
+
+
+def test_a_topic_deleted_and_created_again_is_not_read_on(lab: Lab) -> None:
+    flow = lab.flow()
+    topic, other = lab.create(flow.topic("again")), lab.create(flow.topic("other"))
+    lab.write(topic, range(10))
+    flow.start().wait_in_sync(topic)
+    lab.delete(topic)
+    time.sleep(0.2)
+    lab.create(topic)
+    lab.write(topic, [f"new {number}" for number in range(50)])
+    lab.write(other, range(10))
+    row = stopped_row(flow, topic, at=10, state="gap")
+    assert "deleted and created again" in row.reason
+    flow.wait_copied({(other, 0): 10})
+    time.sleep(3)
+    assert len(lab.read(flow.remote(topic), target=True)[0]) == 10
+    flow.stop()
+
+
+def test_a_topic_deleted_on_the_source_leaves_the_plan_and_the_rest_goes_on(lab: Lab) -> None:
+    flow = lab.flow()
+    topic, other = lab.create(flow.topic("gone")), lab.create(flow.topic("stays"))
+    lab.write(topic, range(10))
+    flow.start().wait_in_sync(topic)
+    lab.delete(topic)
+    lab.write(other, range(10))
+    flow.wait_copied({(other, 0): 10})
+    flow.wait(lambda s: partition_row(s, topic) is None and s.state == "running")
+    assert len(lab.read(flow.remote(topic), target=True)[0]) == 10
+    flow.stop()
+
+
+def test_a_remote_topic_deleted_on_the_target_is_not_filled_again_from_the_middle(
+    lab: Lab,
+) -> None:
+    flow = lab.flow()
+    topic = lab.create(flow.topic("lost"))
+    lab.write(topic, range(10))
+    flow.start().wait_in_sync(topic)
+    remote = flow.remote(topic)
+    lab.on_target.delete_topics([remote])[remote].result(20)
+    lab.write(topic, range(10))
+    row = stopped_row(flow, topic, at=10)
+    assert remote in row.reason
+    time.sleep(3)
+    assert remote not in lab.on_target.list_topics(timeout=10).topics
+    flow.stop()
+
+
+def test_a_flow_that_finds_no_slot_is_refused_with_the_figure(make_lab) -> None:  # type: ignore[no-untyped-def]
+    lab = make_lab()
+    lab.start_runner("local[2,4]")
+    flows = [lab.flow() for _ in range(3)]
+    for flow in flows:
+        topic = lab.create(flow.topic("t"))
+        lab.write(topic, range(3))
+    for flow in flows[:2]:
+        flow.start().wait_state("running")
+    reason = flows[2].start().wait_state("failed").reason
+    assert "2 of 2 are used" in reason
+    flows[0].stop()
+    flows[2].restart()
+    flows[2].wait_in_sync(flows[2].topic("t"))
+    flows[2].wait_state("running")

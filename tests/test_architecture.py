@@ -1,0 +1,174 @@
+"""The shape of the house: sizes, walls, doors to the outside, nothing that must stay out."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ("controlplane", "mirrors", "monitoring", "spark_runner")
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files of the checkout that match, without what git ignores."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    paths = [ROOT / line for line in listing.stdout.splitlines()]
+    return [path for path in paths if path.is_file()]
+
+
+def production_modules() -> list[Path]:
+    return [
+        path
+        for path in tracked("*.py")
+        if path.relative_to(ROOT).parts[0] in PROGRAMS and "migrations" not in path.parts
+    ]
+
+
+def imports_of(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return names
+
+
+def modules_importing(*packages: str) -> set[str]:
+    found = set()
+    for path in production_modules():
+        for name in imports_of(path):
+            if name.split(".")[0] in packages:
+                found.add(path.relative_to(ROOT).as_posix())
+    return found
+
+
+def test_no_python_file_passes_300_lines_and_no_template_150() -> None:
+    long = {
+        path.relative_to(ROOT).as_posix(): lines
+        for pattern, limit in (("*.py", 300), ("*.html", 150))
+        for path in tracked(pattern)
+        if "migrations" not in path.parts
+        and (lines := len(path.read_text(encoding="utf-8").splitlines())) > limit
+    }
+    assert long == {}
+
+
+def test_every_module_says_in_its_first_line_what_it_is_for() -> None:
+    silent = [
+        path.relative_to(ROOT).as_posix()
+        for path in [*production_modules(), *tracked("tests/*.py", "tests/**/*.py")]
+        if path.read_text(encoding="utf-8").strip()
+        and not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+def test_only_the_doors_import_a_kafka_client() -> None:
+    doors = re.compile(
+        r"mirrors/kafka/|spark_runner/wire/|spark_runner/lanes/record\w*\.py"
+        r"|spark_runner/(planner|positions)\w*\.py|controlplane/(demo|bench)/"
+    )
+    strangers = {
+        name for name in modules_importing("confluent_kafka", "kafka") if not doors.match(name)
+    }
+    assert strangers == set()
+
+
+def test_only_the_runner_imports_pyspark_and_only_the_charts_import_plotly() -> None:
+    assert {
+        name for name in modules_importing("pyspark") if not name.startswith("spark_runner/")
+    } == set()
+    assert modules_importing("plotly") <= {"monitoring/charts.py"}
+
+
+def test_nothing_but_management_commands_imports_the_demo_or_the_benchmark() -> None:
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for path in production_modules()
+        for name in imports_of(path)
+        if name.startswith(("controlplane.demo", "controlplane.bench"))
+    }
+    strangers = {
+        name
+        for name in users
+        if not name.startswith(
+            ("controlplane/demo/", "controlplane/bench/", "controlplane/management/")
+        )
+    }
+    assert strangers == set()
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["mirrors.domain.specs", "mirrors.kafka.admin", "mirrors.launcher", "spark_runner.task"],
+)
+def test_the_data_plane_loads_without_django_and_a_task_without_the_spark_driver(
+    module: str,
+) -> None:
+    code = (
+        f"import {module}, sys; "
+        "print([m for m in ('django', 'celery', 'rest_framework', 'pyspark') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_layer_contracts_hold() -> None:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_no_registry_address_is_committed() -> None:
+    files = tracked(
+        "requirements*.txt",
+        "pyproject.toml",
+        "Makefile",
+        ".ci/*",
+        "Dockerfile",
+        "docker-compose.yml",
+    )
+    found = {
+        f"{path.name}: {line.strip()}"
+        for path in files
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"index-url|find-links|https?://(?!127\.0\.0\.1|localhost)", line)
+    }
+    assert found == set()
+    assert [path.name for path in tracked("uv.lock", "package-lock.json")] == []
+
+
+def test_every_make_target_that_a_document_names_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, flags=re.MULTILINE))
+    named = {
+        (path.name, target)
+        for path in tracked("*.md", "docs/*.md", "docs/**/*.md", "docker-compose.yml")
+        for target in re.findall(r"`make ([a-z][a-z-]+)", path.read_text(encoding="utf-8"))
+    }
+    assert {pair for pair in named if pair[1] not in targets} == set()

@@ -1,0 +1,1 @@
+"""The copy engine against real brokers, and its codecs by themselves."""

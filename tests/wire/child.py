@@ -1,0 +1,23 @@
+"""A copying process of its own, to be killed or frozen; its work comes on standard input."""
+
+from __future__ import annotations
+
+import sys
+
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.wire import produce
+from spark_runner.work import SliceWork
+from tests.wire.world import Driver
+
+
+def main() -> None:
+    work = SliceWork.from_json(sys.stdin.readline())
+    newest = int(sys.argv[1]) if len(sys.argv) > 1 else produce.MOST
+    driver = Driver()
+    copier = RawCopier(newest_produce=newest)
+    result = copier.run(work, driver)  # type: ignore[arg-type]
+    sys.stdout.write(result.to_json() + "\n")
+
+
+if __name__ == "__main__":
+    main()

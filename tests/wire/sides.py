@@ -1,0 +1,188 @@
+"""A cluster as the tests see it: topics, batches as they are, transactions, everything read."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import Admin, NewTopicSpec
+from spark_runner.lanes.scan import Filter
+from spark_runner.wire import codecs, fetch, produce
+from spark_runner.wire.batch import CONTROL, Pen, Sequences
+from spark_runner.wire.cluster import ClusterClient, TopicView
+from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
+from spark_runner.wire.records import Record, batches, decode_batch, encode_batch, read_header
+from spark_runner.wire.transactions import Identity
+
+DEADLINE_S = 30.0
+
+
+def soon(seconds: float = DEADLINE_S) -> float:
+    return time.monotonic() + seconds
+
+
+def unique(stem: str) -> str:
+    return f"{stem}.{uuid.uuid4().hex[:8]}"
+
+
+class Side:
+    """One cluster as a test sees it: makes topics, writes batches as they are, reads everything."""
+
+    def __init__(self, alias: str, bootstrap: str, **fields: Any) -> None:
+        self.spec = ClusterSpec(alias=alias, bootstrap_servers=bootstrap, **fields)
+        self.client = ClusterClient(self.spec)
+        self.client.open(soon())
+        self._idempotent: tuple[Identity, Pen] | None = None
+        self._sequences: dict[tuple[str, int], Sequences] = {}
+
+    def close(self) -> None:
+        self.client.close()
+
+    def make(
+        self, name: str, partitions: int = 1, *, replicas: int = 1, **configs: str
+    ) -> TopicView:
+        plain = {key.replace("_", "."): value for key, value in configs.items()}
+        spec = NewTopicSpec(
+            name=name, partitions=partitions, replication_factor=replicas, configs=plain
+        )
+        Admin(self.spec).create_topics([spec], deadline_s=DEADLINE_S).raise_first()
+        return self.view(name, partitions)
+
+    def view(self, name: str, partitions: int = 1) -> TopicView:
+        """Once every partition answers: a new topic is unknown to its broker for a moment."""
+        until = soon()
+        while time.monotonic() < until:
+            view = self.client.describe([name], until)[name]
+            wanted = [(name, part, leader) for part, leader in view.leaders.items()]
+            if len(wanted) >= partitions and not view.error:
+                found = list_offsets(self.client, wanted, deadline=until)
+                if all(not row.error for row in found.values()):
+                    return view
+            time.sleep(0.05)
+        raise AssertionError(f"{name} did not come up")
+
+    def send(self, topic: str, partition: int, batch: bytearray, **how: Any) -> produce.Answer:
+        """One batch as it is: no identity, no sequence, unless it carries them already."""
+        view = self.client.describe([topic], soon())[topic]
+        link = self.client.link(view.leaders[partition].node, "test", soon())
+        writer = produce.RequestWriter(13, how.get("transactional_id"), timeout_ms=10_000)
+        rows = [(view.topic_id, [(partition.to_bytes(4, "big"), batch)])]
+        link.send(writer.parts(link.next_correlation(), rows), soon())
+        return produce.read_reply(link.receive(None, soon()), 13)[1][0]
+
+    def write(
+        self, topic: str, partition: int, records: Sequence[Record], *, codec: int = codecs.NONE
+    ) -> int:
+        """One batch of plain records; its first offset."""
+        rows = [record._replace(offset=at) for at, record in enumerate(records)]
+        answer = self.send(topic, partition, encode_batch(rows, codec=codec))
+        assert answer.error == 0, answer
+        return answer.base_offset
+
+    def transaction(self, name: str) -> Transaction:
+        return Transaction(self, name)
+
+    def ends(self, topic: str, *, committed: bool = False) -> dict[int, int]:
+        view = self.client.describe([topic], soon())[topic]
+        wanted = [(topic, part, leader) for part, leader in view.leaders.items()]
+        found = list_offsets(
+            self.client, wanted, at=LATEST, isolation=int(committed), deadline=soon()
+        )
+        return {part: row.offset for (_, part), row in found.items()}
+
+    def first(self, topic: str, partition: int) -> int:
+        leader = self.client.describe([topic], soon())[topic].leaders[partition]
+        wanted = [(topic, partition, leader)]
+        found = list_offsets(self.client, wanted, at=EARLIEST, deadline=soon())
+        return found[topic, partition].offset
+
+    def read(
+        self, topic: str, partition: int = 0, *, start: int | None = None, committed: bool = True
+    ) -> list[Record]:
+        """Every record from an offset on, up to the end of this moment."""
+        end = self.ends(topic)[partition]
+        at = self.first(topic, partition) if start is None else start
+        found: list[Record] = []
+        until = soon()
+        while at < end and time.monotonic() < until:
+            row, frame = self._fetch(topic, partition, at, int(committed))
+            aborted = Filter(row.aborted)
+            before = at
+            for batch in batches(frame[row.start : row.stop]):
+                header = read_header(batch)
+                at = max(at, header.last_offset + 1)
+                if header.attributes & CONTROL:
+                    if next(decode_batch(batch)).key == b"\0\0\0\0":
+                        aborted.ended(header)
+                elif not aborted.drops(header):
+                    found += [row for row in decode_batch(batch) if row.offset >= (start or 0)]
+            if at == before:
+                time.sleep(0.02)
+        assert at >= end, f"{topic}-{partition} could not be read to {end}"
+        return found
+
+    def headers(self, topic: str, partition: int = 0) -> list[Any]:
+        """The headers of all batches."""
+        at, end = self.first(topic, partition), self.ends(topic)[partition]
+        found = []
+        while at < end:
+            row, frame = self._fetch(topic, partition, at, 0)
+            for batch in batches(frame[row.start : row.stop]):
+                found.append(read_header(batch))
+                at = found[-1].last_offset + 1
+        return found
+
+    def _fetch(
+        self, topic: str, partition: int, at: int, isolation: int
+    ) -> tuple[fetch.Fetched, memoryview]:
+        view = self.client.describe([topic], soon())[topic]
+        link = self.client.link(view.leaders[partition].node, "test", soon())
+        session = fetch.FetchSession(
+            13, max_wait_ms=50, min_bytes=1, max_bytes=1 << 24, isolation=isolation
+        )
+        session.want(fetch.Wanted(view.topic_id, partition, at, -1, -1, 1 << 24))
+        link.send([session.request(link.next_correlation())], soon())
+        frame = link.receive(None, soon())
+        row = fetch.read_reply(frame, 13)[1].partitions[0]
+        assert row.error == 0, row
+        return row, frame
+
+
+class Transaction:
+    """A source's own transactional producer, batch by batch."""
+
+    def __init__(self, side: Side, name: str) -> None:
+        self._side = side
+        self._identity = Identity(side.client, name, timeout_ms=60_000)
+        self._identity.fence(soon())
+        self._pen = Pen(transactional=True)
+        self._pen.take(self._identity.producer_id, self._identity.epoch)
+        self._sequences: dict[tuple[str, int], Sequences] = {}
+        self._dirty = False
+
+    def write(self, topic: str, partition: int, records: Sequence[Record], **how: Any) -> int:
+        rows = [record._replace(offset=at) for at, record in enumerate(records)]
+        batch = encode_batch(rows, codec=how.get("codec", codecs.NONE))
+        header = read_header(memoryview(batch))
+        sequences = self._sequences.setdefault((topic, partition), Sequences())
+        self._pen.write(memoryview(batch), 0, header, sequences)
+        name = self._identity.transactional_id
+        for _ in range(500):
+            answer = self._side.send(topic, partition, batch, transactional_id=name)
+            if answer.error != 51:
+                break
+            time.sleep(0.01)
+        assert answer.error == 0, answer
+        self._dirty = True
+        return answer.base_offset
+
+    def end(self, *, commit: bool) -> None:
+        # A broker refuses to commit nothing (48).
+        if not self._dirty:
+            return
+        self._dirty = False
+        self._identity.end(commit=commit, deadline=soon())
+        self._pen.take(self._identity.producer_id, self._identity.epoch)

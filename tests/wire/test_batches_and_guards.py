@@ -1,0 +1,194 @@
+"""Batch headers, the pen that writes them, sequences, varints, codecs: laws without a broker."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_runner.lanes.scan import Filter
+from spark_runner.wire import codecs, varint
+from spark_runner.wire.batch import (
+    CONTROL,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Header,
+    Pen,
+    Sequences,
+    UnsafeHeader,
+    checksum_holds,
+    sequence_of,
+)
+from spark_runner.wire.crc32c import address_of, crc32c, crc32c_at
+from spark_runner.wire.crc32c_patch import patched
+from spark_runner.wire.records import Record, decode_batch, encode_batch, read_header
+
+blobs = st.none() | st.binary(max_size=40)
+records = st.lists(
+    st.builds(
+        Record,
+        st.just(0),
+        st.integers(-5, 2**42),
+        blobs,
+        blobs,
+        st.lists(st.tuples(st.binary(max_size=8), blobs), max_size=4).map(tuple),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def numbered(rows: list[Record]) -> list[Record]:
+    return [row._replace(offset=at) for at, row in enumerate(rows)]
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_signed_varints_are_read_back(value: int) -> None:
+    data = varint.signed(value)
+    assert varint.read_signed(data, 0) == (value, len(data))
+
+
+@given(records, st.integers(0, 4))
+def test_batches_are_read_back_with_every_codec(rows: list[Record], codec: int) -> None:
+    batch = memoryview(encode_batch(numbered(rows), codec=codec))
+    assert list(decode_batch(batch)) == numbered(rows)
+
+
+@given(st.binary(max_size=5000), st.integers(0, 4))
+def test_every_codec_gives_back_what_it_got(data: bytes, codec: int) -> None:
+    assert codecs.decompress(codec, memoryview(codecs.compress(codec, data))) == data
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_damaged_compressed_bytes_are_unreadable_not_a_crash(codec: int) -> None:
+    packed = bytearray(codecs.compress(codec, b"some words " * 100))
+    for cut in (packed[:-4], b"\x00" * 20, packed[: len(packed) // 2]):
+        with pytest.raises(codecs.Unreadable):
+            codecs.decompress(codec, memoryview(bytes(cut)))
+
+
+@given(st.binary(min_size=1, max_size=200), st.integers(0, 50))
+def test_checksums_by_address_are_those_of_the_bytes(data: bytes, start: int) -> None:
+    memory = bytearray(data)
+    start = min(start, len(memory))
+    assert crc32c_at(address_of(memory) + start, len(memory) - start) == crc32c(data[start:])
+
+
+@given(records, st.integers(0, 2**40), st.integers(0, 2**15 - 1))
+def test_the_pen_changes_nothing_but_what_is_ours(
+    rows: list[Record], producer: int, epoch: int
+) -> None:
+    batch = encode_batch(numbered(rows), base=0)
+    before = read_header(memoryview(batch))
+    pen, sequences = Pen(transactional=True), Sequences()
+    pen.take(producer, epoch)
+    pen.write(memoryview(batch), 0, before, sequences)
+    after = read_header(memoryview(batch))
+    assert checksum_holds(memoryview(batch), address_of(batch))
+    assert (after.producer_id, after.producer_epoch, after.base_sequence) == (producer, epoch, 0)
+    assert after.attributes == before.codec | TRANSACTIONAL
+    assert (after.base_offset, after.leader_epoch) == (0, -1)
+    assert list(decode_batch(memoryview(batch))) == numbered(rows)
+
+
+@given(records, st.integers(0, 10_000))
+def test_a_flipped_bit_is_never_blessed(rows: list[Record], where: int) -> None:
+    batch = encode_batch(numbered(rows))
+    header = read_header(memoryview(batch))
+    batch[61 + where % (len(batch) - 61)] ^= 1 << where % 8
+    pen = Pen(transactional=True)
+    pen.take(5, 1)
+    pen.write(memoryview(batch), 0, header, Sequences())
+    assert not checksum_holds(memoryview(batch), address_of(batch))
+
+
+@given(st.binary(max_size=300), st.integers(0, 2**21), st.randoms(use_true_random=False))
+def test_a_patched_checksum_is_that_of_the_patched_bytes(
+    body: bytes, more: int, chance: random.Random
+) -> None:
+    old, new = chance.randbytes(40), chance.randbytes(40)
+    body += bytes(more)
+    assert patched(crc32c(old + body), old, new, len(body)) == crc32c(new + body)
+
+
+def one_batch(attributes: int = 0) -> tuple[bytearray, Header]:
+    batch = encode_batch([Record(0, 1, b"k", b"v")])
+    batch[22] = attributes
+    return batch, read_header(memoryview(batch))
+
+
+def test_a_control_batch_is_never_written() -> None:
+    batch, header = one_batch(CONTROL | TRANSACTIONAL)
+    pen = Pen(transactional=True)
+    pen.take(1, 0)
+    with pytest.raises(UnsafeHeader):
+        pen.write(memoryview(batch), 0, header, Sequences())
+
+
+def test_nothing_is_written_before_the_producer_is_initialised() -> None:
+    with pytest.raises(UnsafeHeader):
+        Pen(transactional=True).take(-1, -1)
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_the_transactional_bit_is_that_of_the_delivery_whatever_the_source_had(
+    transactional: bool,
+) -> None:
+    for attributes in (0, TRANSACTIONAL, LOG_APPEND_TIME, 0x40, 0x3 | TRANSACTIONAL):
+        batch, header = one_batch(attributes)
+        pen = Pen(transactional=transactional)
+        pen.take(1, 0)
+        pen.write(memoryview(batch), 0, header, Sequences())
+        written = read_header(memoryview(batch)).attributes
+        assert bool(written & TRANSACTIONAL) == transactional
+        assert not written & ~(TRANSACTIONAL | 0x7)
+
+
+def test_an_earlier_epoch_is_never_written_again() -> None:
+    pen, sequences = Pen(transactional=True), Sequences()
+    pen.take(7, 3)
+    assert sequences.take(7, 3, 10) == 0
+    with pytest.raises(UnsafeHeader):
+        pen.take(7, 2)
+    with pytest.raises(UnsafeHeader):
+        sequences.take(7, 2, 1)
+
+
+@given(st.lists(st.integers(1, 2**30), min_size=1, max_size=30))
+def test_no_sequence_is_given_out_twice_and_they_wrap(counts: list[int]) -> None:
+    sequences = Sequences()
+    expected = 0
+    for count in counts:
+        assert sequences.take(1, 0, count) == expected
+        expected = (expected + count) % 2**31
+
+
+def test_sequences_begin_at_zero_under_a_new_epoch_or_producer() -> None:
+    sequences = Sequences()
+    assert [sequences.take(1, 0, 5), sequences.take(1, 0, 5)] == [0, 5]
+    assert [sequences.take(1, 1, 5), sequences.take(2, 0, 5)] == [0, 0]
+
+
+def test_the_sequence_of_a_written_batch_can_be_read() -> None:
+    batch, header = one_batch()
+    pen, sequences = Pen(transactional=True), Sequences()
+    pen.take(1, 0)
+    sequences.take(1, 0, 41)
+    pen.write(memoryview(batch), 0, header, sequences)
+    assert sequence_of(memoryview(batch)) == 41
+
+
+def data(offset: int, producer: int) -> Header:
+    return Header(offset, 100, 0, 2, 0, TRANSACTIONAL, 0, 0, 0, producer, 0, 0, 1)
+
+
+def test_a_producer_is_aborted_from_its_first_aborted_offset_to_its_marker() -> None:
+    aborted = Filter([(5, 9), (20, 9)])
+    assert not aborted.drops(data(4, 9))
+    assert aborted.drops(data(5, 9))
+    assert not aborted.drops(data(6, 8))
+    aborted.ended(data(7, 9))
+    assert not aborted.drops(data(8, 9))
+    assert aborted.drops(data(20, 9))

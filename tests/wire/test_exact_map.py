@@ -1,0 +1,161 @@
+"""The map of upstream to downstream offsets equals a brute-force comparison, from every start."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_runner.wire import codecs
+from spark_runner.wire.records import Record
+from tests.wire.world import Flow, Side, bare, unique
+
+STARTS = 48
+CLEANED_WITHIN_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def source(primary: str) -> Iterator[Side]:
+    side = Side("one", primary)
+    yield side
+    side.close()
+
+
+@pytest.fixture(scope="module")
+def target(backup: str) -> Iterator[Side]:
+    side = Side("two", backup)
+    yield side
+    side.close()
+
+
+def history(side: Side, topic: str, partitions: int, seed: int) -> None:
+    """The same in every partition: plain, committed and aborted batches, keys that come again."""
+    chance = random.Random(seed)
+    writers = [side.transaction(unique("map")) for _ in range(2)]
+    for at in range(14):
+        kind = chance.randrange(3)
+        rows = [
+            Record(0, 1_000_000 + at * 10 + row, b"k%d" % chance.randrange(9), b"%d" % at)
+            for row in range(chance.randrange(1, 6))
+        ]
+        codec = chance.randrange(5)
+        for partition in range(partitions):
+            if kind == 2:
+                side.write(topic, partition, rows, codec=codec)
+            else:
+                writers[kind].write(topic, partition, rows, codec=codec)
+        if chance.random() < 0.5:
+            writers[0].end(commit=chance.random() < 0.5)
+            writers[1].end(commit=chance.random() < 0.5)
+    for writer in writers:
+        writer.end(commit=True)
+    time.sleep(0.3)
+
+
+def brute_force(flow: Flow, topic: str, partition: int, start: int) -> dict[int, int]:
+    """Which upstream offset each downstream offset holds, found by comparing all records."""
+    upstream = flow.source.read(topic, partition, start=start)
+    downstream = flow.target.read(f"{flow.alias}.{topic}", partition)
+    assert bare(downstream) == bare(upstream)
+    return {above.offset: below.offset for above, below in zip(upstream, downstream, strict=True)}
+
+
+def mapped(flow: Flow, topic: str, partition: int) -> dict[int, int]:
+    return {
+        run.upstream + at: run.downstream + at
+        for run in flow.runs(topic, partition)
+        for at in range(run.length)
+    }
+
+
+def copy_from_every_offset(source: Side, target: Side, topic: str) -> Flow:
+    """Partition n begins at offset n."""
+    flow = Flow(source, target, commit_interval_ms="20")
+    flow.add(topic)
+    ends = source.ends(topic)
+    flow.rows = [
+        dataclasses.replace(row, start=min(max(row.partition, first), ends[row.partition]))
+        for row in flow.rows
+        for first in [source.first(topic, row.partition)]
+    ]
+    result, _ = flow.copy()
+    assert result.errors == ()
+    return flow
+
+
+def check_every_partition(flow: Flow, topic: str) -> None:
+    for row in flow.rows:
+        expected = brute_force(flow, topic, row.partition, row.start)
+        assert mapped(flow, topic, row.partition) == expected
+
+
+def has_holes(side: Side, topic: str, partition: int) -> bool:
+    headers = side.headers(topic, partition)
+    return any(row.records != row.last_offset_delta + 1 for row in headers)
+
+
+def test_from_every_offset_of_a_topic_with_aborts(source: Side, target: Side) -> None:
+    topic = unique("every")
+    source.make(topic, STARTS)
+    history(source, topic, STARTS, seed=3)
+    assert source.ends(topic)[0] > STARTS
+    check_every_partition(copy_from_every_offset(source, target, topic), topic)
+
+
+@pytest.mark.timeout(200)
+def test_from_every_offset_of_a_compacted_topic_with_aborts(source: Side, target: Side) -> None:
+    topic = unique("compacted")
+    source.make(
+        topic,
+        STARTS,
+        cleanup_policy="compact",
+        segment_ms="200",
+        min_cleanable_dirty_ratio="0.001",
+        max_compaction_lag_ms="200",
+    )
+    history(source, topic, STARTS, seed=4)
+    # A segment is cleaned once it is not the newest: a write after segment.ms begins another.
+    for _ in range(2):
+        time.sleep(0.3)
+        for partition in range(STARTS):
+            source.write(topic, partition, [Record(0, 1, b"roll", b"")], codec=codecs.NONE)
+    until = time.monotonic() + CLEANED_WITHIN_S
+    while not all(has_holes(source, topic, partition) for partition in range(STARTS)):
+        assert time.monotonic() < until, "the cleaner did not run"
+        time.sleep(1)
+    for _ in range(3):
+        before = {partition: source.read(topic, partition) for partition in range(STARTS)}
+        flow = copy_from_every_offset(source, target, topic)
+        # The cleaner may come by again at any time: then compare another copy.
+        if before == {partition: source.read(topic, partition) for partition in range(STARTS)}:
+            break
+    check_every_partition(flow, topic)
+
+
+def test_a_restart_continues_the_map_where_it_was(source: Side, target: Side) -> None:
+    topic = unique("restart")
+    source.make(topic)
+    flow = Flow(source, target)
+    flow.add(topic)
+    for at in range(4):
+        for _ in range(3):
+            source.write(topic, 0, [Record(0, at, b"k", b"v" * 15_000)] * 3, codec=codecs.NONE)
+        flow.copy()
+    expected = brute_force(flow, topic, 0, 0)
+    assert mapped(flow, topic, 0) == expected
+    assert len(expected) == 36
+    assert len(flow.runs(topic)) == 4, "one marker a transaction, one run between two markers"
+
+
+def test_at_least_once_makes_one_run_of_a_clean_partition(source: Side, target: Side) -> None:
+    topic = unique("clean")
+    source.make(topic)
+    for at in range(30):
+        source.write(topic, 0, [Record(0, at, b"k", b"v" * 15_000)] * 2)
+    flow = Flow(source, target, delivery="at_least_once", commit_interval_ms="10")
+    flow.add(topic)
+    flow.copy()
+    assert [(run.upstream, run.downstream, run.length) for run in flow.runs(topic)] == [(0, 0, 60)]

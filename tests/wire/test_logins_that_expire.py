@@ -1,0 +1,105 @@
+"""KIP-368: a broker that wants a new login every two seconds gets one, and the copy goes on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spark_runner.wire.connection
+from controlplane.demo.guard import Guard
+from controlplane.demo.kafka import KafkaBroker
+from controlplane.demo.kafka_files import Listener
+from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.security import connection_facts
+from spark_runner.wire.connection import Connection
+from spark_runner.wire.stream import PlainStream, dial
+from tests.wire.running import PARTITIONS, Running
+from tests.wire.world import Flow, Side, bare, unique
+
+PASSWORD = "correct horse"
+LOGIN_MS = 2000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[KafkaBroker]:
+    prefix = "listener.name.login."
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    broker = KafkaBroker(
+        Path(tmp_path_factory.mktemp("expiring")),
+        name="expiring",
+        heap="320m",
+        jvm=("-XX:TieredStopAtLevel=1",),
+        environment=guard.environment,
+        listeners=[Listener(name="LOGIN", protocol="SASL_PLAINTEXT")],
+        properties={
+            f"{prefix}sasl.enabled.mechanisms": "PLAIN",
+            f"{prefix}plain.sasl.jaas.config": f'{module} required user_copier="{PASSWORD}";',
+            f"{prefix}plain.connections.max.reauth.ms": str(LOGIN_MS),
+            f"{prefix}connection.failed.authentication.delay.ms": "20",
+        },
+    )
+    try:
+        yield broker.start()
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+def login(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setenv("UNDERSTUDY_WIRE_PASSWORD", PASSWORD)
+    monkeypatch.setenv("UNDERSTUDY_WIRE_WRONG", "battery staple")
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "copier",
+        "sasl_password": "env:UNDERSTUDY_WIRE_PASSWORD",
+    }
+
+
+def test_a_wrong_password_is_said_in_one_sentence(
+    broker: KafkaBroker, login: dict[str, str]
+) -> None:
+    wrong = login | {"sasl_password": "env:UNDERSTUDY_WIRE_WRONG"}
+    spec = ClusterSpec(alias="a", bootstrap_servers=broker.bootstrap_of("LOGIN"), **wrong)  # type: ignore[arg-type]
+    host, port = spec.bootstrap_servers.rsplit(":", 1)
+    with pytest.raises(KafkaRefused, match="refused the login") as refused:
+        Connection(connection_facts(spec), host, int(port), deadline=time.monotonic() + 10)
+    assert refused.value.code == "authentication"
+    assert "battery" not in refused.value.message
+
+
+def test_the_copy_outlives_many_logins(
+    broker: KafkaBroker, login: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[float] = []
+
+    def counted(host: str, port: int, **rest: Any) -> PlainStream:
+        if threading.current_thread().name == "engine":
+            opened.append(time.monotonic())
+        return dial(host, port, **rest)
+
+    monkeypatch.setattr(spark_runner.wire.connection, "dial", counted)
+    # The test itself goes by the other listener: only the engine has to log in.
+    source, target = Side("one", broker.bootstrap), Side("two", broker.bootstrap)
+    topic = unique("expiring")
+    source.make(topic, PARTITIONS)
+    flow = Flow(source, target, commit_interval_ms="100")
+    remote = flow.add(topic)
+    address = broker.bootstrap_of("LOGIN")
+    flow.spec = ClusterSpec(alias=flow.alias, bootstrap_servers=address, **login)  # type: ignore[arg-type]
+    target.spec = ClusterSpec(alias="two", bootstrap_servers=address, **login)  # type: ignore[arg-type]
+    with Running(flow, topic) as running:
+        running.write(int(LOGIN_MS * 4 / 60), pause=0.02)
+        running.caught_up()
+    for partition in range(PARTITIONS):
+        copied = bare(target.read(remote, partition))
+        assert copied == bare(source.read(topic, partition))
+        assert len(copied) > 50
+    late = [moment for moment in opened if moment > opened[0] + LOGIN_MS / 1000]
+    assert late == [], "connections were lost instead of logged in again"

@@ -1,0 +1,180 @@
+"""Repacking keeps every byte of every record and says truly which upstream offsets it holds."""
+
+from __future__ import annotations
+
+import random
+import zlib
+
+import lz4.frame
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_runner.lanes import legacy, repack
+from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.policy import Policy
+from spark_runner.wire import codecs
+from spark_runner.wire.crc32c import address_of
+from spark_runner.wire.records import Record, decode_batch, encode_batch, frame_batch, read_header
+
+blobs = st.none() | st.binary(max_size=60)
+
+
+@st.composite
+def source_batches(draw: st.DrawFn) -> list[tuple[int, list[Record]]]:
+    """Batches of a log with holes anywhere: (codec, records with their offsets)."""
+    found = []
+    offset = draw(st.integers(0, 2**40))
+    for _ in range(draw(st.integers(1, 5))):
+        rows = []
+        for _ in range(draw(st.integers(1, 8))):
+            offset += draw(st.integers(1, 3))
+            headers = draw(st.lists(st.tuples(st.binary(max_size=5), blobs), max_size=2))
+            timestamp = draw(st.integers(-5, 2**42))
+            rows.append(Record(offset, timestamp, draw(blobs), draw(blobs), tuple(headers)))
+        found.append((draw(st.integers(0, 4)), rows))
+    return found
+
+
+def parcel(codec: int, rows: list[Record]) -> Parcel:
+    batch = encode_batch(rows, codec=codec, base=rows[0].offset)
+    return wrapped(batch)
+
+
+def wrapped(batch: bytearray) -> Parcel:
+    header = read_header(memoryview(batch))
+    return Parcel(None, memoryview(batch), 0, address_of(batch), header, "")
+
+
+def unwound(built: list[Parcel]) -> list[Record]:
+    """The records with the upstream offsets that the stretches claim for them."""
+    found = []
+    for made in built:
+        rows = list(decode_batch(made.memory))
+        assert [row.offset for row in rows] == list(range(len(rows)))
+        offsets = [first + at for first, count in made.stretches for at in range(count)]
+        found += [row._replace(offset=offset) for row, offset in zip(rows, offsets, strict=True)]
+    return found
+
+
+@given(source_batches(), st.none() | st.integers(0, 4), st.integers(0, 40))
+def test_merged_batches_hold_the_same_records_from_the_position_on(
+    batches: list[tuple[int, list[Record]]], codec: int | None, cut: int
+) -> None:
+    group = [parcel(*batch) for batch in batches]
+    position = group[0].first + cut
+    group[0].first = position
+    built, too_large = repack.rebuild(group, Policy(codec=codec))
+    wanted = [row for _, rows in batches for row in rows if row.offset >= position]
+    assert too_large is None
+    assert unwound(built) == wanted
+    if built:
+        assert built[-1].after == group[-1].after
+        assert {made.header.codec for made in built} == {batches[0][0] if codec is None else codec}
+
+
+@given(source_batches(), st.integers(130, 400))
+def test_a_limit_splits_and_what_fits_nowhere_ends_the_copy_before_it(
+    batches: list[tuple[int, list[Record]]], most: int
+) -> None:
+    group = [parcel(codec, rows) for codec, rows in batches]
+    built, too_large = repack.rebuild(group, Policy(codec=codecs.NONE, most_bytes=most))
+    assert all(made.size <= most for made in built)
+    wanted = [row for _, rows in batches for row in rows]
+    if too_large is not None:
+        offset, size = too_large
+        assert size > most
+        wanted = [row for row in wanted if row.offset < offset]
+    assert unwound(built) == wanted
+
+
+def test_append_time_becomes_the_time_of_every_record() -> None:
+    rows = [Record(at, 100 + at, b"k", b"v") for at in range(5)]
+    body = bytes(memoryview(encode_batch(rows))[61:])
+    batch = frame_batch(0, 0x08, body, 4, 100, 777, 5)
+    built, _ = repack.rebuild([wrapped(batch)], Policy(keep_append_time=True))
+    assert {row.timestamp for row in decode_batch(built[0].memory)} == {777}
+    built, _ = repack.rebuild([wrapped(batch)], Policy(keep_append_time=False))
+    assert [row.timestamp for row in decode_batch(built[0].memory)] == [100 + at for at in range(5)]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_damaged_bodies_are_named_not_copied(codec: int) -> None:
+    rows = [Record(at, 1, b"k" * 50, b"v" * 50) for at in range(50)]
+    whole = encode_batch(rows, codec=codec)
+    for cut in (len(whole) - 5, len(whole) // 2, 70):
+        batch = whole[:cut]
+        header = read_header(memoryview(whole))._replace(length=len(batch) - 12)
+        broken = Parcel(None, memoryview(batch), 0, address_of(batch), header, "")
+        with pytest.raises(repack.Damaged):
+            repack.rebuild([broken], Policy())
+
+
+# -- formats 0 and 1
+
+
+def message(
+    magic: int, offset: int, timestamp: int, key: bytes | None, value: bytes | None, codec: int = 0
+) -> bytes:
+    body = bytes((magic, codec)) + (timestamp.to_bytes(8, "big", signed=True) if magic else b"")
+    for data in (key, value):
+        body += (-1 if data is None else len(data)).to_bytes(4, "big", signed=True) + (data or b"")
+    framed = zlib.crc32(body).to_bytes(4, "big") + body
+    return offset.to_bytes(8, "big") + len(framed).to_bytes(4, "big") + framed
+
+
+def lz4_of_format_0(data: bytes) -> bytes:
+    """A frame with the header checksum that Kafka 0.8 and 0.9 wrote: over the magic number too."""
+    packed = bytearray(
+        lz4.frame.compress(data, block_linked=False, store_size=False, content_checksum=False)
+    )
+    packed[6] ^= 0x5A
+    return bytes(packed)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+def test_old_messages_become_the_records_they_were(magic: int, codec: int) -> None:
+    chance = random.Random(codec)
+    plain = [
+        (b"k%d" % at if at % 3 else None, chance.randbytes(at * 30) if at % 4 else None)
+        for at in range(20)
+    ]
+    timestamps = [1000 + at if magic else -1 for at in range(20)]
+    if codec == 0:
+        data = [message(magic, 500 + at, timestamps[at], *plain[at]) for at in range(20)]
+    else:
+        inner = b"".join(
+            message(magic, (0 if magic else 500) + at, timestamps[at], *plain[at])
+            for at in range(20)
+        )
+        packed = (
+            lz4_of_format_0(inner)
+            if (magic, codec) == (0, 3)
+            else bytes(codecs.compress(codec, inner))
+        )
+        data = [message(magic, 519, 1019, None, packed, codec)]
+    pieces = [piece for row in data for piece in legacy.pieces(memoryview(row))]
+    assert [piece.offset for piece in pieces] == list(range(500, 520))
+    assert [piece.timestamp for piece in pieces] == timestamps
+    built = repack.assemble(pieces, codecs.LZ4)
+    assert [(row.key, row.value) for row in decode_batch(memoryview(built))] == plain
+
+
+def test_append_time_of_an_old_wrapper_is_that_of_its_messages() -> None:
+    inner = b"".join(message(1, at, 5, b"k", b"v") for at in range(3))
+    packed = bytes(codecs.compress(codecs.GZIP, inner))
+    wrapper = message(1, 12, 999, None, packed, codecs.GZIP | 0x08)
+    pieces = legacy.pieces(memoryview(wrapper))
+    assert [(piece.offset, piece.timestamp) for piece in pieces] == [
+        (10, 999),
+        (11, 999),
+        (12, 999),
+    ]
+
+
+def test_a_damaged_old_message_is_refused() -> None:
+    data = bytearray(message(1, 0, 1, b"k", b"v"))
+    data[-1] ^= 1
+    with pytest.raises(ValueError, match="checksum"):
+        legacy.pieces(memoryview(data))

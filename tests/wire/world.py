@@ -1,0 +1,144 @@
+"""A flow planned by hand: a slice's work, a driver that watches it, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mirrors.domain.runs import Run, read_block, runs_topic
+from mirrors.domain.specs import ClusterSpec
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.positions import POSITIONS_CONFIGS
+from spark_runner.wire.cluster import id_text
+from spark_runner.wire.records import Record
+from spark_runner.work import Figures, PartitionWork, SliceResult, SliceWork
+from tests.wire.sides import DEADLINE_S, Side, soon, unique
+
+__all__ = ["Driver", "Flow", "Side", "bare", "soon", "unique"]
+
+
+class Driver:
+    """The driver's end of the channel, without a driver."""
+
+    def __init__(self, *, until: Any = None) -> None:
+        self.figures: list[Figures] = []
+        self._until = until or (lambda figures: False)
+        self._reported_at = 0.0
+
+    def order(self) -> str | None:
+        return "stop" if self._until(self) else None
+
+    def wait_for_turn(self, deadline_s: float) -> bool:
+        return True
+
+    def due(self, *, moved: bool = True) -> bool:
+        return time.monotonic() - self._reported_at > 0.05
+
+    def report(self, figures: Figures) -> None:
+        self._reported_at = time.monotonic()
+        self.figures.append(figures)
+
+    def position(self, topic: str, partition: int) -> int:
+        rows = [
+            row.position
+            for figures in self.figures
+            for row in figures.partitions
+            if (row.topic, row.partition) == (topic, partition)
+        ]
+        return rows[-1] if rows else -1
+
+
+class Flow:
+    """A flow between two sides, planned by hand."""
+
+    def __init__(self, source: Side, target: Side, *, replicas: int = 1, **properties: str) -> None:
+        self.source, self.target = source, target
+        self.alias = unique("src")
+        self.spec = ClusterSpec(alias=self.alias, bootstrap_servers=source.spec.bootstrap_servers)
+        self.properties = {key.replace("_", "."): value for key, value in properties.items()}
+        self.positions_topic = f"mm2-positions.{self.alias}.internal"
+        self.runs_topic = runs_topic(self.alias)
+        self._replicas = replicas
+        target.make(self.positions_topic, replicas=replicas, **_underscored(POSITIONS_CONFIGS))
+        self.rows: list[PartitionWork] = []
+
+    def add(
+        self, topic: str, *, start: int = 0, configs: Mapping[str, str] | None = None, **remote: str
+    ) -> str:
+        """Copy this topic; its remote topic is made with the given configs."""
+        name = f"{self.alias}.{topic}"
+        view = self.source.client.describe([topic], soon())[topic]
+        made = self.target.make(name, len(view.leaders), replicas=self._replicas, **remote)
+        known = {key.replace("_", "."): value for key, value in remote.items()}
+        self.rows += [
+            PartitionWork(
+                topic=topic,
+                topic_id=id_text(view.topic_id),
+                partition=partition,
+                remote_topic=name,
+                remote_topic_id=id_text(made.topic_id),
+                start=start,
+                remote_configs=dict(configs if configs is not None else known),
+            )
+            for partition in sorted(view.leaders)
+        ]
+        return name
+
+    def work(self, *, seconds: float = DEADLINE_S, index: int = 0) -> SliceWork:
+        return SliceWork(
+            job=1,
+            flow=1,
+            generation=1,
+            name=f"{self.alias}->{self.target.spec.alias}",
+            index=index,
+            count=1,
+            epoch=1,
+            deadline=int((time.time() + seconds) * 1000),
+            lane="raw",
+            source=self.spec,
+            target=self.target.spec,
+            properties=self.properties,
+            source_cluster_id=self.source.client.cluster_id,
+            target_cluster_id=self.target.client.cluster_id,
+            positions_topic=self.positions_topic,
+            transactional_id=f"understudy.{self.alias}->{self.target.spec.alias}.{index}",
+            partitions=tuple(self.rows),
+        )
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        return {
+            (topic, partition): end
+            for topic in {row.topic for row in self.rows}
+            for partition, end in self.source.ends(topic, committed=True).items()
+        }
+
+    def copy(self, copier: RawCopier | None = None, **how: Any) -> tuple[SliceResult, Driver]:
+        """Run one epoch until everything that is there now has been committed."""
+        ends = how.pop("ends", None) or self.ends()
+        driver = Driver(
+            until=lambda driver: all(driver.position(*place) >= end for place, end in ends.items())
+        )
+        result = (copier or RawCopier()).run(self.work(**how), driver)  # type: ignore[arg-type]
+        return result, driver
+
+    def runs(self, topic: str, partition: int = 0) -> list[Run]:
+        """All offset runs of a partition, in upstream order, as a reader finds them."""
+        latest: dict[bytes, bytes] = {}
+        for record in self.target.read(self.runs_topic):
+            assert record.key is not None
+            assert record.value is not None
+            latest[record.key] = record.value
+        mine = f'"topic":"{topic}","partition":{partition},'.encode()
+        return sorted(
+            run for key, value in latest.items() if mine in key for run in read_block(value)
+        )
+
+
+def _underscored(configs: Mapping[str, str]) -> dict[str, str]:
+    return {key.replace(".", "_"): value for key, value in configs.items()}
+
+
+def bare(records: Iterable[Record]) -> list[tuple[Any, ...]]:
+    """What must be the same on both sides: all but the offset."""
+    return [record[1:] for record in records]
