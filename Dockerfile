@@ -1,0 +1,29 @@
+# One image for every service of docker-compose.yml: web, worker with its Spark runner, beat, and the Kafka and Redis of the example.
+FROM python:3.11-slim-bookworm
+
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends make openjdk-17-jre-headless procps tini \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --create-home --uid 10001 understudy \
+    # A new named volume takes over the owner of the directory that it is mounted on.
+    && install -d -o understudy -g understudy /app /data
+
+USER understudy
+WORKDIR /app
+# Kafka's jars and pip look for their caches here, also where an engine sets no HOME.
+ENV HOME=/home/understudy PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1
+
+# The packages first: they change seldom, and then only the layers below are built again.
+COPY --chown=understudy:understudy Makefile requirements.txt ./
+COPY --chown=understudy:understudy .ci .ci
+RUN make runtime
+
+COPY --chown=understudy:understudy . .
+# A fresh checkout's requirements.txt is younger than a cached layer's stamp, and make would install all again.
+# The example's Kafka comes from its published jars; fetched here, so that a container starts without a registry.
+RUN touch .venv/.runtime && make kafka-jars static
+
+EXPOSE 8000
+# tini passes signals on and reaps the detached runner.
+ENTRYPOINT ["tini", "--"]
+CMD ["make", "run-web"]
