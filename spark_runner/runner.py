@@ -106,15 +106,21 @@ class Runner:
             number = entry.name.removesuffix(_SUFFIX)
             if number == entry.name or not number.isdecimal():
                 continue
-            flow, stat = int(number), entry.stat()
+            try:
+                flow, stat = int(number), entry.stat()
+            except FileNotFoundError:
+                # Removed while we looked.
+                continue
             present.add(flow)
             mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if self._seen.get(flow) != mark and self._accept(flow, Path(entry.path)):
                 self._seen[flow] = mark
         for flow in self._seen.keys() - present:
             del self._seen[flow]
-            log.info("Flow %s: its spec is gone; it stops", flow)
-            self._flows[flow].stop("Stopped on request.")
+            # A file that never could be read has no flow.
+            if flow in self._flows:
+                log.info("Flow %s: its spec is gone; it stops", flow)
+                self._flows[flow].stop("Stopped on request.")
         for flow, run in list(self._flows.items()):
             if not run.is_alive() and flow not in self._seen:
                 del self._flows[flow]

@@ -132,6 +132,7 @@ def test_a_spec_file_that_is_no_spec_is_logged_and_others_go_on(lab: Lab) -> Non
     path.unlink()
     flow = lab.flow().start()
     flow.wait_state("running")
+    assert "Traceback" not in lab.last_words().split("Flow 999", 1)[1]
     flow.stop()
 
 
