@@ -114,6 +114,7 @@ def test_connections_cut_by_redis(running: Stack) -> None:
     wait_for_news(running, within=60)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_worker_that_takes_no_message_though_some_wait_ends_itself(
     running: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
