@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 from collections.abc import Iterable
 from typing import Literal
 
-from mirrors.domain.values import Flag, Kind, OneOf, Patterns, Separator, Start, Whole
+from mirrors.domain.setting import Key as Key
+from mirrors.domain.setting import Setting
+from mirrors.domain.values import Flag, OneOf, Patterns, Separator, Start, Whole
 
-Verdict = Literal["honoured", "different", "ours", "fixed", "refused"]
 DEFAULT_POLICY = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
 IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 # Class names that people have in their files, and the rule that each stands for.
@@ -31,34 +31,6 @@ CONFIGS_EXCLUDE = (
     "log.message.timestamp.after.max.ms, message.timestamp.type, "
     "unclean.leader.election.enable, min.insync.replicas"
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Key:
-    """One setting of a flow. `default` is ours and `mm2` is MM2's, as a person would write them.
-
-    honoured: as MM2. different: as MM2 but for what `why` says. ours: MM2 has no such key.
-    fixed: only the values in `only` are accepted. refused: `why` says why.
-    """
-
-    name: str
-    verdict: Verdict
-    meaning: str
-    default: str | None = None
-    mm2: str = ""
-    why: str = ""
-    only: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Setting(Key):
-    """A key that a flow takes, and how its text is read."""
-
-    kind: Kind
-
-    @property
-    def field(self) -> str:
-        return self.name.replace(".", "_").replace("-", "_")
 
 
 HONOURED = (
