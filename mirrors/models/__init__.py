@@ -1,7 +1,10 @@
 """The rows of mirrors: what people asked for, what was seen, and who changed what."""
 
 from mirrors.models.clusters import Cluster, ClusterTest
+from mirrors.models.duties import DutyRun, FlowPlan, HeartbeatState
 from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job
+from mirrors.models.gaps import Gap
+from mirrors.models.offsets import PartitionMap, RunBlock, RunIndex
 from mirrors.models.roles import Role, needs, role_of
 from mirrors.models.runners import Runner, Sighting
 from mirrors.models.transitions import Transition, claim
@@ -9,11 +12,18 @@ from mirrors.models.transitions import Transition, claim
 __all__ = [
     "Cluster",
     "ClusterTest",
+    "DutyRun",
     "Flow",
     "FlowPartition",
+    "FlowPlan",
     "FlowTopic",
+    "HeartbeatState",
+    "Gap",
     "Job",
+    "PartitionMap",
     "Role",
+    "RunBlock",
+    "RunIndex",
     "Runner",
     "Sighting",
     "Transition",
