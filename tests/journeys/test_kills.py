@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import random
 import time
 from collections.abc import Callable
@@ -32,7 +34,9 @@ def runner_process(stage: Stage) -> psutil.Process | None:
     status = launcher.read_runner(stage.runner_root / "default")
     if status is None or not launcher.is_alive(status.pid, status.start_tick):
         return None
-    return psutil.Process(status.pid)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(status.pid)
+    return None
 
 
 def victim(stage: Stage, name: str) -> psutil.Process | None:
@@ -41,14 +45,26 @@ def victim(stage: Stage, name: str) -> psutil.Process | None:
         runner = runner_process(stage)
         if runner is None or name == "runner":
             return runner
-        workers = [
-            process
-            for process in runner.children(recursive=True)
-            if [above.name()[:6] for above in process.parents()[:2]] == ["python", "java"]
-        ]
-        return max(workers, key=lambda process: process.cpu_times().user, default=None)
+        return busiest_worker(runner)
     child = next(child for child in stage.supervisor.children if child.name == name)
-    return psutil.Process(child.process.pid) if child.alive and child.process else None
+    if child.alive and child.process:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(child.process.pid)
+    return None
+
+
+def busiest_worker(runner: psutil.Process) -> psutil.Process | None:
+    """Of Spark's Python workers; any process may end while it is looked at."""
+    found: list[tuple[float, psutil.Process]] = []
+    try:
+        family = runner.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return None
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if [above.name()[:6] for above in process.parents()[:2]] == ["python", "java"]:
+                found.append((process.cpu_times().user, process))
+    return max(found, key=operator.itemgetter(0), default=(0.0, None))[1]
 
 
 def kill_and_wait(stage: Stage, name: str) -> float:

@@ -112,10 +112,15 @@ def test_the_rights_of_the_page_are_enough_to_create_copy_grow_and_keep_position
     flow.lab.grow(TOPIC, 3)
     flow.lab.write(TOPIC, ["later"], partition=2)
     flow.wait_in_sync(TOPIC, seconds=60)
-    status = flow.wait_state("running")
-    assert {row.topic: row.state for row in status.topics if row.state != "skipped"} == {
-        TOPIC: "in_sync"
-    }
+    # A topic is in sync once all its partitions are; that the grown one is, is said a tick later.
+    flow.wait(
+        lambda status: (
+            status.state == "running"
+            and [row.state for row in status.partitions] == ["in_sync"] * 3
+            and {row.topic: row.state for row in status.topics if row.state != "skipped"}
+            == {TOPIC: "in_sync"}
+        )
+    )
     assert values(flow) == [b"0", b"1", b"2", b"3", b"4"]
     rows = flow.lab.read("mm2-offsets.primary.internal", target=True)
     assert any(rows.values()), "MM2's copy of the positions is written"

@@ -44,7 +44,9 @@ class Side:
     def make(
         self, name: str, partitions: int = 1, *, replicas: int = 1, **configs: str
     ) -> TopicView:
-        plain = {key.replace("_", "."): value for key, value in configs.items()}
+        # Records here are of 1970: a broker that looks for old ones would delete them all.
+        plain = {"retention.ms": "-1"}
+        plain |= {key.replace("_", "."): value for key, value in configs.items()}
         spec = NewTopicSpec(
             name=name, partitions=partitions, replication_factor=replicas, configs=plain
         )
