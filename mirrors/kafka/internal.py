@@ -74,11 +74,11 @@ def read_to_end(
     if not wanted:
         return []
     begin = {number: starts[topic, number] for number in wanted}
-    found = _consume(admin.spec, topic, begin, wanted, committed, deadline)
+    found = consume(admin.spec, topic, begin, wanted, committed, deadline)
     return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
-def _consume(
+def consume(
     spec: ClusterSpec,
     topic: str,
     starts: Mapping[int, int],

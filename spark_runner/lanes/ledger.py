@@ -75,6 +75,7 @@ class Book:
             id_text(track.source_id),
             self._target_cluster,
             id_text(track.remote_id),
+            track.resets,
         )
         for block in packed.blocks:
             key = BlockKey(track.topic, track.partition, born, block.first.upstream)

@@ -1,0 +1,68 @@
+"""Gap: a stretch of source offsets that can no longer be copied, and what a person decided."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from mirrors.models.flows import Flow
+
+
+class GapKind(models.TextChoices):
+    DELETED = "deleted"
+    TRUNCATED = "truncated"
+    RECREATED = "recreated"
+    SOURCE_REPLACED = "source_replaced"
+    REMOTE_RECREATED = "remote_recreated"
+    REMOTE_MISSING = "remote_missing"
+    REMOTE_WRITTEN = "remote_written"
+    TARGET_REPLACED = "target_replaced"
+
+
+class GapState(models.TextChoices):
+    OPEN = "open"
+    ACCEPTED = "accepted"
+    RESTARTED = "restarted"
+    CLOSED = "closed"
+
+
+class Gap(models.Model):
+    """One partition's. `accepted` and `restarted` wait for the runner until `closed_at` is set.
+
+    `position` is the first upstream offset not copied; a number that has no meaning is null.
+    """
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="gaps")
+    topic = models.CharField(max_length=255)
+    partition = models.PositiveIntegerField()
+    kind = models.CharField(max_length=32, choices=GapKind)
+    state = models.CharField(max_length=16, choices=GapState, default=GapState.OPEN)
+    reason = models.TextField(blank=True)
+    position = models.BigIntegerField(null=True)
+    first_available = models.BigIntegerField(null=True)
+    source_end = models.BigIntegerField(null=True)
+    first_lost = models.BigIntegerField(null=True)
+    last_lost = models.BigIntegerField(null=True)
+    count = models.BigIntegerField(null=True)
+    # What a decision must still meet when the runner applies it.
+    facts = models.JSONField(default=dict)
+    opened_at = models.DateTimeField()
+    seen_at = models.DateTimeField()
+    closed_at = models.DateTimeField(null=True)
+    closed_why = models.TextField(blank=True)
+    decided_by = models.CharField(max_length=150, blank=True)
+    decided_at = models.DateTimeField(null=True)
+    decided_why = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["flow", "topic", "partition"],
+                condition=Q(closed_at__isnull=True),
+                name="one_gap_per_partition",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
