@@ -75,6 +75,11 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": 30.0,
         "options": {"queue": "collect", "expires": 28.0},
     },
+    "keep what is known of every flow": {
+        "task": "monitoring.tasks.collect",
+        "schedule": 10.0,
+        "options": {"queue": "collect", "expires": 9.0},
+    },
     "prune old rows": {
         "task": "mirrors.tasks.prune",
         "schedule": 3600.0,

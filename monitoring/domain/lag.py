@@ -1,0 +1,136 @@
+"""How far behind a flow was: one sample of its figures, its rates, its history made coarser."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from mirrors.domain.figures import OLD_AFTER
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolution:
+    """History at one step, and for how long it is kept."""
+
+    seconds: int
+    keep: timedelta
+
+    @property
+    def step(self) -> timedelta:
+        return timedelta(seconds=self.seconds)
+
+    def slot(self, moment: datetime) -> datetime:
+        """The beginning of the step that the moment falls into."""
+        return _EPOCH + (moment - _EPOCH) // self.step * self.step
+
+
+FINE = Resolution(10, timedelta(hours=48))
+MINUTE = Resolution(60, timedelta(days=30))
+HOUR = Resolution(3600, timedelta(days=730))
+RESOLUTIONS = (FINE, MINUTE, HOUR)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What a flow's job had copied when it last reported; counts begin anew with each job."""
+
+    as_of: datetime
+    job: int
+    records: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A flow at one moment. What is not known is None, never 0."""
+
+    at: datetime
+    offset_lag: int | None
+    time_lag_ms: int | None
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+    out_of_sync: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What the rows say of a flow now."""
+
+    as_of: datetime | None
+    counted: Counted | None
+    offset_lag: int | None
+    time_lag_ms: int | None
+    out_of_sync: int
+
+
+def is_fresh(as_of: datetime | None, now: datetime) -> bool:
+    return as_of is not None and now - as_of <= OLD_AFTER
+
+
+def measure(figures: Figures, before: Counted | None, now: datetime) -> Sample | None:
+    """One sample at the step of `now`; None when the figures are old: history never guesses."""
+    if not is_fresh(figures.as_of, now):
+        return None
+    records, size = rates(before, figures.counted)
+    return Sample(
+        at=FINE.slot(now),
+        offset_lag=figures.offset_lag,
+        # Nothing left to copy has no oldest record: its age is nothing, not unknown.
+        time_lag_ms=0 if figures.offset_lag == 0 else figures.time_lag_ms,
+        records_per_second=records,
+        bytes_per_second=size,
+        out_of_sync=figures.out_of_sync,
+    )
+
+
+def rates(before: Counted | None, after: Counted | None) -> tuple[float | None, float | None]:
+    """Records and bytes a second between two reports of one job; across two jobs not known."""
+    if before is None or after is None or before.job != after.job:
+        return None, None
+    seconds = (after.as_of - before.as_of).total_seconds()
+    copied, size = after.records - before.records, after.bytes - before.bytes
+    if seconds <= 0 or copied < 0 or size < 0:
+        return None, None
+    return copied / seconds, size / seconds
+
+
+def coarser(samples: Sequence[Sample], at: datetime) -> Sample:
+    """Many samples as one: the worst lag, for that is what was at stake, and the mean rate."""
+    return Sample(
+        at=at,
+        offset_lag=_worst(sample.offset_lag for sample in samples),
+        time_lag_ms=_worst(sample.time_lag_ms for sample in samples),
+        records_per_second=_mean(sample.records_per_second for sample in samples),
+        bytes_per_second=_mean(sample.bytes_per_second for sample in samples),
+        out_of_sync=max((sample.out_of_sync for sample in samples), default=0),
+    )
+
+
+def thin(samples: Sequence[Sample], step: timedelta) -> list[Sample]:
+    """At most one sample a step, each the worst of its step; given and answered in time order."""
+    buckets: dict[datetime, list[Sample]] = {}
+    for sample in samples:
+        buckets.setdefault(_EPOCH + (sample.at - _EPOCH) // step * step, []).append(sample)
+    return [coarser(found, at) for at, found in buckets.items()]
+
+
+def with_breaks(samples: Iterable[Sample], step: timedelta) -> Iterator[Sample]:
+    """The same with an unknown sample where some are missing, so that a line breaks there."""
+    last: Sample | None = None
+    for sample in samples:
+        if last is not None and sample.at - last.at > step * 3:
+            yield Sample(at=last.at + step, offset_lag=None, time_lag_ms=None)
+        yield sample
+        last = sample
+
+
+def _worst(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

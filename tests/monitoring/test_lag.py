@@ -1,0 +1,102 @@
+"""Laws of a flow's history: nothing is guessed, and no coarser picture hides what was at stake."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitoring.domain.lag import (
+    FINE,
+    MINUTE,
+    Counted,
+    Figures,
+    Sample,
+    coarser,
+    measure,
+    rates,
+    thin,
+    with_breaks,
+)
+
+NOW = datetime(2026, 11, 21, 2, 14, 7, tzinfo=UTC)
+OPTIONAL = st.none() | st.integers(0, 10**12)
+SAMPLES = st.lists(
+    st.builds(
+        lambda step, lag, age: Sample(
+            at=NOW + timedelta(seconds=10 * step), offset_lag=lag, time_lag_ms=age
+        ),
+        st.integers(0, 500),
+        OPTIONAL,
+        OPTIONAL,
+    ),
+    max_size=60,
+).map(lambda found: sorted(found, key=lambda sample: sample.at))
+
+
+def counted(seconds: int, records: int, job: int = 1) -> Counted:
+    return Counted(as_of=NOW + timedelta(seconds=seconds), job=job, records=records, bytes=records)
+
+
+def figures(age_s: float = 1, lag: int | None = 5, time_lag: int | None = 700) -> Figures:
+    return Figures(
+        as_of=NOW - timedelta(seconds=age_s),
+        counted=None,
+        offset_lag=lag,
+        time_lag_ms=time_lag,
+        out_of_sync=1,
+    )
+
+
+def test_a_sample_stands_at_the_beginning_of_its_step() -> None:
+    sample = measure(figures(), None, NOW)
+    assert sample is not None
+    assert sample.at == NOW.replace(second=0)
+    assert (sample.offset_lag, sample.time_lag_ms, sample.out_of_sync) == (5, 700, 1)
+
+
+def test_old_figures_make_no_sample() -> None:
+    assert measure(figures(age_s=16), None, NOW) is None
+
+
+def test_nothing_left_to_copy_is_no_time_behind_and_unknown_stays_unknown() -> None:
+    done, unknown = measure(figures(lag=0), None, NOW), measure(figures(lag=None), None, NOW)
+    assert done is not None
+    assert done.time_lag_ms == 0
+    assert unknown is not None
+    assert unknown.offset_lag is None
+
+
+def test_a_rate_is_told_within_one_job_only() -> None:
+    assert rates(counted(0, 100), counted(10, 600)) == (50.0, 50.0)
+    assert rates(counted(0, 100), counted(10, 600, job=2)) == (None, None)
+    assert rates(counted(0, 100), counted(0, 100)) == (None, None)
+    assert rates(counted(0, 100), counted(10, 40)) == (None, None)
+
+
+@given(SAMPLES)
+def test_thinning_keeps_the_worst_and_the_order(samples: list[Sample]) -> None:
+    thinned = thin(samples, MINUTE.step)
+    assert [one.at for one in thinned] == sorted({MINUTE.slot(one.at) for one in samples})
+    for value in ("offset_lag", "time_lag_ms"):
+        known = [getattr(one, value) for one in samples if getattr(one, value) is not None]
+        kept = [getattr(one, value) for one in thinned if getattr(one, value) is not None]
+        assert max(kept, default=None) == max(known, default=None)
+
+
+@given(SAMPLES)
+def test_a_line_breaks_where_samples_are_missing_and_loses_none(samples: list[Sample]) -> None:
+    drawn = list(with_breaks(samples, FINE.step))
+    assert [one for one in drawn if one in samples] == samples
+    for one, two in itertools.pairwise(drawn):
+        far = two.at - one.at > FINE.step * 3
+        assert not far or None in (one.offset_lag, two.offset_lag)
+
+
+def test_a_rate_of_many_samples_is_their_mean_over_what_is_known() -> None:
+    facts = {"at": NOW, "offset_lag": 1, "time_lag_ms": 1}
+    samples = [Sample(**facts, records_per_second=rate) for rate in (10.0, None, 20.0)]
+    assert coarser(samples, NOW).records_per_second == 15.0
+    assert coarser([], NOW).records_per_second is None
