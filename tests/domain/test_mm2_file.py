@@ -1,0 +1,60 @@
+"""What MM2 gives to workers, connectors and clients out of one file, as its own classes said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mirrors.domain.mm2_file import (
+    Entries,
+    aliases,
+    by_name,
+    client_settings,
+    connector_settings,
+    pairs,
+    worker_settings,
+)
+from mirrors.domain.properties import read_properties
+from tests.domain.cases import golden
+
+CASES = golden("mm2_file")["cases"]
+
+
+def read(text: str) -> Entries:
+    return by_name((line.number, line.key, line.value) for line in read_properties(text)[0])
+
+
+def plain(entries: Entries, *without: str) -> dict[str, str]:
+    return {name: entry.value for name, entry in entries.items() if name not in without}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_each_flow_gets_what_mm2_would_give_it(case: dict[str, Any]) -> None:
+    file, said = read(case["file"]), case["result"]
+    assert sorted(aliases(file)) == sorted(said["clusters"])
+    assert sorted(f"{s}->{t}" for s, t in pairs(file)) == sorted(p["flow"] for p in said["pairs"])
+    for pair in said["pairs"]:
+        source, target = pair["flow"].split("->")
+        assert plain(worker_settings(file, source, target)) == pair["worker"]
+        connector = connector_settings(file, source, target)
+        assert plain(connector) == pair["source_connector"]
+        clients = pair["clients"]
+        for name, side, role in (
+            ("source_consumer", "source", "consumer"),
+            ("source_admin", "source", "admin"),
+            ("target_admin", "target", "admin"),
+            ("offset_syncs_producer", "source", "producer"),
+        ):
+            got = client_settings(connector, side, role)  # type: ignore[arg-type]
+            assert plain(got, "client.id") == {
+                key: text for key, text in clients[name].items() if key != "client.id"
+            }
+
+
+def test_a_value_knows_the_line_that_gave_it() -> None:
+    file = read("clusters=A,B\ntopics=x\nA->B.topics=y\nA->B.enabled=true\nA.consumer.a=1\n")
+    connector = connector_settings(file, "A", "B")
+    assert connector["topics"].number == 3
+    assert connector["source.consumer.a"].number == 5
+    assert connector["name"].number is None
