@@ -89,8 +89,8 @@ def commit(
         try:
             producer.commit_transaction(min(_TRY_S, max(0.1, until - time.monotonic())))
         except KafkaException as error:
-            problem = _problem(error, spec, "commit")
-            if _kafka_error(error).txn_requires_abort():
+            problem = given_up(error, spec, "commit the transaction")
+            if error.args[0].txn_requires_abort():
                 abort(producer, spec, deadline_s=deadline_s)
                 raise Aborted(problem) from None
             if not _may_retry(error) or time.monotonic() >= until or hurry():
@@ -106,7 +106,7 @@ def abort(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> None:
             producer.abort_transaction(min(_TRY_S, max(0.1, until - time.monotonic())))
         except KafkaException as error:
             if not _may_retry(error) or time.monotonic() >= until:
-                raise _problem(error, spec, "abort") from None
+                raise given_up(error, spec, "abort the transaction") from None
         else:
             return
 
@@ -115,32 +115,38 @@ def begin(producer: Producer, spec: ClusterSpec) -> None:
     try:
         producer.begin_transaction()
     except KafkaException as error:
-        raise _problem(error, spec, "begin") from None
+        raise given_up(error, spec, "begin a transaction") from None
 
 
 def is_fencing(error: KafkaError) -> bool:
     return error.code() in _FENCING_CODES
 
 
-def _problem(error: KafkaException, spec: ClusterSpec, verb: str) -> UnderstudyError:
+def given_up(error: BaseException | KafkaError, spec: ClusterSpec, doing: str) -> UnderstudyError:
+    """Our error for a transactional producer's: fenced, useless from now on, or whatever it is."""
     kafka_error = _kafka_error(error)
-    # After the first fatal error librdkafka answers every call with _FATAL and the first text.
-    if is_fencing(kafka_error) or "fenced" in kafka_error.str().lower():
-        return Fenced(
-            f"Cluster {spec.alias}: another owner of the flow's transactional id took over."
-        )
-    if kafka_error.fatal():
-        return KafkaUnavailable(
-            f"Cluster {spec.alias}: the producer had to be given up ({kafka_error.str()}).",
-            code="producer_lost",
-        )
-    return translate(error, where=spec.alias, doing=f"{verb} the transaction")
+    if kafka_error is not None:
+        # After the first fatal error librdkafka answers every call with _FATAL and the first text.
+        if is_fencing(kafka_error) or "fenced" in kafka_error.str().lower():
+            return Fenced(
+                f"Cluster {spec.alias}: another owner of the flow's transactional id took over."
+            )
+        if kafka_error.fatal():
+            return KafkaUnavailable(
+                f"Cluster {spec.alias}: the producer had to be given up ({kafka_error.str()}).",
+                code="producer_lost",
+            )
+    return translate(error, where=spec.alias, doing=doing)
 
 
-def _kafka_error(error: KafkaException) -> KafkaError:
-    return error.args[0]  # type: ignore[no-any-return]
+def _kafka_error(error: BaseException | KafkaError) -> KafkaError | None:
+    if isinstance(error, SystemError):
+        error = error.__cause__ or error
+    if isinstance(error, KafkaException) and error.args:
+        error = error.args[0]
+    return error if isinstance(error, KafkaError) else None
 
 
 def _may_retry(error: KafkaException) -> bool:
-    kafka_error = _kafka_error(error)
+    kafka_error: KafkaError = error.args[0]
     return bool(kafka_error.retriable()) and not kafka_error.fatal()

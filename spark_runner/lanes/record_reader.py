@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mirrors.kafka.clients import client_config
-from mirrors.kafka.errors import translate
+from mirrors.kafka.errors import RAISED, translate
 from mirrors.kafka.tuning import to_librdkafka
 from spark_runner.lanes.record_progress import CopiedPartition
 from spark_runner.positions import Place
@@ -37,6 +38,7 @@ _FIXED = {
 
 class Reader:
     def __init__(self, work: SliceWork) -> None:
+        self._alias = work.source.alias
         tuning = work.spec.settings.consumer
         own = {**_OURS_TO_CHOOSE, **to_librdkafka(tuning, "consumer"), **_FIXED}
         try:
@@ -50,19 +52,26 @@ class Reader:
 
     def assign(self, parts: Iterable[CopiedPartition]) -> None:
         """Read these partitions from where they stand, and forget what was fetched before."""
-        self._consumer.assign(
-            [TopicPartition(part.work.topic, part.work.partition, part.next) for part in parts]
-        )
+        places = [TopicPartition(part.work.topic, part.work.partition, part.next) for part in parts]
+        with self._asking():
+            self._consumer.assign(places)
 
     def read(self, patience_s: float) -> list[Message]:
         """The first message as soon as it is there, and what lies ready behind it."""
-        first = self._consumer.poll(patience_s)
-        if first is None:
-            return []
-        return [first, *self._consumer.consume(AT_ONCE, 0)]
+        with self._asking():
+            first = self._consumer.poll(patience_s)
+            return [] if first is None else [first, *self._consumer.consume(AT_ONCE, 0)]
 
     def leave(self, place: Place) -> None:
-        self._consumer.incremental_unassign([TopicPartition(*place)])
+        with self._asking():
+            self._consumer.incremental_unassign([TopicPartition(*place)])
 
     def close(self) -> None:
         self._consumer.close()
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except RAISED as error:
+            raise translate(error, where=self._alias, doing="read records") from None

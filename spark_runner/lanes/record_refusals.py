@@ -13,6 +13,7 @@ from mirrors.kafka.errors import translate
 from spark_runner.generations import range_gap
 from spark_runner.lanes.record_progress import CopiedPartition
 from spark_runner.positions import Place
+from spark_runner.positions_transactions import given_up
 from spark_runner.work import ErrorState, PartitionWork, SliceWork
 
 Failure = tuple[Place, int, KafkaError]
@@ -105,7 +106,7 @@ def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[Place, Suspec
         if error.code() in _INNOCENT:
             continue
         if error.code() not in _WORDS:
-            raise translate(error, where=work.target.alias, doing="write records")
+            raise given_up(error, work.target, "write records")
         known = found.get(place, Suspects(offset, offset, error))
         first = min((known.first, known.error), (offset, error), key=lambda pair: pair[0])
         found[place] = Suspects(first[0], max(known.last, offset), first[1])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -11,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.records import Position
 from mirrors.kafka.clients import client_config
-from mirrors.kafka.errors import translate
+from mirrors.kafka.errors import RAISED, translate
 from mirrors.kafka.tuning import to_librdkafka
 from spark_runner import positions_transactions as transactions
 from spark_runner.lanes.record_fidelity import Headers
@@ -91,7 +92,7 @@ class Writer:
                     on_delivery=acknowledge,
                 )
             except BufferError:
-                self._producer.poll(0.1)
+                self.serve(0.1)
                 if self._failures:
                     return
                 if self._hurry() or time.monotonic() > until:
@@ -102,9 +103,10 @@ class Writer:
             else:
                 return
 
-    def serve(self) -> None:
+    def serve(self, seconds: float = 0) -> None:
         """Let acknowledgements in."""
-        self._producer.poll(0)
+        with self._asking("write records"):
+            self._producer.poll(seconds)
 
     @property
     def failed(self) -> bool:
@@ -113,7 +115,7 @@ class Writer:
     def flush(self) -> list[Failure]:
         """Wait until every record is acknowledged or refused; answer the refused ones."""
         began = time.monotonic()
-        while self._producer.flush(0.1) > 0 and not self._failures:
+        while self._left_after(0.1) > 0 and not self._failures:
             waited = time.monotonic() - began
             if waited > FLUSH_S or (self._hurry() and waited > HURRIED_FLUSH_S):
                 raise self._silent()
@@ -124,9 +126,10 @@ class Writer:
         """Write the positions and commit. Everything before must have been flushed."""
         self._begin()
         for row in rows:
-            produce_row(self._producer, self._topic, row.key, row.value)
+            with self._asking(f"write {self._topic}"):
+                produce_row(self._producer, self._topic, row.key, row.value)
         if not self.transactional:
-            if self._producer.flush(FLUSH_S) > 0:
+            if self._left_after(FLUSH_S) > 0:
                 raise self._silent()
             return
         try:
@@ -141,6 +144,20 @@ class Writer:
             self._open = False
             transactions.abort(self._producer, self._spec, deadline_s=FLUSH_S)
         self._failures = []
+
+    def _left_after(self, seconds: float) -> int:
+        """How many records are not acknowledged after so long."""
+        with self._asking("write records"):
+            left: int = self._producer.flush(seconds)
+        return left
+
+    @contextlib.contextmanager
+    def _asking(self, doing: str) -> Iterator[None]:
+        """A fatal error comes out of whichever call is the next one."""
+        try:
+            yield
+        except RAISED as error:
+            raise transactions.given_up(error, self._spec, doing) from None
 
     def _begin(self) -> None:
         if self.transactional and not self._open:
