@@ -53,6 +53,7 @@ app.autodiscover_tasks(["mirrors", "monitoring"])
 app.conf.imports = ("controlplane.watchdog",)
 
 RECONCILE_SECONDS = 2.0
+DUTIES_SECONDS = 2.0
 # What runs by itself. A message not taken before it expires is dropped, so none pile up.
 BEAT: dict[str, dict[str, Any]] = {
     "reconcile every runner and flow": {
@@ -79,6 +80,11 @@ BEAT: dict[str, dict[str, Any]] = {
         "task": "monitoring.tasks.collect",
         "schedule": 10.0,
         "options": {"queue": "collect", "expires": 9.0},
+    },
+    "have the duties done that are due": {
+        "task": "mirrors.tasks.run_due_duties",
+        "schedule": DUTIES_SECONDS,
+        "options": {"queue": "default", "expires": 1.8},
     },
     "prune old rows": {
         "task": "mirrors.tasks.prune",

@@ -8,7 +8,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.routers import SimpleRouter
 
 from controlplane import api, docs, health
-from mirrors.api import clusters, flow_rows, flows, runners, tokens
+from mirrors.api import clusters, duties, flow_rows, flows, runners, tokens
 
 
 class Router(SimpleRouter):
@@ -30,6 +30,7 @@ for name, rows in (
     ("partitions", flow_rows.PartitionViewSet),
     ("jobs", flow_rows.JobViewSet),
     ("transitions", flow_rows.TransitionViewSet),
+    ("duties", duties.DutyViewSet),
 ):
     router.register(rf"flows/(?P<flow_id>\d{{1,18}})/{name}", rows, basename=f"flow-{name}")
 

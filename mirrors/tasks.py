@@ -8,12 +8,15 @@ from typing import Any
 
 from celery import Task, shared_task
 from django.db import DatabaseError
+from django.utils import timezone
 
-from mirrors.services import clusters, housekeeping, job_rows, jobs, pruning, sightings
+from mirrors.services import clusters, duties, housekeeping, job_rows, jobs, pruning, sightings
 
 log = logging.getLogger(__name__)
 
 RECONCILE_EXPIRES = 10.0
+# Beat asks again so often; what no worker took by then is sent anew.
+DUTY_EXPIRES = 5.0
 # After a change a flow is looked at so often, until it is as asked; then beat goes on.
 LOOKS = 12
 LOOK_AGAIN_S = 0.25
@@ -63,6 +66,17 @@ def check_cluster(cluster_id: int) -> None:
 @shared_task
 def sweep_tests() -> None:
     clusters.sweep_tests()
+
+
+@shared_task
+def run_due_duties() -> None:
+    for flow_id, name in duties.due_duties(now=timezone.now()):
+        run_duty.apply_async(args=[flow_id, name], queue="default", expires=DUTY_EXPIRES)
+
+
+@shared_task
+def run_duty(flow_id: int, name: str) -> None:
+    duties.run_duty(flow_id=flow_id, name=name, now=timezone.now())
 
 
 @shared_task

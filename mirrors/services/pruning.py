@@ -6,12 +6,13 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from mirrors.models import ClusterTest, Job, Transition
+from mirrors.models import ClusterTest, DutyRun, Job, Transition
 from mirrors.services.sightings import forget_gone
 
 _TESTS_FOR = timedelta(days=7)
 _TRANSITIONS_FOR = timedelta(days=400)
 _JOBS_FOR = timedelta(days=90)
+_DUTY_RUNS_FOR = timedelta(days=30)
 
 
 def prune() -> dict[str, int]:
@@ -19,10 +20,12 @@ def prune() -> dict[str, int]:
     now = timezone.now()
     tests, _ = ClusterTest.objects.filter(created_at__lt=now - _TESTS_FOR).delete()
     jobs, _ = Job.objects.filter(ended_at__lt=now - _JOBS_FOR).delete()
+    duty_runs, _ = DutyRun.objects.filter(ended_at__lt=now - _DUTY_RUNS_FOR).delete()
     transitions, _ = Transition.objects.filter(when__lt=now - _TRANSITIONS_FOR).delete()
     return {
         "tests": tests,
         "jobs": jobs,
+        "duty_runs": duty_runs,
         "transitions": transitions,
         "sightings": forget_gone(),
     }

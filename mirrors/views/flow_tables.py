@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from mirrors.domain.jobs import TopicState
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job, Transition
 from mirrors.models.flows import JobState
+from mirrors.services import duties
 from mirrors.views.tables import Column, Question
 
 STATES = typing.get_args(TopicState)
@@ -25,6 +27,8 @@ class Part:
     template: str
     question: Question | None = None
     rows: Callable[[Flow], QuerySet[Any]] | None = None
+    # What a part without a table shows.
+    context: Callable[[Flow], dict[str, Any]] | None = None
 
 
 def _topics(flow: Flow) -> QuerySet[FlowTopic]:
@@ -41,6 +45,10 @@ def _jobs(flow: Flow) -> QuerySet[Job]:
 
 def _transitions(flow: Flow) -> QuerySet[Transition]:
     return Transition.objects.filter(subject="flow", subject_id=flow.pk)
+
+
+def _duties(flow: Flow) -> dict[str, Any]:
+    return {"standings": duties.standings(flow=flow, now=timezone.now())}
 
 
 TOPICS = Question(
@@ -123,6 +131,7 @@ TRANSITIONS = Question(
 PARTS = {
     "topics": Part("Topics", "mirrors/_flow_topics.html", TOPICS, _topics),
     "partitions": Part("Partitions", "mirrors/_flow_partitions.html", PARTITIONS, _partitions),
+    "duties": Part("Duties", "mirrors/_flow_duties.html", context=_duties),
     "jobs": Part("Jobs", "mirrors/_flow_jobs.html", JOBS, _jobs),
     "transitions": Part("Transitions", "mirrors/_transitions.html", TRANSITIONS, _transitions),
     "configuration": Part("Configuration", "mirrors/_flow_configuration.html"),

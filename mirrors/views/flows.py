@@ -93,6 +93,8 @@ def _tab_link(pk: int, part: str) -> str:
 def _part_context(
     request: HttpRequest, flow: Flow, part: Part, rows: QuerySet[Any] | None
 ) -> dict[str, Any]:
+    if part.context is not None:
+        return part.context(flow)
     if part.question is None or rows is None:
         return {"settings": settings_of(flow), "commands": commands_of(request, flow)}
     table = part.question.table(request, rows)

@@ -1,0 +1,163 @@
+"""Duties of flows: which are due, one run of each at a time, and what became of it.
+
+To add one: write its act in a module of services and add its line to TABLE. An act gets a
+DutyContext, keeps to its deadline, and answers an Outcome: counts, and why something was left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from django.db import DatabaseError
+from django.db.models import QuerySet
+
+from mirrors.domain.duties import DutyContext, Judgement, Outcome, Past, Schedule, judge
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.specs import FlowSpec
+from mirrors.models import DutyRun, Flow
+from mirrors.models.flows import DesiredState
+from mirrors.services.clock import milliseconds, moment
+from mirrors.services.duty_runs import close_run, end_lost, last_runs, open_run, pasts
+from mirrors.services.flows import spec_of
+
+log = logging.getLogger(__name__)
+
+# What one run may ask of Kafka in all; the worker ends it at 50 s.
+DEADLINE_S = 40.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Duty:
+    """When, and what. A duty without an act is done elsewhere and only shown here."""
+
+    schedule: Schedule
+    act: Callable[[DutyContext], Outcome] | None = None
+
+
+TABLE: tuple[Duty, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One duty of a flow as people see it."""
+
+    schedule: Schedule
+    enabled: bool
+    interval_seconds: int
+    judgement: Judgement
+    last: DutyRun | None
+
+    @property
+    def state(self) -> str:
+        if not self.enabled:
+            return "off"
+        if self.last is None:
+            return "waiting"
+        if self.last.ended_at is None:
+            return "running"
+        return "failed" if self.last.error else "succeeded"
+
+    @property
+    def next_at(self) -> datetime | None:
+        seconds = self.judgement.next_at
+        return None if seconds is None else moment(seconds * 1000)
+
+
+def due_duties(*, now: datetime) -> list[tuple[int, str]]:
+    """(flow, duty) for each that is due; nothing is taken yet, so asking twice does no harm."""
+    end_lost(now=now)
+    flows = list(_flows().filter(desired_state=DesiredState.RUNNING))
+    known = pasts(flow.pk for flow in flows)
+    return [
+        (flow.pk, duty.schedule.name)
+        for flow in flows
+        if (spec := _spec(flow)) is not None
+        for duty, judgement in _judged(flow, spec, known, now)
+        if judgement.due and duty.act is not None
+    ]
+
+
+def run_duty(*, flow_id: int, name: str, now: datetime) -> bool:
+    """Take the turn and do the duty; False when it is not due or somebody else has taken it."""
+    duty = next((duty for duty in TABLE if duty.schedule.name == name), None)
+    flow = _flows().filter(pk=flow_id).first()
+    if duty is None or duty.act is None or flow is None or (spec := _spec(flow)) is None:
+        return False
+    judged = dict(_judged(flow, spec, pasts([flow_id]), now))
+    if not judged[duty].due:
+        return False
+    run = open_run(flow_id=flow_id, name=name, slot=judged[duty].slot, now=now)
+    if run is None:
+        return False
+    context = DutyContext(flow_id=flow_id, spec=spec, now=milliseconds(now), deadline_s=DEADLINE_S)
+    outcome, error = _attempt(duty.act, context, name)
+    close_run(run=run, outcome=outcome, error=error, fold=duty.schedule.is_frequent(spec.settings))
+    return True
+
+
+def standings(*, flow: Flow, now: datetime) -> list[Standing]:
+    """Every duty of a flow: its last run, when it is next, and why it is not."""
+    if (spec := _spec(flow)) is None:
+        return []
+    last = last_runs(flow.pk)
+    return [
+        Standing(
+            schedule=duty.schedule,
+            enabled=duty.schedule.is_on(spec.settings),
+            interval_seconds=duty.schedule.interval_s(spec.settings),
+            judgement=judgement,
+            last=last.get(duty.schedule.name),
+        )
+        for duty, judgement in _judged(flow, spec, pasts([flow.pk]), now)
+    ]
+
+
+def _attempt(
+    act: Callable[[DutyContext], Outcome], context: DutyContext, name: str
+) -> tuple[Outcome, str]:
+    """What the act answers, or the sentence of what stopped it."""
+    try:
+        return act(context), ""
+    except UnderstudyError as error:
+        return Outcome(), error.message
+    except DatabaseError:
+        raise
+    except Exception as error:
+        log.exception("duty %s of flow %s broke", name, context.flow_id)
+        words = str(error)[:300] or "it did not end in time"
+        return Outcome(), f"It broke: {type(error).__name__}: {words}. The log says more."
+
+
+def _flows() -> QuerySet[Flow]:
+    return Flow.objects.select_related("source", "target")
+
+
+def _spec(flow: Flow) -> FlowSpec | None:
+    """None for settings that an older edition took and this one does not: a start names them."""
+    try:
+        return spec_of(flow)
+    except InvalidSettings:
+        return None
+
+
+def _judged(
+    flow: Flow, spec: FlowSpec, known: dict[tuple[int, str], Past], now: datetime
+) -> Iterator[tuple[Duty, Judgement]]:
+    unreachable = tuple(
+        cluster.alias for cluster in (flow.source, flow.target) if cluster.reachable is False
+    )
+    for duty in TABLE:
+        yield (
+            duty,
+            judge(
+                duty.schedule,
+                spec.settings,
+                known.get((flow.pk, duty.schedule.name), Past()),
+                now=milliseconds(now) // 1000,
+                running=flow.desired_state == DesiredState.RUNNING,
+                unreachable=unreachable,
+            ),
+        )
