@@ -80,6 +80,19 @@ class FlowSettings:
     refresh_topics_enabled: bool
     refresh_topics_interval_seconds: int
     heartbeats_replication_enabled: bool
+    groups: tuple[str, ...]
+    groups_exclude: tuple[str, ...]
+    refresh_groups_enabled: bool
+    refresh_groups_interval_seconds: int
+    emit_checkpoints_enabled: bool
+    emit_checkpoints_interval_seconds: int
+    checkpoints_topic_replication_factor: int
+    sync_group_offsets_enabled: bool
+    sync_group_offsets_interval_seconds: int
+    emit_offset_syncs_enabled: bool
+    offset_syncs_topic_location: str
+    offset_syncs_topic_replication_factor: int
+    offset_lag_max: int
     delivery: str
     commit_interval_ms: int
     start_from: str
@@ -209,4 +222,9 @@ def _contradictions(properties: Mapping[str, str]) -> dict[str, list[str]]:
     if start and reset and start != reset:
         sentence = f"start.from is {start}, but consumer.auto.offset.reset is {reset}: keep one."
         found["start.from"] = [sentence]
+    if properties.get("emit.offset-syncs.enabled", "").strip().lower() == "false":
+        # As MM2: who asks for no syncs and says how they are kept means something else.
+        for name in properties:
+            if name.startswith(("offset-syncs.topic.", "offset-syncs-")):
+                found[name] = [f"{name} says nothing while emit.offset-syncs.enabled is false."]
     return found

@@ -134,7 +134,7 @@ def test_whole_families_are_refused_with_their_reason(family: str) -> None:
 )  # fmt: skip
 def test_what_mm2_refuses_is_refused_here_too(case: dict[str, dict[str, str]]) -> None:
     errors = {**case.get("source_connector_errors", {}), **case["checkpoint_connector_errors"]}
-    # False switches off what is not built yet, which is all there is; MM2 wants it left out.
+    # MM2 wants the connector left out instead; here group offsets follow without either.
     honest = {"emit.checkpoints.enabled", "emit.offset-syncs.enabled"} & set(case["add"])
     if errors and not honest:
         assert validate_properties(case["add"])
@@ -233,4 +233,10 @@ def test_what_is_not_text_is_refused() -> None:
 
 def test_every_list_of_patterns_is_checked_as_one() -> None:
     lists = [key.name for key in KEYS.values() if isinstance(key.kind, Patterns)]
-    assert sorted(lists) == ["config.properties.exclude", "topics", "topics.exclude"]
+    assert sorted(lists) == [
+        "config.properties.exclude",
+        "groups",
+        "groups.exclude",
+        "topics",
+        "topics.exclude",
+    ]

@@ -1,0 +1,150 @@
+"""Which checkpoints to emit and which idle groups' offsets may move, each answer with its reason.
+
+Unlike MM2's, our translations are exact: what is emitted is the truth, not the best guess so far.
+Invariants:
+
+A. Nothing is told that lies beyond the target's end, or in a partition that is not there.
+B. A group with members on the target is never moved.
+C. A group goes back on the target only where nobody but us put it where it stands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, NamedTuple
+
+from mirrors.domain.offsets import Translation
+from mirrors.domain.records import Checkpoint
+
+# not_copied: the flow does not carry it. unknown: nobody can say where it would stand. off: the
+# setting says no. active: it has members there. kept: it consumed there. failed: Kafka refused.
+SyncState = Literal[
+    "excluded", "not_copied", "unknown", "off", "active", "in_sync", "moved", "kept", "failed"
+]
+# A group in any other state has members, or is about to; Kafka itself refuses those as well.
+IDLE = ("", "Empty", "Dead")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupPlace:
+    """What was seen of one group in one partition of a source topic.
+
+    `left_out` says why the flow does not copy it, `trouble` why it could not be asked; empty where
+    all is well. `target_end` is None where the target has no such partition.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    remote_topic: str | None = None
+    left_out: str = ""
+    trouble: str = ""
+    source_offset: int | None = None
+    metadata: str = ""
+    translation: Translation | None = None
+    target_offset: int | None = None
+    target_end: int | None = None
+
+    @property
+    def remote(self) -> str:
+        return f"{self.remote_topic}-{self.partition}"
+
+
+class Emission(NamedTuple):
+    """A checkpoint to write, or None and why not."""
+
+    checkpoint: Checkpoint | None
+    reason: str
+
+
+class Move(NamedTuple):
+    """What is done with a group on the target: `to` is None where it stays."""
+
+    state: SyncState
+    to: int | None
+    reason: str
+
+
+def downstream_of(place: GroupPlace) -> tuple[int | None, str]:
+    """Where the group would go on on the target, or None and why nobody can say (invariant A)."""
+    if place.left_out or place.remote_topic is None:
+        return None, place.left_out or "the flow does not copy this topic"
+    if place.trouble:
+        return None, place.trouble
+    if place.source_offset is None:
+        return None, "the group has no offset here on the source: none yet, expired, or deleted"
+    found = place.translation
+    if found is None or found.downstream is None:
+        return None, found.reason if found else "no record of this partition was copied yet"
+    if place.target_end is None:
+        return None, f"{place.remote} does not exist on the target"
+    if found.downstream > place.target_end:
+        reason = (
+            f"the map leads to {found.downstream}, but {place.remote} ends at {place.target_end}: "
+            "it was emptied or made again, and the flow has to be planned anew"
+        )
+        return None, reason
+    return found.downstream, found.reason
+
+
+def plan_checkpoint(place: GroupPlace, earlier: Checkpoint | None) -> Emission:
+    """The checkpoint that tells more than the `earlier` one of the same group and partition."""
+    downstream, why = downstream_of(place)
+    if downstream is None or place.source_offset is None or place.remote_topic is None:
+        return Emission(None, why)
+    found = Checkpoint(
+        place.group,
+        place.remote_topic,
+        place.partition,
+        place.source_offset,
+        downstream,
+        place.metadata,
+    )
+    if earlier is None:
+        return Emission(found, "the first of this group here")
+    if found.upstream < earlier.upstream:
+        return Emission(found, "the group was reset backwards on the source")
+    if downstream > earlier.downstream:
+        return Emission(found, "the group went on")
+    if downstream < earlier.downstream:
+        # MM2 keeps quiet here, since its own guess may have got worse; ours is exact.
+        return Emission(found, "the earlier checkpoint was ahead: the remote topic is another now")
+    if found.metadata != earlier.metadata:
+        return Emission(found, "the group's metadata changed")
+    return Emission(None, "nothing new since the last checkpoint")
+
+
+def plan_move(place: GroupPlace, *, enabled: bool, state: str, wrote: int | None) -> Move:
+    """Whether this group's offset moves on the target, and to what.
+
+    `state` is the group's on the target as Kafka says it ("" where it does not exist). `wrote` is
+    where we last put it, None when we never did or do not know.
+    """
+    to, why = downstream_of(place)
+    if to is None:
+        return Move("not_copied" if place.left_out else "unknown", None, why)
+    stands = place.target_offset
+    if stands == to:
+        return Move("in_sync", None, "")
+    if not enabled:
+        return Move("off", None, "sync.group.offsets.enabled is false")
+    if state not in IDLE:
+        reason = f"the group is {state} on the target: it has members there, or is about to"
+        return Move("active", None, reason)
+    return _moved(place, stands, to, wrote)
+
+
+def _moved(place: GroupPlace, stands: int | None, to: int, wrote: int | None) -> Move:
+    if stands is None:
+        return Move("moved", to, "the group had no offset on the target")
+    if stands < to:
+        return Move("moved", to, f"the group stood at {stands} on the target, behind the source")
+    if place.target_end is not None and stands > place.target_end:
+        return Move("moved", to, f"the group stood at {stands}, beyond the end of {place.remote}")
+    if stands == wrote:
+        return Move("moved", to, f"the group was reset backwards on the source, from {stands}")
+    reason = (
+        f"the group stands at {stands} on the target, {stands - to} beyond where it stands on the "
+        "source, and Understudy did not put it there: moving it back would undo what it consumed"
+    )
+    return Move("kept", None, reason)
