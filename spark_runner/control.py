@@ -39,6 +39,7 @@ class Channel:
         self._order: OrderWord | None = None
         self._changed = threading.Condition()
         self._turn = False
+        self._shares: list[int | None] = []
         self._reported_at = 0.0
         reader = self._socket.makefile("rb")
         nonce = json.loads(reader.readline())["nonce"]
@@ -49,6 +50,10 @@ class Channel:
     def order(self) -> OrderWord | None:
         """What the driver wants; once given, an order stays."""
         return self._order
+
+    def share(self, first: int | None) -> int | None:
+        """The slice's share of the flow's bandwidth as last told; `first` until then."""
+        return self._shares[0] if self._shares else first
 
     def wait_for_turn(self, deadline_s: float) -> bool:
         """Connected, and ready to fence: block until the predecessor has ended.
@@ -88,6 +93,8 @@ class Channel:
                 message = json.loads(line)
                 if "order" in message:
                     self._obey(message["order"])
+                elif "share" in message:
+                    self._shares = [message["share"]]
                 elif "turn" in message:
                     with self._changed:
                         self._turn = True
@@ -116,6 +123,7 @@ class Line:
         self.on_ready: Callable[[], None] = lambda: None
         self.seen_at = time.monotonic()
         self._said: list[bytes] = []
+        self._share: bytes = b""
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
 
@@ -125,6 +133,13 @@ class Line:
     def give_turn(self) -> None:
         self._say({"turn": True})
 
+    def tell_share(self, share: int | None) -> None:
+        """Only the last one counts."""
+        with self._lock:
+            before, self._share = self._share, _line({"share": share})
+            if self._share != before:
+                self._push(self._share)
+
     def ping(self) -> None:
         with self._lock:
             self._push(_line({"ping": True}))
@@ -132,7 +147,7 @@ class Line:
     def attach(self, connection: socket.socket) -> None:
         with self._lock:
             self._socket = connection
-            for data in self._said:
+            for data in [*self._said, self._share]:
                 self._push(data)
 
     def hear(self, message: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from spark_runner.control import ControlServer, OrderWord
 from spark_runner.draft import Plan
 from spark_runner.epochs import Epoch, SliceRun
 from spark_runner.positions import Place, slice_id
+from spark_runner.sharing import Sharing
 from spark_runner.spark_jobs import SparkJobs
 from spark_runner.status import Board
 from spark_runner.work import Figures, PartitionWork, SliceResult, SliceWork
@@ -70,6 +71,7 @@ class Copying:
         self._slices: dict[int, SliceRun] = {}
         self._meters: dict[int, _Meter] = {}
         self._forgiven: dict[Place, int] = {}
+        self._sharing = Sharing()
         self.fenced = False
         # `has_moved`: MM2's copy of the positions is behind; `has_news`: the status file is.
         self.has_moved = False
@@ -97,6 +99,7 @@ class Copying:
     def harvest(self, now: int) -> None:
         for index, run in self._slices.items():
             for epoch, said in run.harvest():
+                self._sharing.heard(index, said, now)
                 records, size = self._meters[index].count(epoch, said.records, said.bytes)
                 self._board.records += records
                 self._board.bytes += size
@@ -111,12 +114,18 @@ class Copying:
                 if isinstance(said, SliceResult) and said.ended_because == "fenced":
                     self.fenced = True
 
-    def tend(self) -> None:
+    def tend(self, now: int) -> None:
         for index, run in self._slices.items():
             run.tend(self._make_work, partial(self._is_outdated, index))
             for epoch in run.epochs():
                 if epoch.is_mute() or epoch.is_overdue():
                     self._jobs.cancel(epoch.work)
+        rates = {index: meter.rates()[1] for index, meter in self._meters.items()}
+        self._sharing.deal(self.job.properties, self._slices, rates, now)
+
+    def held_back(self, now: int) -> str:
+        """What a person asked for that makes the flow slower; empty when nothing does."""
+        return self._sharing.words(now)
 
     def order(self, word: OrderWord) -> None:
         for run in self._slices.values():

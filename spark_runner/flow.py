@@ -20,6 +20,7 @@ import threading
 import time
 from pathlib import Path
 
+from mirrors.domain.bandwidth import is_live_edit
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.jobs import JobSpec, JobState
 from mirrors.domain.specs import FlowSpec
@@ -190,7 +191,7 @@ class FlowRun(threading.Thread):
         if self._office.agenda.retry_faulted(now, any_faulted=faulted):
             self._copying.retry_faulted()
             self._office.agenda.want("plan")
-        self._copying.tend()
+        self._copying.tend(int(time.time() * 1000))
 
     def _rest(self, now: float) -> None:
         """Wait for the slices, then for MM2's copy of their positions, then go where we go."""
@@ -217,6 +218,7 @@ class FlowRun(threading.Thread):
 
     def _report(self) -> None:
         now = int(time.time() * 1000)
+        self._board.held_back = self._copying.held_back(now)
         self._said = state, reason = self._verdict()
         self._copying.has_news = False
         status = self._board.status(state, reason, self._copying.statuses(now), now)
@@ -237,17 +239,17 @@ class FlowRun(threading.Thread):
             return "starting", "Taking the flow over and planning."
         if not self._copying.is_under_way:
             return "starting", "Starting the slices."
-        return "running", "" if self._board.places() else "No topic passes the filters yet."
+        held = self._board.held_back
+        return "running", held if self._board.places() else "No topic passes the filters yet."
 
 
 _AFTER_REST: dict[Phase, str] = {"paused": "paused.", "stopped": "stopped.", "failed": "failed."}
 
 
 def _is_same_work(one: JobSpec, other: JobSpec) -> bool:
-    """Whether only desired state or generation differ: then nothing has to be planned anew."""
-    return (one.job, one.source, one.target, one.properties) == (
+    """Whether only what running slices can be told differs: then nothing has to be planned anew."""
+    return (one.job, one.source, one.target) == (
         other.job,
         other.source,
         other.target,
-        other.properties,
-    )
+    ) and is_live_edit(one.properties, other.properties)

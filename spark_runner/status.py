@@ -79,6 +79,8 @@ class Board:
         self.records = 0
         self.bytes = 0
         self.errors: dict[Place, PartitionError] = {}
+        # What a person asked for that makes the flow slower.
+        self.held_back = ""
         self._plan: Plan | None = None
         self._rows: dict[Place, _Row] = {}
 
@@ -147,12 +149,14 @@ class Board:
         work = self._plan.partitions.get(place) if self._plan else None
         error = self.errors.get(place)
         time_lag = row.time_lag(now)
+        shown = _state(row, error, state, time_lag)
+        held = self.held_back if shown in ("lagging", "syncing") else ""
         return PartitionStatus(
             topic=place[0],
             partition=place[1],
             remote_topic=work.remote_topic if work else "",
-            state=_state(row, error, state, time_lag),
-            reason=error.reason if error else "",
+            state=shown,
+            reason=error.reason if error else held,
             position=row.position,
             source_end=row.end,
             source_stable_end=row.stable,

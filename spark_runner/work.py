@@ -148,6 +148,8 @@ class Figures:
     partitions: tuple[PartitionFigure, ...] = ()
     errors: tuple[PartitionError, ...] = ()
     lanes: tuple[LaneFigure, ...] = ()
+    # Its share of the flow's bandwidth held it back a moment ago.
+    limited: bool = False
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from mirrors.domain.group_keys import GROUP_KEYS
+from mirrors.domain.keys_of_control import CONTROL
 from mirrors.domain.setting import Key as Key
 from mirrors.domain.setting import Setting
 from mirrors.domain.values import Flag, OneOf, Patterns, Separator, Start, Whole
@@ -160,7 +161,7 @@ OURS = (
         meaning="Where partitions begin at the first start; later ones at their first record.",
     ),
 )
-KEYS: dict[str, Setting] = {key.name: key for key in (*HONOURED, *GROUP_KEYS, *OURS)}
+KEYS: dict[str, Setting] = {key.name: key for key in (*HONOURED, *GROUP_KEYS, *OURS, *CONTROL)}
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -44,7 +44,6 @@ NOT_YET = (
     _later("heartbeats.topic.replication.factor", "3", "Copies of the heartbeats topic."),
     _later("metric.names.formats", "legacy", "How metrics are named."),
     _later("skip.replicated", "", "Whether what another flow wrote on the source is left out."),
-    _later("bandwidth.limit.bytes", "", "How many bytes a second the flow may copy."),
 )  # fmt: skip
 ONE_VALUE = (
     _only("topic.filter.class", f"{_CONNECT}.mirror.DefaultTopicFilter",

@@ -96,6 +96,7 @@ class FlowSettings:
     delivery: str
     commit_interval_ms: int
     start_from: str
+    bandwidth_limit_bytes: int | None
     consumer: dict[str, str] = dataclasses.field(default_factory=dict)
     producer: dict[str, str] = dataclasses.field(default_factory=dict)
 

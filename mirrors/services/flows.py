@@ -9,6 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from mirrors.domain.bandwidth import is_live_edit
 from mirrors.domain.conflicts import check_flow
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.policy import policy_for
@@ -65,7 +66,8 @@ def preview_update(
     changes = _changes(flow, after, runner)
     restarts: list[str] = []
     open_job = Job.objects.filter(flow=flow, ended_at__isnull=True).exists()
-    if changes and (open_job or flow.desired_state != DesiredState.STOPPED):
+    is_live = runner is None and is_live_edit(flow.properties, after)
+    if changes and not is_live and (open_job or flow.desired_state != DesiredState.STOPPED):
         keys = ", ".join(str(change["key"]) for change in changes)
         moved = runner is not None and runner.pk != flow.runner_id
         restarts.append(

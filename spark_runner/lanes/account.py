@@ -8,6 +8,7 @@ from typing import Literal
 
 from spark_runner.control import Channel
 from spark_runner.lanes.tally import Tally
+from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track
 from spark_runner.work import EndedBecause, Figures, PartitionFigure, SliceResult
 
@@ -23,7 +24,10 @@ _REASONS: dict[str, str] = {
 class Account:
     """Reads the tracks; only what is committed counts."""
 
-    def __init__(self, tracks: list[Track], channel: Channel, tally: Tally) -> None:
+    def __init__(
+        self, tracks: list[Track], channel: Channel, tally: Tally, throttle: Throttle
+    ) -> None:
+        self._throttle = throttle
         self._tracks = tracks
         self._tally = tally
         self._channel = channel
@@ -49,6 +53,7 @@ class Account:
                 partitions=tuple(map(_figure, moved)),
                 errors=tuple(track.error for track in stopped if track.error is not None),
                 lanes=self._tally.lanes(self._tracks),
+                limited=self._throttle.is_limited,
             )
         )
 

@@ -24,6 +24,7 @@ from spark_runner.lanes.returns import Returns
 from spark_runner.lanes.same_topics import changed_topics
 from spark_runner.lanes.sockets import End, Sockets
 from spark_runner.lanes.tally import Tally
+from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track, Verdict
 from spark_runner.wire.batch import Pen
 from spark_runner.wire.cluster import ClusterClient
@@ -56,6 +57,7 @@ class Engine:
         arenas: Arenas,
         pace: Pace,
         tally: Tally,
+        throttle: Throttle,
         transactional: bool,
         request_timeout_ms: int = 30_000,
         newest_produce: int = 13,
@@ -84,7 +86,13 @@ class Engine:
             homes, returns, preparer, arenas, tally, identity, transactional=transactional
         )
         self._intake = Intake(
-            source, (), arenas, limits, offer=self._outlet.offer, stop=self._stop_behind
+            source,
+            (),
+            arenas,
+            limits,
+            offer=self._outlet.offer,
+            stop=self._stop_behind,
+            throttle=throttle,
         )
         self._sockets = Sockets()
         # Commits, and everything else that the driver should hear of soon.

@@ -72,8 +72,9 @@ class Feeder:
         if self.members.pop((track.key, track.partition), None) is not None:
             self._session.forget(track.key, track.partition)
 
-    def ask(self, arena: Arena, now: float) -> None:
-        """Send the next request; its reply will land in the arena."""
+    def ask(self, arena: Arena, now: float, most: int) -> None:
+        """Send the next request; its reply, of `most` bytes, will land in the arena."""
+        self._session.ask_for(most)
         self.arena = arena
         self.sent_at = now
         self.link.renew_login(now + REQUEST_S)

@@ -16,6 +16,7 @@ from spark_runner.lanes.feeder import Feeder, FetchLimits
 from spark_runner.lanes.outage import Outage
 from spark_runner.lanes.scan import scan
 from spark_runner.lanes.source_trouble import Bench
+from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track, Verdict
 from spark_runner.wire.cluster import REQUEST_S, ClusterClient
 from spark_runner.wire.codes import Code
@@ -40,7 +41,9 @@ class Intake:
         *,
         offer: Callable[[Track], None],
         stop: Callable[[Track, Verdict], None],
+        throttle: Throttle,
     ) -> None:
+        self._throttle = throttle
         self._cluster = cluster
         self._arenas = arenas
         self._limits = limits
@@ -64,6 +67,8 @@ class Intake:
         moments = [feeder.retry_at for feeder in self._feeders.values() if feeder.retry_at > now]
         if self._homeless:
             moments.append(self._look_at)
+        if any(feeder.arena is None and feeder.members for feeder in self._feeders.values()):
+            moments += [moment for moment in [self._throttle.opens_at(now)] if moment > now]
         return min(moments, default=float("inf"))
 
     def pump(self, now: float) -> None:
@@ -76,11 +81,10 @@ class Intake:
                 self._want(track)
         for feeder in sorted(self._feeders.values(), key=_asked_longest_ago):
             if feeder.arena is None and feeder.members and now >= feeder.retry_at:
-                arena = self._arenas.take()
-                if arena is None:
+                if self._throttle.opens_at(now) > now or (arena := self._arenas.take()) is None:
                     return
                 try:
-                    feeder.ask(arena, now)
+                    feeder.ask(arena, now, self._throttle.most(self._limits.max_bytes))
                 except KafkaUnavailable as error:
                     self._lost(feeder, now, error)
 
@@ -91,6 +95,7 @@ class Intake:
         except KafkaUnavailable as error:
             self._lost(feeder, now, error)
             return
+        self._throttle.took(sum(row.stop - row.start for row in rows), now)
         for row in rows:
             track = feeder.members.get((row.key, row.partition))
             if track is not None:

@@ -20,6 +20,7 @@ from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.pace import Pace
 from spark_runner.lanes.recall import PositionReader
 from spark_runner.lanes.tally import Tally
+from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track
 from spark_runner.wire import produce
 from spark_runner.wire.cluster import ClusterClient, id_text
@@ -74,7 +75,8 @@ class _Epoch:
         self._transactional = self._settings.delivery == "exactly_once"
         self._tracks = [setup.track_of(row, self._settings.producer) for row in work.partitions]
         self._tally = Tally()
-        self._account = Account(self._tracks, channel, self._tally)
+        self._throttle = Throttle(work, channel)
+        self._account = Account(self._tracks, channel, self._tally, self._throttle)
         self._engine: Engine | None = None
         self._restarts = 0
 
@@ -134,6 +136,7 @@ class _Epoch:
             arenas=setup.arenas_for(limits, brokers=brokers),
             pace=Pace(longest_s=settings.commit_interval_ms / 1000),
             tally=self._tally,
+            throttle=self._throttle,
             transactional=self._transactional,
             newest_produce=self._newest_produce,
         )

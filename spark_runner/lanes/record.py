@@ -25,6 +25,7 @@ from spark_runner.lanes.record_probe import Probe
 from spark_runner.lanes.record_progress import CopiedPartition, Progress
 from spark_runner.lanes.record_reader import AT_ONCE, END, Reader
 from spark_runner.lanes.record_writer import Failure, Writer
+from spark_runner.lanes.throttle import Throttle
 from spark_runner.planner_ids import topic_ids
 from spark_runner.positions import Place, read_ledger
 from spark_runner.work import EndedBecause, SliceResult, SliceWork
@@ -39,6 +40,8 @@ QUIET_COMMIT_S = 1.0
 # Caught up, a commit may follow sooner than the interval, at a tenth of the time at most.
 SOONEST_COMMIT_S = 0.02
 COMMIT_SHARE = 10
+# Read at once under a bandwidth limit: nobody knows how large they are.
+LIMITED = 50
 
 
 class RecordLane:
@@ -66,7 +69,8 @@ class _Copy:
         self._commit_took_s = 0.0
         self._pending = 0
         self._probing: dict[Place, Probe] = {}
-        self.progress = Progress(work, NAME)
+        self._throttle = Throttle(work, channel)
+        self.progress = Progress(work, NAME, self._throttle)
         self._source = Admin(work.source, client_id="understudy-reader-admin")
         self._target = Admin(work.target, client_id="understudy-writer-admin")
         self._reader = Reader(work)
@@ -86,7 +90,7 @@ class _Copy:
         self._reader.assign(self.progress.going())
         self._channel.report(self.progress.figures("copying"))
         while (ended := self._ended()) is None:
-            messages = self._reader.read(self._patience())
+            messages = self._read()
             for message in messages:
                 if self._probing and self._is_edge(message) and not self._commit():
                     break
@@ -111,6 +115,17 @@ class _Copy:
         if self._commit_at is None:
             return IDLE_S
         return max(0.0, min(IDLE_S, self._commit_at - time.monotonic()))
+
+    def _read(self) -> list[Message]:
+        """What is there, as far as the flow's bandwidth allows."""
+        now = time.monotonic()
+        if (wait := self._throttle.opens_at(now) - now) > 0:
+            self._channel.wait_for_order(min(wait, self._patience()))
+            return []
+        messages = self._reader.read(self._patience(), LIMITED if self._throttle.holds else AT_ONCE)
+        size = sum(len(message) + len(message.key() or b"") for message in messages)
+        self._throttle.took(size, time.monotonic())
+        return messages
 
     def _is_due(self) -> bool:
         return self._commit_at is not None and time.monotonic() >= self._commit_at

@@ -9,6 +9,7 @@ from typing import Literal
 
 from mirrors.domain.records import Position
 from spark_runner.generations import generation_gap
+from spark_runner.lanes.throttle import Throttle
 from spark_runner.positions import Ledger, Place
 from spark_runner.work import (
     EndedBecause,
@@ -73,7 +74,8 @@ class CopiedPartition:
 class Progress:
     """All partitions of one epoch of one slice."""
 
-    def __init__(self, work: SliceWork, lane: str) -> None:
+    def __init__(self, work: SliceWork, lane: str, throttle: Throttle) -> None:
+        self._throttle = throttle
         self._work = work
         self._lane = lane
         self._unreported: set[Place] = set()
@@ -175,6 +177,7 @@ class Progress:
             bytes=self.bytes,
             partitions=tuple(self._figure(self.parts[place]) for place in moved),
             errors=tuple(errors),
+            limited=self._throttle.is_limited,
         )
 
     def result(self, ended: EndedBecause, reason: str, code: str = "") -> SliceResult:

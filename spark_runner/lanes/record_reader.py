@@ -56,11 +56,11 @@ class Reader:
         with self._asking():
             self._consumer.assign(places)
 
-    def read(self, patience_s: float) -> list[Message]:
+    def read(self, patience_s: float, most: int = AT_ONCE) -> list[Message]:
         """The first message as soon as it is there, and what lies ready behind it."""
         with self._asking():
             first = self._consumer.poll(patience_s)
-            return [] if first is None else [first, *self._consumer.consume(AT_ONCE, 0)]
+            return [] if first is None else [first, *self._consumer.consume(most, 0)]
 
     def leave(self, place: Place) -> None:
         with self._asking():

@@ -100,6 +100,10 @@ class FetchSession:
             self._changed.pop((key, index), None)
             self._forgotten.append((key, index))
 
+    def ask_for(self, max_bytes: int) -> None:
+        """How much the next reply may bring."""
+        self._limits = (*self._limits[:2], max_bytes, self._limits[3])
+
     def reset(self) -> None:
         """Begin a new session with all that is wanted; the old one is the broker's to forget."""
         self._session = self._epoch = 0

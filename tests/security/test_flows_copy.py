@@ -39,6 +39,9 @@ class Driver:
         self._ends = ends
         self._positions: dict[tuple[str, int], int] = {}
 
+    def share(self, first: int | None) -> int | None:
+        return first
+
     def wait_for_turn(self, _deadline_s: float) -> bool:
         return True
 

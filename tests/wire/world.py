@@ -25,12 +25,19 @@ class Driver:
         self.figures: list[Figures] = []
         self._until = until or (lambda figures: False)
         self._reported_at = 0.0
+        self.shares: list[int | None] = []
+
+    def share(self, first: int | None) -> int | None:
+        return self.shares[-1] if self.shares else first
 
     def order(self) -> str | None:
         return "stop" if self._until(self) else None
 
     def wait_for_turn(self, deadline_s: float) -> bool:
         return True
+
+    def wait_for_order(self, seconds: float) -> None:
+        time.sleep(min(seconds, 0.05))
 
     def due(self, *, moved: bool = True) -> bool:
         return time.monotonic() - self._reported_at > 0.05

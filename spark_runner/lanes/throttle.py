@@ -1,0 +1,47 @@
+"""A slice's share of its flow's bandwidth: may a lane read on, and how much at once."""
+
+from __future__ import annotations
+
+import time
+
+from mirrors.domain.bandwidth import Bucket
+from spark_runner.control import Channel
+from spark_runner.work import SliceWork
+
+# Held back so lately, the slice says that its share is what holds it.
+_LATELY_S = 1.0
+
+
+class Throttle:
+    """Until the driver says otherwise, the share is an even part of the limit."""
+
+    def __init__(self, work: SliceWork, channel: Channel) -> None:
+        limit = work.spec.settings.bandwidth_limit_bytes
+        self._first = None if limit is None else max(1, limit // max(1, work.count))
+        self._channel = channel
+        self._bucket = Bucket(self._first, time.monotonic())
+        self._held_at = float("-inf")
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the share held the slice back a moment ago."""
+        return self._bucket.rate is not None and time.monotonic() - self._held_at < _LATELY_S
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is a limit at all."""
+        return self._bucket.rate is not None
+
+    def opens_at(self, now: float) -> float:
+        """When something may be read; `now` when it may be at once."""
+        self._bucket.set_rate(self._channel.share(self._first), now)
+        moment = self._bucket.opens_at(now)
+        if moment > now:
+            self._held_at = now
+        return moment
+
+    def took(self, size: int, now: float) -> None:
+        self._bucket.take(size, now)
+
+    def most(self, largest: int) -> int:
+        return self._bucket.most(largest)

@@ -1,0 +1,75 @@
+"""A flow's bandwidth limit on real brokers: both lanes keep it, and another limit holds at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.lanes.record import RecordLane
+from spark_runner.wire.records import Record
+from tests.wire.world import Driver, Flow, Side, bare, unique
+
+LIMIT = 400_000
+LANES = {"raw": RawCopier, "record": RecordLane}
+
+
+@pytest.fixture(scope="module")
+def source(primary: str) -> Iterator[Side]:
+    side = Side("one", primary)
+    yield side
+    side.close()
+
+
+@pytest.fixture(scope="module")
+def target(backup: str) -> Iterator[Side]:
+    side = Side("two", backup)
+    yield side
+    side.close()
+
+
+def filled(source: Side, size: int) -> str:
+    """Three partitions that hold so many bytes together, in batches of 20 KB."""
+    topic = unique("limit")
+    source.make(topic, 3)
+    for at in range(size // 20_000):
+        source.write(topic, at % 3, [Record(0, 1_700_000_000_000, b"%d" % at, os.urandom(20_000))])
+    return topic
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_flow_reads_no_faster_than_its_limit(source: Side, target: Side, lane: str) -> None:
+    topic = filled(source, 1_200_000)
+    flow = Flow(source, target, bandwidth_limit_bytes=str(LIMIT), commit_interval_ms="100")
+    remote = flow.add(topic)
+    ends = flow.ends()
+    driver = Driver(until=lambda d: all(d.position(*place) >= end for place, end in ends.items()))
+    began = time.monotonic()
+    result = LANES[lane]().run(flow.work(), driver)  # type: ignore[arg-type]
+    took = time.monotonic() - began
+    assert result.ended_because == "stop", result
+    # 3 s at the limit, but for what may be read at once.
+    assert 2.2 < took < 6.0
+    assert any(figures.limited for figures in driver.figures)
+    for partition in range(3):
+        assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))
+
+
+def test_a_limit_that_is_lifted_holds_no_more_at_once(source: Side, target: Side) -> None:
+    topic = filled(source, 1_200_000)
+    flow = Flow(source, target, bandwidth_limit_bytes="20000", commit_interval_ms="100")
+    flow.add(topic)
+    ends = flow.ends()
+    began = time.monotonic()
+
+    def is_done(driver: Driver) -> bool:
+        if time.monotonic() - began > 1.0:
+            driver.shares = [None]
+        return all(driver.position(*place) >= end for place, end in ends.items())
+
+    result = RawCopier().run(flow.work(), Driver(until=is_done))  # type: ignore[arg-type]
+    assert result.ended_because == "stop", result
+    assert time.monotonic() - began < 5.0
