@@ -4,6 +4,7 @@ from mirrors.models.clusters import Cluster, ClusterTest
 from mirrors.models.duties import DutyRun, FlowPlan, HeartbeatState
 from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job
 from mirrors.models.gaps import Gap
+from mirrors.models.groups import GroupBookmark, GroupOffset, KnownCheckpoint, SyncedPartition
 from mirrors.models.offsets import PartitionMap, RunBlock, RunIndex
 from mirrors.models.roles import Role, needs, role_of
 from mirrors.models.runners import Runner, Sighting
@@ -18,14 +19,18 @@ __all__ = [
     "FlowPlan",
     "FlowTopic",
     "Gap",
+    "GroupBookmark",
+    "GroupOffset",
     "HeartbeatState",
     "Job",
+    "KnownCheckpoint",
     "PartitionMap",
     "Role",
     "RunBlock",
     "RunIndex",
     "Runner",
     "Sighting",
+    "SyncedPartition",
     "Transition",
     "claim",
     "needs",
