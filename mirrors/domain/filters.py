@@ -117,8 +117,12 @@ class ConfigSelection:
         return not self._exclude.matches(name)
 
     def at_creation(self, configs: dict[str, ConfigEntry]) -> dict[str, str]:
+        return {name: value for name, value in self.later(configs).items() if value is not None}
+
+    def later(self, configs: dict[str, ConfigEntry]) -> dict[str, str | None]:
+        """What the settings of an existing remote topic are kept at; None is its own default."""
         return {
-            name: entry.value
+            name: None if entry.source == DEFAULT and not self._defaults_too else entry.value
             for name, entry in sorted(configs.items())
             if entry.value is not None and self._carried(name, entry)
         }
@@ -126,4 +130,4 @@ class ConfigSelection:
     def _carried(self, name: str, entry: ConfigEntry) -> bool:
         if entry.read_only or entry.sensitive or entry.source == STATIC_BROKER:
             return False
-        return self.keeps(name) and (entry.source != DEFAULT or self._defaults_too)
+        return self.keeps(name)

@@ -10,6 +10,7 @@ from mirrors.domain.group_keys import GROUP_KEYS
 from mirrors.domain.keys_of_control import CONTROL
 from mirrors.domain.setting import Key as Key
 from mirrors.domain.setting import Setting
+from mirrors.domain.sync_keys import SYNC_KEYS
 from mirrors.domain.values import Flag, OneOf, Patterns, Separator, Start, Whole
 
 DEFAULT_POLICY = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
@@ -161,7 +162,9 @@ OURS = (
         meaning="Where partitions begin at the first start; later ones at their first record.",
     ),
 )
-KEYS: dict[str, Setting] = {key.name: key for key in (*HONOURED, *GROUP_KEYS, *OURS, *CONTROL)}
+KEYS: dict[str, Setting] = {
+    key.name: key for key in (*HONOURED, *GROUP_KEYS, *SYNC_KEYS, *OURS, *CONTROL)
+}
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -34,11 +34,6 @@ def _no(name: str, mm2: str, meaning: str, why: str) -> Key:
 
 
 NOT_YET = (
-    _later("sync.topic.configs.enabled", "true",
-           "Whether later changes of topic configs follow (new topics have them).", "false"),
-    _later("sync.topic.configs.interval.seconds", "600", "How often topic configs follow."),
-    _later("sync.topic.acls.enabled", "true", "Whether topic ACLs follow.", "false"),
-    _later("sync.topic.acls.interval.seconds", "600", "How often topic ACLs follow."),
     _later("emit.heartbeats.enabled", "true", "Whether heartbeats are written.", "false"),
     _later("emit.heartbeats.interval.seconds", "1", "How often heartbeats are written."),
     _later("heartbeats.topic.replication.factor", "3", "Copies of the heartbeats topic."),

@@ -93,6 +93,10 @@ class FlowSettings:
     offset_syncs_topic_location: str
     offset_syncs_topic_replication_factor: int
     offset_lag_max: int
+    sync_topic_configs_enabled: bool
+    sync_topic_configs_interval_seconds: int
+    sync_topic_acls_enabled: bool
+    sync_topic_acls_interval_seconds: int
     delivery: str
     commit_interval_ms: int
     start_from: str

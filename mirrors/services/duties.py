@@ -15,10 +15,12 @@ from django.db import DatabaseError
 from django.db.models import QuerySet
 
 from mirrors.domain.duties import DutyContext, Judgement, Outcome, Past, Schedule, judge
+from mirrors.domain.duty_table import PLAN, TOPIC_ACLS, TOPIC_CONFIGS
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import DutyRun, Flow
 from mirrors.models.flows import DesiredState
+from mirrors.services import plans, sync_topics
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.duty_runs import close_run, end_lost, last_runs, open_run, pasts
 from mirrors.services.flows import spec_of
@@ -37,7 +39,11 @@ class Duty:
     act: Callable[[DutyContext], Outcome] | None = None
 
 
-TABLE: tuple[Duty, ...] = ()
+TABLE: tuple[Duty, ...] = (
+    Duty(schedule=TOPIC_CONFIGS, act=sync_topics.sync_configs),
+    Duty(schedule=TOPIC_ACLS, act=sync_topics.sync_acls),
+    Duty(schedule=PLAN, act=plans.plan_duty),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -89,8 +89,8 @@ def test_every_setting_has_a_field_of_its_name() -> None:
          "start.from must say its time zone (add Z for UTC): '2026-11-21T08:30:00'."),
         ("delivery", "at_most_once",
          "delivery must be exactly_once or at_least_once, not 'at_most_once'."),
-        ("sync.topic.acls.enabled", "true",
-         "sync.topic.acls.enabled can only be false: nothing else is built yet."),
+        ("tasks.max.enforce", "false",
+         "tasks.max.enforce can only be true: it always is."),
         ("topics.blacklist", "a", "topics.blacklist cannot be set: MM2 removed the name in 4.0; "
          "write topics.exclude."),
         ("ssl.truststore.location", "/x",

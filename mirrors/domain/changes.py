@@ -1,0 +1,118 @@
+"""What a flow would change on its target beside records, each change with before, after and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, Literal
+
+from mirrors.domain.acls import AclRule
+from mirrors.domain.topics import Growth, NewTopic
+
+Kind = Literal["create topic", "add partitions", "topic config", "topic acl"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Change:
+    """One line of a plan as people read it; `before` is None where nothing stands there yet."""
+
+    kind: Kind
+    name: str
+    before: str | None
+    after: str | None
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConfigChange:
+    """One setting of a remote topic; `after` None returns it to the target's default."""
+
+    topic: str
+    remote_topic: str
+    key: str
+    before: str | None
+    after: str | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SyncPlan:
+    """Everything that is not in step on the target, and what was left out with its reason."""
+
+    create: tuple[NewTopic, ...] = ()
+    grow: tuple[Growth, ...] = ()
+    configs: tuple[ConfigChange, ...] = ()
+    acls: tuple[AclRule, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    def changes(self) -> tuple[Change, ...]:
+        return (
+            *map(_created, self.create),
+            *map(_grown, self.grow),
+            *map(_set, self.configs),
+            *map(_granted, self.acls),
+        )
+
+    @property
+    def digest(self) -> str:
+        """Names exactly these changes: the same plan has the same digest whenever it is made."""
+        acts = {
+            name: [dataclasses.asdict(row) for row in getattr(self, name)]
+            for name in ("create", "grow", "configs", "acls")
+        }
+        text = json.dumps(acts, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _created(new: NewTopic) -> Change:
+    copies = (
+        "the target's default replication factor"
+        if new.replication_factor < 0
+        else f"replication factor {new.replication_factor}"
+    )
+    settings = "".join(f", {key}={value}" for key, value in new.configs.items())
+    return Change(
+        kind="create topic",
+        name=new.remote_topic,
+        before=None,
+        after=f"{new.partitions} partitions, {copies}{settings}",
+        reason=f"{new.topic} is copied and has no remote topic yet.",
+    )
+
+
+def _grown(growth: Growth) -> Change:
+    return Change(
+        kind="add partitions",
+        name=growth.remote_topic,
+        before=str(growth.partitions_now),
+        after=str(growth.partitions),
+        reason=f"{growth.topic} has {growth.partitions} partitions on the source.",
+    )
+
+
+def _set(change: ConfigChange) -> Change:
+    reason = (
+        f"{change.topic} does not set it on the source, so the target's default holds."
+        if change.after is None
+        else f"{change.topic} has this value on the source."
+    )
+    return Change(
+        kind="topic config",
+        name=f"{change.remote_topic}: {change.key}",
+        before=change.before,
+        after=change.after,
+        reason=reason,
+    )
+
+
+def _granted(rule: AclRule) -> Change:
+    return Change(
+        kind="topic acl",
+        name=f"{rule.topic}: {rule.principal}",
+        before=None,
+        after=f"{rule.permission} {rule.operation} from host {rule.host}",
+        reason="The source has this rule for its topic; ALL is carried as READ, WRITE is not.",
+    )

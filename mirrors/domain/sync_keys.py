@@ -1,0 +1,47 @@
+"""The settings of heartbeats, topic configs and access rules: a part of the table in `keys`."""
+
+from __future__ import annotations
+
+from mirrors.domain.setting import Setting
+from mirrors.domain.values import Flag, Whole
+
+_SECONDS = Whole(1, 86400)
+
+SYNC_KEYS = (
+    Setting(
+        name="sync.topic.configs.enabled",
+        verdict="honoured",
+        kind=Flag(),
+        default="true",
+        mm2="true",
+        meaning="Whether later changes of topic configs follow (new topics have them).",
+    ),
+    Setting(
+        name="sync.topic.configs.interval.seconds",
+        verdict="different",
+        kind=_SECONDS,
+        default="60",
+        mm2="600",
+        meaning="How often topic configs follow.",
+        why="A retention that was raised before an incident must not wait ten minutes; only what "
+        "differs is written, so a look costs little.",
+    ),
+    Setting(
+        name="sync.topic.acls.enabled",
+        verdict="different",
+        kind=Flag(),
+        default="false",
+        mm2="true",
+        meaning="Whether access rules (ACLs) of copied topics follow.",
+        why="Off until somebody has looked at the flow's plan: rules grant rights to people, and "
+        "none is ever taken back. The literal topic * is not carried, it would cover more.",
+    ),
+    Setting(
+        name="sync.topic.acls.interval.seconds",
+        verdict="honoured",
+        kind=_SECONDS,
+        default="600",
+        mm2="600",
+        meaning="How often topic ACLs follow.",
+    ),
+)
