@@ -49,9 +49,12 @@ Role = Literal["producer", "consumer", "admin"]
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A value, and the line and key by which a person wrote it; `number` is None for a default."""
+    """A value, and the line and key by which a person wrote it; `number` is None for a default.
 
-    value: str
+    The value never prints: it may be a secret in clear text.
+    """
+
+    value: str = dataclasses.field(repr=False)
     number: int | None = None
     key: str = ""
 

@@ -1,0 +1,32 @@
+"""What a reader of one kind of text hands over: clusters and flows in MM2's words, line by line."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mirrors.domain.mm2_file import Entries, Entry
+
+
+@dataclasses.dataclass(frozen=True)
+class FlowDraft:
+    """A flow that the text wants: what its connectors and its worker would get."""
+
+    source: str
+    target: str
+    connector: Entries
+    worker: Entries
+    wanted_by: Entry
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}->{self.target}"
+
+
+@dataclasses.dataclass
+class Reading:
+    """`providers` names the config providers: env, dir, file, or a class that is not loaded."""
+
+    clusters: dict[str, Entries] = dataclasses.field(default_factory=dict)
+    flows: list[FlowDraft] = dataclasses.field(default_factory=list)
+    providers: dict[str, str] = dataclasses.field(default_factory=dict)
+    named_by: Entry = dataclasses.field(default_factory=lambda: Entry("", None, "clusters"))
