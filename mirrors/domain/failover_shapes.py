@@ -1,0 +1,113 @@
+"""What a failover plan is made from and made of: pictures of both sides, rows, findings."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from mirrors.domain.checkpoints import GroupPlace
+from mirrors.domain.policy import ReplicationPolicy
+
+# observed: the source was asked for this plan. last_known: an earlier figure, more may be lost.
+Certainty = Literal["observed", "last_known", "unknown"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartitionPicture:
+    """One copied partition. `source_end` is the last stable offset: what a flow may read.
+
+    `source_end_at` (epoch ms) is set where that end is an earlier figure. `gap` says what is open.
+    """
+
+    topic: str
+    partition: int
+    remote_topic: str
+    position: int | None
+    source_start: int | None = None
+    source_end: int | None = None
+    source_end_at: int | None = None
+    target_end: int | None = None
+    gap: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupPicture:
+    """One group: its state on the target in Kafka's word, empty where it is not known there.
+
+    `seen_at` (epoch ms) is set where its offsets are earlier figures.
+    """
+
+    group: str
+    target_state: str = ""
+    trouble: str = ""
+    seen_at: int | None = None
+    places: tuple[GroupPlace, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FailoverPicture:
+    """Both sides at one moment. `source_trouble` says why the source could not be asked.
+
+    `writing` is the sentence about a job of the flow that still writes to the target.
+    """
+
+    flow: str
+    policy: ReplicationPolicy
+    source_bootstrap: str
+    target_bootstrap: str
+    taken_at: int
+    source_trouble: str = ""
+    writing: str = ""
+    partitions: tuple[PartitionPicture, ...] = ()
+    groups: tuple[GroupPicture, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartitionPlan:
+    """What of one partition is not downstream if the source dies now."""
+
+    topic: str
+    partition: int
+    remote_topic: str
+    position: int | None
+    source_end: int | None
+    source_end_age_ms: int | None
+    target_end: int | None
+    loss: int | None
+    certainty: Certainty
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlacePlan:
+    """One group in one partition.
+
+    `loss` is the partition's; `unread_loss` is what of it the group has not consumed either.
+    `waiting` is the most that it will find downstream.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    remote_topic: str
+    source_offset: int | None
+    downstream_offset: int | None
+    outcome: str
+    re_reads: int | None
+    loss: int | None
+    unread_loss: int | None
+    waiting: int | None
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something that stands in the way, or should be known; `where` is a group or a partition."""
+
+    code: str
+    where: str
+    sentence: str

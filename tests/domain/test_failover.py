@@ -1,0 +1,168 @@
+"""Failover plans: laws over any picture, and what each kind of trouble reads like."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrors.domain.checkpoints import GroupPlace
+from mirrors.domain.failover import OLDEST_MS, FailoverPlan, plan_failover
+from mirrors.domain.failover_shapes import FailoverPicture, GroupPicture, PartitionPicture
+from mirrors.domain.offsets import RunMap, Translation
+from mirrors.domain.policy import ReplicationPolicy
+from mirrors.domain.runs import Run
+from tests.domain.cases import laws
+
+NOW = 1_800_000_000_000
+PREFIXED = ReplicationPolicy(source_alias="east", target_alias="west")
+SAME_NAMES = dataclasses.replace(PREFIXED, kind="identity")
+offsets = st.none() | st.integers(0, 10_000)
+
+
+def partition(**seen: Any) -> PartitionPicture:
+    usual = {"position": 90, "source_start": 0, "source_end": 100, "target_end": 95}
+    names = {"topic": "orders", "partition": 0, "remote_topic": "east.orders"}
+    return PartitionPicture(**names | usual | seen)
+
+
+def place(**seen: Any) -> GroupPlace:
+    told = Translation(upstream=50, downstream=55, outcome="exact")
+    usual = {"source_offset": 50, "translation": told, "target_end": 95}
+    names = {"group": "billing", "topic": "orders", "partition": 0, "remote_topic": "east.orders"}
+    return GroupPlace(**names | usual | seen)
+
+
+def picture(**seen: Any) -> FailoverPicture:
+    usual: dict[str, Any] = {
+        "flow": "east->west",
+        "policy": PREFIXED,
+        "source_bootstrap": "east:9092",
+        "target_bootstrap": "west:9092",
+        "taken_at": NOW,
+        "partitions": (partition(),),
+        "groups": (GroupPicture(group="billing", places=(place(),)),),
+    }
+    return FailoverPicture(**usual | seen)
+
+
+def codes(plan: FailoverPlan) -> set[str]:
+    return {finding.code for finding in plan.blockers}
+
+
+@st.composite
+def pictures(draw: st.DrawFn) -> FailoverPicture:
+    """Any numbers in any relation: the map is a true one where there is one."""
+    rows, groups = [], []
+    for number in range(draw(st.integers(0, 3))):
+        position, end = draw(offsets), draw(offsets)
+        row = partition(
+            partition=number,
+            position=position,
+            source_end=end,
+            source_end_at=draw(st.none() | st.integers(0, NOW + 5)),
+            target_end=draw(offsets),
+        )
+        rows.append(row)
+        runs = RunMap([Run(0, 5, position)] if position else [])
+        offset = draw(offsets)
+        found = None if offset is None else runs.translate(offset, position=position)
+        groups.append(place(partition=number, source_offset=offset, translation=found))
+    state = draw(st.sampled_from(["", "Empty", "Stable"]))
+    seen_at = draw(st.none() | st.integers(0, NOW))
+    group = GroupPicture(group="billing", target_state=state, seen_at=seen_at, places=tuple(groups))
+    return picture(partitions=tuple(rows), groups=(group,))
+
+
+@laws
+@given(seen=pictures())
+def test_loss_and_re_reads_are_never_negative_and_never_guessed(seen: FailoverPicture) -> None:
+    plan = plan_failover(seen)
+    for row, known in zip(plan.partitions, seen.partitions, strict=True):
+        assert (row.loss is None) == (known.source_end is None)
+        assert row.loss is None or row.loss >= 0
+    for one in plan.places:
+        assert one.unread_loss is None or 0 <= one.unread_loss <= (one.loss or 0)
+        assert (one.re_reads is None) == (one.downstream_offset is None)
+        assert (one.outcome == "unknown") == (one.downstream_offset is None)
+        assert one.waiting is None or one.waiting >= 0
+        # Nobody is sent where no map leads: that is said instead.
+        blocked = f"billing in {one.topic}-{one.partition}"
+        if one.downstream_offset is None and one.source_offset is not None:
+            assert blocked in {finding.where for finding in plan.blockers}
+    assert (plan.loss is None) == any(row.loss is None for row in plan.partitions)
+
+
+@laws
+@given(seen=pictures(), later=st.integers(1, 10_000))
+def test_equal_pictures_give_equal_plans_and_the_digest_names_what_they_say(
+    seen: FailoverPicture, later: int
+) -> None:
+    plan, again = plan_failover(seen), plan_failover(dataclasses.replace(seen))
+    assert plan == again
+    assert plan.digest == again.digest
+    assert json.loads(json.dumps(plan.to_dict()))["digest"] == plan.digest
+    # The hour alone makes no other plan, one more lost record does.
+    assert dataclasses.replace(plan, taken_at=plan.taken_at + later).digest == plan.digest
+    assert dataclasses.replace(plan, loss=(plan.loss or 0) + later).digest != plan.digest
+
+
+def test_a_group_that_waits_behind_the_copy_repeats_nothing_and_the_tail_is_lost() -> None:
+    plan = plan_failover(picture())
+    (row,), (one,) = plan.partitions, plan.places
+    assert (row.loss, row.certainty) == (10, "observed")
+    assert (one.downstream_offset, one.outcome, one.re_reads) == (55, "exact", 0)
+    assert (one.loss, one.unread_loss, one.waiting) == (10, 10, 40)
+    assert plan.blockers == ()
+
+
+def test_a_group_ahead_of_the_copy_has_consumed_a_part_of_what_is_lost() -> None:
+    told = RunMap([Run(0, 5, 90)]).translate(96, position=90)
+    places = (place(source_offset=96, translation=told),)
+    plan = plan_failover(picture(groups=(GroupPicture(group="billing", places=places),)))
+    (one,) = plan.places
+    assert (one.outcome, one.downstream_offset, one.re_reads) == ("ahead", 95, 0)
+    assert (one.loss, one.unread_loss) == (10, 4)
+
+
+def test_a_dead_source_gives_the_last_figures_with_their_age_or_none() -> None:
+    rows = (partition(source_end_at=NOW - 38_000), partition(partition=1, source_end=None))
+    dead = picture(partitions=rows, source_trouble="Cluster east: no broker can be reached.")
+    plan = plan_failover(dead)
+    assert [row.certainty for row in plan.partitions] == ["last_known", "unknown"]
+    assert plan.partitions[0].source_end_age_ms == 38_000
+    assert (plan.loss, plan.certainty) == (None, "unknown")
+    (warning,) = [one for one in plan.warnings if one.code == "source_unreachable"]
+    assert "no broker can be reached" in warning.sentence
+    assert "38 s old" in warning.sentence
+
+
+def test_what_stands_in_the_way_is_named() -> None:
+    old = GroupPicture(
+        group="old", target_state="Stable", seen_at=NOW - OLDEST_MS - 1, trouble="Not allowed."
+    )
+    lost = place(translation=Translation(upstream=50, downstream=None, outcome="unknown"))
+    groups = (old, GroupPicture(group="billing", places=(lost,)))
+    rows = (partition(gap="Records 5 to 9 were deleted."), partition(partition=1, target_end=None))
+    plan = plan_failover(picture(groups=groups, partitions=rows, writing="Its job still writes."))
+    every = {"gap", "unread", "group_active", "sample_too_old", "no_groups", "no_map", "writing"}
+    assert codes(plan) == every
+    assert all(finding.sentence.endswith(".") for finding in plan.blockers)
+
+
+def test_clients_learn_the_names_that_the_policy_in_force_gives() -> None:
+    groups = (GroupPicture(group="billing", places=(place(topic="a.b"),)),)
+    prefixed = plan_failover(picture(groups=groups)).clients
+    assert [change.group for change in prefixed] == ["", "billing"]
+    assert prefixed[1].topics == ("east.a.b",)
+    assert prefixed[1].bootstrap == "west:9092"
+    for name in ("east.a.b", "a.b"):
+        assert re.fullmatch(prefixed[1].pattern, name)
+    assert not re.fullmatch(prefixed[1].pattern, "axb")
+    same = plan_failover(picture(groups=groups, policy=SAME_NAMES)).clients
+    assert (same[1].topics, same[1].pattern) == (("a.b",), "")
+    assert "topic names stay" in same[1].sentence
