@@ -48,30 +48,66 @@ class RunMap:
 
     def translate(self, upstream: int, *, position: int | None) -> Translation:
         """`position` is the next upstream offset to be copied; None when nothing was."""
-        if position is None or not self._parts:
-            return _answer(upstream, None, "unknown", "no record of this partition was copied yet")
+        if position is None:
+            return _answer(upstream, None, "unknown", NOTHING)
         if self._known_from is not None and upstream < self._known_from:
             reason = f"the map of offsets before {self._known_from} was dropped"
             return _answer(upstream, None, "unknown", reason)
-        last = self._parts[-1][-1]
-        end = last.downstream + last.length
-        if upstream > position:
-            reason = f"the group is {upstream - position} offsets ahead of the copy"
-            return _answer(upstream, end, "ahead", reason)
+        below, above = self._around(nearest(upstream, position=position))
+        return translate_between(upstream, position=position, below=below, above=above)
+
+    def _around(self, upstream: int) -> tuple[Run | None, Run | None]:
+        part = next((p for p in reversed(self._parts) if p[0].upstream <= upstream), None)
+        if part is None:
+            return None, self._parts[0][0] if self._parts else None
+        at = bisect.bisect_right(part, upstream, key=lambda run: run.upstream)
+        return part[at - 1], part[at] if at < len(part) else None
+
+
+NOTHING = "no record of this partition was copied yet"
+
+
+def nearest(upstream: int, *, position: int) -> int:
+    """The offset whose neighbours tell what becomes of `upstream`; beyond the position, the last.
+
+    Runs and position are read one after the other: a newer run would lead a group that is ahead of
+    the position to a place that is ahead of the group.
+    """
+    return min(upstream, position - 1)
+
+
+def translate_between(
+    upstream: int, *, position: int, below: Run | None, above: Run | None
+) -> Translation:
+    """From the run at or below `nearest`, and the one above it."""
+    end = None
+    if below is not None:
+        end = below.downstream + min(below.length, position - below.upstream)
+    if upstream >= position:
+        if end is None:
+            return _answer(upstream, None, "unknown", NOTHING)
         if upstream == position:
             return _answer(upstream, end, "exact", "all that was read was copied")
-        return self._inside(upstream, end)
-
-    def _inside(self, upstream: int, end: int) -> Translation:
-        part = next((p for p in reversed(self._parts) if p[0].upstream <= upstream), self._parts[0])
-        at = bisect.bisect_right(part, upstream, key=lambda run: run.upstream) - 1
-        run = part[at]
-        if at >= 0 and upstream < run.upstream + run.length:
-            return _answer(upstream, run.downstream + upstream - run.upstream, "exact")
+        reason = f"the group is {upstream - position} offsets ahead of the copy"
+        return _answer(upstream, end, "ahead", reason)
+    if below is not None and upstream < below.upstream + below.length:
+        return _answer(upstream, below.downstream + upstream - below.upstream, "exact")
+    if above is not None and above.upstream < position:
         reason = "no record with this offset was copied; the next one that was"
-        if at + 1 < len(part):
-            return _answer(upstream, part[at + 1].downstream, "gap", reason)
+        return _answer(upstream, above.downstream, "gap", reason)
+    if end is not None:
         return _answer(upstream, end, "gap", "no record from this offset on was copied yet")
+    return _answer(upstream, None, "unknown", NOTHING)
+
+
+def around(upstream: int, runs: Iterable[Run]) -> tuple[Run | None, Run | None]:
+    """Of runs that rise: the last one that begins at or below, and the first one above."""
+    below = None
+    for run in runs:
+        if run.upstream > upstream:
+            return below, run
+        below = run
+    return below, None
 
 
 def _answer(

@@ -36,13 +36,11 @@ class Tail:
         return Bookmark(self.topic_id, self.end)
 
 
-def find_tail(
-    admin: Admin, topic: str, known: Bookmark, *, deadline_s: float, settled: bool = False
-) -> Tail | None:
+def find_tail(admin: Admin, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
     """What was committed behind the bookmark; None when there is no such topic.
 
-    `settled` waits until every transaction that has written there by now has ended: after it,
-    nothing that was committed before the call is missing.
+    Waits until every transaction that has written there by now has ended: nothing is missing that
+    was committed before the call. A writer hears of its commit before readers can see it.
     """
     until = time.monotonic() + deadline_s
     state = admin.snapshot([topic], now=0, deadline_s=deadline_s, with_configs=False)
@@ -52,7 +50,7 @@ def find_tail(
         return None
     found = state.topics[topic]
     anew = found.topic_id != known.topic_id
-    written = _offset(admin, topic, "latest", until) if settled else 0
+    written = _offset(admin, topic, "latest", until)
     while (stable := _offset(admin, topic, "stable", until)) < written:
         if time.monotonic() + PAUSE_S > until:
             raise KafkaUnavailable(

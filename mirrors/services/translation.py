@@ -1,0 +1,102 @@
+"""Upstream offsets to downstream ones, from the index of runs alone: rows, no call to Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from mirrors.domain.offsets import Translation, around, nearest, translate_between
+from mirrors.domain.runs import Run, read_block
+from mirrors.models import Flow, FlowPartition, PartitionMap, RunBlock
+from mirrors.models.offsets import Wanted, blocks_around
+
+Place = tuple[str, int]
+_BATCH = 400
+
+
+def translate_offsets(
+    *, flow: Flow, places: Mapping[Place, Iterable[int]]
+) -> dict[Place, list[Translation]]:
+    """For each partition one answer an offset, in the order asked; the index is taken as it is.
+
+    `run_index.refresh_index` brings it up to date first, where Kafka may be called.
+    """
+    asked = {place: list(offsets) for place, offsets in places.items()}
+    blocks = _Blocks(_current_maps(flow, asked), asked)
+    reasons = _reasons(flow, {place for place in asked if not blocks.has(place)})
+    return {
+        place: [
+            blocks.translate(place, offset)
+            if place not in reasons
+            else Translation(
+                upstream=offset, downstream=None, outcome="unknown", reason=reasons[place]
+            )
+            for offset in offsets
+        ]
+        for place, offsets in asked.items()
+    }
+
+
+class _Blocks:
+    """What is needed of the maps for the offsets asked, in a handful of queries."""
+
+    def __init__(
+        self, maps: Mapping[Place, PartitionMap], asked: Mapping[Place, list[int]]
+    ) -> None:
+        self._maps = maps
+        self._around = blocks_around(
+            self._wanted(place, offset)
+            for place, offsets in asked.items()
+            if place in maps
+            for offset in offsets
+        )
+        ids = {pk for pair in self._around.values() for pk in pair if pk is not None}
+        self._rows = {row.pk: row for row in _in_batches(sorted(ids))}
+        self._known = {row.map_id for row in self._rows.values()}
+
+    def has(self, place: Place) -> bool:
+        return place in self._maps and self._maps[place].pk in self._known
+
+    def translate(self, place: Place, offset: int) -> Translation:
+        at = self._wanted(place, offset)
+        block, after = self._around[at]
+        below, above = (None, None) if block is None else around(at[1], self._read(block))
+        if above is None and after is not None:
+            above = Run(self._rows[after].first, self._rows[after].downstream, 1)
+        position = self._maps[place].position or 0
+        return translate_between(offset, position=position, below=below, above=above)
+
+    def _wanted(self, place: Place, offset: int) -> Wanted:
+        found = self._maps[place]
+        return found.pk, nearest(offset, position=found.position or 0)
+
+    def _read(self, block: int) -> Iterator[Run]:
+        return read_block(bytes(self._rows[block].body))
+
+
+def _in_batches(ids: list[int]) -> Iterable[RunBlock]:
+    for start in range(0, len(ids), _BATCH):
+        yield from RunBlock.objects.filter(pk__in=ids[start : start + _BATCH])
+
+
+def _current_maps(flow: Flow, places: Iterable[Place]) -> dict[Place, PartitionMap]:
+    topics = {topic for topic, _ in places}
+    rows = PartitionMap.objects.filter(flow=flow, topic__in=topics, position__isnull=False)
+    return {(row.topic, row.partition): row for row in rows}
+
+
+def _reasons(flow: Flow, places: set[Place]) -> dict[Place, str]:
+    """Why there is no map of these partitions."""
+    if not places:
+        return {}
+    rows = FlowPartition.objects.filter(flow=flow, topic__in={topic for topic, _ in places})
+    lanes = {(row.topic, row.partition): row.lane for row in rows}
+    return {place: _why(flow, place, lanes.get(place)) for place in places}
+
+
+def _why(flow: Flow, place: Place, lane: str | None) -> str:
+    name = f"{place[0]}-{place[1]}"
+    if lane is None:
+        return f"{flow.name} does not copy {name}"
+    if lane == "record":
+        return f"{name} is copied record by record, and that lane writes no map of offsets"
+    return f"no record of {name} that the map knows was copied yet"

@@ -1,0 +1,170 @@
+"""The index of offset runs: kept up with the topics, rebuilt from them, what it translates to."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from mirrors.domain import runs
+from mirrors.domain.offsets import Translation
+from mirrors.domain.runs import OpenBlock, Run, pack
+from mirrors.models import Cluster, Flow, PartitionMap, RunBlock, RunIndex
+from mirrors.services.run_index import refresh_index
+from mirrors.services.run_rows import write_blocks
+from mirrors.services.translation import translate_offsets
+from spark_runner.wire.records import Record
+from tests.domain.test_offsets import copied, runs_of
+from tests.pages import world as rows
+from tests.wire.world import Flow as Copy
+from tests.wire.world import Side, bare, unique
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(scope="module")
+def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
+    pair = Side("one", primary), Side("two", backup)
+    yield pair
+    for side in pair:
+        side.close()
+
+
+def flow_of(copy: Copy) -> Flow:
+    """The row of a flow that is copied by hand."""
+    target = copy.target.spec
+    one, two = (
+        Cluster.objects.create(alias=spec.alias, bootstrap_servers=spec.bootstrap_servers)
+        for spec in (copy.spec, target)
+    )
+    return rows.flow(one, two)
+
+
+def ask(flow: Flow, topic: str, *offsets: int, partition: int = 0) -> list[Translation]:
+    return translate_offsets(flow=flow, places={(topic, partition): offsets})[topic, partition]
+
+
+def write_some(side: Side, topic: str, chance: random.Random, batches: int) -> None:
+    """Plain, committed and aborted batches."""
+    writer = side.transaction(unique("index"))
+    for at in range(batches):
+        batch = [Record(0, 1_000_000 + at, b"k", b"%d" % at)] * chance.randrange(1, 4)
+        if chance.random() < 0.4:
+            side.write(topic, 0, batch)
+        else:
+            writer.write(topic, 0, batch)
+            writer.end(commit=chance.random() < 0.6)
+    time.sleep(0.3)
+
+
+def brute_force(copy: Copy, topic: str) -> dict[int, int]:
+    upstream = copy.source.read(topic)
+    downstream = copy.target.read(f"{copy.alias}.{topic}")
+    assert bare(downstream) == bare(upstream)
+    return {above.offset: below.offset for above, below in zip(upstream, downstream, strict=True)}
+
+
+def test_every_offset_is_translated_as_a_comparison_of_all_records_says(
+    sides: tuple[Side, Side],
+) -> None:
+    topic, chance = unique("every"), random.Random(4)
+    sides[0].make(topic, 1)
+    copy = Copy(*sides, commit_interval_ms="20")
+    copy.add(topic)
+    flow = flow_of(copy)
+    for batches in (12, 8):
+        write_some(sides[0], topic, chance, batches)
+        copy.copy()
+        refresh_index(flow=flow)
+        truth, (end,) = brute_force(copy, topic), copy.ends().values()
+        last = max(truth.values()) + 1
+        answers = ask(flow, topic, *range(end + 3))
+        for upstream, answer in enumerate(answers[:end]):
+            following = [down for up, down in sorted(truth.items()) if up >= upstream]
+            assert answer.outcome == ("exact" if upstream in truth else "gap")
+            assert answer.downstream == (following[0] if following else answer.downstream)
+        assert [answer.outcome for answer in answers[end:]] == ["exact", "ahead", "ahead"]
+        assert all((answer.downstream or 0) >= last for answer in answers[end:])
+    # Wiped, it is rebuilt to the same; a topic that was made anew is not mistaken for the old one.
+    RunIndex.objects.all().delete()
+    PartitionMap.objects.all().delete()
+    assert {answer.outcome for answer in ask(flow, topic, 1, end)} == {"unknown"}
+    refresh_index(flow=flow)
+    assert ask(flow, topic, *range(end + 3)) == answers
+    RunIndex.objects.update(runs_id="of another topic")
+    refresh_index(flow=flow)
+    assert ask(flow, topic, *range(end + 3)) == answers
+
+
+@pytest.mark.parametrize("back", [0, 3, 9])
+def test_however_it_was_written_no_group_is_led_past_what_it_has_not_read(
+    back: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "BLOCK_RUNS", 3)
+    flow, chance = rows.flow(), random.Random(back)
+    for number in range(25):
+        source = [chance.random() < 0.7 for _ in range(60)]
+        written, position = copied(source, sorted(chance.sample(range(61), 4)), back)
+        found = runs_of(written)
+        known = PartitionMap.objects.create(
+            flow=flow, topic="t", partition=number, generation="g", position=position
+        )
+        block: OpenBlock | None = None
+        for at in range(0, len(found), 2):
+            packed = pack(block, found[at : at + 2])
+            block = packed.open
+            write_blocks(
+                (
+                    known.pk,
+                    RunBlock(
+                        first=one.first.upstream,
+                        downstream=one.first.downstream,
+                        topic_offset=at,
+                        body=one.to_bytes(),
+                    ),
+                )
+                for one in packed.blocks
+            )
+        for asked, answer in enumerate(ask(flow, "t", *range(position + 1), partition=number)):
+            needed = {upstream for upstream in written.values() if asked <= upstream < position}
+            assert answer.downstream is not None
+            rest = {up for down, up in written.items() if down >= answer.downstream}
+            assert needed <= rest
+            if back == 0:
+                assert rest == needed
+
+
+def test_a_thousand_offsets_of_a_long_map_take_a_moment() -> None:
+    flow = rows.flow()
+    block: OpenBlock | None = None
+    places = {}
+    for number in range(4):
+        known = PartitionMap.objects.create(
+            flow=flow, topic="t", partition=number, generation="g", position=1_000_000
+        )
+        packed = pack(block, (Run(at * 10, at * 9, 8) for at in range(100_000)))
+        write_blocks(
+            (
+                known.pk,
+                RunBlock(
+                    first=one.first.upstream,
+                    downstream=one.first.downstream,
+                    topic_offset=0,
+                    body=one.to_bytes(),
+                ),
+            )
+            for one in packed.blocks
+        )
+        places["t", number] = [at * 3989 for at in range(250)]
+    started = time.perf_counter()
+    with CaptureQueriesContext(connection) as asked:
+        answers = translate_offsets(flow=flow, places=places)
+    took = time.perf_counter() - started
+    assert len(asked) < 12
+    # A fifth of a second on a quiet machine.
+    assert took < 1.0
+    assert answers["t", 3][7] == Translation(upstream=27923, downstream=25131, outcome="exact")
