@@ -8,7 +8,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.routers import SimpleRouter
 
 from controlplane import api, docs, health
-from mirrors.api import clusters, duties, flow_rows, flows, runners, tokens
+from mirrors.api import clusters, duties, flow_rows, flows, plans, runners, tokens
 
 
 class Router(SimpleRouter):
@@ -31,6 +31,7 @@ for name, rows in (
     ("jobs", flow_rows.JobViewSet),
     ("transitions", flow_rows.TransitionViewSet),
     ("duties", duties.DutyViewSet),
+    ("plan", plans.PlanViewSet),
 ):
     router.register(rf"flows/(?P<flow_id>\d{{1,18}})/{name}", rows, basename=f"flow-{name}")
 

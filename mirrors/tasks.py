@@ -10,7 +10,16 @@ from celery import Task, shared_task
 from django.db import DatabaseError
 from django.utils import timezone
 
-from mirrors.services import clusters, duties, housekeeping, job_rows, jobs, pruning, sightings
+from mirrors.services import (
+    clusters,
+    duties,
+    housekeeping,
+    job_rows,
+    jobs,
+    plans,
+    pruning,
+    sightings,
+)
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +86,16 @@ def run_due_duties() -> None:
 @shared_task
 def run_duty(flow_id: int, name: str) -> None:
     duties.run_duty(flow_id=flow_id, name=name, now=timezone.now())
+
+
+@shared_task
+def look_at_plan(flow_id: int) -> None:
+    plans.look_now(flow_id=flow_id, now=timezone.now())
+
+
+@shared_task
+def apply_plan(flow_id: int) -> None:
+    plans.apply_now(flow_id=flow_id, now=timezone.now())
 
 
 @shared_task

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from mirrors.domain.jobs import TopicState
-from mirrors.models import Flow, FlowPartition, FlowTopic, Job, Transition
+from mirrors.models import Flow, FlowPartition, FlowPlan, FlowTopic, Job, Transition
 from mirrors.models.flows import JobState
 from mirrors.services import duties
 from mirrors.views.tables import Column, Question
@@ -49,6 +49,10 @@ def _transitions(flow: Flow) -> QuerySet[Transition]:
 
 def _duties(flow: Flow) -> dict[str, Any]:
     return {"standings": duties.standings(flow=flow, now=timezone.now())}
+
+
+def _plan(flow: Flow) -> dict[str, Any]:
+    return {"plan": FlowPlan.objects.filter(flow=flow).first()}
 
 
 TOPICS = Question(
@@ -132,6 +136,7 @@ PARTS = {
     "topics": Part("Topics", "mirrors/_flow_topics.html", TOPICS, _topics),
     "partitions": Part("Partitions", "mirrors/_flow_partitions.html", PARTITIONS, _partitions),
     "duties": Part("Duties", "mirrors/_flow_duties.html", context=_duties),
+    "plan": Part("Plan", "mirrors/_flow_plan.html", context=_plan),
     "jobs": Part("Jobs", "mirrors/_flow_jobs.html", JOBS, _jobs),
     "transitions": Part("Transitions", "mirrors/_transitions.html", TRANSITIONS, _transitions),
     "configuration": Part("Configuration", "mirrors/_flow_configuration.html"),

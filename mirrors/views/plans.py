@@ -1,0 +1,43 @@
+"""A person has a worker look at what is not in step, or apply exactly the plan on the page."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from mirrors import tasks
+from mirrors.domain.errors import UnderstudyError
+from mirrors.models import Flow, Role, needs
+from mirrors.services import plans
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def look_at_plan(request: HttpRequest, pk: int) -> HttpResponse:
+    flow = _flow(pk)
+    plans.ask_look(flow=flow, now=timezone.now())
+    tasks.look_at_plan.delay_on_commit(flow.pk)
+    messages.success(request, "A worker looks at both clusters; the plan below renews itself.")
+    return redirect("flow-part", pk=pk, part="plan")
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def apply_plan(request: HttpRequest, pk: int) -> HttpResponse:
+    flow = _flow(pk)
+    digest, who = request.POST.get("digest", "")[:64], request.user.get_username()
+    try:
+        plans.ask_apply(flow=flow, digest=digest, who=who, now=timezone.now())
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    else:
+        tasks.apply_plan.delay_on_commit(flow.pk)
+        messages.success(request, "The plan is being applied; its outcome will stand below.")
+    return redirect("flow-part", pk=pk, part="plan")
+
+
+def _flow(pk: int) -> Flow:
+    return get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
