@@ -75,7 +75,7 @@ class RunBlock(models.Model):
 
 
 def blocks_around(wanted: Iterable[Wanted]) -> dict[Wanted, tuple[int | None, int | None]]:
-    """For each: where the block at or below it begins, and the one above.
+    """For each the id of the block that begins at or below it, and of the next one above.
 
     Two look-ups in the index a row, however many blocks a map has. The ORM has no way to send
     values along as a table.
@@ -86,7 +86,7 @@ def blocks_around(wanted: Iterable[Wanted]) -> dict[Wanted, tuple[int | None, in
         for start in range(0, len(rows), _ROWS):
             chunk = rows[start : start + _ROWS]
             places = ", ".join(["(CAST(%s AS bigint), CAST(%s AS bigint))"] * len(chunk))
-            cursor.execute(_AROUND.format(places), [value for row in chunk for value in row])
+            cursor.execute(_AROUND.replace("@", places), [value for row in chunk for value in row])
             for map_id, upstream, below, above in cursor.fetchall():
                 found[map_id, upstream] = (below, above)
     return found
@@ -94,9 +94,11 @@ def blocks_around(wanted: Iterable[Wanted]) -> dict[Wanted, tuple[int | None, in
 
 _ROWS = 400
 _AROUND = """
-WITH wanted(map_id, upstream) AS (VALUES {})
+WITH wanted(map_id, upstream) AS (VALUES @)
 SELECT map_id, upstream,
-  (SELECT MAX(first) FROM mirrors_runblock b WHERE b.map_id = w.map_id AND b.first <= w.upstream),
-  (SELECT MIN(first) FROM mirrors_runblock b WHERE b.map_id = w.map_id AND b.first > w.upstream)
+  (SELECT id FROM mirrors_runblock b
+   WHERE b.map_id = w.map_id AND b.first <= w.upstream ORDER BY b.first DESC LIMIT 1),
+  (SELECT id FROM mirrors_runblock b
+   WHERE b.map_id = w.map_id AND b.first > w.upstream ORDER BY b.first LIMIT 1)
 FROM wanted w
 """
