@@ -11,16 +11,27 @@ C. A group goes back on the target only where nobody but us put it where it stan
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from mirrors.domain.offsets import Translation
 from mirrors.domain.records import Checkpoint
 
 # not_copied: the flow does not carry it. unknown: nobody can say where it would stand. off: the
-# setting says no. active: it has members there. kept: it consumed there. failed: Kafka refused.
+# setting says no. waiting: its turn comes. active: it has members there. kept: it consumed there.
+# failed: Kafka refused.
 SyncState = Literal[
-    "excluded", "not_copied", "unknown", "off", "active", "in_sync", "moved", "kept", "failed"
+    "excluded",
+    "not_copied",
+    "unknown",
+    "off",
+    "waiting",
+    "active",
+    "in_sync",
+    "moved",
+    "kept",
+    "failed",
 ]
+SYNC_STATES: tuple[str, ...] = get_args(SyncState)
 # A group in any other state has members, or is about to; Kafka itself refuses those as well.
 IDLE = ("", "Empty", "Dead")
 
@@ -29,8 +40,9 @@ IDLE = ("", "Empty", "Dead")
 class GroupPlace:
     """What was seen of one group in one partition of a source topic.
 
-    `left_out` says why the flow does not copy it, `trouble` why it could not be asked; empty where
-    all is well. `target_end` is None where the target has no such partition.
+    `left_out` says why the flow does not copy it, `trouble` why the source could not be asked about
+    it and `target_trouble` why the target could not; empty where all is well. `target_end` is None
+    where the target has no such partition.
     """
 
     group: str
@@ -39,6 +51,7 @@ class GroupPlace:
     remote_topic: str | None = None
     left_out: str = ""
     trouble: str = ""
+    target_trouble: str = ""
     source_offset: int | None = None
     metadata: str = ""
     translation: Translation | None = None
@@ -51,10 +64,11 @@ class GroupPlace:
 
 
 class Emission(NamedTuple):
-    """A checkpoint to write, or None and why not."""
+    """A checkpoint to write, or None and why not; quiet where all was said before."""
 
     checkpoint: Checkpoint | None
     reason: str
+    is_quiet: bool = False
 
 
 class Move(NamedTuple):
@@ -111,7 +125,7 @@ def plan_checkpoint(place: GroupPlace, earlier: Checkpoint | None) -> Emission:
         return Emission(found, "the earlier checkpoint was ahead: the remote topic is another now")
     if found.metadata != earlier.metadata:
         return Emission(found, "the group's metadata changed")
-    return Emission(None, "nothing new since the last checkpoint")
+    return Emission(None, "nothing new since the last checkpoint", is_quiet=True)
 
 
 def plan_move(place: GroupPlace, *, enabled: bool, state: str, wrote: int | None) -> Move:
@@ -123,6 +137,8 @@ def plan_move(place: GroupPlace, *, enabled: bool, state: str, wrote: int | None
     to, why = downstream_of(place)
     if to is None:
         return Move("not_copied" if place.left_out else "unknown", None, why)
+    if place.target_trouble:
+        return Move("failed", None, place.target_trouble)
     stands = place.target_offset
     if stands == to:
         return Move("in_sync", None, "")
