@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from spark_runner.lanes.arena import Arena
@@ -21,7 +22,8 @@ class Parcel:
 
     `first` is the upstream offset to go back to when it is refused, `after` the one to go on from
     when it is acknowledged, ranges that were dropped behind it included. Once stamped its bytes
-    never change again under the same producer epoch.
+    never change again under the same producer epoch. `cuts` are places inside a refused batch where
+    it has to be taken apart, to find the one bad record: brokers refuse whole batches.
     """
 
     __slots__ = (
@@ -29,6 +31,7 @@ class Parcel:
         "after",
         "arena",
         "at",
+        "cuts",
         "first",
         "header",
         "memory",
@@ -58,8 +61,19 @@ class Parcel:
         self.first = header[0]
         self.after = header[0] + header[6] + 1
         self.stretches: tuple[Stretch, ...] = ()
+        self.cuts: tuple[int, ...] = ()
         self.stamped = False
         self.view: memoryview | None = None
+
+    @property
+    def records(self) -> int:
+        count: int = self.header[12]
+        return count
+
+    def offsets(self) -> Iterator[int]:
+        """The upstream offsets of its records."""
+        for first, count in self.stretches or ((self.first, self.records),):
+            yield from range(first, first + count)
 
     def offset_at(self, position: int) -> int:
         """The upstream offset of the record at this place inside the batch."""

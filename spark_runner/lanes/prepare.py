@@ -31,6 +31,10 @@ class Preparer:
         while queue:
             parcel = queue[0]
             if not parcel.stamped:
+                if parcel.cuts:
+                    if not self._cut(track, parcel):
+                        return None
+                    continue
                 if (
                     (parcel.size < SMALL_BYTES or parcel.why or track.suspect >= 0)
                     and parcel.arena is not None
@@ -63,6 +67,22 @@ class Preparer:
             parcel.why = SMALL
             return True
         return False
+
+    def _cut(self, track: Track, parcel: Parcel) -> bool:
+        """Take a refused batch apart; False when the track ends here."""
+        if not _is_sound(parcel):
+            self.damaged(track, parcel, "its checksum does not hold")
+            return False
+        try:
+            built = repack.split(parcel, track.policy)
+        except repack.Damaged as error:
+            self.damaged(track, parcel, str(error))
+            return False
+        track.queue.popleft()
+        track.queue.extendleft(reversed(built))
+        track.queued_bytes += sum(part.size for part in built) - parcel.size
+        self._release(parcel)
+        return True
 
     def _repack(self, track: Track) -> bool:
         """Rebuild the first parcels of the queue; False when the track ends here."""
@@ -138,7 +158,7 @@ class Preparer:
                 parcel.address = address_of(copy)
                 parcel.view = parcel.memory
                 parcel.arena = None
-        track.next_fetch = track.queue[-1].after if track.queue else track.done
+        track.read_again_from(track.queue[-1].after if track.queue else track.done)
 
     def _release(self, parcel: Parcel) -> None:
         if parcel.arena is not None:

@@ -7,6 +7,8 @@ a decoder would refuse or mend (a header name that is not UTF-8, a timestamp of 
 
 from __future__ import annotations
 
+import itertools
+
 from spark_runner.lanes import legacy
 from spark_runner.lanes.parcel import Parcel, Stretch
 from spark_runner.lanes.piece import Piece, assemble, walk
@@ -50,6 +52,28 @@ def rebuild(group: list[Parcel], policy: Policy) -> tuple[list[Parcel], TooLarge
     return built, too_large
 
 
+def split(parcel: Parcel, policy: Policy) -> list[Parcel]:
+    """The parcel at its cuts, each part a batch of its own; the limit is the broker's to tell."""
+    try:
+        pieces = _pieces(parcel, policy)
+    except (IndexError, ValueError) as error:
+        raise Damaged(0, str(error) or "a record is cut off") from None
+    if parcel.stretches:
+        # Built by us before: its own offsets begin at 0.
+        pieces = [
+            piece._replace(offset=offset)
+            for piece, offset in zip(pieces, parcel.offsets(), strict=True)
+        ]
+    codec = parcel.header.codec if policy.codec is None else policy.codec
+    built: list[Parcel] = []
+    edges = [0, *parcel.cuts, len(pieces)]
+    for start, stop in itertools.pairwise(edges):
+        if start < stop:
+            built.append(_parcel(pieces[start:stop], assemble(pieces[start:stop], codec), parcel))
+    built[-1].after = parcel.after
+    return built
+
+
 def _bytes(parcel: Parcel) -> memoryview:
     return parcel.memory[parcel.at : parcel.at + parcel.size]
 
@@ -74,6 +98,11 @@ def _build(
         return _build(pieces[:middle], codec, policy, built, head) or _build(
             pieces[middle:], codec, policy, built, head
         )
+    built.append(_parcel(pieces, batch, head))
+    return None
+
+
+def _parcel(pieces: list[Piece], batch: bytearray, head: Parcel) -> Parcel:
     memory = memoryview(batch)
     # The source's leader epoch goes along for the position's sake; the pen does not send it.
     header = read_header(memory)._replace(leader_epoch=head.header[2])
@@ -81,8 +110,7 @@ def _build(
     parcel.stretches = _stretches(pieces)
     parcel.first = pieces[0].offset
     parcel.after = pieces[-1].offset + 1
-    built.append(parcel)
-    return None
+    return parcel
 
 
 def _stretches(pieces: list[Piece]) -> tuple[Stretch, ...]:

@@ -66,9 +66,7 @@ class Returns:
             if number == Code.UNKNOWN:
                 self._suspect(track, parcel, answer)
             raise ProducerLost(number, f"write {track.remote_topic}-{track.partition}")
-        elif number in BATCH_REFUSED and parcel.arena is not None and not parcel.why:
-            parcel.why = REFUSED
-        else:
+        elif number not in BATCH_REFUSED or not _goes_again(parcel, answer):
             track.doomed = self._verdict(track, parcel, answer)
 
     def _suspect(self, track: Track, parcel: Parcel, answer: Answer) -> None:
@@ -158,3 +156,15 @@ class Returns:
         """The producer is another one: what was in doubt was aborted."""
         self.unsure.clear()
         self._stalled.clear()
+
+
+def _goes_again(parcel: Parcel, answer: Answer) -> bool:
+    """Whether the refused batch may go by the other lane, in parts down to the one bad record."""
+    suspect = answer.record_errors[0][0] if answer.record_errors else -1
+    if parcel.records > 1:
+        known = 0 <= suspect < parcel.records
+        parcel.cuts = (suspect, suspect + 1) if known else (parcel.records // 2,)
+    elif parcel.arena is None or parcel.why:
+        return False
+    parcel.why = REFUSED
+    return True

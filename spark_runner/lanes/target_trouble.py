@@ -1,6 +1,6 @@
 """What the target's refusal of a batch means for its partition, in words for a person.
 
-The broker's own text comes along when there is one; for most refusals of a raw batch there is none.
+The broker's own name of it comes along, and its text when there is one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def refused(track: Track, offset: int, number: int, said: str, target: str) -> V
     """The partition waits at this record; the others go on."""
     code, words = _WORDS.get(number, ("refused", f"{{target}} answered {name_of(number)}"))
     why = words.format(remote=track.remote_topic, target=target)
-    quoted = f' (the broker: "{" ".join(said.split())[:300]}")' if said else ""
+    words = " ".join(said.split())[:300].rstrip(".")
+    quoted = f" (the broker: {name_of(number)}{f', {words}' if words else ''})"
     reason = (
         f"The record at {track.name} offset {offset} was not copied: {why}{quoted}. "
         "The partition waits there; the others go on."
