@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from mirrors.domain import client_keys
 from mirrors.domain.import_lines import Notes
 from mirrors.domain.import_references import Login, as_reference, read_jaas
+from mirrors.domain.import_security import judge_unread
 from mirrors.domain.mm2_file import Entries, Entry, is_security
 from mirrors.domain.specs import ClusterSpec
 
 _ROLES = ("producer.", "consumer.", "admin.")
 _USED = "Used for the cluster {alias}."
-_TLS_HERE = "TLS 1.2 or newer is negotiated, with the ciphers of this machine"
-_JVM = "it chooses a part of the Java runtime; there is none here"
-_TOKENS = "logins are renewed by Understudy in good time"
-# What is done another way here; whatever is not in a table is refused.
-_DIFFERENT = {
-    "ssl.protocol": _TLS_HERE,
-    "ssl.enabled.protocols": _TLS_HERE,
-    "ssl.keymanager.algorithm": _JVM,
-    "ssl.trustmanager.algorithm": _JVM,
-    "ssl.secure.random.implementation": _JVM,
-    "ssl.truststore.password": "a truststore in PEM form needs no password",
-    "ssl.keystore.password": "a keystore in PEM form needs no password",
-}
-_FAMILIES = {
-    "sasl.login.refresh.": _TOKENS,
-    "sasl.login.retry.": _TOKENS,
-    "sasl.login.connect.": _TOKENS,
-    "sasl.login.read.": _TOKENS,
-    "sasl.kerberos.": "Kerberos is not among the mechanisms here, so nothing reads it",
-}
-_OAUTH_HANDLER = "OAuthBearerLoginCallbackHandler"
 _PROPERTIES = (
     "ssl.endpoint.identification.algorithm",
     "sasl.oauthbearer.token.endpoint.url",
@@ -45,10 +25,11 @@ _CONVERT = (
 
 
 class ClusterReader:
-    """One cluster; `origins` remembers which entry each field came from."""
+    """One cluster. `origins`: which entry each field came from; `shared`: keys of no one flow."""
 
     def __init__(self, alias: str, entries: Entries, known: Mapping[str, str], notes: Notes):
         self.origins: dict[str, Entry] = {}
+        self.shared: set[str] = set()
         self._alias = alias
         self._left = {name: entry for name, entry in entries.items() if is_security(name)}
         self._roles = entries
@@ -75,7 +56,9 @@ class ClusterReader:
         if protocol.endswith("SSL"):
             self._read_tls()
         self._read_properties()
-        self._judge_rest(protocol)
+        self._read_common()
+        for entry, verdict, why in judge_unread(self._left, protocol):
+            self._notes.say(entry, verdict, why)
         return ClusterSpec(alias=self._alias, properties=self._properties, **self._fields)
 
     def _take(self, name: str) -> Entry | None:
@@ -219,32 +202,23 @@ class ClusterReader:
                 continue
             del self._left[name]
 
-    def _judge_rest(self, protocol: str) -> None:
-        tests: tuple[tuple[str, Callable[[str], bool]], ...] = (
-            ("ssl.", lambda word: word.endswith("SSL")),
-            ("sasl.", lambda word: word.startswith("SASL_")),
-        )
-        for name, entry in self._left.items():
-            idle = any(name.startswith(start) and not test(protocol) for start, test in tests)
-            family = next((why for start, why in _FAMILIES.items() if name.startswith(start)), "")
-            if idle:
-                self._notes.say(entry, "different", f"{protocol} makes no use of it")
-            elif why := _DIFFERENT.get(name) or family:
-                self._notes.say(entry, "different", why)
-            elif name == "sasl.login.callback.handler.class" and entry.value.strip().endswith(
-                _OAUTH_HANDLER
-            ):
-                self._notes.say(entry, "different", "tokens are fetched by Understudy itself")
-            else:
-                self._notes.say(entry, "unsupported", _why_not(name, entry))
+    def _read_common(self) -> None:
+        """What all kinds of a cluster's clients are given alike is the cluster's own property."""
+        for name in client_keys.COMMON:
+            given = [self._roles[role + name] for role in _ROLES if role + name in self._roles]
+            texts = {entry.value.strip() for entry in given}
+            if len(given) == len(_ROLES) and len(texts) == 1:
+                text = texts.pop()
+                sentence = client_keys.refusal("cluster", name, text, shown=given[0].key)
+                for entry in given:
+                    self.shared.add(entry.key)
+                    used = _USED.format(alias=self._alias)
+                    self._notes.say(entry, "unsupported" if sentence else "used", sentence or used)
+                self._properties[name] = text
+                self.origins[name] = given[0]
 
 
 def _wanted(name: str, fields: Mapping[str, str]) -> bool:
     if name.startswith("ssl."):
         return fields.get("security_protocol", "PLAINTEXT").endswith("SSL")
     return fields.get("sasl_mechanism") == "OAUTHBEARER"
-
-
-def _why_not(name: str, entry: Entry) -> str:
-    sentence = client_keys.refusal("cluster", name, "", shown=entry.key)
-    return sentence or f"{entry.key} is not taken for this security protocol"

@@ -21,6 +21,14 @@ class FlowDraft:
     def name(self) -> str:
         return f"{self.source}->{self.target}"
 
+    def without(self, keys: set[str]) -> FlowDraft:
+        """The same without what belongs to a cluster as a whole."""
+        connector, worker = (
+            {name: entry for name, entry in entries.items() if entry.key not in keys}
+            for entries in (self.connector, self.worker)
+        )
+        return dataclasses.replace(self, connector=connector, worker=worker)
+
 
 @dataclasses.dataclass
 class Reading:

@@ -110,6 +110,7 @@ def _clusters(
     for alias, entries in reading.clusters.items():
         reader = ClusterReader(alias, entries, reading.providers, notes)
         spec = reader.read()
+        reading.flows = [flow.without(reader.shared) for flow in reading.flows]
         origins |= {(alias, field): entry for field, entry in reader.origins.items()}
         origins[alias, "alias"] = reading.named_by
         if spec is None:
