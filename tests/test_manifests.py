@@ -1,0 +1,80 @@
+"""docs/kubernetes: accepted by Kubernetes' own schemas, and about things that are there."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pyspark
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = sorted((ROOT / "docs" / "kubernetes").glob("*.yaml"))
+SCHEMAS = "1.37"
+
+
+def documents() -> list[Any]:
+    return [
+        pytest.param(document, id=f"{document['kind']} {document['metadata']['name']}")
+        for path in FILES
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    ]
+
+
+def containers(document: dict[str, Any]) -> list[dict[str, Any]]:
+    spec = document.get("spec", {}).get("template", {}).get("spec", {})
+    return list(spec.get("containers", []))
+
+
+@pytest.mark.parametrize("document", documents())
+def test_a_manifest_is_valid_and_names_nothing_unknown(document: dict[str, Any]) -> None:
+    kubernetes_validate.validate(document, SCHEMAS, strict=True)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    for container in containers(document):
+        words = [*container["command"], *container.get("args", [])]
+        target = words[words.index("make") + 1]
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+        assert all((ROOT / word).is_file() for word in words if word.startswith(".ci/"))
+        for variable in container.get("env", []):
+            assert f"`{variable['name']}`" in page
+
+
+def test_a_mistake_would_be_found() -> None:
+    wrong = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"port": 1}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, SCHEMAS, strict=True)
+
+
+def test_every_spark_setting_is_one_that_spark_has() -> None:
+    """Spark ignores a misspelt setting in silence; the classes that declare them hold the names."""
+    text = (ROOT / "docs" / "kubernetes" / "executors.yaml").read_text(encoding="utf-8")
+    names = re.findall(r"^    (spark\.\S+)", text, re.MULTILINE)
+    declared = b"".join(declarations())
+    # A family's name ends where the part that one chooses begins.
+    unknown = [
+        name
+        for name in names
+        if constant(name) not in declared
+        and constant(f"{name.rpartition('.')[0]}.") not in declared
+    ]
+    assert len(names) > 10
+    assert unknown == []
+
+
+def constant(text: str) -> bytes:
+    """As a class file holds it (JVM specification 4.4.7): no part of a longer name counts."""
+    return len(text).to_bytes(2, "big") + text.encode()
+
+
+def declarations() -> Iterator[bytes]:
+    for jar in (Path(pyspark.__file__).parent / "jars").glob("spark-[ck]*.jar"):
+        with zipfile.ZipFile(jar) as archive:
+            for name in archive.namelist():
+                if re.match(r"org/apache/spark/(internal/config/|deploy/k8s/Config)", name):
+                    yield archive.read(name)
