@@ -2,6 +2,7 @@
 
 from mirrors.models.clusters import Cluster, ClusterTest
 from mirrors.models.duties import DutyRun, FlowPlan, HeartbeatState
+from mirrors.models.failovers import FailoverRun, FailoverStep
 from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job
 from mirrors.models.gaps import Gap
 from mirrors.models.groups import GroupBookmark, GroupOffset, KnownCheckpoint, SyncedPartition
@@ -14,6 +15,8 @@ __all__ = [
     "Cluster",
     "ClusterTest",
     "DutyRun",
+    "FailoverRun",
+    "FailoverStep",
     "Flow",
     "FlowPartition",
     "FlowPlan",

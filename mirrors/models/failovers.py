@@ -1,0 +1,95 @@
+"""FailoverRun: one simulation, with its plan and result. FailoverStep: one thing it did."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from mirrors.models.flows import Flow
+
+
+class FailoverKind(models.TextChoices):
+    SIMULATION = "simulation"
+    SWITCHOVER = "switchover"
+    FAILOVER = "failover"
+    FAILBACK = "failback"
+
+
+class FailoverState(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+OPEN_RUNS = (FailoverState.QUEUED, FailoverState.RUNNING, FailoverState.WAITING)
+
+
+class FailoverRun(models.Model):
+    """The row first, then the queue. `mark` is in the names of the groups that it throws away.
+
+    `seen_at` is when its worker was last heard of; `swept_at` when none of its groups was left.
+    """
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="failovers")
+    kind = models.CharField(max_length=16, choices=FailoverKind)
+    state = models.CharField(max_length=16, choices=FailoverState, default=FailoverState.QUEUED)
+    reason = models.TextField(blank=True)
+    since = models.DateTimeField(default=timezone.now)
+    groups = models.JSONField(default=list)
+    why = models.CharField(max_length=500, blank=True)
+    requested_by = models.CharField(max_length=150)
+    mark = models.CharField(max_length=16)
+    abort_asked_by = models.CharField(max_length=150, blank=True)
+    progress = models.JSONField(default=dict)
+    plan = models.JSONField(null=True)
+    result = models.JSONField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    swept_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["flow"], condition=Q(ended_at__isnull=True), name="one_open_run_per_flow"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.pk}"
+
+
+class StepState(models.TextChoices):
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class FailoverStep(models.Model):
+    """One step of a run; `reason` says what came of it."""
+
+    run = models.ForeignKey(FailoverRun, on_delete=models.CASCADE, related_name="steps")
+    number = models.PositiveSmallIntegerField()
+    name = models.CharField(max_length=32)
+    does = models.CharField(max_length=200)
+    state = models.CharField(max_length=16, choices=StepState, default=StepState.PENDING)
+    reason = models.TextField(blank=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("number",)
+        constraints = (
+            models.UniqueConstraint(fields=["run", "number"], name="one_step_per_number"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} of run {self.run_id}"
