@@ -9,6 +9,7 @@ from rest_framework.routers import SimpleRouter
 
 from controlplane import api, docs, health
 from mirrors.api import clusters, duties, flow_rows, flows, plans, runners, tokens
+from monitoring.views.metrics import Metrics
 
 
 class Router(SimpleRouter):
@@ -43,6 +44,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("metrics", Metrics.as_view(), name="metrics"),
     path("", include("controlplane.pages.urls")),
     path("", include("mirrors.urls")),
     path("", include("monitoring.urls")),

@@ -67,23 +67,28 @@ def list_flows(request: HttpRequest) -> HttpResponseBase:
 @require_safe
 @needs(Role.VIEWER)
 def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpResponseBase:
-    flow = mark_flow(get_object_or_404(flows_with_lag(), pk=pk), timezone.now())
-    shown = PARTS[part]
+    context = flow_context(request, pk, part)
+    flow, shown = context["flow"], PARTS[part]
     rows = shown.rows(flow) if shown.rows else None
     if shown.question and rows is not None:
         name = f"{flow.source.alias}-{flow.target.alias}-{part}"
         if download := shown.question.export(request, rows, name):
             return download
-    context = {
+    context["tab_template"] = shown.template
+    context |= _part_context(request, flow, shown, rows)
+    return render_page(request, "mirrors/flow.html", context, section="flows", every=2)
+
+
+def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
+    """What the head of a flow's page shows, whichever tab is below it."""
+    flow = mark_flow(get_object_or_404(flows_with_lag(), pk=pk), timezone.now())
+    return {
         "flow": flow,
         "job": flow.jobs.filter(ended_at__isnull=True).first(),
-        "tab": part,
-        "tabs": [(name, tab.label, _tab_link(pk, name)) for name, tab in PARTS.items()],
-        "tab_template": shown.template,
+        "tab": tab,
+        "tabs": [(name, part.label, _tab_link(pk, name)) for name, part in PARTS.items()],
         "actions": actions_of(request, flow),
-        **_part_context(request, flow, shown, rows),
     }
-    return render_page(request, "mirrors/flow.html", context, section="flows", every=2)
 
 
 def _tab_link(pk: int, part: str) -> str:

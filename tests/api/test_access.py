@@ -36,6 +36,7 @@ VALUES = {
     "token_key": "abc",
     "part": "topics",
     "action": "start",
+    "chart": "lag",
 }
 REST_WRITES = ("post", "patch", "delete")
 
@@ -67,7 +68,7 @@ def closed() -> list[str]:
 
 
 def is_rest(path: str) -> bool:
-    return path.startswith("api/") and path != "api/v1/docs/"
+    return path == "metrics" or (path.startswith("api/") and path != "api/v1/docs/")
 
 
 def test_the_walk_finds_the_addresses_it_should() -> None:

@@ -23,6 +23,8 @@ READING = [
     "/flows/{pk}/jobs/",
     "/flows/{pk}/transitions/",
     "/flows/{pk}/configuration/",
+    "/flows/{pk}/charts/",
+    "/flows/{pk}/charts/?range=30d",
     "/flows/{pk}/explain/",
     "/flows/{pk}/explain/?topic=orders",
     "/clusters/",
@@ -102,7 +104,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     """A page added later is tested too, or this says that it is not."""
     tested = {re.sub(r"\{pk\}", "1", path.split("?")[0]) for path, _ in PAGES}
     changing = {"token-revoke", "person-role", "cluster-test", "logout", "login"}
-    changing |= {"password_change_done"}
+    changing |= {"password_change_done", "flow-figure"}
     for module in (own_pages, mirrors_pages, monitoring_pages):
         for pattern in module.urlpatterns:
             assert isinstance(pattern, URLPattern)

@@ -1,0 +1,71 @@
+// Draws each [data-figure]: fetches its JSON, puts the page's colours in, repeats while visible.
+"use strict";
+
+(function draw() {
+  const places = [...document.querySelectorAll("[data-figure]")];
+  const probe = document.createElement("span");
+  const brush = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  let zoom = null;
+
+  // A CSS variable as rgba(): Plotly knows neither oklch() nor light-dark().
+  const colour = (value) => {
+    probe.style.color = value;
+    document.body.append(probe);
+    brush.clearRect(0, 0, 1, 1);
+    brush.fillStyle = getComputedStyle(probe).color;
+    probe.remove();
+    brush.fillRect(0, 0, 1, 1);
+    const [red, green, blue, alpha] = brush.getImageData(0, 0, 1, 1).data;
+    return `rgba(${red},${green},${blue},${alpha / 255})`;
+  };
+  const coloured = (text) => {
+    const known = {};
+    return text.replace(/var\(--[a-z-]+\)/g, (name) => (known[name] ??= colour(name)));
+  };
+
+  const show = (place, figure) => {
+    figure.layout.font.family = getComputedStyle(document.body).fontFamily;
+    if (zoom) figure.layout.xaxis.range = zoom;
+    const isNew = !place.layout;
+    Plotly.react(place, figure.data, figure.layout, { displayModeBar: false, responsive: true, doubleClick: false });
+    if (!isNew) return;
+    // What is looked at closer in one is looked at in all; only a person's drag names its ends singly.
+    place.on("plotly_relayout", (change) => {
+      if (!change["xaxis.range[0]"]) return;
+      zoom = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+      places.filter((one) => one !== place && one.layout)
+        .forEach((one) => Plotly.relayout(one, { "xaxis.range": [...zoom] }));
+    });
+    place.on("plotly_doubleclick", () => {
+      zoom = null;
+      places.forEach(ask);
+    });
+  };
+
+  const say = (place, words) => {
+    const word = place.closest("section").querySelector("[data-chart-word]");
+    word.hidden = !words;
+    word.textContent = words;
+  };
+
+  async function ask(place) {
+    place.asked = Date.now();
+    try {
+      const answer = await fetch(place.dataset.figure, { signal: AbortSignal.timeout(8000) });
+      if (!answer.ok) throw new Error(answer.status);
+      show(place, JSON.parse(coloured(await answer.text())));
+      say(place, "");
+    } catch {
+      say(place, "Not refreshed; it is tried again.");
+    }
+  }
+
+  const due = (place) => Date.now() - (place.asked ?? 0) >= place.dataset.every * 1000;
+  const held = () => sessionStorage.getItem("live-paused") === "yes";
+  places.forEach(ask);
+  setInterval(() => {
+    if (document.visibilityState === "visible" && !held()) places.filter(due).forEach(ask);
+  }, 1000);
+  new MutationObserver(() => places.forEach(ask))
+    .observe(document.documentElement, { attributeFilter: ["data-theme"] });
+})();

@@ -1,0 +1,74 @@
+"""A flow's history over a range, as fine as a chart can draw it, and what happened in it."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime, timedelta
+
+from django.db.models import QuerySet
+
+from mirrors.models import Flow, Transition
+from monitoring.domain.lag import FINE, HOUR, MINUTE, Resolution, Sample, thin, with_breaks
+from monitoring.models import LagSample
+
+_EVENTS = 100
+_FIELDS = (
+    "at",
+    "offset_lag",
+    "time_lag_ms",
+    "records_per_second",
+    "bytes_per_second",
+    "out_of_sync",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """How far back a chart looks: what is read for it, and how wide one drawn step is."""
+
+    name: str
+    label: str
+    span: timedelta
+    read: Resolution
+    draw: timedelta
+
+
+RANGES = {
+    one.name: one
+    for one in (
+        Range("1h", "1 h", timedelta(hours=1), FINE, timedelta(seconds=10)),
+        Range("24h", "24 h", timedelta(hours=24), MINUTE, timedelta(minutes=2)),
+        Range("7d", "7 d", timedelta(days=7), MINUTE, timedelta(minutes=15)),
+        Range("30d", "30 d", timedelta(days=30), HOUR, timedelta(hours=1)),
+    )
+}
+DEFAULT = RANGES["1h"]
+
+
+def samples(*, flow: Flow, over: Range, now: datetime) -> list[Sample]:
+    """In time order; the newest steps, not yet made coarser, come from finer rows."""
+    found: list[Sample] = []
+    start = over.read.slot(now - over.span)
+    for resolution in (HOUR, MINUTE, FINE):
+        if resolution.seconds > over.read.seconds:
+            continue
+        rows = LagSample.objects.filter(
+            flow=flow, resolution=resolution.seconds, at__gte=start, at__lte=now
+        ).order_by("at")
+        found += [
+            Sample(**dict(zip(_FIELDS, row, strict=True))) for row in rows.values_list(*_FIELDS)
+        ]
+        if found:
+            start = max(start, found[-1].at + resolution.step)
+    return thin(found, over.draw)
+
+
+def drawn(*, flow: Flow, over: Range, now: datetime) -> list[Sample]:
+    """The same with breaks where nothing is known."""
+    return list(with_breaks(samples(flow=flow, over=over, now=now), over.draw))
+
+
+def events(*, flow: Flow, over: Range, now: datetime) -> QuerySet[Transition]:
+    """The newest changes of the flow in the range: of its state, of what was asked, of settings."""
+    rows = Transition.objects.filter(subject="flow", subject_id=flow.pk, when__gte=now - over.span)
+    return rows.filter(when__lte=now).order_by("-id")[:_EVENTS]

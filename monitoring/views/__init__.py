@@ -1,0 +1,1 @@
+"""Pages of what is seen: the overview, a flow's charts."""

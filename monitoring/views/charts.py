@@ -1,0 +1,68 @@
+"""The charts of a flow: behind, RPO, throughput over a range, and a table that says the same."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from mirrors.models import Flow, Role, needs
+from mirrors.views.flows import flow_context
+from mirrors.views.render import render_page
+from monitoring import charts, history
+from monitoring.domain.lag import thin
+from monitoring.history import Range
+
+# Rows of the table behind the charts.
+_ROWS = 12
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_charts(request: HttpRequest, pk: int) -> HttpResponse:
+    over = _range(request)
+    now = timezone.now()
+    context = flow_context(request, pk, "charts")
+    flow = context["flow"]
+    samples = history.samples(flow=flow, over=over, now=now)
+    step = timedelta(seconds=over.span.total_seconds() / _ROWS)
+    context |= {
+        "tab_template": "monitoring/_ranges.html",
+        "ranges": history.RANGES.values(),
+        "over": over,
+        "rows": list(reversed(thin(samples, step))),
+        "figures": [_place(flow, name, over) for name in charts.CHARTS],
+    }
+    return render_page(request, "monitoring/flow_charts.html", context, section="flows", every=5)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def figure(request: HttpRequest, pk: int, chart: str) -> HttpResponse:
+    """One chart as the JSON that Plotly draws."""
+    flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
+    over = _range(request)
+    now = timezone.now()
+    text = charts.figure(
+        chart,
+        samples=history.drawn(flow=flow, over=over, now=now),
+        events=history.events(flow=flow, over=over, now=now),
+        span=(now - over.span, now),
+    )
+    return HttpResponse(
+        text, content_type="application/json", headers={"Cache-Control": "no-store"}
+    )
+
+
+def _range(request: HttpRequest) -> Range:
+    return history.RANGES.get(request.GET.get("range", ""), history.DEFAULT)
+
+
+def _place(flow: Any, name: str, over: Range) -> dict[str, str]:
+    link = f"{reverse('flow-figure', args=[flow.pk, name])}?range={over.name}"
+    return {"name": name, "title": charts.CHARTS[name].title, "link": link}
