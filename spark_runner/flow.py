@@ -38,6 +38,8 @@ TICK_S = 1.0
 RESTING_TICK_S = 0.1
 # Positions that moved are not kept back for a whole tick.
 NEWS_S = 0.3
+# A file with a row for each partition, in which nothing changes but the time.
+QUIET_S = 3.0
 # An order is obeyed at a commit, within milliseconds; who does not is cut off.
 OBEY_S = 5.0
 LAST_COPY_S = 2.5
@@ -137,10 +139,14 @@ class FlowRun(threading.Thread):
             self._copy(now)
         elif self._phase == "resting":
             self._rest(now)
-        news_s = NEWS_S if self._copying.has_news else TICK_S * 0.9
-        if now - self._reported_at >= news_s or self._verdict() != self._said:
+        if now - self._reported_at >= self._report_s() or self._verdict() != self._said:
             self._reported_at = now
             self._report()
+
+    def _report_s(self) -> float:
+        if self._copying.has_news:
+            return NEWS_S
+        return TICK_S * 0.9 if self._board.is_moving() else QUIET_S
 
     def _obey(self, wanted: JobSpec | None, now: float) -> None:
         if wanted is None:
