@@ -54,6 +54,7 @@ app.conf.imports = ("controlplane.watchdog",)
 
 RECONCILE_SECONDS = 2.0
 DUTIES_SECONDS = 2.0
+RUNS_SECONDS = 5.0
 # What runs by itself. A message not taken before it expires is dropped, so none pile up.
 BEAT: dict[str, dict[str, Any]] = {
     "reconcile every runner and flow": {
@@ -85,6 +86,11 @@ BEAT: dict[str, dict[str, Any]] = {
         "task": "mirrors.tasks.run_due_duties",
         "schedule": DUTIES_SECONDS,
         "options": {"queue": "default", "expires": 1.8},
+    },
+    "keep the index of offset runs up": {
+        "task": "mirrors.tasks.refresh_runs",
+        "schedule": RUNS_SECONDS,
+        "options": {"queue": "collect", "expires": 4.5},
     },
     "prune old rows": {
         "task": "mirrors.tasks.prune",

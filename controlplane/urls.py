@@ -8,7 +8,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.routers import SimpleRouter
 
 from controlplane import api, docs, health
-from mirrors.api import clusters, duties, flow_rows, flows, plans, runners, tokens
+from mirrors.api import clusters, duties, flow_rows, flows, offsets, plans, runners, tokens
 from monitoring.views.metrics import Metrics
 
 
@@ -26,6 +26,7 @@ router.register("tests", clusters.ClusterTestViewSet)
 router.register("runners", runners.RunnerViewSet)
 router.register("flows", flows.FlowViewSet)
 router.register("tokens", tokens.TokenViewSet)
+router.register("offsets", offsets.OffsetViewSet, basename="offsets")
 for name, rows in (
     ("topics", flow_rows.TopicViewSet),
     ("partitions", flow_rows.PartitionViewSet),

@@ -11,6 +11,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.services import (
+    catching_up,
     clusters,
     duties,
     housekeeping,
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 RECONCILE_EXPIRES = 10.0
 # Beat asks again so often; what no worker took by then is sent anew.
 DUTY_EXPIRES = 5.0
+RUNS_EXPIRES = 5.0
 # After a change a flow is looked at so often, until it is as asked; then beat goes on.
 LOOKS = 12
 LOOK_AGAIN_S = 0.25
@@ -96,6 +98,17 @@ def look_at_plan(flow_id: int) -> None:
 @shared_task
 def apply_plan(flow_id: int) -> None:
     plans.apply_now(flow_id=flow_id, now=timezone.now())
+
+
+@shared_task
+def refresh_runs() -> None:
+    for flow_id in catching_up.due_flows():
+        refresh_runs_of.apply_async(args=[flow_id], queue="collect", expires=RUNS_EXPIRES)
+
+
+@shared_task
+def refresh_runs_of(flow_id: int) -> None:
+    catching_up.catch_up(flow_id=flow_id)
 
 
 @shared_task

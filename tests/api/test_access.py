@@ -28,6 +28,8 @@ OPEN = {
 # One's own account, whatever one's role.
 OWN = {"logout/", "account/password/", "account/password/done/", "account/tokens/"}
 OWN |= {"account/tokens/1/revoke/", "api/v1/tokens/abc/"}
+# A question with a body: POST, but nothing is changed.
+ASKED = {"api/v1/offsets/translate/"}
 VALUES = {
     "alias": "primary",
     "name": "default",
@@ -104,7 +106,7 @@ def test_a_person_without_a_role_sees_nothing(ground: None) -> None:
 def test_a_viewer_changes_nothing(ground: None, viewer: APIClient) -> None:
     person = Client()
     person.force_login(User.objects.get(username="viewer"))
-    for path in sorted(set(closed()) - OWN):
+    for path in sorted(set(closed()) - OWN - ASKED):
         for method in REST_WRITES if is_rest(path) else ("post",):
             client = viewer if is_rest(path) else person
             answer = getattr(client, method)(f"/{path}")

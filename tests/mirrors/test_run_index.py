@@ -12,13 +12,13 @@ from django.test.utils import CaptureQueriesContext
 
 from mirrors.domain import runs
 from mirrors.domain.offsets import Translation
-from mirrors.domain.runs import OpenBlock, Run, pack
-from mirrors.models import Cluster, Flow, PartitionMap, RunBlock, RunIndex
+from mirrors.domain.runs import Run
+from mirrors.models import Cluster, Flow, PartitionMap, RunIndex
 from mirrors.services.run_index import refresh_index
-from mirrors.services.run_rows import write_blocks
 from mirrors.services.translation import translate_offsets
 from spark_runner.wire.records import Record
 from tests.domain.test_offsets import copied, runs_of
+from tests.mirrors.maps import keep_map
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
 from tests.wire.world import Side, bare, unique
@@ -110,25 +110,7 @@ def test_however_it_was_written_no_group_is_led_past_what_it_has_not_read(
         source = [chance.random() < 0.7 for _ in range(60)]
         written, position = copied(source, sorted(chance.sample(range(61), 4)), back)
         found = runs_of(written)
-        known = PartitionMap.objects.create(
-            flow=flow, topic="t", partition=number, generation="g", position=position
-        )
-        block: OpenBlock | None = None
-        for at in range(0, len(found), 2):
-            packed = pack(block, found[at : at + 2])
-            block = packed.open
-            write_blocks(
-                (
-                    known.pk,
-                    RunBlock(
-                        first=one.first.upstream,
-                        downstream=one.first.downstream,
-                        topic_offset=at,
-                        body=one.to_bytes(),
-                    ),
-                )
-                for one in packed.blocks
-            )
+        keep_map(flow, "t", number, found, position=position, at_once=2)
         for asked, answer in enumerate(ask(flow, "t", *range(position + 1), partition=number)):
             needed = {upstream for upstream in written.values() if asked <= upstream < position}
             assert answer.downstream is not None
@@ -140,25 +122,10 @@ def test_however_it_was_written_no_group_is_led_past_what_it_has_not_read(
 
 def test_a_thousand_offsets_of_a_long_map_take_a_moment() -> None:
     flow = rows.flow()
-    block: OpenBlock | None = None
     places = {}
     for number in range(4):
-        known = PartitionMap.objects.create(
-            flow=flow, topic="t", partition=number, generation="g", position=1_000_000
-        )
-        packed = pack(block, (Run(at * 10, at * 9, 8) for at in range(100_000)))
-        write_blocks(
-            (
-                known.pk,
-                RunBlock(
-                    first=one.first.upstream,
-                    downstream=one.first.downstream,
-                    topic_offset=0,
-                    body=one.to_bytes(),
-                ),
-            )
-            for one in packed.blocks
-        )
+        found = [Run(at * 10, at * 9, 8) for at in range(100_000)]
+        keep_map(flow, "t", number, found, position=1_000_000, at_once=100_000)
         places["t", number] = [at * 3989 for at in range(250)]
     started = time.perf_counter()
     with CaptureQueriesContext(connection) as asked:

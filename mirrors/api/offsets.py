@@ -1,0 +1,131 @@
+"""REST of translation: where offsets, or a group, of the source go on downstream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors.api.shapes import StrictSerializer
+from mirrors.domain.offsets import Translation
+from mirrors.domain.policy import policy_for
+from mirrors.models import Flow, Role
+from mirrors.services import catching_up
+from mirrors.services.flows import spec_of
+
+MOST = 10_000
+LARGEST = 2**63 - 1
+Place = tuple[str, int]
+
+
+class PlaceSerializer(StrictSerializer):
+    topic = serializers.CharField(max_length=249)
+    partition = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
+    offset = serializers.IntegerField(min_value=0, max_value=LARGEST)
+
+
+class QuestionSerializer(StrictSerializer):
+    """Either `offsets` or `group`."""
+
+    flow: Any = serializers.PrimaryKeyRelatedField(
+        queryset=Flow.objects.select_related("source", "target")
+    )
+    offsets = serializers.ListField(child=PlaceSerializer(), required=False, max_length=MOST)
+    group = serializers.CharField(required=False, max_length=255)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("offsets" in attrs) == ("group" in attrs):
+            sentence = "Give offsets to translate, or a group whose offsets to read: one of them."
+            raise serializers.ValidationError({"offsets": [sentence]})
+        return attrs
+
+
+class AnswerSerializer(serializers.Serializer[Any]):
+    topic = serializers.CharField()
+    partition = serializers.IntegerField()
+    offset = serializers.IntegerField(allow_null=True)
+    remote_topic = serializers.CharField()
+    downstream_offset = serializers.IntegerField(allow_null=True)
+    outcome = serializers.ChoiceField(choices=["exact", "gap", "ahead", "unknown"])
+    reason = serializers.CharField(allow_blank=True)
+
+
+class AnswersSerializer(serializers.Serializer[Any]):
+    offsets = AnswerSerializer(many=True)
+
+
+class OffsetViewSet(viewsets.GenericViewSet[Any]):
+    """Exact translation of offsets: nothing is changed, so a viewer may ask."""
+
+    serializer_class = QuestionSerializer
+    queryset = Flow.objects.none()
+    pagination_class = None
+    filter_backends = ()
+    write_role = Role.VIEWER
+
+    @extend_schema(request=QuestionSerializer, responses=AnswersSerializer)
+    @action(detail=False, methods=["post"])
+    def translate(self, request: Request) -> Response:
+        """Upstream offsets to downstream ones, each answer with its outcome and reason.
+
+        `exact`: the record itself, or the end of what was copied. `gap`: it was never copied, so
+        the next one that was. `ahead`: the group read what is not copied yet and will read it
+        again. `unknown`: there is no map here.
+        """
+        question = QuestionSerializer(data=request.data)
+        question.is_valid(raise_exception=True)
+        flow, group = question.validated_data["flow"], question.validated_data.get("group")
+        if group is not None:
+            rows = list(_of_group(flow, group))
+        else:
+            rows = list(_of_offsets(flow, question.validated_data["offsets"]))
+        return Response({"offsets": rows})
+
+
+def _of_offsets(flow: Flow, asked: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """In the order asked."""
+    wanted = [((row["topic"], row["partition"]), row["offset"]) for row in asked]
+    places: dict[Place, list[int]] = {}
+    for place, offset in wanted:
+        places.setdefault(place, []).append(offset)
+    found = catching_up.translate_now(flow=flow, places=places)
+    answers = {place: iter(rows) for place, rows in found.items()}
+    names = _Names(flow)
+    for place, _ in wanted:
+        yield names.row(place, next(answers[place]))
+
+
+def _of_group(flow: Flow, group: str) -> Iterator[dict[str, Any]]:
+    places, unread = catching_up.group_places(flow=flow, group=group)
+    found = catching_up.translate_now(flow=flow, places=places)
+    names = _Names(flow)
+    for place, (answer,) in found.items():
+        yield names.row(place, answer)
+    for place, reason in unread.items():
+        answer = Translation(upstream=-1, downstream=None, outcome="unknown", reason=reason)
+        yield {**names.row(place, answer), "offset": None}
+
+
+class _Names:
+    """Remote names by the flow's policy."""
+
+    def __init__(self, flow: Flow) -> None:
+        settings = spec_of(flow).settings
+        self._policy = policy_for(settings, flow.source.alias, flow.target.alias)
+
+    def row(self, place: Place, answer: Translation) -> dict[str, Any]:
+        topic, partition = place
+        return {
+            "topic": topic,
+            "partition": partition,
+            "offset": answer.upstream,
+            "remote_topic": self._policy.remote_topic(topic),
+            "downstream_offset": answer.downstream,
+            "outcome": answer.outcome,
+            "reason": answer.reason,
+        }

@@ -1,0 +1,29 @@
+"""Maps of offset runs as rows, written block by block as a flow writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirrors.domain.runs import OpenBlock, Run, pack
+from mirrors.models import Flow, PartitionMap, RunBlock
+from mirrors.services.run_rows import write_blocks
+
+
+def keep_map(
+    flow: Flow, topic: str, partition: int, runs: Sequence[Run], *, position: int, at_once: int
+) -> PartitionMap:
+    """`at_once` runs a transaction."""
+    known = PartitionMap.objects.create(
+        flow=flow, topic=topic, partition=partition, generation="g", position=position
+    )
+    block: OpenBlock | None = None
+    for at in range(0, len(runs), at_once):
+        packed = pack(block, runs[at : at + at_once])
+        block = packed.open
+        write_blocks((known.pk, _row(one, at)) for one in packed.blocks)
+    return known
+
+
+def _row(block: OpenBlock, at: int) -> RunBlock:
+    first, downstream, _ = block.first
+    return RunBlock(first=first, downstream=downstream, topic_offset=at, body=block.to_bytes())
