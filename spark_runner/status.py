@@ -5,6 +5,7 @@ Nothing here talks to anybody; the flow's thread feeds it and writes the file, w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -30,7 +31,16 @@ LAGGING_MS = 10_000
 class _Row:
     """What is known of one partition."""
 
-    __slots__ = ("caught_up_at", "end", "ends_as_of", "lane", "position", "stable", "timestamp")
+    __slots__ = (
+        "caught_up_at",
+        "end",
+        "ends_as_of",
+        "lane",
+        "left_out",
+        "position",
+        "stable",
+        "timestamp",
+    )
 
     def __init__(self, position: int | None) -> None:
         self.position = position
@@ -39,10 +49,12 @@ class _Row:
         self.stable: int | None = None
         self.ends_as_of = 0
         self.lane = ""
+        self.left_out = 0
         self.caught_up_at: int | None = None
 
     def moved(self, figure: PartitionFigure, now: int) -> None:
         self.position, self.lane = figure.position, figure.lane
+        self.left_out += figure.left_out
         self.timestamp = figure.timestamp or self.timestamp
         # The ends were asked a moment ago, and what was copied since was there: never behind it.
         self.end = None if self.end is None else max(self.end, figure.position)
@@ -151,6 +163,7 @@ class Board:
         time_lag = row.time_lag(now)
         shown = _state(row, error, state, time_lag)
         held = self.held_back if shown in ("lagging", "syncing") else ""
+        held = held or self._left_out(row.left_out)
         return PartitionStatus(
             topic=place[0],
             partition=place[1],
@@ -165,8 +178,19 @@ class Board:
             as_of=row.ends_as_of,
         )
 
+    def _left_out(self, count: int) -> str:
+        if not count:
+            return ""
+        return (
+            f"{count} records were left out since the start: other flows wrote them on "
+            f"{self.job.source.alias} (skip.replicated)."
+        )
+
     def _topics(self, partitions: list[PartitionStatus]) -> Iterable[TopicStatus]:
         worst: dict[str, PartitionStatus] = {}
+        left_out: Counter[str] = Counter()
+        for (name, _), place in self._rows.items():
+            left_out[name] += place.left_out
         for row in partitions:
             known = worst.get(row.topic)
             if known is None or _RANK[row.state] > _RANK[known.state]:
@@ -180,11 +204,14 @@ class Board:
                 topic=topic.topic,
                 remote_topic=topic.remote_topic,
                 state=found.state,
-                reason=found.reason or topic.reason,
+                reason=self._left_out(left_out[topic.topic]) or found.reason or topic.reason
+                if found.state in _WELL
+                else found.reason or topic.reason,
                 partitions=topic.partitions,
             )
 
 
+_WELL = ("in_sync", "syncing", "paused")
 _RANK: dict[TopicState, int] = {
     "skipped": 0,
     "in_sync": 1,

@@ -105,6 +105,8 @@ class PartitionFigure:
     end: int | None = None
     stable_end: int | None = None
     lane: str = "record"
+    # Since it was last told: records of other flows that were passed over.
+    left_out: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from mirrors.domain.languages import (
 )
 from mirrors.domain.pattern_languages import of_patterns
 from mirrors.domain.policy import HEARTBEATS, ReplicationPolicy, policy_for
+from mirrors.domain.replicated_rules import check_replicated
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 
 _NOT_EMPTY = then(one(EVERY), ANY)
@@ -46,6 +47,10 @@ def check_flow(
     warnings = _same_cluster(flow)
     for path in _paths(flow, flows):
         _check_loop(path)
+    check_replicated(spec, [other.spec for other in flows if other.target == flow.source])
+    for other in flows:
+        if other.source == flow.target:
+            check_replicated(other.spec, [spec])
     for other in flows:
         if other.target == flow.target:
             warnings += _check_collision(flow, other)
@@ -151,7 +156,8 @@ def _paths(flow: _Flow, others: Sequence[_Flow]) -> Iterator[list[_Flow]]:
 
 def _check_loop(path: list[_Flow]) -> None:
     """Whether a record that goes round once would go round again, for ever."""
-    if len(path) == 1:
+    # Each leaves out what the one before it wrote: nothing takes a second step.
+    if len(path) == 1 or all(step.spec.settings.skip_replicated for step in path):
         return
     kept = all(step.keeps_names for step in path)
     if not kept and not _simulates(path, "a"):
@@ -174,7 +180,8 @@ def _check_loop(path: list[_Flow]) -> None:
             "replication.policy.class": [
                 f"{which} would go round for ever: {names} lead back to where they began "
                 f"{'and keep names' if kept else 'and name topics in ways that hide it'}. "
-                "Use the default policy with one separator, or give the flows different topics."
+                "Use the default policy with one separator, give the flows different topics, or "
+                "set skip.replicated=true on each of them."
             ]
         }
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mirrors.domain.setting import Setting
-from mirrors.domain.values import Whole
+from mirrors.domain.values import Flag, Whole
 
 BANDWIDTH = "bandwidth.limit.bytes"
+SKIP = "skip.replicated"
 
 CONTROL = (
     Setting(
@@ -14,5 +15,13 @@ CONTROL = (
         kind=Whole(1000, 1_000_000_000_000),
         default=None,
         meaning="How many bytes a second all slices of the flow together may read from the source.",
+    ),
+    Setting(
+        name=SKIP,
+        verdict="ours",
+        kind=Flag(),
+        default="false",
+        meaning="Whether records that another flow wrote on the source are left out: two flows "
+        "that both do so may copy the same names in both directions.",
     ),
 )

@@ -38,7 +38,6 @@ NOT_YET = (
     _later("emit.heartbeats.interval.seconds", "1", "How often heartbeats are written."),
     _later("heartbeats.topic.replication.factor", "3", "Copies of the heartbeats topic."),
     _later("metric.names.formats", "legacy", "How metrics are named."),
-    _later("skip.replicated", "", "Whether what another flow wrote on the source is left out."),
 )  # fmt: skip
 ONE_VALUE = (
     _only("topic.filter.class", f"{_CONNECT}.mirror.DefaultTopicFilter",

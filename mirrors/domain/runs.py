@@ -22,6 +22,7 @@ from mirrors.domain.records import MalformedRecord
 VERSION = 1
 # More runs a block: less at rest, more written again with each transaction.
 BLOCK_RUNS = 128
+_LEFT_OUT = ".replicated"
 
 
 class Run(NamedTuple):
@@ -35,6 +36,10 @@ class Run(NamedTuple):
 def runs_topic(source_alias: str) -> str:
     """Literal dots, whatever the separator is: MM2's rule must count it internal."""
     return f"mm2-runs.{source_alias}.internal"
+
+
+def is_runs_topic(name: str) -> bool:
+    return name.startswith("mm2-runs.") and name.endswith(".internal")
 
 
 def generation(
@@ -54,13 +59,30 @@ def generation(
     return hashlib.blake2b(ids.encode(), digest_size=8).hexdigest()
 
 
+def left_out(born: str) -> str:
+    """The generation under which a flow notes what it left out because another flow wrote it.
+
+    Its runs say where such records came from: upstream in the source, "downstream" where that other
+    flow read them. No record of the target lies behind them, so they are no part of the map.
+    """
+    return f"{born}{_LEFT_OUT}"
+
+
+def is_left_out(born: str) -> bool:
+    return born.endswith(_LEFT_OUT)
+
+
 class BlockKey(NamedTuple):
-    """Which runs a block holds; `first` is the upstream offset of its first run."""
+    """Which runs a block holds; `first` is the upstream offset of its first run.
+
+    `into` is the id of the topic that was written: who reads that topic finds its runs by it.
+    """
 
     topic: str
     partition: int
     generation: str
     first: int
+    into: str = ""
 
     def to_bytes(self) -> bytes:
         return json.dumps(self._asdict(), separators=(",", ":"), ensure_ascii=False).encode()

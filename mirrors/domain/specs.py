@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from mirrors.domain import client_keys
+from mirrors.domain import client_keys, control_rules
 from mirrors.domain.connection_rules import alias_warnings, check_connection
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.keys import KEYS, Key, nearest
@@ -101,6 +101,7 @@ class FlowSettings:
     commit_interval_ms: int
     start_from: str
     bandwidth_limit_bytes: int | None
+    skip_replicated: bool
     consumer: dict[str, str] = dataclasses.field(default_factory=dict)
     producer: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -223,6 +224,7 @@ def _contradictions(properties: Mapping[str, str]) -> dict[str, list[str]]:
         for role, values in (("consumer", consumer), ("producer", producer))
         for name, words in client_keys.contradictions(values).items()
     }
+    found |= control_rules.contradictions(properties, consumer)
     start, reset = properties.get("start.from", "").strip(), consumer.get("auto.offset.reset")
     if start and reset and start != reset:
         sentence = f"start.from is {start}, but consumer.auto.offset.reset is {reset}: keep one."

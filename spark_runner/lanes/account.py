@@ -32,6 +32,7 @@ class Account:
         self._tally = tally
         self._channel = channel
         self._told: dict[Track, int] = {}
+        self._told_left_out: dict[Track, int] = {}
         self._told_errors: set[Track] = set()
 
     def report(self, state: Literal["connecting", "ready", "copying", "stopping"]) -> None:
@@ -50,7 +51,7 @@ class Account:
                 state=state,
                 records=self._records(),
                 bytes=self._bytes(),
-                partitions=tuple(map(_figure, moved)),
+                partitions=tuple(map(self._figure, moved)),
                 errors=tuple(track.error for track in stopped if track.error is not None),
                 lanes=self._tally.lanes(self._tracks),
                 limited=self._throttle.is_limited,
@@ -64,7 +65,7 @@ class Account:
             code=code,
             records=self._records(),
             bytes=self._bytes(),
-            partitions=tuple(map(_figure, self._tracks)),
+            partitions=tuple(map(self._figure, self._tracks)),
             errors=tuple(track.error for track in self._tracks if track.error is not None),
             lanes=self._tally.lanes(self._tracks),
         )
@@ -75,14 +76,16 @@ class Account:
     def _bytes(self) -> int:
         return sum(track.committed_bytes for track in self._tracks)
 
-
-def _figure(track: Track) -> PartitionFigure:
-    return PartitionFigure(
-        topic=track.topic,
-        partition=track.partition,
-        position=track.position,
-        timestamp=track.committed_timestamp,
-        end=track.end,
-        stable_end=track.stable_end,
-        lane=f"repack: {track.why}" if track.why else "raw",
-    )
+    def _figure(self, track: Track) -> PartitionFigure:
+        told = self._told_left_out.get(track, 0)
+        self._told_left_out[track] = track.committed_left_out
+        return PartitionFigure(
+            topic=track.topic,
+            partition=track.partition,
+            position=track.position,
+            timestamp=track.committed_timestamp,
+            end=track.end,
+            stable_end=track.stable_end,
+            lane=f"repack: {track.why}" if track.why else "raw",
+            left_out=track.committed_left_out - told,
+        )

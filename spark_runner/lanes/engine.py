@@ -20,6 +20,7 @@ from spark_runner.lanes.outlet import Outlet
 from spark_runner.lanes.pace import Pace
 from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.prepare import Preparer
+from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.returns import Returns
 from spark_runner.lanes.same_topics import changed_topics
 from spark_runner.lanes.sockets import End, Sockets
@@ -58,6 +59,7 @@ class Engine:
         pace: Pace,
         tally: Tally,
         throttle: Throttle,
+        replicated: Replicated | None = None,
         transactional: bool,
         request_timeout_ms: int = 30_000,
         newest_produce: int = 13,
@@ -93,6 +95,7 @@ class Engine:
             offer=self._outlet.offer,
             stop=self._stop_behind,
             throttle=throttle,
+            replicated=replicated,
         )
         self._sockets = Sockets()
         # Commits, and everything else that the driver should hear of soon.
@@ -208,6 +211,9 @@ class Engine:
     def _heard_source(self, feeder: Feeder, now: float) -> None:
         if feeder.arena is not None:
             self._intake.receive(feeder, now)
+            if self._intake.has_left_out and not self._pace.is_open:
+                self._pace.opened(now)
+                self._intake.has_left_out = False
         else:
             self._intake.closed(feeder, now)
 

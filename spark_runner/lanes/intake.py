@@ -14,6 +14,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes.arena import Arena, Arenas
 from spark_runner.lanes.feeder import Feeder, FetchLimits
 from spark_runner.lanes.outage import Outage
+from spark_runner.lanes.replicated import Part, Replicated
 from spark_runner.lanes.scan import scan
 from spark_runner.lanes.source_trouble import Bench
 from spark_runner.lanes.throttle import Throttle
@@ -42,8 +43,12 @@ class Intake:
         offer: Callable[[Track], None],
         stop: Callable[[Track, Verdict], None],
         throttle: Throttle,
+        replicated: Replicated | None = None,
     ) -> None:
         self._throttle = throttle
+        self._replicated = replicated
+        # Something was left out, so that a position moves without a record.
+        self.has_left_out = False
         self._cluster = cluster
         self._arenas = arenas
         self._limits = limits
@@ -92,18 +97,42 @@ class Intake:
         """Read the reply that is there, and ask for more at once."""
         try:
             arena, rows = feeder.read(self._arenas, now)
+            stopped = self._judge(feeder, arena, rows)
         except KafkaUnavailable as error:
             self._lost(feeder, now, error)
             return
         self._throttle.took(sum(row.stop - row.start for row in rows), now)
         for row in rows:
             track = feeder.members.get((row.key, row.partition))
-            if track is not None:
+            if track is None:
+                continue
+            if track in stopped:
+                self._stop(track, stopped[track])
+            else:
                 self._take(track, row, arena, now)
         if not arena.users:
             self._arenas.give_back(arena)
         self._outage.over()
         self.pump(now)
+
+    def _judge(
+        self, feeder: Feeder, arena: Arena, rows: list[Fetched]
+    ) -> dict[Track, Verdict]:
+        """Find what other flows wrote; the partitions where that cannot be told."""
+        if self._replicated is None:
+            return {}
+        parts = [
+            Part(track, arena, row.start, row.stop)
+            for row in rows
+            if row.stop > row.start
+            and not row.error
+            and (track := feeder.members.get((row.key, row.partition))) is not None
+        ]
+        try:
+            return self._replicated.judge(parts)
+        except BaseException:
+            self._arenas.give_back(arena)
+            raise
 
     def give_up_overdue(self, now: float) -> None:
         """No reply long after the broker's own wait: the connection is of no use any more."""
@@ -155,6 +184,7 @@ class Intake:
         before = track.next_fetch
         if row.stop > row.start and scan(track, arena, row.start, row.stop, row.aborted):
             self._offer(track)
+        self.has_left_out = self.has_left_out or bool(track.left_out)
         if self._is_full(track):
             self._full.add(track)
             self._forget(track)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mirrors.domain.records import Position
-from mirrors.domain.runs import BlockKey, OpenBlock, Run, generation, pack
+from mirrors.domain.runs import BlockKey, OpenBlock, Run, generation, left_out, pack
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.track import Track
 from spark_runner.wire import codecs
@@ -28,8 +28,8 @@ class Book:
         self.runs = runs
         self._source_cluster = source_cluster
         self._target_cluster = target_cluster
-        self._open: dict[Track, OpenBlock] = {}
-        self._next: dict[Track, OpenBlock] = {}
+        self._open: dict[tuple[Track, str], OpenBlock] = {}
+        self._next: dict[tuple[Track, str], OpenBlock] = {}
 
     def write(self, moved: Iterable[Track], now_ms: int) -> None:
         """Queue the records of this transaction."""
@@ -38,8 +38,9 @@ class Book:
         for track in moved:
             row = self.position(track, track.done)
             positions.append((row.key, row.value))
-            if track.runs:
-                blocks += self._blocks(track)
+            born = self._generation(track)
+            blocks += self._blocks(track, born, map(Run._make, track.runs))
+            blocks += self._blocks(track, left_out(born), track.passed_over())
         _queue(self.positions, positions, now_ms)
         _queue(self.runs, blocks, now_ms)
 
@@ -66,19 +67,24 @@ class Book:
             resets=track.resets,
         )
 
-    def _blocks(self, track: Track) -> Iterable[tuple[bytes, bytes]]:
-        packed = pack(self._open.get(track), map(Run._make, track.runs))
-        if packed.open is not None:
-            self._next[track] = packed.open
-        born = generation(
+    def _generation(self, track: Track) -> str:
+        return generation(
             self._source_cluster,
             id_text(track.source_id),
             self._target_cluster,
             id_text(track.remote_id),
             track.resets,
         )
+
+    def _blocks(
+        self, track: Track, born: str, runs: Iterable[Run]
+    ) -> Iterable[tuple[bytes, bytes]]:
+        packed = pack(self._open.get((track, born)), runs)
+        if packed.blocks and packed.open is not None:
+            self._next[track, born] = packed.open
+        into = id_text(track.remote_id)
         for block in packed.blocks:
-            key = BlockKey(track.topic, track.partition, born, block.first.upstream)
+            key = BlockKey(track.topic, track.partition, born, block.first.upstream, into)
             yield key.to_bytes(), block.to_bytes()
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
+from mirrors.domain import runs as domain
 from spark_runner.lanes.arena import Arena
 from spark_runner.wire.batch import LENGTH_OVERHEAD, Header
 
@@ -15,6 +16,14 @@ Run = tuple[int, int, int]
 """(first upstream offset, first downstream offset, number of records)."""
 
 RAW: Final = ""
+
+
+class Skip(NamedTuple):
+    """A batch that another flow wrote: how many records it has, and where they came from."""
+
+    after: int
+    records: int
+    runs: tuple[domain.Run, ...]  # upstream here, "downstream" where that flow read them
 
 
 class Parcel:

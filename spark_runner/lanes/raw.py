@@ -19,6 +19,7 @@ from spark_runner.lanes.account import Account
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.pace import Pace
 from spark_runner.lanes.recall import PositionReader
+from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track
@@ -117,6 +118,10 @@ class _Epoch:
             isolation_level=settings.isolation_level,
             newest=self._newest_fetch,
         )
+        replicated = None
+        if settings.skip_replicated:
+            replicated = Replicated(self._source, self._tracks)
+            replicated.prepare(time.monotonic() + READ_S)
         book = setup.book_for(work, self._target, until)
         timeout = int(settings.producer.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
         self._identity = Identity(
@@ -137,6 +142,7 @@ class _Epoch:
             pace=Pace(longest_s=settings.commit_interval_ms / 1000),
             tally=self._tally,
             throttle=self._throttle,
+            replicated=replicated,
             transactional=self._transactional,
             newest_produce=self._newest_produce,
         )

@@ -42,12 +42,18 @@ SOONEST_COMMIT_S = 0.02
 COMMIT_SHARE = 10
 # Read at once under a bandwidth limit: nobody knows how large they are.
 LIMITED = 50
+NO_RUNS = (
+    "skip.replicated=true needs offset runs, which the record lane does not write: run this flow "
+    "in a runner that copies by the raw lane, or take skip.replicated away."
+)
 
 
 class RecordLane:
     """See `spark_runner.work` for what a lane owes."""
 
     def run(self, work: SliceWork, channel: Channel) -> SliceResult:
+        if work.spec.settings.skip_replicated:
+            return SliceResult(ended_because="failed", reason=NO_RUNS, code="no_runs")
         with contextlib.closing(_Copy(work, channel)) as copy:
             try:
                 ended = copy.run()

@@ -55,6 +55,7 @@ def scan(
     policy = track.policy
     expected = track.next_fetch
     filtering = Filter(aborted) if aborted else None
+    skips = track.skips
     queue = track.queue
     before = len(queue)
     queued = 0
@@ -77,6 +78,9 @@ def scan(
             or not header[12]
             or (attributes & _FILTERED and _is_dropped(filtering, header, memory, at))
         )
+        if skips and not drop and (skip := skips.pop(header[0], None)) is not None:
+            track.left_out.append(skip)
+            drop = True
         if not drop:
             why = _why(header, expected, policy)
             parcel = Parcel(arena, memory, at, address + at, header, why)

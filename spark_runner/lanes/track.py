@@ -6,7 +6,8 @@ import dataclasses
 import struct
 from collections import deque
 
-from spark_runner.lanes.parcel import RAW, Parcel, Run
+from mirrors.domain import runs as domain
+from spark_runner.lanes.parcel import RAW, Parcel, Run, Skip
 from spark_runner.lanes.policy import Policy
 from spark_runner.wire.batch import Sequences
 from spark_runner.work import ErrorState, PartitionError
@@ -40,6 +41,7 @@ class Track:
         "all_records",
         "bytes",
         "committed_bytes",
+        "committed_left_out",
         "committed_records",
         "committed_timestamp",
         "confirmed",
@@ -56,6 +58,7 @@ class Track:
         "key",
         "leader_epoch",
         "ledger",
+        "left_out",
         "name",
         "next_fetch",
         "partition",
@@ -72,6 +75,7 @@ class Track:
         "returned",
         "runs",
         "sequences",
+        "skips",
         "source_epoch",
         "source_id",
         "source_node",
@@ -118,6 +122,11 @@ class Track:
         self.queue: deque[Parcel] = deque()
         self.queued_bytes = 0
         self.flying: deque[Parcel] = deque()
+        # What other flows wrote here and is left out: by first offset of a batch, what it is; and
+        # what was passed over and is not yet committed.
+        self.skips: dict[int, Skip] = {}
+        self.left_out: list[Skip] = []
+        self.committed_left_out = 0
         # downstream
         self.target_node = -1
         self.sequences = Sequences()
@@ -150,6 +159,8 @@ class Track:
         self.returned.clear()
         self.queued_bytes = 0
         self.runs = []
+        self.skips.clear()
+        self.left_out.clear()
         self.settle()
         self.ending = self.doomed = None
         self.held_since = self.held_until = 0.0
@@ -181,6 +192,14 @@ class Track:
                 return
         runs.append((first, base, count))
 
+    def read_again_from(self, offset: int) -> None:
+        self.next_fetch = offset
+        self.left_out = [skip for skip in self.left_out if skip.after <= offset]
+
+    def passed_over(self) -> list[domain.Run]:
+        """The stretches left out up to what the next commit makes the position."""
+        return [run for skip in self.left_out if skip.after <= self.done for run in skip.runs]
+
     def settle(self) -> None:
         """Count what has landed for good or in vain."""
         self.all_records += self.records
@@ -191,6 +210,10 @@ class Track:
         """What has landed counts from now on."""
         self.position = self.done
         self.runs = []
+        if self.left_out:
+            passed = [skip for skip in self.left_out if skip.after <= self.done]
+            self.committed_left_out += sum(skip.records for skip in passed)
+            del self.left_out[: len(passed)]
         self.committed_records += self.records
         self.committed_bytes += self.bytes
         self.settle()

@@ -171,6 +171,11 @@ class ClusterClient:
         )
         return self._take(self.ask(request, deadline))
 
+    def describe_all(self, deadline: float) -> dict[str, TopicView]:
+        """The same of every topic that we may see."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        return self._take(self.ask(request, deadline))
+
     def _take(self, reply: Any) -> dict[str, TopicView]:
         self.cluster_id = reply.cluster_id or ""
         brokers = {row.node_id: (row.host, row.port) for row in reply.brokers}

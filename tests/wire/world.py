@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mirrors.domain.runs import Run, read_block, runs_topic
+from mirrors.domain.runs import BlockKey, Run, is_left_out, read_block, runs_topic
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.positions import POSITIONS_CONFIGS
@@ -135,7 +135,8 @@ class Flow:
         for record in self.target.read(self.runs_topic):
             assert record.key is not None
             assert record.value is not None
-            latest[record.key] = record.value
+            if not is_left_out(BlockKey.from_bytes(record.key).generation):
+                latest[record.key] = record.value
         mine = f'"topic":"{topic}","partition":{partition},'.encode()
         return sorted(
             run for key, value in latest.items() if mine in key for run in read_block(value)

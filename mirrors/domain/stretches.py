@@ -1,0 +1,77 @@
+"""What other flows wrote into one partition, by its own offsets: looked up batch by batch."""
+
+from __future__ import annotations
+
+import bisect
+
+from mirrors.domain.runs import BlockKey, Run, read_block
+
+Block = tuple[str, BlockKey]
+"""The topic of runs, and the key in it."""
+
+
+class Stretches:
+    """Blocks are kept packed until a batch at or behind their beginning is asked about."""
+
+    def __init__(self) -> None:
+        self._packed: dict[Block, tuple[int, bytes]] = {}
+        self._read: dict[Block, list[Run]] = {}
+        self._runs: list[Run] = []
+        # Above all blocks that are read, at or below those that are not.
+        self._horizon = 0
+        self._behind = 0
+
+    def put(self, block: Block, value: bytes | None) -> None:
+        """A block, or its next version; None when it was taken away."""
+        if self._read.pop(block, None) is not None:
+            self._horizon = 0
+        if value is None:
+            self._packed.pop(block, None)
+            self._horizon = 0
+            return
+        first = next(read_block(value)).downstream
+        self._packed[block] = (first, value)
+        if first < self._horizon:
+            self._horizon = 0
+
+    def forget_before(self, offset: int) -> None:
+        """Nobody will ask about what lies below."""
+        self._behind = offset
+
+    def inside(self, first: int, last: int) -> list[Run]:
+        """The parts of runs that lie within these offsets, both included."""
+        if last >= self._horizon:
+            self._unpack(last)
+        runs = self._runs
+        at = max(0, bisect.bisect_right(runs, first, key=_downstream) - 1)
+        found = []
+        while at < len(runs) and runs[at].downstream <= last:
+            upstream, downstream, length = runs[at]
+            cut = max(0, first - downstream)
+            length = min(length, last + 1 - downstream) - cut
+            if length > 0:
+                found.append(Run(upstream + cut, downstream + cut, length))
+            at += 1
+        return found
+
+    def _unpack(self, last: int) -> None:
+        """Read the blocks that begin at or below `last`; let go of what is behind."""
+        for block, (first, value) in list(self._packed.items()):
+            if first <= last and block not in self._read:
+                self._read[block] = list(read_block(value))
+        self._horizon = last + 1
+        # Within a partition a flow's runs rise on both sides, so a block that ends behind us, with
+        # another one of the same flow after it, never grows again; alone it may.
+        newest: dict[tuple[str, str], int] = {}
+        for (topic, key), runs in self._read.items():
+            flow = (topic, key.generation)
+            newest[flow] = max(newest.get(flow, 0), runs[-1].downstream)
+        for (topic, key), runs in list(self._read.items()):
+            end = runs[-1].downstream + runs[-1].length
+            if end <= self._behind and runs[-1].downstream < newest[topic, key.generation]:
+                del self._read[topic, key], self._packed[topic, key]
+        self._runs = sorted((run for runs in self._read.values() for run in runs), key=_downstream)
+
+
+def _downstream(run: Run) -> int:
+    return run.downstream

@@ -1,0 +1,166 @@
+"""What other flows wrote on the cluster that we read: found by their offset runs, and left out.
+
+Every flow notes, in the transaction of its data, which offsets of its target it wrote
+(`mm2-runs.<its source>.internal`). A reader of committed records that sees a record can therefore
+see its run, if it looks afterwards: so the runs are read to their end *after* each reply with
+records came, and only then is the reply judged. Two laws make that exact:
+
+A. Runs are read uncommitted. The one of a transaction that is aborted names records that are
+   aborted with it, which nobody sees; the one of a transaction whose markers are still on their way
+   is already there, because it was acknowledged before the transaction could end.
+B. A flow that nobody knew of writes under a producer id that nobody knew of: before a transactional
+   batch of an unknown producer counts as a stranger's, the topics of runs are listed anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.records import MalformedRecord
+from mirrors.domain.runs import BlockKey, is_left_out, is_runs_topic
+from mirrors.domain.stretches import Stretches
+from spark_runner.lanes.arena import Arena
+from spark_runner.lanes.parcel import Skip
+from spark_runner.lanes.runs_tail import RunsTail
+from spark_runner.lanes.track import Track, Verdict
+from spark_runner.wire.batch import (
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC_AT,
+    TRANSACTIONAL,
+    Header,
+)
+from spark_runner.wire.cluster import NO_ID, ClusterClient, id_text
+
+LOOK_S = 5.0
+
+
+class Part(NamedTuple):
+    """Where the batches of one partition lie in a reply."""
+
+    track: Track
+    arena: Arena
+    start: int
+    stop: int
+
+
+class Replicated:
+    """One per slice; raises KafkaUnavailable when the runs cannot be read now."""
+
+    def __init__(self, cluster: ClusterClient, tracks: Iterable[Track]) -> None:
+        self._cluster = cluster
+        self._stretches: dict[tuple[str, int], Stretches] = {}
+        for track in tracks:
+            if track.source_id == NO_ID:
+                raise KafkaRefused(
+                    f"skip.replicated needs topic ids, which cluster {cluster.alias} does not "
+                    "have: Kafka 2.8 with KRaft or 3.1 is the oldest that has them.",
+                    code="no_topic_ids",
+                )
+            self._stretches[id_text(track.source_id), track.partition] = Stretches()
+        self._tails: dict[str, RunsTail] = {}
+        self._strangers: set[int] = set()
+
+    def prepare(self, deadline: float) -> None:
+        """Read what is there before anything waits for it."""
+        self._list(deadline)
+        self._catch_up(deadline)
+
+    def judge(self, parts: list[Part]) -> dict[Track, Verdict]:
+        """Note in each track which batches are left out; the tracks that must stop, and why."""
+        if not parts:
+            return {}
+        deadline = time.monotonic() + LOOK_S
+        self._catch_up(deadline)
+        stopped, unknown = self._look(parts)
+        if unknown - self._strangers:
+            if self._list(deadline):
+                self._catch_up(deadline)
+                stopped, unknown = self._look(parts)
+            self._strangers |= unknown
+        return stopped
+
+    def _look(self, parts: list[Part]) -> tuple[dict[Track, Verdict], set[int]]:
+        stopped: dict[Track, Verdict] = {}
+        unknown: set[int] = set()
+        for part in parts:
+            track = part.track
+            track.skips.clear()
+            stretches = self._stretches[id_text(track.source_id), track.partition]
+            stretches.forget_before(track.position)
+            for header in _headers(part):
+                first, last = header.base_offset, header.last_offset
+                found = stretches.inside(first, last)
+                if not found:
+                    if header.attributes & TRANSACTIONAL:
+                        unknown.add(header.producer_id)
+                elif sum(run.length for run in found) == last - first + 1:
+                    # Upstream is here, "downstream" where the other flow read it.
+                    runs = tuple(
+                        run._replace(upstream=run.downstream, downstream=run.upstream)
+                        for run in found
+                    )
+                    track.skips[first] = Skip(last + 1, header.records, runs)
+                else:
+                    stopped[track] = self._torn(track, first, last)
+                    break
+        return stopped, unknown
+
+    def _torn(self, track: Track, first: int, last: int) -> Verdict:
+        return Verdict(
+            "faulted",
+            "runs_torn",
+            f"{track.name} on {self._cluster.alias}: of the batch at offsets {first} to {last} "
+            "only a part is in the offset runs of the flow that wrote it, so it cannot be told "
+            "whether it is a copy. Nothing is copied until the runs are mended or "
+            "skip.replicated is taken away.",
+            offset=first,
+        )
+
+    # -- the topics of runs
+
+    def _list(self, deadline: float) -> bool:
+        """Whether there are topics of runs that were not known."""
+        found = False
+        for name, view in self._cluster.describe_all(deadline).items():
+            tail = self._tails.get(name)
+            if is_runs_topic(name) and (tail is None or tail.topic_id != view.topic_id):
+                self._tails[name] = RunsTail(self._cluster, view)
+                found = True
+        return found
+
+    def _catch_up(self, deadline: float) -> None:
+        for name, tail in self._tails.items():
+            for key, value in tail.read(deadline):
+                self._take(name, key, value)
+
+    def _take(self, topic: str, raw: bytes, value: bytes | None) -> None:
+        try:
+            key = BlockKey.from_bytes(raw)
+            stretches = self._stretches.get((key.into, key.partition))
+            if stretches is not None and not is_left_out(key.generation):
+                stretches.put((topic, key), value)
+        except MalformedRecord as error:
+            raise KafkaRefused(
+                f"Cluster {self._cluster.alias}: {topic} holds a record that is no block of runs "
+                f"({error}). Nothing but Understudy may write that topic.",
+                code="runs_damaged",
+            ) from None
+
+
+def _headers(part: Part) -> Iterator[Header]:
+    """Of the whole batches that hold data."""
+    memory, at = part.arena.view, part.start
+    while part.stop - at >= HEADER_SIZE:
+        header = Header._make(HEADER.unpack_from(memory, at))
+        size = header.length + LENGTH_OVERHEAD
+        if at + size > part.stop:
+            return
+        if memory[at + MAGIC_AT] == 2 and header.records and not header.attributes & CONTROL:
+            yield header
+        at += size

@@ -1,0 +1,58 @@
+"""What other flows wrote, looked up by offset: the same as a brute-force set, in any order."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from mirrors.domain.runs import BlockKey, Run, is_left_out, left_out, pack
+from mirrors.domain.stretches import Stretches
+
+
+def test_every_batch_is_found_as_a_set_of_offsets_has_it() -> None:
+    chance = random.Random(1)
+    stretches, copied, at = Stretches(), set(), 0
+    block, position = None, 0
+    for _ in range(3000):
+        length, gap = chance.randrange(1, 9), chance.choice([0, 0, 1, 5])
+        packed = pack(block, [Run(position, at, length)])
+        for row in packed.blocks:
+            key = BlockKey("t", 0, "g", row.first.upstream, "id")
+            stretches.put(("mm2-runs.a.internal", key), row.to_bytes())
+        block, position = packed.open, position + length
+        copied |= set(range(at, at + length))
+        at += length + gap
+        if chance.random() < 0.3:
+            first = max(0, at - chance.randrange(1, 60))
+            last = first + chance.randrange(0, 12)
+            found = {
+                run.downstream + number
+                for run in stretches.inside(first, last)
+                for number in range(run.length)
+            }
+            assert found == {offset for offset in copied if first <= offset <= last}
+        if chance.random() < 0.1:
+            stretches.forget_before(at - 100)
+
+
+def test_a_run_says_where_the_other_flow_read_it() -> None:
+    stretches = Stretches()
+    block = pack(None, [Run(50, 100, 10), Run(70, 110, 5)]).blocks[0]
+    stretches.put(("topic", BlockKey("t", 0, "g", 50)), block.to_bytes())
+    assert stretches.inside(105, 112) == [Run(55, 105, 5), Run(70, 110, 3)]
+    assert stretches.inside(90, 99) == []
+
+
+def test_a_block_that_is_taken_away_counts_no_more() -> None:
+    stretches, key = Stretches(), ("topic", BlockKey("t", 0, "g", 0))
+    stretches.put(key, pack(None, [Run(0, 0, 10)]).blocks[0].to_bytes())
+    assert stretches.inside(0, 3)
+    stretches.put(key, None)
+    assert stretches.inside(0, 3) == []
+
+
+@pytest.mark.parametrize("born", ["0123456789abcdef", ""])
+def test_what_was_left_out_is_kept_apart_from_the_map(born: str) -> None:
+    assert is_left_out(left_out(born))
+    assert not is_left_out(born)

@@ -1,0 +1,233 @@
+"""Two flows that copy the same names in both directions: the union on both sides, and no loop."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirrors.domain.runs import BlockKey, Run, is_left_out, read_block, runs_topic
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.lanes.record import RecordLane
+from spark_runner.wire.cluster import id_text
+from spark_runner.wire.records import Record
+from spark_runner.work import PartitionWork
+from tests.wire.world import Driver, Flow, Side, unique
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTITIONS = 2
+NOW = int(time.time() * 1000)
+
+
+@pytest.fixture(scope="module")
+def one(primary: str) -> Iterator[Side]:
+    side = Side("one", primary)
+    yield side
+    side.close()
+
+
+@pytest.fixture(scope="module")
+def two(backup: str) -> Iterator[Side]:
+    side = Side("two", backup)
+    yield side
+    side.close()
+
+
+class Pair:
+    """A topic of the same name on both sides, and a flow in each direction."""
+
+    def __init__(self, one: Side, two: Side) -> None:
+        self.topic = unique("both")
+        self.sides = {"one": one, "two": two}
+        views = [side.make(self.topic, PARTITIONS) for side in (one, two)]
+        self.flows = [
+            Flow(source, target, skip_replicated="true", commit_interval_ms="50")
+            for source, target in ((one, two), (two, one))
+        ]
+        for flow, (here, there) in zip(self.flows, (views, views[::-1]), strict=True):
+            flow.rows = [
+                PartitionWork(
+                    topic=self.topic,
+                    topic_id=id_text(here.topic_id),
+                    partition=partition,
+                    remote_topic=self.topic,
+                    remote_topic_id=id_text(there.topic_id),
+                    start=0,
+                )
+                for partition in range(PARTITIONS)
+            ]
+
+    def write(self, name: str, numbers: range) -> None:
+        for number in numbers:
+            row = Record(0, NOW, name.encode(), b"%d" % number)
+            self.sides[name].write(self.topic, number % PARTITIONS, [row] * 3)
+
+    def read(self, side: str) -> list[list[tuple[bytes | None, bytes | None]]]:
+        return [
+            [(row.key, row.value) for row in self.sides[side].read(self.topic, partition)]
+            for partition in range(PARTITIONS)
+        ]
+
+    def check(self, written: int) -> None:
+        """Both sides hold all of both, each origin's in the order it was written."""
+        for side, partition in itertools.product(self.sides, range(PARTITIONS)):
+            rows = self.read(side)[partition]
+            for origin in self.sides:
+                of_it = [int(value or b"") for key, value in rows if key == origin.encode()]
+                wanted = [n for n in range(written) if n % PARTITIONS == partition]
+                assert of_it == [n for n in wanted for _ in range(3)], (side, origin)
+            assert len(rows) == 2 * 3 * written // PARTITIONS
+
+    def copy(self) -> None:
+        """One epoch of each flow, one after the other."""
+        for flow in self.flows:
+            result, _ = flow.copy()
+            assert result.ended_because == "stop", result
+            assert result.errors == ()
+
+
+class Both:
+    """Both flows in threads of their own."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._stop = threading.Event()
+        self.drivers = [Driver(until=lambda _: self._stop.is_set()) for _ in pair.flows]
+        self.threads = [
+            threading.Thread(target=RawCopier().run, args=(flow.work(seconds=60), driver))
+            for flow, driver in zip(pair.flows, self.drivers, strict=True)
+        ]
+        self._pair = pair
+
+    def __enter__(self) -> Both:
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self.threads:
+            thread.join(30)
+
+    def settle(self, seconds: float = 30) -> None:
+        """Until both stand at ends that move no more."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if self._is_settled():
+                return
+            time.sleep(0.1)
+        raise AssertionError("they never came to rest: something goes round")
+
+    def _is_settled(self) -> bool:
+        before = [flow.ends() for flow in self._pair.flows]
+        time.sleep(0.6)
+        if before != [flow.ends() for flow in self._pair.flows]:
+            return False
+        return all(
+            driver.position(*place) >= end
+            for driver, ends in zip(self.drivers, before, strict=True)
+            for place, end in ends.items()
+        )
+
+
+def test_both_sides_end_as_the_union_and_nothing_goes_round(one: Side, two: Side) -> None:
+    pair = Pair(one, two)
+    with Both(pair) as both:
+        for start in range(0, 60, 10):
+            for name in pair.sides:
+                pair.write(name, range(start, start + 10))
+        both.settle()
+    pair.check(60)
+    left_out = sum(row.left_out for d in both.drivers for f in d.figures for row in f.partitions)
+    assert left_out == 2 * 3 * 60, "each side's copies were seen by the flow that leads back"
+
+
+def test_what_is_left_out_is_noted_with_the_place_it_came_from(one: Side, two: Side) -> None:
+    pair = Pair(one, two)
+    pair.write("one", range(6))
+    pair.copy()
+    back = pair.flows[1]
+    noted: list[Run] = []
+    for record in one.read(runs_topic(back.alias)):
+        key = BlockKey.from_bytes(record.key or b"")
+        if key.topic == pair.topic and key.partition == 0:
+            assert is_left_out(key.generation), "nothing was copied back"
+            noted += read_block(record.value or b"")
+    assert sorted((run.upstream, run.downstream, run.length) for run in noted) == [(0, 0, 9)]
+    assert back.runs(pair.topic) == []
+
+
+def test_a_flow_that_begins_to_write_later_is_left_out_too(one: Side, two: Side) -> None:
+    """Law B: its topic of runs did not exist when the reading flow began."""
+    pair = Pair(one, two)
+    there, back = pair.flows
+    driver = Driver(until=lambda _: stop.is_set())
+    stop = threading.Event()
+    reading = threading.Thread(target=RawCopier().run, args=(back.work(seconds=60), driver))
+    reading.start()
+    try:
+        writer = two.transaction(unique("app"))
+        writer.write(pair.topic, 0, [Record(0, NOW, b"two", b"0")])
+        writer.end(commit=True)
+        pair.write("one", range(4))
+        there.copy()
+        ends = back.ends()
+        until = time.monotonic() + 20
+        while any(driver.position(*place) < end for place, end in ends.items()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    finally:
+        stop.set()
+        reading.join(30)
+    keys = [key for rows in pair.read("one") for key, _ in rows]
+    assert (keys.count(b"one"), keys.count(b"two")) == (12, 1)
+
+
+def test_kills_in_the_middle_leave_the_union(one: Side, two: Side) -> None:
+    pair = Pair(one, two)
+
+    def start(flow: Flow) -> subprocess.Popen[str]:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tests.wire.child"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        assert child.stdin is not None
+        child.stdin.write(flow.work(seconds=60).to_json() + "\n")
+        child.stdin.flush()
+        return child
+
+    children = [start(flow) for flow in pair.flows]
+    try:
+        for at in range(4):
+            for name in pair.sides:
+                pair.write(name, range(at * 20, at * 20 + 20))
+            victim = at % 2
+            children[victim].send_signal(signal.SIGKILL)
+            children[victim].wait()
+            children[victim] = start(pair.flows[victim])
+            time.sleep(0.5)
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    with Both(pair) as both:
+        both.settle(45)
+    pair.check(80)
+
+
+def test_the_record_lane_says_that_it_cannot(one: Side, two: Side) -> None:
+    flow = Pair(one, two).flows[0]
+    work = dataclasses.replace(flow.work(), lane="record")
+    result = RecordLane().run(work, Driver())  # type: ignore[arg-type]
+    assert result.ended_because == "failed"
+    assert "skip.replicated" in result.reason
