@@ -1,17 +1,26 @@
-"""Access rules of topics: read them all, make new ones. Nothing here takes one away."""
+"""Access rules of topics: read them all, make new ones. Nothing here takes one away.
+
+They are read by a dialogue of our own: confluent-kafka answers an empty list where the broker
+refuses, or keeps no rules at all, and an empty list would read as "all is in step".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from kafka.protocol.admin import DescribeAclsRequest
 
 from mirrors.domain.acls import AclRule
 from mirrors.kafka.connection import DEADLINE_S, AdminConnection, Partial
-from mirrors.kafka.errors import translate
+from mirrors.kafka.dialogues import Dialogues
+from mirrors.kafka.errors import translate_number
+
+CLIENT_ID = "understudy-acls"
+SECURITY_DISABLED = 54
+_ANY = 1
 
 
 class Acls(AdminConnection):
@@ -19,25 +28,29 @@ class Acls(AdminConnection):
 
     def topic_rules(self, *, deadline_s: float = DEADLINE_S) -> list[AclRule] | None:
         """Every rule of topics; None where the cluster has no authorizer and so keeps none."""
-        whatever: Any = None  # the client's stubs leave out that a filter may be open
-        every = AclBindingFilter(
-            ResourceType.TOPIC,
-            whatever,
-            ResourcePatternType.ANY,
-            whatever,
-            whatever,
-            AclOperation.ANY,
-            AclPermissionType.ANY,
+        question = DescribeAclsRequest(
+            resource_type_filter=ResourceType.TOPIC.value,
+            resource_name_filter=None,
+            pattern_type_filter=_ANY,
+            principal_filter=None,
+            host_filter=None,
+            operation=_ANY,
+            permission_type=_ANY,
         )
-        try:
-            future = self.client.describe_acls(every, request_timeout=deadline_s)
-            found = future.result(timeout=deadline_s + 1.0)
-        except (KafkaException, TimeoutError) as error:
-            refusal = translate(error, where=self.spec.alias, doing="read access rules of topics")
-            if refusal.code == "security_off":
-                return None
-            raise refusal from None
-        return [_rule(binding) for binding in found]
+        with Dialogues(self.spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
+            answer = dialogues.ask_any(question, at_most=3)
+        if answer.error_code == SECURITY_DISABLED:
+            return None
+        if answer.error_code:
+            raise translate_number(
+                answer.error_code, where=self.spec.alias, doing="read access rules of topics"
+            )
+        return [
+            rule
+            for resource in answer.resources
+            for entry in resource.acls
+            if (rule := _rule(resource, entry)) is not None
+        ]
 
     def create_rules(
         self, rules: Iterable[AclRule], *, deadline_s: float = DEADLINE_S
@@ -55,15 +68,19 @@ class Acls(AdminConnection):
         )
 
 
-def _rule(binding: Any) -> AclRule:
-    return AclRule(
-        topic=binding.name,
-        principal=binding.principal,
-        host=binding.host,
-        operation=binding.operation.name,
-        permission=binding.permission_type.name,
-        pattern=binding.resource_pattern_type.name,
-    )
+def _rule(resource: Any, entry: Any) -> AclRule | None:
+    """None for a rule in words that are newer than this program."""
+    try:
+        return AclRule(
+            topic=resource.resource_name,
+            principal=entry.principal,
+            host=entry.host,
+            operation=AclOperation(entry.operation).name,
+            permission=AclPermissionType(entry.permission_type).name,
+            pattern=ResourcePatternType(resource.pattern_type).name,
+        )
+    except ValueError:
+        return None
 
 
 def _binding(rule: AclRule) -> AclBinding:
