@@ -21,3 +21,27 @@ PLAN = Schedule(
     does="Looks at what is not in step on the target, and keeps it to be read and applied.",
     every_s=600,
 )
+GROUPS = Schedule(
+    name="groups",
+    does="Looks which consumer groups there are on the source, and which are left out.",
+    switch="refresh_groups_enabled",
+    interval="refresh_groups_interval_seconds",
+)
+CHECKPOINTS = Schedule(
+    name="checkpoints",
+    does="Writes where each group would go on on the target, as MirrorMaker 2's clients read it.",
+    switch="emit_checkpoints_enabled",
+    interval="emit_checkpoints_interval_seconds",
+)
+GROUP_OFFSETS = Schedule(
+    name="group offsets",
+    does="Moves idle groups on the target to where they stand on the source.",
+    switch="sync_group_offsets_enabled",
+    interval="sync_group_offsets_interval_seconds",
+)
+OFFSET_SYNCS = Schedule(
+    name="offset syncs",
+    does="Writes MirrorMaker 2's own pairs of offsets beside the exact map.",
+    switch="emit_offset_syncs_enabled",
+    every_s=10,
+)

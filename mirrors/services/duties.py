@@ -15,12 +15,20 @@ from django.db import DatabaseError
 from django.db.models import QuerySet
 
 from mirrors.domain.duties import DutyContext, Judgement, Outcome, Past, Schedule, judge
-from mirrors.domain.duty_table import PLAN, TOPIC_ACLS, TOPIC_CONFIGS
+from mirrors.domain.duty_table import (
+    CHECKPOINTS,
+    GROUP_OFFSETS,
+    GROUPS,
+    OFFSET_SYNCS,
+    PLAN,
+    TOPIC_ACLS,
+    TOPIC_CONFIGS,
+)
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import DutyRun, Flow
 from mirrors.models.flows import DesiredState
-from mirrors.services import plans, sync_topics
+from mirrors.services import checkpoints, group_offsets, offset_syncs, plans, sync_topics
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.duty_runs import close_run, end_lost, last_runs, open_run, pasts
 from mirrors.services.flows import spec_of
@@ -43,6 +51,10 @@ TABLE: tuple[Duty, ...] = (
     Duty(schedule=TOPIC_CONFIGS, act=sync_topics.sync_configs),
     Duty(schedule=TOPIC_ACLS, act=sync_topics.sync_acls),
     Duty(schedule=PLAN, act=plans.plan_duty),
+    Duty(schedule=GROUPS, act=checkpoints.look_for_groups),
+    Duty(schedule=CHECKPOINTS, act=checkpoints.emit_checkpoints),
+    Duty(schedule=GROUP_OFFSETS, act=group_offsets.move_groups),
+    Duty(schedule=OFFSET_SYNCS, act=offset_syncs.write_offset_syncs),
 )
 
 

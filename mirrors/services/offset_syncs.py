@@ -1,0 +1,121 @@
+"""The duty `offset syncs`: MM2's own pairs of offsets, for those who still read them.
+
+They are derived from the index of runs. What was written is remembered by map, so that a partition
+that is made anew begins anew, and by topic id, so that a new topic of syncs gets them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from mirrors.domain.duties import DutyContext, Outcome
+from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.policy import policy_for
+from mirrors.domain.records import OffsetSync
+from mirrors.domain.runs import Run, read_block
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.sync_runs import SyncedUpTo, syncs_of
+from mirrors.kafka.admin import Admin
+from mirrors.kafka.internal import Row, append
+from mirrors.kafka.internal_topics import ensure_topic
+from mirrors.models import Flow, GroupBookmark, PartitionMap, RunBlock, SyncedPartition
+from mirrors.models.offsets import blocks_around
+from mirrors.services.checkpoints import flow_of
+from mirrors.services.group_survey import Budget
+from mirrors.services.run_index import refresh_index
+
+_BATCH = 500
+# Of a long past the newest suffices: MM2's readers keep 64 pairs, dense near the end.
+_MOST_BLOCKS = 64
+_HINT = (
+    "Where the source may only be read, set offset-syncs.topic.location=target, or "
+    "emit.offset-syncs.enabled=false."
+)
+
+
+def write_offset_syncs(context: DutyContext) -> Outcome:
+    """Write the syncs of all that was copied since the last turn."""
+    flow, spec, budget = flow_of(context), context.spec, Budget(context.deadline_s)
+    refresh_index(flow=flow, deadline_s=budget.left_s)
+    cluster, topic = _where(spec)
+    try:
+        moved, written = _write(flow, spec, cluster, topic, budget)
+    except KafkaRefused as error:
+        if cluster.alias != spec.source.alias:
+            raise
+        raise KafkaRefused(f"{error.message} {_HINT}", code=error.code) from None
+    return Outcome(counts={"partitions": moved, "syncs": written})
+
+
+def _where(spec: FlowSpec) -> tuple[ClusterSpec, str]:
+    """Named after the other cluster than the one that it lives on."""
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    if spec.settings.offset_syncs_topic_location == "source":
+        return spec.source, policy.offset_syncs_topic(spec.target.alias)
+    return spec.target, policy.offset_syncs_topic(spec.source.alias)
+
+
+def _write(
+    flow: Flow, spec: FlowSpec, cluster: ClusterSpec, topic: str, budget: Budget
+) -> tuple[int, int]:
+    with Admin(cluster, client_id="understudy-offset-syncs") as admin:
+        topic_id = ensure_topic(
+            admin,
+            topic,
+            replication_factor=spec.settings.offset_syncs_topic_replication_factor,
+            deadline_s=budget.left_s,
+        )
+    _forget_another(flow, f"{cluster.alias}:{topic_id}")
+    found = list(_new_syncs(flow, spec.settings.offset_lag_max))
+    rows = [Row(sync.key, sync.value, 0) for _, syncs in found for sync in syncs]
+    if rows:
+        append(cluster, topic, rows, deadline_s=budget.left_s)
+        SyncedPartition.objects.bulk_create(
+            [done for done, _ in found],
+            batch_size=_BATCH,
+            update_conflicts=True,
+            unique_fields=("map",),
+            update_fields=("upstream", "downstream", "synced"),
+        )
+    return len(found), len(rows)
+
+
+def _forget_another(flow: Flow, topic_id: str) -> None:
+    mark, _ = GroupBookmark.objects.get_or_create(flow=flow)
+    if mark.syncs_id == topic_id:
+        return
+    with transaction.atomic():
+        SyncedPartition.objects.filter(map__flow=flow).delete()
+        GroupBookmark.objects.filter(pk=mark.pk).update(syncs_id=topic_id)
+
+
+def _new_syncs(flow: Flow, lag: int) -> Iterator[tuple[SyncedPartition, list[OffsetSync]]]:
+    """For each partition that moved: how far it then is, and what to write."""
+    moved = PartitionMap.objects.filter(flow=flow, position__isnull=False).filter(
+        Q(synced=None) | Q(position__gt=F("synced__upstream") + 1)
+    )
+    for row in moved.select_related("synced").order_by("topic", "partition"):
+        known = getattr(row, "synced", None)
+        last = SyncedUpTo()
+        if known is not None:
+            last = SyncedUpTo(known.upstream, known.downstream, known.synced)
+        runs = _runs(row.pk, last.upstream + 1)
+        syncs, last = syncs_of(last, runs, offset_lag_max=lag, position=row.position or 0)
+        if syncs:
+            yield (
+                SyncedPartition(map=row, **last._asdict()),
+                [OffsetSync(row.topic, row.partition, *sync) for sync in syncs],
+            )
+
+
+def _runs(map_id: int, upstream: int) -> Iterator[Run]:
+    """From the block on that an offset lies in."""
+    below, _ = blocks_around([(map_id, upstream)])[map_id, upstream]
+    blocks = RunBlock.objects.filter(map=map_id)
+    if below is not None:
+        blocks = blocks.filter(first__gte=RunBlock.objects.values("first").get(pk=below)["first"])
+    for block in reversed(blocks.order_by("-first")[:_MOST_BLOCKS]):
+        yield from read_block(bytes(block.body))
