@@ -44,6 +44,10 @@ class Locked(UnderstudyError):
     code = "locked"
 
 
+class BadLane(UnderstudyError):
+    code = "bad_lane"
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     directory: Path = options.dir
@@ -58,14 +62,16 @@ def main(arguments: list[str] | None = None) -> int:
             words = error.strerror or error
             return _say(f"{directory} cannot be used: {words}.", launcher.EXIT_FAILED)
         try:
-            return _serve(directory, options.name, options.master)
+            return _serve(directory, options.name, options.master, _lane())
         except JavaMissing as error:
             return _say(error.message, launcher.EXIT_NO_JAVA)
+        except BadLane as error:
+            return _say(error.message, launcher.EXIT_USAGE)
         except context.BadMaster as error:
             return _say(error.message, launcher.EXIT_BAD_MASTER)
 
 
-def _serve(directory: Path, name: str, master: str) -> int:
+def _serve(directory: Path, name: str, master: str, lane: str) -> int:
     reporter = Reporter(directory, name, master)
     reporter.report("starting", "Starting Spark.")
     java = check_java()
@@ -83,7 +89,7 @@ def _serve(directory: Path, name: str, master: str) -> int:
         return _say(f"Spark did not start on {master}: {words}", launcher.EXIT_FAILED)
     jobs = SparkJobs(spark)
     control = ControlServer(*_address(master, spark))
-    host = Host(directory, control, jobs, Slots(lambda: jobs.slots), _lane())
+    host = Host(directory, control, jobs, Slots(lambda: jobs.slots), lane)
     reporter.host, reporter.application_id = host, spark.applicationId
     runner = Runner(host, reporter, stopping)
     threading.Thread(target=jobs.warm_up, name="warm-up", daemon=True).start()
@@ -146,9 +152,11 @@ def _stop_on_signals() -> threading.Event:
 
 
 def _lane() -> str:
-    """How records are copied: one by one, or (`raw`) batch by batch as bytes."""
-    chosen = os.environ.get("UNDERSTUDY_LANE", "record")
-    return chosen if chosen in LANES else "record"
+    """How records are copied: batch by batch as bytes, or (`record`) one by one."""
+    chosen = os.environ.get("UNDERSTUDY_LANE") or "raw"
+    if chosen not in LANES:
+        raise BadLane(f"UNDERSTUDY_LANE is {chosen!r}. Set it to raw (the default) or to record.")
+    return chosen
 
 
 def _address(master: str, spark: SparkContext) -> tuple[str, str]:

@@ -7,7 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from mirrors.domain.client_keys import without_effect
 from mirrors.domain.jobs import JobSpec, SliceStatus
+from mirrors.domain.specs import FlowSpec
 from spark_runner.control import ControlServer, OrderWord
 from spark_runner.draft import Plan
 from spark_runner.epochs import Epoch, SliceRun
@@ -86,6 +88,18 @@ class Copying:
         """Every slice that has something to copy has begun to."""
         return all(
             run.is_copying or self._contents(index) == {} for index, run in self._slices.items()
+        )
+
+    def warnings(self) -> tuple[str, ...]:
+        """What the flow asks for and its lane does nothing with."""
+        if self._lane != "raw":
+            return ()
+        job = self.job
+        flow = FlowSpec(source=job.source, target=job.target, properties=job.properties)
+        settings = flow.settings
+        return (
+            *without_effect(settings.consumer, "consumer"),
+            *without_effect(settings.producer, "producer"),
         )
 
     def adopt(self, plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 import uuid
@@ -110,7 +111,8 @@ class Office:
         if not self._slots.hold(self._flow, plan.slice_count):
             self._refuse(plan.slice_count)
             return []
-        self._board.planned(plan)
+        warnings = (*plan.warnings, *self._copying.warnings())
+        self._board.planned(dataclasses.replace(plan, warnings=warnings))
         self._copying.adopt(plan)
         self.is_planned = True
         return ["opened"]

@@ -2,6 +2,7 @@
 
 An allow-list: what loads code, reads a file, runs a command or would do nothing has no way in.
 `librdkafka` is what the record lane's client calls the property; None where our own code uses it.
+`raw` says why a property changes nothing where batches are copied as bytes; a flow with it is told.
 """
 
 from __future__ import annotations
@@ -26,27 +27,31 @@ class ClientKey:
     librdkafka: str | None
     meaning: str
     divide: int = 1
+    raw: str = ""
 
 
 def _table(*keys: ClientKey) -> dict[str, ClientKey]:
     return {key.name: key for key in keys}
 
 
+_PAUSES = "pauses are fixed: from 50 ms to 1 s"
 COMMON = _table(
     ClientKey("request.timeout.ms", Whole(1000, 60_000), "socket.timeout.ms",
               "how long an answer of a broker may take"),
     ClientKey("connections.max.idle.ms", Whole(0, INT32), "connections.max.idle.ms",
-              "when an idle connection is closed"),
+              "when an idle connection is closed",
+              raw="connections are kept, and opened again when a broker closes one"),
     ClientKey("reconnect.backoff.ms", Whole(0, 3_600_000), "reconnect.backoff.ms",
-              "the first pause before connecting again"),
+              "the first pause before connecting again", raw=_PAUSES),
     ClientKey("reconnect.backoff.max.ms", Whole(0, 3_600_000), "reconnect.backoff.max.ms",
-              "the longest pause before connecting again"),
+              "the longest pause before connecting again", raw=_PAUSES),
     ClientKey("retry.backoff.ms", Whole(1, 300_000), "retry.backoff.ms",
-              "the first pause before a request is sent again"),
+              "the first pause before a request is sent again", raw=_PAUSES),
     ClientKey("retry.backoff.max.ms", Whole(1, 300_000), "retry.backoff.max.ms",
-              "the longest pause before a request is sent again"),
+              "the longest pause before a request is sent again", raw=_PAUSES),
     ClientKey("metadata.max.age.ms", Whole(1000, 3_600_000), "topic.metadata.refresh.interval.ms",
-              "how often leaders are asked for unprompted"),
+              "how often leaders are asked for unprompted",
+              raw="leaders are asked for when an answer says that they moved"),
     ClientKey("socket.connection.setup.timeout.ms", Whole(1000, 300_000),
               "socket.connection.setup.timeout.ms", "how long connecting may take"),
     ClientKey("send.buffer.bytes", Whole(0, 100_000_000), "socket.send.buffer.bytes",
@@ -55,7 +60,8 @@ COMMON = _table(
               "the socket's receive buffer; 0 leaves it to the system"),
     ClientKey("client.dns.lookup",
               OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
-              "client.dns.lookup", "how names of brokers are looked up"),
+              "client.dns.lookup", "how names of brokers are looked up",
+              raw="all addresses of a name are tried"),
 )  # fmt: skip
 CLUSTER = COMMON | _table(
     ClientKey("ssl.endpoint.identification.algorithm", OneOf(("https", "none")),
@@ -67,10 +73,12 @@ CLUSTER = COMMON | _table(
 CONSUMER = COMMON | _table(
     ClientKey("auto.offset.reset", OneOf(("earliest", "latest")), None,
               "MM2's name for `start.from`, which wins when both are given alike"),
-    ClientKey("check.crcs", Flag(), "check.crcs", "whether checksums of batches are verified"),
-    ClientKey("client.rack", Text(200), "client.rack", "from whose replicas to read"),
+    ClientKey("check.crcs", Flag(), "check.crcs", "whether checksums of batches are verified",
+              raw="a batch keeps its checksum, and the target's broker verifies every one"),
+    ClientKey("client.rack", Text(200), "client.rack", "from whose replicas to read",
+              raw="leaders are read"),
     ClientKey("fetch.max.bytes", Whole(1_000_000, INT32 - 512), "fetch.max.bytes",
-              "the most that one fetch brings"),
+              "the most that one fetch brings, within the producer's `buffer.memory`"),
     ClientKey("fetch.max.wait.ms", Whole(0, 300_000), "fetch.wait.max.ms",
               "how long a broker waits for `fetch.min.bytes`"),
     ClientKey("fetch.min.bytes", Whole(1, 100_000_000), "fetch.min.bytes",
@@ -82,19 +90,22 @@ CONSUMER = COMMON | _table(
 )  # fmt: skip
 PRODUCER = COMMON | _table(
     ClientKey("acks", OneOf(("all", "-1")), "acks", "how many replicas must have a record"),
-    ClientKey("batch.size", Whole(1, INT32), "batch.size", "the most bytes in one batch"),
+    ClientKey("batch.size", Whole(1, INT32), "batch.size",
+              "the most bytes in one batch; copied as it is, a batch keeps its size"),
     ClientKey("buffer.memory", Whole(1_048_576, 2**40), "queue.buffering.max.kbytes",
               "how much may wait to be sent", divide=1024),
     ClientKey("compression.type", OneOf(("none", "gzip", "snappy", "lz4", "zstd")),
               "compression.type", "the codec of batches on the target"),
     ClientKey("delivery.timeout.ms", Whole(5_000, 60_000), "delivery.timeout.ms",
               "how long a record may take to be acknowledged"),
-    ClientKey("linger.ms", Whole(0, 4_000), "linger.ms", "how long a batch waits to fill"),
+    ClientKey("linger.ms", Whole(0, 4_000), "linger.ms", "how long a batch waits to fill",
+              raw="batches are full already, and small ones are merged while they wait"),
     ClientKey("max.in.flight.requests.per.connection", Whole(1, 5),
               "max.in.flight.requests.per.connection", "how many requests are under way"),
     ClientKey("max.request.size", Whole(1000, 1_000_000_000), "message.max.bytes",
-              "the largest request"),
-    ClientKey("retries", Whole(1, INT32), "retries", "how often a request is sent again"),
+              "the largest record (record lane); no more is added to a request that holds so much"),
+    ClientKey("retries", Whole(1, INT32), "retries", "how often a request is sent again",
+              raw="a request is sent again until `delivery.timeout.ms` has passed"),
 )  # fmt: skip
 TABLES: dict[Role, dict[str, ClientKey]] = {
     "cluster": CLUSTER,
@@ -168,6 +179,15 @@ def _reason(name: str) -> str | None:
     if name in REFUSED:
         return REFUSED[name]
     return next((why for ending, why in _REFUSED_ENDINGS.items() if name.endswith(ending)), None)
+
+
+def without_effect(properties: Mapping[str, str], role: Role) -> tuple[str, ...]:
+    """A sentence for each property of a flow that the raw lane has no use for."""
+    return tuple(
+        f"{role}.{name} changes nothing where batches are copied as bytes: {key.raw}."
+        for name in properties
+        if (key := TABLES[role].get(name)) is not None and key.raw
+    )
 
 
 def normalised(role: Role, name: str, text: str) -> str:

@@ -27,6 +27,7 @@ from spark_runner.lanes.sockets import End, Sockets
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track, Verdict
+from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire.batch import Pen
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import Code
@@ -61,7 +62,7 @@ class Engine:
         throttle: Throttle,
         replicated: Replicated | None = None,
         transactional: bool,
-        request_timeout_ms: int = 30_000,
+        tuning: Tuning,
         newest_produce: int = 13,
     ) -> None:
         self.tracks = tracks
@@ -76,10 +77,10 @@ class Engine:
             target,
             [*tracks, book.positions, book.runs],
             transactional_id=identity.transactional_id if transactional else None,
-            request_timeout_ms=request_timeout_ms,
+            tuning=tuning,
             newest=newest_produce,
         )
-        preparer = Preparer(self._pen, arenas, target.alias)
+        preparer = Preparer(self._pen, arenas, target.alias, merged_bytes=tuning.merged_bytes)
         returns = Returns(homes, preparer, stop=self._stop, stall=self._stall)
         self._homes = homes
         self._returns = returns

@@ -7,7 +7,7 @@ import dataclasses
 from spark_runner.lanes.arena import Arena, Arenas, stray
 from spark_runner.lanes.track import Track
 from spark_runner.wire import fetch
-from spark_runner.wire.cluster import RECEIVE_S, REQUEST_S
+from spark_runner.wire.cluster import RECEIVE_S
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.messages import FETCH
 from spark_runner.wire.produce import name_key
@@ -23,6 +23,8 @@ class FetchLimits:
     partition_bytes: int
     # A partition with more than this not yet sent is not asked for until the target has caught up.
     queue_bytes: int
+    # How long any other answer may take.
+    request_s: float
     max_wait_ms: int = 500
     min_bytes: int = 1
     isolation: int = fetch.READ_COMMITTED
@@ -40,6 +42,7 @@ class Feeder:
         self.sent_at = 0.0
         self.retry_at = 0.0
         self._partition_bytes = limits.partition_bytes
+        self._patience_s = limits.request_s
         self._session = fetch.FetchSession(
             link.version(FETCH, fetch.LEAST, limits.newest, "Fetch"),
             max_wait_ms=limits.max_wait_ms,
@@ -77,8 +80,9 @@ class Feeder:
         self._session.ask_for(most)
         self.arena = arena
         self.sent_at = now
-        self.link.renew_login(now + REQUEST_S)
-        self.link.send([self._session.request(self.link.next_correlation())], now + REQUEST_S)
+        until = now + self._patience_s
+        self.link.renew_login(until)
+        self.link.send([self._session.request(self.link.next_correlation())], until)
 
     def read(self, arenas: Arenas, now: float) -> tuple[Arena, list[fetch.Fetched]]:
         """The reply that is there; the arena is that where its records lie."""

@@ -9,6 +9,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes.outage import Outage
 from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.track import Track
+from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire import produce
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import Code
@@ -26,7 +27,7 @@ class Homes:
         tracks: Iterable[Track],
         *,
         transactional_id: str | None,
-        request_timeout_ms: int,
+        tuning: Tuning,
         newest: int = produce.MOST,
     ) -> None:
         self.cluster = cluster
@@ -36,7 +37,7 @@ class Homes:
         self._tracks = list(tracks)
         self._ledgers = [track for track in self._tracks if track.ledger]
         self._transactional_id = transactional_id
-        self._timeout_ms = request_timeout_ms
+        self.tuning = tuning
         self._newest = newest
         # track -> not before
         self._homeless: dict[Track, float] = dict.fromkeys(self._tracks, 0.0)
@@ -113,7 +114,8 @@ class Homes:
                 link,
                 transactional_id=self._transactional_id,
                 newest=self._newest,
-                timeout_ms=self._timeout_ms,
+                timeout_ms=self.tuning.request_timeout_ms,
+                patience_s=self.cluster.request_s,
             )
         del self._homeless[track]
         self.by_key.pop((track.remote_key, track.partition), None)

@@ -19,7 +19,7 @@ from spark_runner.lanes.scan import scan
 from spark_runner.lanes.source_trouble import Bench
 from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track, Verdict
-from spark_runner.wire.cluster import REQUEST_S, ClusterClient
+from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import Code
 from spark_runner.wire.fetch import Fetched
 
@@ -115,9 +115,7 @@ class Intake:
         self._outage.over()
         self.pump(now)
 
-    def _judge(
-        self, feeder: Feeder, arena: Arena, rows: list[Fetched]
-    ) -> dict[Track, Verdict]:
+    def _judge(self, feeder: Feeder, arena: Arena, rows: list[Fetched]) -> dict[Track, Verdict]:
         """Find what other flows wrote; the partitions where that cannot be told."""
         if self._replicated is None:
             return {}
@@ -136,7 +134,7 @@ class Intake:
 
     def give_up_overdue(self, now: float) -> None:
         """No reply long after the broker's own wait: the connection is of no use any more."""
-        patience = REQUEST_S + self._limits.max_wait_ms / 1000
+        patience = self._limits.request_s + self._limits.max_wait_ms / 1000
         for feeder in list(self._feeders.values()):
             if feeder.arena is not None and now - feeder.sent_at > patience:
                 self._lost(feeder, now, None)

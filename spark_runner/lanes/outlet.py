@@ -1,7 +1,7 @@
 """The target side of a slice: batches out in order, replies in.
 
 Order within a partition is kept by three rules. A first batch flies alone until it has landed
-(a first sequence must be 0, and 51 may send it back); at most five fly; what comes back goes out
+(a first sequence must be 0, and 51 may send it back); few fly; what comes back goes out
 again before anything newer, with the same bytes and the same sequence, once nothing else of that
 partition is on its way. So a reply that was lost does no harm: the broker knows the batch and
 answers with its first offset.
@@ -16,13 +16,12 @@ from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.parcel import Parcel
-from spark_runner.lanes.pipe import MOST_IN_FLIGHT, REQUEST_BYTES, Flight, Pipe
+from spark_runner.lanes.pipe import Flight, Pipe
 from spark_runner.lanes.prepare import Preparer
 from spark_runner.lanes.returns import RETRY_BUSY_S, Returns
 from spark_runner.lanes.sockets import Sockets
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.track import Track
-from spark_runner.wire.cluster import REQUEST_S
 from spark_runner.wire.codes import Code
 from spark_runner.wire.stream import too_late
 from spark_runner.wire.transactions import Identity, ProducerLost
@@ -46,6 +45,7 @@ class Outlet:
         transactional: bool,
     ) -> None:
         self._homes = homes
+        self._tuning = homes.tuning
         self._returns = returns
         self._preparer = preparer
         self._arenas = arenas
@@ -83,7 +83,7 @@ class Outlet:
         for pipe in list(self._homes.pipes.values()):
             while (
                 pipe.ready
-                and len(pipe.flights) < MOST_IN_FLIGHT
+                and len(pipe.flights) < self._tuning.in_flight
                 and now >= pipe.link.quiet_until
                 and self._launch(pipe, now, closing=closing)
             ):
@@ -120,9 +120,8 @@ class Outlet:
         return any(pipe.flights or pipe.ready for pipe in self._homes.pipes.values())
 
     def give_up_overdue(self, now: float) -> None:
-        """No reply for long: the connection is of no use any more."""
         for pipe in self.awaited():
-            if now - pipe.heard_at > REQUEST_S:
+            if pipe.is_overdue(now):
                 self._returns.lost(pipe, now, too_late(pipe.link.where))
 
     def drain(self, deadline: float, hurry: Callable[[], bool]) -> None:
@@ -188,7 +187,7 @@ class Outlet:
             if track.queue:
                 pipe.ready[track] = None
             size += parcel.size
-            if size > REQUEST_BYTES:
+            if size >= self._tuning.request_bytes:
                 break
         if not flight:
             return False
@@ -215,7 +214,7 @@ class Outlet:
         new = [track for track in flight if track not in self._added]
         if new:
             places = [(track.remote_topic, track.partition) for track in new]
-            self._identity.add(places, time.monotonic() + REQUEST_S)
+            self._identity.add(places, time.monotonic() + self._homes.cluster.request_s)
             self._added.update(new)
 
     # -- in

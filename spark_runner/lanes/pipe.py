@@ -7,15 +7,10 @@ from collections import deque
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.track import Track
 from spark_runner.wire import produce
-from spark_runner.wire.cluster import RECEIVE_S, REQUEST_S
+from spark_runner.wire.cluster import RECEIVE_S
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.messages import PRODUCE
 from spark_runner.wire.stream import Buffer
-
-# More than five per partition and the broker no longer knows a batch that is sent again (KIP-98).
-MOST_IN_FLIGHT = 5
-# A broker takes 100 MB (socket.request.max.bytes); smaller ones overlap better.
-REQUEST_BYTES = 8 << 20
 
 Flight = dict[Track, Parcel]
 
@@ -31,8 +26,10 @@ class Pipe:
         transactional_id: str | None,
         newest: int,
         timeout_ms: int,
+        patience_s: float,
     ) -> None:
         self.node = node
+        self._patience_s = patience_s
         self.link = link
         self.flights: deque[Flight] = deque()
         self.ready: dict[Track, None] = {}
@@ -64,12 +61,15 @@ class Pipe:
             rows.append((track.index, parcel.view))
         link = self.link
         if not self.flights:
-            link.renew_login(now + REQUEST_S)
+            link.renew_login(now + self._patience_s)
             self.heard_at = now
         self.flights.append(flight)
-        link.send(
-            self._writer.parts(link.next_correlation(), list(topics.items())), now + REQUEST_S
-        )
+        parts = self._writer.parts(link.next_correlation(), list(topics.items()))
+        link.send(parts, now + self._patience_s)
+
+    def is_overdue(self, now: float) -> bool:
+        """No reply for long: the connection is of no use any more."""
+        return bool(self.flights) and now - self.heard_at > self._patience_s
 
     def read(self, now: float) -> tuple[Flight, list[produce.Answer]]:
         """The reply to the oldest request in flight."""

@@ -14,16 +14,16 @@ from spark_runner.wire.crc32c import address_of
 # request and partition is slow: merged when several of them wait.
 SMALL_BYTES = 12 << 10
 SMALL_LEAST = 4
-MERGED_BYTES = 256 << 10
 
 
 class Preparer:
     """Owns the pen: nothing is stamped anywhere else."""
 
-    def __init__(self, pen: Pen, arenas: Arenas, target: str) -> None:
+    def __init__(self, pen: Pen, arenas: Arenas, target: str, *, merged_bytes: int) -> None:
         self._pen = pen
         self._arenas = arenas
         self._target = target
+        self._merged_bytes = merged_bytes
 
     def next(self, track: Track) -> Parcel | None:
         """Taken from the queue; None when nothing is left, or the track ends here."""
@@ -116,7 +116,7 @@ class Preparer:
         group = [queue[0]]
         if queue[0].why in (REFUSED, TOO_LARGE):
             return group
-        most = min(MERGED_BYTES, track.policy.most_bytes or MERGED_BYTES)
+        most = min(self._merged_bytes, track.policy.most_bytes or self._merged_bytes)
         size = queue[0].size
         for at in range(1, len(queue)):
             parcel = queue[at]
@@ -158,7 +158,7 @@ class Preparer:
                 parcel.address = address_of(copy)
                 parcel.view = parcel.memory
                 parcel.arena = None
-        track.read_again_from(track.queue[-1].after if track.queue else track.done)
+        track.next_fetch = track.queue[-1].after if track.queue else track.done
 
     def _release(self, parcel: Parcel) -> None:
         if parcel.arena is not None:

@@ -23,6 +23,7 @@ from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track
+from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire import produce
 from spark_runner.wire.cluster import ClusterClient, id_text
 from spark_runner.wire.codes import name_of
@@ -70,9 +71,10 @@ class _Epoch:
         self._newest_fetch = newest_fetch
         self._newest_produce = newest_produce
         self._ends_at = time.monotonic() + setup.seconds_left(work)
-        self._source = ClusterClient(work.source)
-        self._target = ClusterClient(work.target)
-        self._settings = work.spec.settings
+        self._settings = settings = work.spec.settings
+        self._source = ClusterClient(work.source, settings.consumer)
+        self._target = ClusterClient(work.target, settings.producer)
+        self._tuning = Tuning.of({**work.target.properties, **settings.producer})
         self._transactional = self._settings.delivery == "exactly_once"
         self._tracks = [setup.track_of(row, self._settings.producer) for row in work.partitions]
         self._tally = Tally()
@@ -117,17 +119,18 @@ class _Epoch:
             brokers=brokers,
             isolation_level=settings.isolation_level,
             newest=self._newest_fetch,
+            memory_bytes=self._tuning.memory_bytes,
+            request_s=self._source.request_s,
         )
         replicated = None
         if settings.skip_replicated:
             replicated = Replicated(self._source, self._tracks)
             replicated.prepare(time.monotonic() + READ_S)
         book = setup.book_for(work, self._target, until)
-        timeout = int(settings.producer.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
         self._identity = Identity(
             self._target,
             work.transactional_id,
-            timeout_ms=timeout,
+            timeout_ms=TRANSACTION_TIMEOUT_MS,
             # A client that cannot produce in the new way runs transactions in the old one.
             most_version=2 if self._newest_produce >= produce.ADDS_BY_ITSELF else 1,
         )
@@ -142,6 +145,7 @@ class _Epoch:
             pace=Pace(longest_s=settings.commit_interval_ms / 1000),
             tally=self._tally,
             throttle=self._throttle,
+            tuning=self._tuning,
             replicated=replicated,
             transactional=self._transactional,
             newest_produce=self._newest_produce,

@@ -113,7 +113,9 @@ class Returns:
         if number in LEADER_MOVED:
             self._homes.leave(track, track.held_until)
         seconds = now - track.held_since
-        verdict = target_trouble.overdue(track, number, seconds, self._homes.alias)
+        verdict = target_trouble.overdue(
+            track, number, seconds, self._homes.alias, give_up_s=self._homes.tuning.give_up_s
+        )
         if verdict is not None:
             if track in self.unsure or track.ledger:
                 raise KafkaUnavailable(verdict.reason, code=verdict.code)

@@ -16,8 +16,6 @@ from spark_runner.wire import codecs, fetch
 from spark_runner.wire.cluster import ClusterClient, Patience, id_bytes
 from spark_runner.work import PartitionWork, SliceWork
 
-# Bytes in flight of one task, whatever the records are like.
-MEMORY_BYTES = 64 << 20
 _REPLY_BYTES = 16 << 20
 _PARTITION_BYTES = 1 << 20
 _LEAST_REPLY_BYTES = 1 << 20
@@ -64,18 +62,25 @@ def policy_of(remote: dict[str, str], producer: dict[str, str]) -> Policy:
 
 
 def limits_of(
-    consumer: dict[str, str], *, brokers: int, isolation_level: str, newest: int
+    consumer: dict[str, str],
+    *,
+    brokers: int,
+    isolation_level: str,
+    newest: int,
+    memory_bytes: int,
+    request_s: float,
 ) -> FetchLimits:
     """A reply per broker in flight, one being sent and one to spare: together the task's memory."""
-    share = MEMORY_BYTES // (brokers + 2)
-    largest = max(_LEAST_REPLY_BYTES, min(_REPLY_BYTES, share - _HEADROOM))
-    most = min(int(consumer.get("fetch.max.bytes", largest)), largest)
+    share = memory_bytes // (brokers + 2) - _HEADROOM
+    wanted = int(consumer.get("fetch.max.bytes", _REPLY_BYTES))
+    most = min(wanted, max(_LEAST_REPLY_BYTES, share))
     partition = min(int(consumer.get("max.partition.fetch.bytes", _PARTITION_BYTES)), most)
     return FetchLimits(
         max_bytes=most,
         partition_bytes=partition,
         queue_bytes=3 * partition,
         newest=newest,
+        request_s=request_s,
         max_wait_ms=int(consumer.get("fetch.max.wait.ms", 500)),
         min_bytes=int(consumer.get("fetch.min.bytes", 1)),
         isolation=(

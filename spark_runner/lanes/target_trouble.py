@@ -11,7 +11,6 @@ from spark_runner.wire.codes import Code, name_of
 # Brokers learn of a new topic one after the other; then metadata that differs is not old any more.
 REPLACED_AFTER_S = 1.0
 GONE_AFTER_S = 10.0
-GIVE_UP_AFTER_S = 30.0
 
 _WORDS: dict[int, tuple[str, str]] = {
     Code.MESSAGE_TOO_LARGE: (
@@ -73,7 +72,9 @@ def damaged(track: Track, offset: int, what: str) -> Verdict:
     return Verdict("faulted", "corrupt_source", reason, offset)
 
 
-def overdue(track: Track, number: int, seconds: float, target: str) -> Verdict | None:
+def overdue(
+    track: Track, number: int, seconds: float, target: str, *, give_up_s: float
+) -> Verdict | None:
     """What to say of a partition that the target does not take for a while; None: wait on.
 
     Homes looks at the metadata and says 103 for another topic of that name, 3 for none.
@@ -88,7 +89,7 @@ def overdue(track: Track, number: int, seconds: float, target: str) -> Verdict |
     if number == Code.UNKNOWN_TOPIC_OR_PARTITION and seconds >= GONE_AFTER_S:
         reason = f"The remote topic {name} or its partition is missing on {target}."
         return Verdict("faulted", "remote_missing", reason)
-    if seconds < GIVE_UP_AFTER_S:
+    if seconds < give_up_s:
         return None
     return Verdict(
         "faulted",

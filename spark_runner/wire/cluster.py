@@ -7,7 +7,8 @@ import dataclasses
 import itertools
 import time
 import uuid
-from collections.abc import Iterable
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
@@ -17,6 +18,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.security import connection_facts
 from spark_runner.wire.codes import COORDINATOR_MOVING, Code, failure
 from spark_runner.wire.connection import Connection
+from spark_runner.wire.stream import Buffers
 
 CONNECT_S = 10.0
 REQUEST_S = 30.0
@@ -73,7 +75,14 @@ class Patience:
 class ClusterClient:
     """Connections are kept by (broker, purpose): a fetch that waits must not hold up a produce."""
 
-    def __init__(self, spec: ClusterSpec) -> None:
+    def __init__(self, spec: ClusterSpec, tuning: dict[str, str] | None = None) -> None:
+        said = ChainMap({} if tuning is None else tuning, spec.properties)
+        self.request_s = _seconds(said, "request.timeout.ms", REQUEST_S)
+        self._connect_s = _seconds(said, "socket.connection.setup.timeout.ms", CONNECT_S)
+        self._buffers = Buffers(
+            send=int(said.get("send.buffer.bytes", 0)),
+            receive=int(said.get("receive.buffer.bytes", 0)),
+        )
         self.spec = spec
         self.alias = spec.alias
         self.cluster_id = ""
@@ -109,8 +118,8 @@ class ClusterClient:
                 code="unreachable",
             )
         host, port = self.brokers[node]
-        until = min(deadline, time.monotonic() + CONNECT_S)
-        link = Connection(self._facts, host, port, deadline=until, node=node)
+        until = min(deadline, time.monotonic() + self._connect_s)
+        link = Connection(self._facts, host, port, deadline=until, node=node, buffers=self._buffers)
         self._links[node, purpose] = link
         return link
 
@@ -128,9 +137,9 @@ class ClusterClient:
                 return link
         problem: KafkaUnavailable | None = None
         for host, port in dict.fromkeys([*self.brokers.values(), *self._facts.bootstrap]):
-            until = min(deadline, time.monotonic() + CONNECT_S)
+            until = min(deadline, time.monotonic() + self._connect_s)
             try:
-                link = Connection(self._facts, host, port, deadline=until)
+                link = Connection(self._facts, host, port, deadline=until, buffers=self._buffers)
             except KafkaUnavailable as error:
                 problem = error
                 continue
@@ -153,7 +162,7 @@ class ClusterClient:
             link = None
             try:
                 link = self._any(deadline) if node is None else self.link(node, "ask", deadline)
-                until = min(deadline, time.monotonic() + REQUEST_S)
+                until = min(deadline, time.monotonic() + self.request_s)
                 return link.call(request, until, newest=newest)
             except KafkaUnavailable:
                 if link is not None:
@@ -240,6 +249,10 @@ class ClusterClient:
                 raise problem or failure(
                     Code.COORDINATOR_NOT_AVAILABLE, where=self.alias, doing="reach the coordinator"
                 )
+
+
+def _seconds(said: Mapping[str, str], name: str, usual: float) -> float:
+    return int(said[name]) / 1000 if name in said else usual
 
 
 def _view(row: Any) -> TopicView:

@@ -17,7 +17,7 @@ from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.kafka.security import ConnectionFacts
 from spark_runner.wire import messages, sasl
 from spark_runner.wire.codes import Code, failure
-from spark_runner.wire.stream import Buffer, PlainStream, dial
+from spark_runner.wire.stream import Buffer, Buffers, PlainStream, dial
 from spark_runner.wire.tls import TlsStream
 
 _LENGTH = struct.Struct(">i")
@@ -30,7 +30,14 @@ class Connection:
     """Blocking, for one thread. Any failure leaves it unusable: close it and open another."""
 
     def __init__(
-        self, facts: ConnectionFacts, host: str, port: int, *, deadline: float, node: int = -1
+        self,
+        facts: ConnectionFacts,
+        host: str,
+        port: int,
+        *,
+        deadline: float,
+        node: int = -1,
+        buffers: Buffers | None = None,
     ) -> None:
         self.node = node
         self.host, self.port = host, port
@@ -41,7 +48,7 @@ class Connection:
         # KIP-219: a broker answers at once and then stays deaf for the throttle time.
         self.quiet_until = 0.0
         self.throttled_s = 0.0
-        plain = dial(host, port, alias=facts.alias, deadline=deadline)
+        plain = dial(host, port, alias=facts.alias, deadline=deadline, buffers=buffers)
         self.where = plain.where
         self.stream: PlainStream | TlsStream = plain
         try:

@@ -7,6 +7,7 @@ non-blocking, and then MSG_WAITALL, which fills a 16 MB buffer in one call, has 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
 import socket
@@ -106,7 +107,23 @@ def _rest(parts: Sequence[Buffer], sent: int) -> list[Buffer]:
     return rest
 
 
-def dial(host: str, port: int, *, alias: str, deadline: float) -> PlainStream:
+@dataclasses.dataclass(frozen=True)
+class Buffers:
+    """The socket's own buffers in bytes; 0 leaves them to the system, which lets them grow."""
+
+    send: int = 0
+    receive: int = 0
+
+    def apply(self, to: socket.socket) -> None:
+        # Before connecting: the window is agreed on then.
+        for option, size in ((socket.SO_SNDBUF, self.send), (socket.SO_RCVBUF, self.receive)):
+            if size:
+                to.setsockopt(socket.SOL_SOCKET, option, size)
+
+
+def dial(
+    host: str, port: int, *, alias: str, deadline: float, buffers: Buffers | None = None
+) -> PlainStream:
     """Connect to the first address of the host that answers. Advertised hosts pass egress too."""
     where = f"{alias} ({host}:{port})"
     egress.check(host, port)
@@ -124,6 +141,7 @@ def dial(host: str, port: int, *, alias: str, deadline: float) -> PlainStream:
             break
         connecting = socket.socket(family, kind, protocol)
         try:
+            (buffers or Buffers()).apply(connecting)
             connecting.settimeout(left)
             connecting.connect(address)
         except OSError as error:

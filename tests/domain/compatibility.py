@@ -80,9 +80,9 @@ def _clients(role: client_keys.Role) -> Callable[[], str]:
     def rows() -> Iterable[tuple[str, ...]]:
         for key in client_keys.TABLES[role].values():
             if role == "cluster" or key.name not in client_keys.COMMON:
-                yield _code(key.name), key.kind.words, key.meaning
+                yield _code(key.name), key.kind.words, key.meaning, key.raw or "works"
 
-    return lambda: _table(("property", "takes", "meaning"), rows())
+    return lambda: _table(("property", "takes", "meaning", "in the raw lane"), rows())
 
 
 def _client_refusals() -> str:

@@ -1,0 +1,128 @@
+"""What a flow sets for its clients takes effect in the raw lane, or is named as without effect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from mirrors.domain.client_keys import TABLES, Role, without_effect
+from mirrors.domain.specs import ClusterSpec
+from spark_runner.lanes import setup
+from spark_runner.lanes.tuning import Tuning
+from spark_runner.wire import codecs
+from spark_runner.wire.batch import CONTROL
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.records import Record
+from tests.wire.world import Flow, Side, bare, unique
+
+NOW = int(time.time() * 1000)
+# Taken by the domain before a lane sees them, or true whatever is written.
+ELSEWHERE = {"auto.offset.reset", "isolation.level", "acks"}
+ROLES: tuple[Role, ...] = ("consumer", "producer")
+
+
+class Asked(dict[str, str]):
+    """Remembers which keys somebody looked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def get(self, name: str, usual: str | None = None) -> str | None:  # type: ignore[override]
+        self.names.add(name)
+        return usual
+
+    def __contains__(self, name: object) -> bool:
+        self.names.add(str(name))
+        return False
+
+
+@pytest.fixture(scope="module")
+def source(primary: str) -> Iterator[Side]:
+    side = Side("one", primary)
+    yield side
+    side.close()
+
+
+@pytest.fixture(scope="module")
+def target(backup: str) -> Iterator[Side]:
+    side = Side("two", backup)
+    yield side
+    side.close()
+
+
+def names_asked_by_the_raw_lane(role: Role) -> set[str]:
+    asked = Asked()
+    ClusterClient(ClusterSpec(alias="a", bootstrap_servers="127.0.0.1:1"), asked)
+    if role == "producer":
+        Tuning.of(asked)
+        setup.policy_of({}, asked)
+    else:
+        setup.limits_of(
+            asked,
+            brokers=1,
+            isolation_level="read_committed",
+            newest=13,
+            memory_bytes=1 << 26,
+            request_s=30,
+        )
+    return asked.names
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_property_is_either_looked_for_or_says_why_it_has_no_effect(role: Role) -> None:
+    asked = names_asked_by_the_raw_lane(role)
+    silent = {key.name for key in TABLES[role].values() if key.raw}
+    assert asked.isdisjoint(silent)
+    assert asked | silent | ELSEWHERE >= TABLES[role].keys()
+    told = without_effect(dict.fromkeys(TABLES[role], "1"), role)
+    assert len(told) == len(silent)
+    assert all(sentence.startswith(f"{role}.") for sentence in told)
+
+
+def test_fetches_stay_within_what_was_asked_for_and_within_the_memory() -> None:
+    asked = {
+        "fetch.max.bytes": "5000000",
+        "max.partition.fetch.bytes": "7000",
+        "fetch.min.bytes": "9",
+    }
+    how = {"isolation_level": "read_committed", "newest": 13, "request_s": 5.0}
+    limits = setup.limits_of(asked, brokers=2, memory_bytes=1 << 26, **how)  # type: ignore[arg-type]
+    assert (limits.max_bytes, limits.partition_bytes, limits.min_bytes) == (5_000_000, 7000, 9)
+    tight = setup.limits_of(asked, brokers=2, memory_bytes=1 << 23, **how)  # type: ignore[arg-type]
+    assert tight.max_bytes == (1 << 21) - (1 << 20)
+
+
+def test_one_small_request_at_a_time_copies_the_same(source: Side, target: Side) -> None:
+    topic = unique("tuned")
+    source.make(topic, 3)
+    for at in range(60):
+        source.write(topic, at % 3, [Record(0, NOW + at, b"k", bytes(400))] * 3)
+    flow = Flow(
+        source,
+        target,
+        **{
+            "producer.max.in.flight.requests.per.connection": "1",
+            "producer.max.request.size": "1000",
+            "producer.batch.size": "4000",
+            "producer.buffer.memory": "1048576",
+            "producer.send.buffer.bytes": "20000",
+            "producer.request.timeout.ms": "9000",
+            "producer.delivery.timeout.ms": "9000",
+            "producer.compression.type": "zstd",
+            "consumer.fetch.max.bytes": "1000000",
+            "consumer.max.partition.fetch.bytes": "3000",
+            "consumer.receive.buffer.bytes": "20000",
+            "consumer.fetch.max.wait.ms": "50",
+        },
+    )
+    remote = flow.add(topic)
+    result, _ = flow.copy()
+    assert result.errors == ()
+    for partition in range(3):
+        assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))
+        headers = [row for row in target.headers(remote, partition) if not row.attributes & CONTROL]
+        assert {header.codec for header in headers} == {codecs.ZSTD}
+        assert all(header.records <= 9 for header in headers), "batch.size bounds what is merged"
