@@ -163,19 +163,18 @@ def pack(open_block: OpenBlock | None, runs: Iterable[Run]) -> Packed:
 def read_block(data: bytes) -> Iterator[Run]:
     """The runs of a block, in order."""
     numbers = _numbers(data)
-    try:
-        if (version := next(numbers)) != VERSION:
-            raise MalformedRecord(f"the block has version {version}; only {VERSION} is known")
-        count, upstream, downstream = next(numbers), next(numbers), next(numbers)
-        for _ in range(count):
-            upstream += next(numbers)
-            downstream += next(numbers)
-            length = next(numbers) + 1
-            yield Run(upstream, downstream, length)
-            upstream += length
-            downstream += length
-    except StopIteration:
-        raise MalformedRecord("the block is cut off") from None
+    if numbers and numbers[0] != VERSION:
+        raise MalformedRecord(f"the block has version {numbers[0]}; only {VERSION} is known")
+    if len(numbers) < 4 or len(numbers) < 4 + 3 * numbers[1]:
+        raise MalformedRecord("the block is cut off")
+    _, count, upstream, downstream = numbers[:4]
+    for at in range(4, 4 + 3 * count, 3):
+        upstream += numbers[at]
+        downstream += numbers[at + 1]
+        length = numbers[at + 2] + 1
+        yield Run(upstream, downstream, length)
+        upstream += length
+        downstream += length
 
 
 def _put(run: Run, end: tuple[int, int]) -> bytes:
@@ -195,12 +194,16 @@ def _number(value: int) -> bytes:
     return bytes(out)
 
 
-def _numbers(data: bytes) -> Iterator[int]:
+def _numbers(data: bytes) -> list[int]:
+    if data.isascii():
+        return list(data)
+    found = []
     value = shift = 0
     for byte in data:
-        value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            yield value
+            found.append(value | byte << shift)
             value = shift = 0
         else:
+            value |= (byte & 0x7F) << shift
             shift += 7
+    return found

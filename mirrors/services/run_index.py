@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import MalformedRecord, Position, read_position
-from mirrors.domain.runs import BlockKey, generation, read_block, runs_topic
+from mirrors.domain.runs import BlockKey, generation, is_left_out, read_block, runs_topic
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import InternalRecord
 from mirrors.kafka.tailing import Bookmark, Tail, find_tail, read_tail
@@ -140,6 +140,8 @@ class _Refresh:
         for record in records:
             try:
                 key = BlockKey.from_bytes(record.key or b"")
+                if is_left_out(key.generation):
+                    continue
                 upstream, downstream, _ = next(read_block(record.value or b""))
             except (MalformedRecord, StopIteration) as error:
                 log.warning("A record at offset %s is left out: %s.", record.offset, error)
