@@ -9,6 +9,7 @@ from rest_framework.routers import SimpleRouter
 
 from controlplane import api, docs, health
 from mirrors.api import clusters, duties, flow_rows, flows, offsets, plans, runners, tokens
+from mirrors.api.imports import ExportViewSet, ImportViewSet
 from monitoring.views.metrics import Metrics
 
 
@@ -26,6 +27,8 @@ router.register("tests", clusters.ClusterTestViewSet)
 router.register("runners", runners.RunnerViewSet)
 router.register("flows", flows.FlowViewSet)
 router.register("tokens", tokens.TokenViewSet)
+router.register("imports", ImportViewSet, basename="imports")
+router.register("exports", ExportViewSet, basename="exports")
 router.register("offsets", offsets.OffsetViewSet, basename="offsets")
 for name, rows in (
     ("topics", flow_rows.TopicViewSet),

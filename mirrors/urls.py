@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from mirrors.views import actions, clusters, flow_edit, flows, plans, runners
+from mirrors.views import actions, clusters, flow_edit, flows, imports, plans, runners
 from mirrors.views.actions import ACTS
 from mirrors.views.flow_tables import PARTS
 
@@ -26,6 +26,8 @@ register_converter(ActConverter, "act")
 urlpatterns = [
     path("flows/", flows.list_flows, name="flows"),
     path("add/flow/", flow_edit.add_flow, name="flow-add"),
+    path("imports/", imports.import_file, name="import"),
+    path("exports/mm2.properties", imports.export_file, name="export-mm2"),
     path("flows/<int:pk>/", flows.show_flow, name="flow"),
     path("flows/<int:pk>/edit/", flow_edit.edit_flow, name="flow-edit"),
     path("flows/<int:pk>/explain/", flows.explain, name="flow-explain"),

@@ -191,7 +191,8 @@ def _lost(test: ClusterTest) -> str:
     return f"The worker that ran the test was lost; it did not answer in {seconds} s. Test again."
 
 
-def _validate(spec: ClusterSpec) -> None:
+def problems_of(spec: ClusterSpec) -> dict[str, list[str]]:
+    """Field -> sentences: the rules, and what this deployment allows; nothing is read or asked."""
     errors = {field: list(texts) for field, texts in spec.validate().items()}
     for name in REFERENCES:
         value = getattr(spec, name)
@@ -199,7 +200,11 @@ def _validate(spec: ClusterSpec) -> None:
             errors[name] = [refusal]
     if "bootstrap_servers" not in errors and (refused := _egress(spec)):
         errors["bootstrap_servers"] = refused
-    if errors:
+    return errors
+
+
+def _validate(spec: ClusterSpec) -> None:
+    if errors := problems_of(spec):
         raise InvalidSettings(errors)
 
 

@@ -29,7 +29,7 @@ OPEN = {
 OWN = {"logout/", "account/password/", "account/password/done/", "account/tokens/"}
 OWN |= {"account/tokens/1/revoke/", "api/v1/tokens/abc/"}
 # A question with a body: POST, but nothing is changed.
-ASKED = {"api/v1/offsets/translate/"}
+ASKED = {"api/v1/offsets/translate/", "api/v1/exports/"}
 VALUES = {
     "alias": "primary",
     "name": "default",

@@ -1,0 +1,62 @@
+"""manage.py import_mm2 FILE: show what a file for MirrorMaker makes, and make it with --apply."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.imports import KINDS, LONGEST_TEXT, ImportPlan
+from mirrors.services.imports import apply_import, kind_of, preview_import, text_of
+
+
+class Command(BaseCommand):
+    help = "Preview what a file of MirrorMaker makes here; --apply makes it, at rest."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", help="the file, or - for standard input")
+        parser.add_argument("--kind", choices=KINDS, default="mm2-properties")
+        parser.add_argument("--apply", action="store_true", help="make what the preview shows")
+        parser.add_argument("--who", default="command line", help="who does it, for the record")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            kind, text = kind_of(options["kind"]), text_of(_read(options["file"]))
+            plan = preview_import(kind=kind, text=text)
+            self._show(plan)
+            if not options["apply"]:
+                return
+            made = apply_import(kind=kind, text=text, digest=plan.digest, who=options["who"])
+        except UnderstudyError as error:
+            raise CommandError(error.message) from None
+        names = ", ".join(flow.name for flow in made.flows)
+        self.stdout.write(
+            f"Made {names}, at rest. Clusters made: {', '.join(made.clusters) or '-'}."
+        )
+
+    def _show(self, plan: ImportPlan) -> None:
+        for line in plan.lines:
+            number = "-" if line.number is None else str(line.number)
+            self.stdout.write(f"{number:>5}  {line.verdict:<11}  {line.key}: {line.reason}")
+        for warning in plan.warnings:
+            self.stdout.write(f"Warning: {warning}")
+        if plan.refused:
+            raise CommandError(
+                f"{len(plan.refused)} of these lines are unsupported, so nothing is made. "
+                "Change or remove them."
+            )
+
+
+def _read(name: str) -> bytes:
+    """One byte more than is allowed at most, so that a large file is refused and never held."""
+    if name == "-":
+        return sys.stdin.buffer.read(LONGEST_TEXT + 1)
+    try:
+        with Path(name).open("rb") as stream:
+            return stream.read(LONGEST_TEXT + 1)
+    except OSError as error:
+        raise CommandError(f"{name} cannot be read: {error.strerror or error}.") from None
