@@ -8,7 +8,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.routers import SimpleRouter
 
 from controlplane import api, docs, health
-from mirrors.api import clusters, duties, flow_rows, flows, offsets, plans, runners, tokens
+from mirrors.api import clusters, duties, flow_rows, flows, groups, offsets, plans, runners, tokens
 from mirrors.api.imports import ExportViewSet, ImportViewSet
 from monitoring.views.metrics import Metrics
 
@@ -33,6 +33,7 @@ router.register("offsets", offsets.OffsetViewSet, basename="offsets")
 for name, rows in (
     ("topics", flow_rows.TopicViewSet),
     ("partitions", flow_rows.PartitionViewSet),
+    ("groups", groups.GroupViewSet),
     ("jobs", flow_rows.JobViewSet),
     ("transitions", flow_rows.TransitionViewSet),
     ("duties", duties.DutyViewSet),

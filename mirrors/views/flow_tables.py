@@ -10,8 +10,17 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from mirrors.domain.checkpoints import SYNC_STATES
 from mirrors.domain.jobs import TopicState
-from mirrors.models import Flow, FlowPartition, FlowPlan, FlowTopic, Job, Transition
+from mirrors.models import (
+    Flow,
+    FlowPartition,
+    FlowPlan,
+    FlowTopic,
+    GroupOffset,
+    Job,
+    Transition,
+)
 from mirrors.models.flows import JobState
 from mirrors.services import duties
 from mirrors.views.tables import Column, Question
@@ -37,6 +46,10 @@ def _topics(flow: Flow) -> QuerySet[FlowTopic]:
 
 def _partitions(flow: Flow) -> QuerySet[FlowPartition]:
     return FlowPartition.objects.filter(flow=flow)
+
+
+def _groups(flow: Flow) -> QuerySet[GroupOffset]:
+    return GroupOffset.objects.filter(flow=flow)
 
 
 def _jobs(flow: Flow) -> QuerySet[Job]:
@@ -103,6 +116,42 @@ PARTITIONS = Question(
     filters={"state": STATES},
     tie=("topic", "partition"),
 )
+GROUPS = Question(
+    columns=(
+        Column("group", "Group", ("group", "topic", "partition")),
+        Column("topic", "Topic", ("topic", "group", "partition")),
+        Column("partition", "Partition", ("partition", "topic", "group"), number=True),
+        Column(
+            "source_offset",
+            "On source",
+            ("source_offset",),
+            number=True,
+            title="The next offset that the group reads on the source",
+        ),
+        Column(
+            "translated_offset",
+            "Translated",
+            ("translated_offset",),
+            number=True,
+            title="The same place on the target, by the exact map",
+        ),
+        Column(
+            "target_offset",
+            "On target",
+            ("target_offset",),
+            number=True,
+            title="Where the group would go on there now",
+        ),
+        Column("outcome", "Map", ("outcome",), title="How the place on the target was found"),
+        Column("sync_state", "State", ("sync_state",)),
+        Column("as_of", "As of", ("as_of",)),
+        Column("reason", "Reason"),
+    ),
+    search=("group", "topic", "reason"),
+    default="group",
+    filters={"sync_state": SYNC_STATES},
+    tie=("group", "topic", "partition"),
+)
 JOBS = Question(
     columns=(
         Column("pk", "Job", ("pk",), number=True),
@@ -135,6 +184,7 @@ TRANSITIONS = Question(
 PARTS = {
     "topics": Part("Topics", "mirrors/_flow_topics.html", TOPICS, _topics),
     "partitions": Part("Partitions", "mirrors/_flow_partitions.html", PARTITIONS, _partitions),
+    "groups": Part("Groups", "mirrors/_flow_groups.html", GROUPS, _groups),
     "duties": Part("Duties", "mirrors/_flow_duties.html", context=_duties),
     "plan": Part("Plan", "mirrors/_flow_plan.html", context=_plan),
     "jobs": Part("Jobs", "mirrors/_flow_jobs.html", JOBS, _jobs),

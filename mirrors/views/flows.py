@@ -104,7 +104,7 @@ def _part_context(
         return {"settings": settings_of(flow), "commands": commands_of(request, flow)}
     table = part.question.table(request, rows)
     filters = [
-        filter_of(field, "State" if field == "state" else "Kind", values, table.chosen)
+        filter_of(field, "State" if field.endswith("state") else "Kind", values, table.chosen)
         for field, values in part.question.filters.items()
     ]
     return {"table": table, "filters": filters}
