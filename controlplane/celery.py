@@ -54,6 +54,7 @@ app.conf.imports = ("controlplane.watchdog",)
 
 RECONCILE_SECONDS = 2.0
 DUTIES_SECONDS = 2.0
+HEARTBEATS_SECONDS = 1.0
 RUNS_SECONDS = 5.0
 # What runs by itself. A message not taken before it expires is dropped, so none pile up.
 BEAT: dict[str, dict[str, Any]] = {
@@ -81,6 +82,11 @@ BEAT: dict[str, dict[str, Any]] = {
         "task": "monitoring.tasks.collect",
         "schedule": 10.0,
         "options": {"queue": "collect", "expires": 9.0},
+    },
+    "write heartbeats": {
+        "task": "mirrors.tasks.beat_hearts",
+        "schedule": HEARTBEATS_SECONDS,
+        "options": {"queue": "default", "expires": 0.9},
     },
     "have the duties done that are due": {
         "task": "mirrors.tasks.run_due_duties",

@@ -14,6 +14,7 @@ from mirrors.services import (
     catching_up,
     clusters,
     duties,
+    heartbeats,
     housekeeping,
     job_rows,
     jobs,
@@ -88,6 +89,11 @@ def run_due_duties() -> None:
 @shared_task
 def run_duty(flow_id: int, name: str) -> None:
     duties.run_duty(flow_id=flow_id, name=name, now=timezone.now())
+
+
+@shared_task
+def beat_hearts() -> None:
+    heartbeats.beat(now=timezone.now())
 
 
 @shared_task

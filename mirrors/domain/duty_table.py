@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from mirrors.domain.duties import Schedule
 
+HEARTBEATS = Schedule(
+    name="heartbeats",
+    does="Writes heartbeats on the source and watches them arrive on the target.",
+    switch="emit_heartbeats_enabled",
+    interval="emit_heartbeats_interval_seconds",
+)
 TOPIC_CONFIGS = Schedule(
     name="topic configs",
     does="Brings the settings of remote topics into step with their source's.",

@@ -34,9 +34,6 @@ def _no(name: str, mm2: str, meaning: str, why: str) -> Key:
 
 
 NOT_YET = (
-    _later("emit.heartbeats.enabled", "true", "Whether heartbeats are written.", "false"),
-    _later("emit.heartbeats.interval.seconds", "1", "How often heartbeats are written."),
-    _later("heartbeats.topic.replication.factor", "3", "Copies of the heartbeats topic."),
     _later("metric.names.formats", "legacy", "How metrics are named."),
 )  # fmt: skip
 ONE_VALUE = (

@@ -93,6 +93,9 @@ class FlowSettings:
     offset_syncs_topic_location: str
     offset_syncs_topic_replication_factor: int
     offset_lag_max: int
+    emit_heartbeats_enabled: bool
+    emit_heartbeats_interval_seconds: int
+    heartbeats_topic_replication_factor: int
     sync_topic_configs_enabled: bool
     sync_topic_configs_interval_seconds: int
     sync_topic_acls_enabled: bool

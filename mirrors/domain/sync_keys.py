@@ -9,6 +9,35 @@ _SECONDS = Whole(1, 86400)
 
 SYNC_KEYS = (
     Setting(
+        name="emit.heartbeats.enabled",
+        verdict="different",
+        kind=Flag(),
+        default="true",
+        mm2="true",
+        meaning="Whether heartbeats are written.",
+        why="Written on the source with the flow's own key and carried by the flow, so that one "
+        "on the target proves the whole path; MM2 writes them on the target.",
+    ),
+    Setting(
+        name="emit.heartbeats.interval.seconds",
+        verdict="different",
+        kind=_SECONDS,
+        default="5",
+        mm2="1",
+        meaning="How often heartbeats are written.",
+        why="Each heartbeat is carried and so makes an idle flow commit: every 5 s costs a fifth, "
+        "and tells of a broken path as soon as anybody would act on it.",
+    ),
+    Setting(
+        name="heartbeats.topic.replication.factor",
+        verdict="different",
+        kind=Whole(-1, 32767, but=0),
+        default="3",
+        mm2="3",
+        meaning="Copies of the heartbeats topic; -1 for the cluster's default.",
+        why="Lowered where the cluster has fewer brokers; MM2 would fail to create the topic.",
+    ),
+    Setting(
         name="sync.topic.configs.enabled",
         verdict="honoured",
         kind=Flag(),

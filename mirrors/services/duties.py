@@ -19,6 +19,7 @@ from mirrors.domain.duty_table import (
     CHECKPOINTS,
     GROUP_OFFSETS,
     GROUPS,
+    HEARTBEATS,
     OFFSET_SYNCS,
     PLAN,
     TOPIC_ACLS,
@@ -48,6 +49,7 @@ class Duty:
 
 
 TABLE: tuple[Duty, ...] = (
+    Duty(schedule=HEARTBEATS),
     Duty(schedule=TOPIC_CONFIGS, act=sync_topics.sync_configs),
     Duty(schedule=TOPIC_ACLS, act=sync_topics.sync_acls),
     Duty(schedule=PLAN, act=plans.plan_duty),

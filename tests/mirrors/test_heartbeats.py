@@ -1,0 +1,111 @@
+"""Heartbeats on real brokers: MM2's bytes on the source, once a turn, and what arrival tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mirrors.domain.records import Heartbeat
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.kafka.internal import InternalRecord, Row, append, read_to_end
+from mirrors.models import Cluster, DutyRun, Flow, HeartbeatState
+from mirrors.services import clusters as cluster_services
+from mirrors.services import flows, heartbeats
+from mirrors.services.clock import milliseconds
+from tests.mirrors.conftest import WHO
+
+Sides = tuple[Admin, Admin]
+
+
+@pytest.fixture(scope="module")
+def sides(clusters: tuple[str, str]) -> Iterator[Sides]:
+    one, two = (
+        Admin(ClusterSpec(alias=alias, bootstrap_servers=address))
+        for alias, address in zip(("one", "two"), clusters, strict=True)
+    )
+    with one, two:
+        yield one, two
+
+
+@pytest.fixture
+def flow(db: None, sides: Sides, root: Path) -> Iterator[Flow]:
+    pair = [cluster_services.create_cluster(spec=admin.spec, who=WHO) for admin in sides]
+    yield flows.create_flow(source=pair[0], target=pair[1], properties={}, who=WHO)
+    heartbeats.OPEN.close()
+
+
+@pytest.fixture
+def now() -> datetime:
+    return datetime.now(tz=UTC).replace(microsecond=0)
+
+
+def ours(admin: Admin, since: datetime) -> list[InternalRecord]:
+    key = Heartbeat("one", "two", 0).key
+    found = read_to_end(admin, "heartbeats", since=milliseconds(since))
+    return [record for record in found if record.key == key]
+
+
+def test_a_turn_writes_one_heartbeat_in_mm2s_bytes_on_the_source(
+    flow: Flow, sides: Sides, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "WATCH_S", 0.2)
+    assert [heartbeats.beat(now=now), heartbeats.beat(now=now)] == [1, 0]
+    [record] = ours(sides[0], now)
+    wanted = Heartbeat("one", "two", milliseconds(now))
+    assert (record.key, record.value) == (wanted.key, wanted.value)
+    assert (record.partition, record.timestamp) == (0, milliseconds(now))
+    topic = sides[0].snapshot(["heartbeats"], now=0).topics["heartbeats"]
+    assert (topic.partitions, topic.replication_factor) == (1, 1)
+    assert topic.config("cleanup.policy") == "compact"
+    run = DutyRun.objects.get(flow=flow, duty="heartbeats")
+    assert run.counts == {"watched": 1, "arrived": 0}
+    assert "had not arrived" in run.reasons[0]
+    assert heartbeats.beat(now=now + timedelta(seconds=5)) == 1
+
+
+def test_an_arrival_on_the_target_tells_age_and_latency(
+    flow: Flow, sides: Sides, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = NewTopicSpec(name="one.heartbeats", partitions=1, replication_factor=1)
+    sides[1].create_topics([new]).raise_first()
+    real = heartbeats._write
+
+    def carry(turns: list[heartbeats.Turn], at: datetime) -> None:
+        """What the flow does: the heartbeat, byte by byte, under its remote name."""
+        real(turns, at)
+        for turn in turns:
+            row = Row(turn.beat.key, turn.beat.value, 0)
+            append(sides[1].spec, "one.heartbeats", [row])
+
+    monkeypatch.setattr(heartbeats, "_write", carry)
+    at = datetime.now(tz=UTC)
+    heartbeats.beat(now=at)
+    state = HeartbeatState.objects.get(flow=flow)
+    assert state.seen_at is not None
+    assert milliseconds(state.seen_at) == milliseconds(at)
+    assert state.latency_ms is not None
+    assert 0 <= state.latency_ms < 6000
+    assert state.clock_skew_ms == 0
+    assert DutyRun.objects.get(flow=flow).counts == {"watched": 1, "arrived": 1}
+
+
+def test_a_source_that_is_down_is_named_and_left_alone_for_a_while(
+    flow: Flow, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mirrors.services.heart_connections.OPEN_S", 0.5)
+    Cluster.objects.filter(pk=flow.source_id).update(bootstrap_servers="127.0.0.1:9")
+    assert heartbeats.beat(now=now) == 1
+    assert HeartbeatState.objects.get(flow=flow).error.startswith("Cluster one: cannot ")
+    assert heartbeats.beat(now=now + timedelta(seconds=5)) == 0
+
+
+def test_a_stopped_flow_and_one_without_heartbeats_write_none(flow: Flow, now: datetime) -> None:
+    flows.update_flow(flow=flow, properties={"emit.heartbeats.enabled": "false"}, who=WHO)
+    assert heartbeats.beat(now=now) == 0
+    flows.update_flow(flow=flow, properties={}, who=WHO)
+    flows.stop_flow(flow=flow, who=WHO)
+    assert heartbeats.beat(now=now) == 0
