@@ -93,6 +93,13 @@ def translate_between(
     if below is not None and upstream < below.upstream + below.length:
         return _answer(upstream, below.downstream + upstream - below.upstream, "exact")
     if above is not None and above.upstream < position:
+        if below is None and above.downstream > 0:
+            # An MM2 before a takeover, or an earlier topic: the group may have read part of it.
+            reason = (
+                f"this flow copied nothing before offset {above.upstream}, and what the remote "
+                f"topic holds before {above.downstream} it did not write"
+            )
+            return _answer(upstream, None, "unknown", reason)
         reason = "no record with this offset was copied; the next one that was"
         return _answer(upstream, above.downstream, "gap", reason)
     if end is not None:

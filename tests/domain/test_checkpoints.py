@@ -157,7 +157,8 @@ offsets = st.integers(0, 50)
 
 
 def runs_of(pieces: list[tuple[int, int, int]]) -> list[Run]:
-    runs, upstream, downstream = [], 0, 0
+    # What lies before the first run is another's as soon as its offset is not 0.
+    runs, upstream, downstream = [], 0, -pieces[0][1]
     for above, below, length in pieces:
         upstream, downstream = upstream + above, downstream + below
         runs.append(Run(upstream, downstream, length))

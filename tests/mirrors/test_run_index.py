@@ -113,7 +113,9 @@ def test_however_it_was_written_no_group_is_led_past_what_it_has_not_read(
         keep_map(flow, "t", number, found, position=position, at_once=2)
         for asked, answer in enumerate(ask(flow, "t", *range(position + 1), partition=number)):
             needed = {upstream for upstream in written.values() if asked <= upstream < position}
-            assert answer.downstream is not None
+            if answer.downstream is None:
+                assert asked < min(written.values())
+                continue
             rest = {up for down, up in written.items() if down >= answer.downstream}
             assert needed <= rest
             if back == 0:
