@@ -83,6 +83,16 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": 10.0,
         "options": {"queue": "collect", "expires": 9.0},
     },
+    "tell what is to be told": {
+        "task": "monitoring.tasks.deliver",
+        "schedule": 5.0,
+        "options": {"queue": "default", "expires": 4.5},
+    },
+    "forget what was told": {
+        "task": "monitoring.tasks.prune",
+        "schedule": 3600.0,
+        "options": {"queue": "default", "expires": 3000.0},
+    },
     "write heartbeats": {
         "task": "mirrors.tasks.beat_hearts",
         "schedule": HEARTBEATS_SECONDS,

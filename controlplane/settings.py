@@ -90,6 +90,18 @@ UNDERSTUDY_RUNNER_SLOTS = int(env_str("UNDERSTUDY_RUNNER_SLOTS", "256"))
 # How many connection tests one person may ask for in a minute.
 UNDERSTUDY_TESTS_PER_MINUTE = int(env_str("UNDERSTUDY_TESTS_PER_MINUTE", "20"))
 
+# --- alerts -------------------------------------------------------------------------------------
+
+# How people reach these pages, for the links in what is sent; empty: no links.
+UNDERSTUDY_URL = env_str("UNDERSTUDY_URL")
+EMAIL_HOST = env_str("UNDERSTUDY_SMTP_HOST")
+EMAIL_PORT = int(env_str("UNDERSTUDY_SMTP_PORT", "25"))
+EMAIL_HOST_USER = env_str("UNDERSTUDY_SMTP_USER")
+EMAIL_HOST_PASSWORD = env_secret("UNDERSTUDY_SMTP_PASSWORD")
+EMAIL_USE_TLS = env_bool("UNDERSTUDY_SMTP_STARTTLS")
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env_str("UNDERSTUDY_SMTP_FROM", "understudy@localhost")
+
 # --- Django -------------------------------------------------------------------------------------
 
 INSTALLED_APPS = [

@@ -10,6 +10,7 @@ from rest_framework.routers import SimpleRouter
 from controlplane import api, docs, health
 from mirrors.api import clusters, duties, flow_rows, flows, groups, offsets, plans, runners, tokens
 from mirrors.api.imports import ExportViewSet, ImportViewSet
+from monitoring import api as alerts
 from monitoring.views.metrics import Metrics
 
 
@@ -30,6 +31,11 @@ router.register("tokens", tokens.TokenViewSet)
 router.register("imports", ImportViewSet, basename="imports")
 router.register("exports", ExportViewSet, basename="exports")
 router.register("offsets", offsets.OffsetViewSet, basename="offsets")
+router.register("alerts", alerts.AlertViewSet)
+router.register("alert-rules", alerts.RuleViewSet)
+router.register("channels", alerts.ChannelViewSet)
+router.register("silences", alerts.SilenceViewSet)
+router.register("deliveries", alerts.DeliveryViewSet)
 for name, rows in (
     ("topics", flow_rows.TopicViewSet),
     ("partitions", flow_rows.PartitionViewSet),

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+import time
+
 from celery import shared_task
 from django.utils import timezone
 
-from monitoring import collector
+from monitoring import alerting, collector, telling
+
+# One call of `deliver` ends after so long; what is left is due at the next.
+_DELIVER_FOR_S = 20.0
 
 
 @shared_task
 def collect() -> None:
-    """Sent by beat: keep what is known of every flow now, make history coarser, forget the old."""
+    """Sent by beat: keep what is known of every flow now, judge it, forget the old."""
     now = timezone.now()
-    collector.collect(now=now)
+    try:
+        collector.collect(now=now)
+    finally:
+        # Old figures are a thing to judge too.
+        alerting.evaluate(now=now)
     collector.roll_up(now=now)
     collector.prune(now=now)
+
+
+@shared_task
+def deliver() -> None:
+    """Sent by beat: tell what is due."""
+    began = time.monotonic()
+    for delivery_id in telling.due(timezone.now()):
+        telling.send(delivery_id=delivery_id, now=timezone.now())
+        if time.monotonic() - began > _DELIVER_FOR_S:
+            return
+
+
+@shared_task
+def send_one(delivery_id: int) -> None:
+    """Sent when a person asks: a test, or another try of what was given up."""
+    telling.send(delivery_id=delivery_id, now=timezone.now())
+
+
+@shared_task
+def prune() -> None:
+    telling.prune(now=timezone.now())

@@ -1,10 +1,10 @@
-"""Addresses of what is seen: the overview, the charts of a flow."""
+"""Addresses of what is seen: the overview, the charts of a flow, alerts."""
 
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from monitoring.charts import CHARTS
-from monitoring.views import charts, overview
+from monitoring.views import alerts, charts, overview
 
 
 class ChartConverter(StringConverter):
@@ -17,6 +17,13 @@ register_converter(ChartConverter, "chart")
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
+    path("alerts/", alerts.list_alerts, name="alerts"),
+    path("alerts/rules/", alerts.show_rules, name="alert-rules"),
+    path("alerts/<int:pk>/acknowledge/", alerts.acknowledge, name="alert-acknowledge"),
+    path("alerts/<int:pk>/silence/", alerts.silence, name="alert-silence"),
+    path("alerts/silences/<int:pk>/end/", alerts.end_silence, name="silence-end"),
+    path("alerts/channels/<int:pk>/test/", alerts.test_channel, name="channel-test"),
+    path("alerts/deliveries/<int:pk>/retry/", alerts.retry_delivery, name="delivery-retry"),
     path("flows/<int:pk>/charts/", charts.show_charts, name="flow-charts"),
     path("flows/<int:pk>/charts/<chart:chart>/", charts.figure, name="flow-figure"),
 ]

@@ -1,5 +1,19 @@
 """The rows of monitoring: what was measured, what is wrong, whom it was told."""
 
+from monitoring.models.alerts import Alert, AlertRule, AlertState, Severity, Silence
+from monitoring.models.channels import Channel, ChannelKind, Delivery, DeliveryState
 from monitoring.models.history import Feed, LagSample
 
-__all__ = ["Feed", "LagSample"]
+__all__ = [
+    "Alert",
+    "AlertRule",
+    "AlertState",
+    "Channel",
+    "ChannelKind",
+    "Delivery",
+    "DeliveryState",
+    "Feed",
+    "LagSample",
+    "Severity",
+    "Silence",
+]

@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job
 from mirrors.services import clusters, flows
+from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
 
 # Token, its person, groups; then count and page.
 MOST = 8
@@ -21,6 +22,11 @@ LISTS = (
     "runners/",
     "flows/",
     "tests/",
+    "alerts/",
+    "alert-rules/",
+    "channels/",
+    "silences/",
+    "deliveries/",
     "flows/{id}/topics/",
     "flows/{id}/partitions/",
     "flows/{id}/jobs/",
@@ -38,6 +44,12 @@ def more(count: int, start: int) -> None:
         flow = flows.create_flow(source=hub, target=other, properties={}, who="t")
         clusters.request_test(cluster=other, who=f"person {number}")
         Job.objects.create(flow=flow, runner=flow.runner, generation=1, attempt=1)
+        channel = Channel.objects.create(name=f"c{number}", kind="webhook")
+        rule = AlertRule.objects.create(name=f"r{number}", kind="stale", threshold=1, flow=flow)
+        rule.channels.add(channel)
+        alert = Alert.objects.create(rule=rule, rule_name=rule.name, subject=f"flow:{flow.pk}")
+        Delivery.objects.create(alert=alert, channel=channel, what="firing")
+        Silence.objects.create(rule=rule, flow=flow, ends_at=timezone.now(), who="t")
 
 
 def rows(flow: Flow, count: int, start: int) -> None:

@@ -23,6 +23,8 @@ READING = [
     "/flows/{pk}/jobs/",
     "/flows/{pk}/transitions/",
     "/flows/{pk}/configuration/",
+    "/alerts/",
+    "/alerts/rules/",
     "/flows/{pk}/charts/",
     "/flows/{pk}/charts/?range=30d",
     "/flows/{pk}/explain/",
@@ -107,6 +109,8 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     # A file to download is no page.
     changing = {"export-mm2", "token-revoke", "person-role", "cluster-test", "logout", "login"}
     changing |= {"password_change_done", "flow-figure"}
+    changing |= {"alert-acknowledge", "alert-silence", "silence-end"}
+    changing |= {"channel-test", "delivery-retry"}
     for module in (own_pages, mirrors_pages, monitoring_pages):
         for pattern in module.urlpatterns:
             assert isinstance(pattern, URLPattern)

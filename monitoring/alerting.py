@@ -1,0 +1,203 @@
+"""Evaluates the rules over what is known now; each change of an alert is won by one process.
+
+The winner writes, in the same transaction, what is to be told to whom. Sending is `telling`'s work,
+so a process that dies between loses nothing and tells nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from mirrors.models import Flow, Runner
+from mirrors.models.flows import DesiredState
+from mirrors.models.reading import flows_with_lag
+from monitoring.domain.alerts import (
+    Condition,
+    FlowFacts,
+    Reading,
+    RunnerFacts,
+    decide,
+    read_flow,
+    read_runner,
+    rules_of,
+)
+from monitoring.models import (
+    Alert,
+    AlertRule,
+    AlertState,
+    Channel,
+    Delivery,
+    Feed,
+    Silence,
+)
+
+Subject = tuple[str, str, Flow | None]
+_GONE = Reading(False, True, None, "is no more, or its rule is not")
+
+
+def evaluate(*, now: datetime) -> None:
+    rules = list(AlertRule.objects.filter(enabled=True))
+    unresolved = Alert.objects.filter(resolved_at=None).select_related("rule")
+    opened = {(alert.rule_id, alert.subject): alert for alert in unresolved}
+    silences = list(Silence.objects.filter(starts_at__lte=now, ends_at__gt=now))
+    for rule, subject, reading in _readings(rules, now):
+        alert = opened.pop((rule.pk, subject[0]), None)
+        _step(rule, subject, alert, reading, silences, now)
+    for alert in opened.values():
+        _end(alert, _GONE, now)
+
+
+def is_silenced(alert: Alert, silences: Sequence[Silence]) -> bool:
+    return any(
+        one.flow_id in {None, alert.flow_id} and one.rule_id in {None, alert.rule_id}
+        for one in silences
+    )
+
+
+def _readings(
+    rules: list[AlertRule], now: datetime
+) -> Iterator[tuple[AlertRule, Subject, Reading]]:
+    runner_rules = [rule for rule in rules if rule.kind == "runner_down"]
+    flow_rules = [rule for rule in rules if rule.kind != "runner_down"]
+    feeds = {feed.flow_id: feed for feed in Feed.objects.all()}
+    for flow in flows_with_lag():
+        facts = _facts(flow, feeds.get(flow.pk))
+        subject = (f"flow:{flow.pk}", flow.label.replace("->", "→"), flow)
+        for rule in rules_of(flow_rules, flow.pk):
+            yield rule, subject, read_flow(rule.condition, facts, now)
+    wanted = Flow.objects.exclude(desired_state=DesiredState.STOPPED)
+    needed = set(wanted.values_list("runner", flat=True))
+    for runner in Runner.objects.all():
+        seen = RunnerFacts(
+            name=runner.name,
+            state=runner.state,
+            needed=runner.pk in needed,
+            reason=runner.reason,
+        )
+        for rule in runner_rules:
+            subject = (f"runner:{runner.pk}", f"Runner {runner.name}", None)
+            yield rule, subject, read_runner(seen)
+
+
+def _facts(flow: Any, feed: Feed | None) -> FlowFacts:
+    return FlowFacts(
+        name=flow.label,
+        desired=flow.desired_state,
+        state=flow.observed_state,
+        reason=flow.reason,
+        offset_lag=flow.offset_lag,
+        time_lag_ms=flow.time_lag_ms,
+        as_of=flow.as_of,
+        since=flow.since,
+        moved_at=feed.moved_at if feed else None,
+        lag_when_moved=feed.lag_when_moved if feed else None,
+    )
+
+
+def _step(
+    rule: AlertRule,
+    subject: Subject,
+    alert: Alert | None,
+    reading: Reading,
+    silences: Sequence[Silence],
+    now: datetime,
+) -> None:
+    condition: Condition = rule.condition
+    state = None if alert is None else alert.state
+    step = decide(
+        state,  # type: ignore[arg-type]
+        alert.since if alert else None,
+        reading,
+        condition,
+        now,
+    )
+    if alert is None:
+        if step in {"begin", "fire"}:
+            alert = _open(rule, subject, reading, now)
+    elif step in {"resolve", "drop"}:
+        _end(alert, reading, now)
+        return
+    if alert is None:
+        return
+    if step == "fire":
+        _fire(alert, reading, now)
+    elif step == "nothing" and reading.holds is not None:
+        _refresh(alert, reading)
+    if alert.state == AlertState.FIRING and alert.told_at is None:
+        _tell_when_heard(alert, silences, now)
+
+
+def _open(rule: AlertRule, subject: Subject, reading: Reading, now: datetime) -> Alert | None:
+    """None when another process opened it at the same moment; it goes on with it then."""
+    key, name, flow = subject
+    fresh = Alert(
+        rule=rule,
+        rule_name=rule.name,
+        subject=key,
+        subject_name=name[:255],
+        flow=flow,
+        severity=rule.severity,
+        value=reading.value,
+        sentence=reading.sentence,
+        since=now,
+    )
+    Alert.objects.bulk_create([fresh], ignore_conflicts=True)
+    return Alert.objects.filter(rule=rule, subject=key, resolved_at=None, since=now).first()
+
+
+def _fire(alert: Alert, reading: Reading, now: datetime) -> None:
+    changes = {
+        "state": AlertState.FIRING,
+        "fired_at": now,
+        "value": reading.value,
+        "sentence": reading.sentence,
+    }
+    if Alert.objects.filter(pk=alert.pk, state=AlertState.PENDING).update(**changes):
+        for name, value in changes.items():
+            setattr(alert, name, value)
+
+
+def _refresh(alert: Alert, reading: Reading) -> None:
+    if reading.sentence != alert.sentence and reading.holds:
+        changed = {"value": reading.value, "sentence": reading.sentence}
+        Alert.objects.filter(pk=alert.pk, resolved_at=None).update(**changed)
+
+
+def _tell_when_heard(alert: Alert, silences: Sequence[Silence], now: datetime) -> None:
+    """Told once, as soon as no silence covers it; acknowledged before that, never."""
+    if is_silenced(alert, silences) or alert.acknowledged_at is not None:
+        return
+    untold = Alert.objects.filter(pk=alert.pk, state=AlertState.FIRING, told_at=None)
+    with transaction.atomic():
+        if untold.update(told_at=now):
+            _queue(alert, "firing", now)
+
+
+def _end(alert: Alert, reading: Reading, now: datetime) -> None:
+    """A pending alert leaves no trace; one that fired is kept, and those who were told hear it."""
+    if alert.state == AlertState.PENDING:
+        Alert.objects.filter(pk=alert.pk, state=AlertState.PENDING).delete()
+        return
+    firing = Alert.objects.filter(pk=alert.pk, state=AlertState.FIRING)
+    ended = {"state": AlertState.RESOLVED, "resolved_at": now, "sentence": reading.sentence}
+    with transaction.atomic():
+        told = Delivery.objects.filter(alert=alert, what="firing").exists()
+        if firing.update(**ended) and told:
+            _queue(alert, "resolved", now)
+
+
+def _queue(alert: Alert, what: str, now: datetime) -> None:
+    channels = Channel.objects.filter(enabled=True)
+    if alert.rule is not None and alert.rule.channels.exists():
+        channels = channels.filter(rules=alert.rule)
+    Delivery.objects.bulk_create(
+        [
+            Delivery(alert=alert, channel=channel, what=what, due_at=now, created_at=now)
+            for channel in channels
+        ],
+        ignore_conflicts=True,
+    )

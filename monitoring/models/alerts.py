@@ -1,0 +1,109 @@
+"""AlertRule, Alert, Silence: what must not be, where it is so, and what is not to be told."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from mirrors.models import Flow
+from monitoring.domain.alerts import KINDS, Condition
+from monitoring.models.channels import Channel
+
+
+class Severity(models.TextChoices):
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class AlertRule(models.Model):
+    """Of one flow, or without a flow of every one, of those too that are made tomorrow."""
+
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=16, choices=[(kind, kind) for kind in KINDS])
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, null=True, related_name="alert_rules")
+    threshold = models.FloatField(null=True)
+    clear_below = models.FloatField(null=True)
+    for_seconds = models.PositiveIntegerField(default=0)
+    severity = models.CharField(max_length=16, choices=Severity, default=Severity.WARNING)
+    enabled = models.BooleanField(default=True)
+    runbook = models.CharField(max_length=500, blank=True)
+    labels = models.JSONField(default=dict, blank=True)
+    # None chosen: all that are enabled.
+    channels = models.ManyToManyField(Channel, blank=True, related_name="rules")
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def condition(self) -> Condition:
+        return Condition(
+            kind=self.kind,  # type: ignore[arg-type]
+            threshold=self.threshold,
+            clear_below=self.clear_below,
+            for_s=self.for_seconds,
+        )
+
+
+class AlertState(models.TextChoices):
+    PENDING = "pending"
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+class Alert(models.Model):
+    """One rule broken at one subject, from its beginning to its end; at most one is open."""
+
+    rule = models.ForeignKey(AlertRule, on_delete=models.SET_NULL, null=True, related_name="alerts")
+    rule_name = models.CharField(max_length=100)
+    subject = models.CharField(max_length=64)
+    subject_name = models.CharField(max_length=255)
+    flow = models.ForeignKey(Flow, on_delete=models.SET_NULL, null=True, related_name="alerts")
+    severity = models.CharField(max_length=16, choices=Severity)
+    state = models.CharField(max_length=16, choices=AlertState, default=AlertState.PENDING)
+    value = models.FloatField(null=True)
+    sentence = models.TextField(blank=True)
+    since = models.DateTimeField(default=timezone.now)
+    fired_at = models.DateTimeField(null=True)
+    told_at = models.DateTimeField(null=True)
+    resolved_at = models.DateTimeField(null=True)
+    acknowledged_at = models.DateTimeField(null=True)
+    acknowledged_by = models.CharField(max_length=150, blank=True)
+    note = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["rule", "subject"],
+                condition=Q(resolved_at__isnull=True),
+                name="one_open_alert_a_subject",
+            ),
+        )
+        indexes = (models.Index(fields=["state", "-fired_at"], name="alerts_by_state"),)
+
+    def __str__(self) -> str:
+        return f"{self.rule_name}: {self.subject_name}"
+
+
+class Silence(models.Model):
+    """From one moment to another nothing is sent of a flow, of a rule, or of all when neither."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, null=True, related_name="silences")
+    rule = models.ForeignKey(
+        AlertRule, on_delete=models.CASCADE, null=True, related_name="silences"
+    )
+    starts_at = models.DateTimeField(default=timezone.now)
+    ends_at = models.DateTimeField()
+    who = models.CharField(max_length=150)
+    reason = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"silence {self.pk} until {self.ends_at}"

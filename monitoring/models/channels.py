@@ -1,0 +1,73 @@
+"""Channel: where alerts are told. Delivery: one telling, kept until it arrived or was given up."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.utils import timezone
+
+
+class ChannelKind(models.TextChoices):
+    WEBHOOK = "webhook"
+    SLACK = "slack"
+    TEAMS = "teams"
+    EMAIL = "email"
+    PAGERDUTY = "pagerduty"
+
+
+class Channel(models.Model):
+    """`target` is an address, or a reference where the address itself is secret (`env:NAME`).
+
+    `secret` is a reference too: what signs a webhook, or PagerDuty's routing key.
+    """
+
+    name = models.CharField(max_length=100, unique=True)
+    kind = models.CharField(max_length=16, choices=ChannelKind)
+    target = models.CharField(max_length=1000, blank=True)
+    secret = models.CharField(max_length=500, blank=True)
+    headers = models.JSONField(default=dict, blank=True)
+    enabled = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DeliveryState(models.TextChoices):
+    QUEUED = "queued"
+    SENDING = "sending"
+    SENT = "sent"
+    DEAD = "dead"
+
+
+class Delivery(models.Model):
+    """Written in the transaction that changed the alert, so that no death in between loses it."""
+
+    alert = models.ForeignKey(
+        "monitoring.Alert", on_delete=models.CASCADE, null=True, related_name="deliveries"
+    )
+    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="deliveries")
+    what = models.CharField(max_length=16)
+    key = models.UUIDField(default=uuid.uuid4, unique=True)
+    state = models.CharField(max_length=16, choices=DeliveryState, default=DeliveryState.QUEUED)
+    attempt = models.PositiveIntegerField(default=0)
+    due_at = models.DateTimeField(default=timezone.now)
+    claimed_until = models.DateTimeField(null=True)
+    sent_at = models.DateTimeField(null=True)
+    error = models.TextField(blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["alert", "channel", "what"], name="told_once_a_transition"
+            ),
+        )
+        indexes = (models.Index(fields=["state", "due_at"], name="deliveries_due"),)
+
+    def __str__(self) -> str:
+        return f"{self.what} to {self.channel_id}"

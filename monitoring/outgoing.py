@@ -1,0 +1,121 @@
+"""One HTTP request to an address that a person typed: bounded, without redirects, not to anywhere.
+
+The name is resolved once, the address judged, and the connection made to that very address, so
+that a second resolution cannot lead elsewhere. UNDERSTUDY_NOTIFY_ALLOW names what may be reached,
+in the form of UNDERSTUDY_EGRESS_ALLOW; without it everything may but this machine and the
+link-local, multicast and unspecified addresses. Link-local ones (cloud metadata) never are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import os
+import socket
+import urllib.parse
+
+import urllib3
+
+from mirrors.kafka import egress
+
+VARIABLE = "UNDERSTUDY_NOTIFY_ALLOW"
+TIMEOUT = urllib3.Timeout(connect=5.0, read=10.0)
+_ANSWER_BYTES = 300
+_AGAIN = {408, 425, 429}
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """`again`: whether another try may help. `words` never hold the address: it may be secret."""
+
+    ok: bool
+    words: str = ""
+    again: bool = False
+    wait_s: float | None = None
+
+
+class Refused(Exception):
+    """The address may not be asked, with the reason in a sentence."""
+
+
+def post(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
+    try:
+        parts, address = _judged(url)
+    except Refused as refusal:
+        return Outcome(False, str(refusal))
+    except OSError:
+        return Outcome(False, "The name of the address does not resolve.", again=True)
+    host = parts.hostname or ""
+    sent = {"Content-Type": "application/json", "User-Agent": "Understudy", **headers}
+    sent["Host"] = parts.netloc.rpartition("@")[2]
+    try:
+        with _pool(parts, address, host) as pool:
+            answer = pool.urlopen(
+                "POST",
+                urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, "")),
+                body=body,
+                headers=sent,
+                redirect=False,
+                retries=False,
+                preload_content=False,
+            )
+            text = answer.read(_ANSWER_BYTES).decode("utf-8", "replace").strip()
+            answer.release_conn()
+    except urllib3.exceptions.SSLError:
+        return Outcome(False, "Its certificate is not trusted or names another host.", again=True)
+    except urllib3.exceptions.NewConnectionError:
+        return Outcome(False, "The connection was refused.", again=True)
+    except urllib3.exceptions.TimeoutError:
+        return Outcome(False, "It did not answer in time.", again=True)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        return Outcome(False, f"The connection failed ({type(error).__name__}).", again=True)
+    return _outcome(answer.status, text, answer.headers.get("Retry-After"))
+
+
+def _outcome(status: int, text: str, wait: str | None) -> Outcome:
+    if 200 <= status < 300:
+        return Outcome(True)
+    words = f"It answered {status}{': ' + text if text else ''}."
+    wait_s = float(wait) if wait and wait.isascii() and wait.isdecimal() else None
+    return Outcome(False, words, again=status >= 500 or status in _AGAIN, wait_s=wait_s)
+
+
+def _pool(parts: urllib.parse.SplitResult, address: str, host: str) -> urllib3.HTTPConnectionPool:
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if parts.scheme == "https":
+        return urllib3.HTTPSConnectionPool(
+            address, port, timeout=TIMEOUT, server_hostname=host, assert_hostname=host
+        )
+    return urllib3.HTTPConnectionPool(address, port, timeout=TIMEOUT)
+
+
+def _judged(url: str) -> tuple[urllib.parse.SplitResult, str]:
+    """The parts of the address and the one IP address to connect to."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        raise Refused("The address cannot be read.") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise Refused("The address must begin with http:// or https:// and name a host.")
+    found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    address = str(found[0][4][0])
+    _judge(parts.hostname, address, port)
+    return parts, address
+
+
+def _judge(host: str, address: str, port: int) -> None:
+    ip = ipaddress.ip_address(address)
+    if isinstance(ip, ipaddress.IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    if ip.is_link_local:
+        raise Refused("The address is link-local (cloud metadata lives there): never asked.")
+    rules = {egress.VARIABLE: os.environ.get(VARIABLE, "")}
+    if rules[egress.VARIABLE]:
+        allowed = egress.is_allowed(host, port, environ=rules)
+        if not allowed and not egress.is_allowed(str(ip), port, environ=rules):
+            raise Refused(f"No rule of {VARIABLE} of this deployment allows the address.")
+    elif ip.is_loopback or ip.is_multicast or ip.is_unspecified:
+        raise Refused(
+            f"The address leads to this machine or to nobody. Set {VARIABLE} where that is meant."
+        )

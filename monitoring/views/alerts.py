@@ -1,0 +1,181 @@
+"""Alerts: what is wrong, acknowledged, silenced; their rules, channels and what was given up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from mirrors.models import Role, needs
+from mirrors.views.render import render_page
+from mirrors.views.shared import curl, filter_of
+from mirrors.views.tables import Column, Question
+from monitoring import alerting, tasks, wishes
+from monitoring.domain.alerts import KINDS
+from monitoring.models import (
+    Alert,
+    AlertRule,
+    AlertState,
+    Channel,
+    Delivery,
+    DeliveryState,
+    Severity,
+    Silence,
+)
+
+QUESTION = Question(
+    columns=(
+        Column("subject_name", "Subject", ("subject_name",)),
+        Column("state", "State", ("state",)),
+        Column("severity", "Severity", ("severity",)),
+        Column("sentence", "What"),
+        Column("fired_at", "Since", ("fired_at",)),
+        Column("resolved_at", "Lasted", ("resolved_at",)),
+        Column("acknowledged_by", "Taken by", ("acknowledged_by",)),
+        Column("rule_name", "Rule", ("rule_name",)),
+    ),
+    search=("subject_name", "rule_name", "sentence"),
+    default="state",
+    filters={
+        "state": (AlertState.FIRING.value, AlertState.RESOLVED.value),
+        "severity": tuple(Severity.values),
+    },
+    tie=("-pk",),
+)
+HOURS = (1, 4, 24, 72)
+# The look's own words for how loud a severity is.
+_TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_alerts(request: HttpRequest) -> HttpResponseBase:
+    rows = Alert.objects.exclude(state=AlertState.PENDING)
+    if download := QUESTION.export(request, rows, "alerts"):
+        return download
+    now = timezone.now()
+    table = QUESTION.table(request, rows)
+    silences = list(Silence.objects.filter(starts_at__lte=now, ends_at__gt=now))
+    for alert in table.page:
+        alert.tone = "good" if alert.state == "resolved" else _TONES[alert.severity]
+        alert.silenced = alert.state == "firing" and alerting.is_silenced(alert, silences)
+    context = {
+        "table": table,
+        "filters": [
+            filter_of("state", "State", QUESTION.filters["state"], table.chosen),
+            filter_of("severity", "Severity", Severity.values, table.chosen),
+        ],
+        "commands": [curl(request, "What is wrong now", "GET", "alerts/?state=firing")],
+    }
+    return render_page(request, "monitoring/alerts.html", context, section="alerts", every=5)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
+    alert = get_object_or_404(Alert, pk=pk)
+    alert = wishes.acknowledge(alert=alert, who=request.user.get_username())
+    if alert.acknowledged_by:
+        messages.success(request, f"{alert} is taken by {alert.acknowledged_by}.")
+    return redirect("alerts")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.OPERATOR)
+def silence(request: HttpRequest, pk: int) -> HttpResponse:
+    """GET asks for how long and why; POST silences this rule at this flow."""
+    alert = get_object_or_404(Alert.objects.select_related("flow", "rule"), pk=pk)
+    if request.method == "POST":
+        given = request.POST.get("hours", "")
+        hours = next((one for one in HOURS if str(one) == given), HOURS[0])
+        wishes.silence_alert(
+            alert=alert,
+            until=timezone.now() + timedelta(hours=hours),
+            who=request.user.get_username(),
+            reason=request.POST.get("reason", ""),
+        )
+        messages.success(request, f"{alert} is silent for {hours} h.")
+        return redirect("alerts")
+    context = {"alert": alert, "hours": HOURS}
+    return render_page(request, "monitoring/silence.html", context, section="alerts")
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
+    wishes.end_silence(silence=get_object_or_404(Silence, pk=pk), now=timezone.now())
+    messages.success(request, "The silence is ended.")
+    return redirect("alert-rules")
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_rules(request: HttpRequest) -> HttpResponse:
+    """Rules, channels, silences, what could not be told, and the REST calls that change them."""
+    now = timezone.now()
+    context: dict[str, Any] = {
+        "rules": AlertRule.objects.select_related("flow__source", "flow__target").order_by(
+            F("flow").asc(nulls_first=True), "name"
+        ),
+        "kinds": KINDS,
+        "channels": Channel.objects.all(),
+        "silences": Silence.objects.filter(ends_at__gt=now).select_related(
+            "rule", "flow__source", "flow__target"
+        ),
+        "dead": Delivery.objects.filter(state=DeliveryState.DEAD).select_related(
+            "channel", "alert"
+        )[:20],
+        "commands": _commands(request),
+    }
+    for rule in context["rules"]:
+        rule.unit = KINDS[rule.kind][1]
+    return render_page(request, "monitoring/alert_rules.html", context, section="alerts", every=5)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def test_channel(request: HttpRequest, pk: int) -> HttpResponse:
+    channel = get_object_or_404(Channel, pk=pk)
+    delivery = wishes.request_test(channel=channel, now=timezone.now())
+    tasks.send_one.delay_on_commit(delivery.pk)
+    messages.success(request, f"A test goes to {channel}. If it fails, this page says why.")
+    return redirect("alert-rules")
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def retry_delivery(request: HttpRequest, pk: int) -> HttpResponse:
+    delivery = get_object_or_404(Delivery, pk=pk)
+    if wishes.retry(delivery=delivery, now=timezone.now()):
+        tasks.send_one.delay_on_commit(delivery.pk)
+        messages.success(request, f"{delivery.channel} is told again.")
+    return redirect("alert-rules")
+
+
+def _commands(request: HttpRequest) -> list[dict[str, str]]:
+    slack = {
+        "name": "on-call",
+        "kind": "slack",
+        "target": "env:UNDERSTUDY_NOTIFY_SLACK",
+    }
+    rule = {
+        "name": "Payments behind",
+        "kind": "time_lag",
+        "flow": 1,
+        "threshold": 10,
+        "for_seconds": 30,
+        "severity": "critical",
+    }
+    return [
+        curl(request, "Add a channel", "POST", "channels/", slack),
+        curl(request, "Send a test", "POST", "channels/1/test/"),
+        curl(request, "Add a rule for one flow", "POST", "alert-rules/", rule),
+        curl(request, "Turn a rule off", "PATCH", "alert-rules/1/", {"enabled": False}),
+    ]

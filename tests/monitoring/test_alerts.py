@@ -1,0 +1,145 @@
+"""Laws of alerts: fire after holding, resolve when well again, never from figures that are old."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitoring.domain.alerts import (
+    KINDS,
+    Condition,
+    FlowFacts,
+    Reading,
+    RunnerFacts,
+    decide,
+    read_flow,
+    read_runner,
+    rules_of,
+)
+
+NOW = datetime(2026, 11, 21, 2, 14, tzinfo=UTC)
+RPO = Condition(kind="time_lag", threshold=30.0, for_s=20)
+
+
+def flow(**changes: Any) -> FlowFacts:
+    facts = {"name": "east->west", "desired": "running", "state": "running", "as_of": NOW}
+    return FlowFacts(**{**facts, "offset_lag": 5, "time_lag_ms": 1_000, **changes})
+
+
+def run(values: list[float | None], condition: Condition) -> list[str]:
+    """What one alert does over readings ten seconds apart."""
+    state, since, steps = None, None, []
+    for number, value in enumerate(values):
+        now = NOW + timedelta(seconds=10 * number)
+        lag = None if value is None else int(value * 1000)
+        reading = read_flow(condition, flow(as_of=now, time_lag_ms=lag), now)
+        step = decide(state, since, reading, condition, now)
+        if step == "begin":
+            state, since = "pending", now
+        elif step == "fire":
+            state = "firing"
+        elif step in {"resolve", "drop"}:
+            state = since = None
+        steps.append(step)
+    return steps
+
+
+def test_it_fires_after_holding_and_resolves_once_it_is_clearly_better() -> None:
+    steps = run([5, 40, 45, 50, 60, 29, 31, 25, 24, 5], RPO)
+    assert steps == [
+        *("nothing", "begin", "nothing", "fire", "nothing"),
+        # Below the threshold, yet not clearly: no flapping.
+        *("nothing", "nothing", "nothing", "resolve", "nothing"),
+    ]
+
+
+def test_a_short_peak_calls_nobody() -> None:
+    assert run([40, 40, 5], RPO) == ["begin", "nothing", "drop"]
+
+
+def test_what_nobody_knows_neither_fires_nor_resolves() -> None:
+    assert run([40, 40, 40, None, None, 5], RPO)[2:] == ["fire", "nothing", "nothing", "resolve"]
+    assert run([None] * 5, RPO) == ["nothing"] * 5
+
+
+@given(st.lists(st.none() | st.floats(0, 120), max_size=60), st.integers(0, 60))
+def test_firing_and_resolving_alternate_and_each_firing_was_earned(
+    values: list[float | None], for_s: int
+) -> None:
+    condition = Condition(kind="time_lag", threshold=30.0, for_s=for_s)
+    steps = run(values, condition)
+    told = [step for step in steps if step in {"fire", "resolve"}]
+    assert told == (["fire", "resolve"] * len(told))[: len(told)]
+    for at, step in enumerate(steps):
+        value = values[at]
+        if step == "fire":
+            assert value is not None
+            assert value > 30
+            # Over the threshold, or unknown, for as long as was asked.
+            held = values[at - -(-for_s // 10) : at] if for_s else []
+            assert all(one is None or int(one * 1000) > 30_000 for one in held)
+        if step == "resolve":
+            assert value is not None
+            assert value <= 24.001
+
+
+def test_a_paused_flow_falls_behind_all_the_same_a_stopped_one_is_left_alone() -> None:
+    paused = flow(desired="paused", state="paused", time_lag_ms=60_000)
+    assert read_flow(RPO, paused, NOW).holds is True
+    assert read_flow(RPO, flow(desired="stopped", time_lag_ms=60_000), NOW).over is True
+
+
+def test_a_flow_stands_only_while_its_source_grows() -> None:
+    stands = Condition(kind="stands", threshold=60.0)
+    still = {"moved_at": NOW - timedelta(minutes=3), "lag_when_moved": 40}
+    grown = read_flow(stands, flow(offset_lag=90, **still), NOW)
+    assert grown.holds is True
+    assert grown.sentence == "copied nothing for 3 min while its source grew by 50"
+    assert read_flow(stands, flow(offset_lag=40, **still), NOW).over is True
+    assert read_flow(stands, flow(desired="paused", offset_lag=90, **still), NOW).over is True
+
+
+def test_states_are_told_with_their_reasons() -> None:
+    failed = flow(state="failed", reason="The topic orders was deleted.")
+    reading = read_flow(Condition(kind="flow_failed"), failed, NOW)
+    assert (reading.holds, reading.sentence) == (True, "is failed: The topic orders was deleted")
+    degraded = Condition(kind="flow_degraded")
+    assert read_flow(degraded, flow(state="backing_off"), NOW).sentence == "is backing off"
+    assert read_flow(degraded, flow(), NOW).over is True
+
+
+def test_silence_of_a_flow_that_should_run_is_itself_a_thing_to_tell() -> None:
+    stale = Condition(kind="stale", threshold=60.0)
+    silent = flow(as_of=NOW - timedelta(minutes=2))
+    assert read_flow(stale, silent, NOW).sentence == "sent no figures for 2 min"
+    never = flow(as_of=None, since=NOW - timedelta(minutes=2))
+    assert read_flow(stale, never, NOW).holds is True
+    assert read_flow(stale, flow(desired="paused", as_of=None), NOW).over is True
+
+
+def test_a_runner_that_nobody_needs_may_be_gone() -> None:
+    gone = RunnerFacts(name="default", state="lost", needed=True, reason="It is silent.")
+    assert read_runner(gone) == Reading(True, False, None, "is lost: It is silent")
+    assert read_runner(RunnerFacts(name="default", state="absent", needed=False)).over is True
+
+
+def test_a_flow_s_own_rules_replace_the_general_ones_of_their_kind() -> None:
+    rules = [
+        SimpleNamespace(kind=kind, flow_id=of)
+        for kind, of in (("time_lag", None), ("time_lag", 7), ("stale", None), ("stale", 8))
+    ]
+    assert [(rule.kind, rule.flow_id) for rule in rules_of(rules, 7)] == [
+        ("time_lag", 7),
+        ("stale", None),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_kind_ever_fires_from_nothing_known(kind: Any) -> None:
+    unknown = flow(as_of=None, offset_lag=None, time_lag_ms=None)
+    assert not read_flow(Condition(kind=kind, threshold=1.0), unknown, NOW).holds

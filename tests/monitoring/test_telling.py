@@ -1,0 +1,167 @@
+"""Channels against a real receiver: signed, tried again, given up, never led astray."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.utils import timezone
+from pytest_django import Settings
+
+from monitoring import telling, wishes
+from monitoring.domain import messages
+from monitoring.models import Channel, Delivery
+from monitoring.outgoing import post
+from tests.monitoring.conftest import Receiver
+
+NOW = timezone.now()
+
+
+def sent_of(channel: Channel, after_s: float = 0) -> Delivery:
+    """Ask for a test if none waits, send what is due, and see what came of it."""
+    now = NOW + timedelta(seconds=after_s)
+    delivery = channel.deliveries.first() or wishes.request_test(channel=channel, now=NOW)
+    for pk in telling.due(now):
+        telling.send(delivery_id=pk, now=now)
+    delivery.refresh_from_db()
+    return delivery
+
+
+def test_a_webhook_is_signed_and_carries_its_own_headers(
+    channel: Channel, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERSTUDY_NOTIFY_KEY", "s3cret")
+    Channel.objects.update(secret="env:UNDERSTUDY_NOTIFY_KEY", headers={"X-Team": "data"})
+    assert sent_of(channel).state == "sent"
+    [(headers, body)] = receiver.got
+    assert headers["X-Team"] == "data"
+    at, _, digest = headers["X-Understudy-Signature"].partition(",")
+    signed = at.removeprefix("t=").encode() + b"." + body
+    wanted = hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
+    assert digest == f"v1={wanted}"
+    assert b"s3cret" not in body
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 408])
+def test_what_may_pass_is_tried_again_and_arrives(
+    channel: Channel, receiver: Receiver, status: int
+) -> None:
+    receiver.answers = [(status, {"Retry-After": "45"})]
+    waiting = sent_of(channel)
+    assert (waiting.state, waiting.attempt) == ("queued", 1)
+    assert waiting.error == f"It answered {status}."
+    assert waiting.due_at == NOW + timedelta(seconds=45)
+    assert sent_of(channel, 44).attempt == 1
+    assert sent_of(channel, 46).state == "sent"
+    keys = {headers["X-Understudy-Delivery"] for headers, _ in receiver.got}
+    assert len(receiver.got) == 2
+    assert keys == {str(waiting.key)}
+
+
+def test_what_cannot_pass_is_given_up_at_once_and_can_be_tried_again_by_hand(
+    channel: Channel, receiver: Receiver
+) -> None:
+    receiver.answers = [(404, {})]
+    dead = sent_of(channel)
+    assert (dead.state, dead.error) == ("dead", "It answered 404.")
+    assert sent_of(channel, 9_999).attempt == 1
+    assert wishes.retry(delivery=dead, now=NOW)
+    assert sent_of(channel, 1).state == "sent"
+
+
+def test_tries_end_and_each_waits_longer_than_the_one_before(
+    channel: Channel, receiver: Receiver
+) -> None:
+    receiver.answers = [(500, {})] * 20
+    passed, waits = 0.0, []
+    while (delivery := sent_of(channel, passed)).state == "queued":
+        waits.append((delivery.due_at - NOW).total_seconds() - passed)
+        passed = (delivery.due_at - NOW).total_seconds()
+    assert delivery.state == "dead"
+    assert delivery.attempt == messages.ATTEMPTS == len(receiver.got)
+    assert waits == sorted(waits)
+    assert passed < 3_600
+
+
+def test_a_redirect_is_not_followed(channel: Channel, receiver: Receiver) -> None:
+    receiver.answers = [(307, {"Location": receiver.url})]
+    assert sent_of(channel).state == "dead"
+    assert len(receiver.got) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[fe80::1]/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://0xa9fea9fe/",
+        "http://127.0.0.1/",
+        "http://localhost/",
+        "http://0.0.0.0/",
+        "file:///etc/passwd",
+        "http://",
+    ],
+)
+def test_addresses_of_this_machine_and_of_cloud_metadata_are_not_asked(url: str) -> None:
+    outcome = post(url, b"{}", {})
+    assert not outcome.ok
+    assert not outcome.again or "does not resolve" in outcome.words
+
+
+def test_link_local_stays_forbidden_whatever_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNDERSTUDY_NOTIFY_ALLOW", "*,0.0.0.0/0")
+    assert "link-local" in post("http://169.254.169.254/", b"", {}).words
+    monkeypatch.setenv("UNDERSTUDY_NOTIFY_ALLOW", "hooks.example.com:443")
+    assert "No rule of UNDERSTUDY_NOTIFY_ALLOW" in post("http://192.0.2.1/", b"", {}).words
+
+
+def test_nobody_there_is_an_outcome_not_an_exception(
+    channel: Channel, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Channel.objects.update(target="http://127.0.0.1:9/")
+    refused = sent_of(channel)
+    assert refused.state == "queued"
+    assert refused.error == "The connection was refused."
+    Channel.objects.update(secret="env:UNDERSTUDY_NOTIFY_MISSING")
+    assert "is not set in the environment" in sent_of(channel, 60).error
+
+
+def test_slack_teams_and_pagerduty_each_get_their_shape(
+    channel: Channel, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERSTUDY_NOTIFY_PD", "routing")
+    for kind, secret in (("slack", ""), ("teams", ""), ("pagerduty", "env:UNDERSTUDY_NOTIFY_PD")):
+        one = Channel.objects.create(name=kind, kind=kind, target=receiver.url, secret=secret)
+        assert sent_of(one).state == "sent", one.deliveries.get().error
+    slack, teams, pagerduty = receiver.bodies
+    assert slack["text"].startswith("[test] Understudy sends a test")
+    assert teams["attachments"][0]["content"]["type"] == "AdaptiveCard"
+    assert (pagerduty["event_action"], pagerduty["routing_key"]) == ("trigger", "routing")
+
+
+def test_mail_goes_to_everybody_named_and_says_when_no_server_is_set(
+    db: Any, settings: Settings
+) -> None:
+    channel = Channel.objects.create(name="mail", kind="email", target="a@x.org, b@x.org")
+    assert sent_of(channel).error.startswith("No mail server is set")
+    settings.EMAIL_HOST, settings.UNDERSTUDY_URL = "mail.example", "https://us.example/"
+    other = Channel.objects.create(name="mail 2", kind="email", target="a@x.org, b@x.org")
+    assert sent_of(other).state == "sent"
+    [sent] = mail.outbox
+    assert sent.to == ["a@x.org", "b@x.org"]
+    assert "https://us.example/alerts/" in sent.body
+
+
+def test_names_from_outside_cannot_speak_to_a_whole_slack_channel() -> None:
+    message = messages.Message(
+        key="k", alert="a", what="firing", rule="r", severity="critical", at=NOW,
+        subject="<!channel>", sentence="is <https://evil|here> & there",
+    )  # fmt: skip
+    text = messages.slack(message)["blocks"][0]["text"]["text"]
+    assert "<!channel>" not in text
+    assert "&lt;https://evil|here&gt; &amp; there" in text

@@ -1,0 +1,79 @@
+"""The alerts page: what is wrong, taken, silenced; who is told, and what could not be told."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
+from tests.pages import world
+from tests.pages.conftest import As
+
+
+@pytest.fixture
+def alert(db: None) -> Alert:
+    flow = world.busy()
+    rule = AlertRule.objects.create(name="RPO of payments", kind="time_lag", threshold=30)
+    return Alert.objects.create(
+        rule=rule,
+        rule_name=rule.name,
+        subject=f"flow:{flow.pk}",
+        subject_name="primary→backup",
+        flow=flow,
+        severity="critical",
+        state="firing",
+        sentence="is 38 s behind, 4,112 records",
+        fired_at=timezone.now(),
+    )
+
+
+def test_an_alert_is_shown_with_its_sentence_and_taken_by_whoever_acknowledges(
+    signed_in: As, alert: Alert
+) -> None:
+    operator = signed_in("operator")
+    text = operator.get("/alerts/").content.decode()
+    assert "is 38 s behind, 4,112 records" in text
+    assert 'data-state="critical">firing' in text
+    done = operator.post(f"/alerts/{alert.pk}/acknowledge/", follow=True).content.decode()
+    assert "RPO of payments: primary→backup is taken by the-operator." in done
+    assert ">Acknowledge<" not in done
+
+
+def test_a_viewer_reads_alerts_and_changes_none(viewer: Client, alert: Alert) -> None:
+    assert ">Acknowledge<" not in viewer.get("/alerts/").content.decode()
+    for path in ("acknowledge", "silence"):
+        assert viewer.post(f"/alerts/{alert.pk}/{path}/").status_code == 403
+
+
+def test_silencing_asks_how_long_and_the_silence_can_be_ended(signed_in: As, alert: Alert) -> None:
+    operator = signed_in("operator")
+    assert "For" in operator.get(f"/alerts/{alert.pk}/silence/").content.decode()
+    operator.post(f"/alerts/{alert.pk}/silence/", {"hours": "4", "reason": "Upgrade of west"})
+    silence = Silence.objects.get()
+    assert (silence.flow, silence.rule, silence.who) == (alert.flow, alert.rule, "the-operator")
+    assert "silenced" in operator.get("/alerts/").content.decode()
+    page = operator.get("/alerts/rules/").content.decode()
+    assert "Upgrade of west" in page
+    operator.post(f"/alerts/silences/{silence.pk}/end/")
+    assert "Nothing is silenced." in operator.get("/alerts/rules/").content.decode()
+
+
+def test_rules_channels_and_what_could_not_be_told_stand_on_one_page(
+    signed_in: As, alert: Alert
+) -> None:
+    operator = signed_in("operator")
+    channel = Channel.objects.create(name="on-call", kind="slack", target="env:UNDERSTUDY_NOTIFY_S")
+    dead = Delivery.objects.create(
+        alert=alert, channel=channel, what="firing", state="dead", error="It answered 404."
+    )
+    page = operator.get("/alerts/rules/").content.decode()
+    assert "Stands while its source grows" in page
+    assert "It answered 404." in page
+    operator.post(f"/alerts/deliveries/{dead.pk}/retry/")
+    operator.post(f"/alerts/channels/{channel.pk}/test/")
+    assert [one.what for one in Delivery.objects.filter(state="queued")] == ["test", "firing"]
+
+
+def test_without_any_alert_the_page_says_what_would_show_here(viewer: Client) -> None:
+    assert "No alert has fired" in viewer.get("/alerts/").content.decode()
