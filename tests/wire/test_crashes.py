@@ -19,6 +19,7 @@ from mirrors.domain.runs import Run
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire import codecs
 from spark_runner.wire.records import Record
+from tests.wire.running import Running
 from tests.wire.world import Flow, Side, bare, unique
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -177,3 +178,24 @@ def test_at_least_once_loses_nothing_and_repeats_little(source: Side, target: Si
         upstream = [row.key for row in source.read(topic, partition)]
         downstream = [row.key for row in target.read(remote, partition)]
         assert list(dict.fromkeys(downstream)) == upstream
+
+
+def test_at_least_once_a_second_copier_shuts_the_first_one_out(source: Side, target: Side) -> None:
+    topic = unique("atleast")
+    source.make(topic, PARTITIONS)
+    flow = Flow(source, target, commit_interval_ms="60", delivery="at_least_once")
+    remote = flow.add(topic)
+    with Running(flow, topic) as first:
+        first.write(2)
+        first.caught_up()
+        with Running(flow, topic) as second:
+            until = time.monotonic() + 20
+            while first.result is None and time.monotonic() < until:
+                second.write(1)
+            assert first.result is not None
+            assert first.result.ended_because == "fenced"
+            second.caught_up()
+    for partition in range(PARTITIONS):
+        upstream = [row.key for row in source.read(topic, partition)]
+        downstream = [row.key for row in target.read(remote, partition)]
+        assert set(downstream) == set(upstream)
