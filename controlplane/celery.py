@@ -108,6 +108,11 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": RUNS_SECONDS,
         "options": {"queue": "collect", "expires": 4.5},
     },
+    "end failover runs that nobody finished": {
+        "task": "mirrors.tasks.sweep_failovers",
+        "schedule": 10.0,
+        "options": {"queue": "default", "expires": 9.0},
+    },
     "prune old rows": {
         "task": "mirrors.tasks.prune",
         "schedule": 3600.0,

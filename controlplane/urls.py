@@ -8,7 +8,18 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.routers import SimpleRouter
 
 from controlplane import api, docs, health
-from mirrors.api import clusters, duties, flow_rows, flows, groups, offsets, plans, runners, tokens
+from mirrors.api import (
+    clusters,
+    duties,
+    failovers,
+    flow_rows,
+    flows,
+    groups,
+    offsets,
+    plans,
+    runners,
+    tokens,
+)
 from mirrors.api.imports import ExportViewSet, ImportViewSet
 from monitoring import api as alerts
 from monitoring.views.metrics import Metrics
@@ -27,6 +38,7 @@ router.register("clusters", clusters.ClusterViewSet)
 router.register("tests", clusters.ClusterTestViewSet)
 router.register("runners", runners.RunnerViewSet)
 router.register("flows", flows.FlowViewSet)
+router.register("failovers", failovers.FailoverViewSet)
 router.register("tokens", tokens.TokenViewSet)
 router.register("imports", ImportViewSet, basename="imports")
 router.register("exports", ExportViewSet, basename="exports")

@@ -14,6 +14,7 @@ from mirrors.services import (
     catching_up,
     clusters,
     duties,
+    failovers,
     heartbeats,
     housekeeping,
     job_rows,
@@ -21,6 +22,7 @@ from mirrors.services import (
     plans,
     pruning,
     sightings,
+    simulation,
 )
 
 log = logging.getLogger(__name__)
@@ -29,6 +31,7 @@ RECONCILE_EXPIRES = 10.0
 # Beat asks again so often; what no worker took by then is sent anew.
 DUTY_EXPIRES = 5.0
 RUNS_EXPIRES = 5.0
+FAILOVERS_EXPIRE = 10.0
 # After a change a flow is looked at so often, until it is as asked; then beat goes on.
 LOOKS = 12
 LOOK_AGAIN_S = 0.25
@@ -115,6 +118,18 @@ def refresh_runs() -> None:
 @shared_task
 def refresh_runs_of(flow_id: int) -> None:
     catching_up.catch_up(flow_id=flow_id)
+
+
+@shared_task(soft_time_limit=150, time_limit=170)
+def run_failover(run_id: int) -> None:
+    simulation.run_simulation(run_id=run_id)
+
+
+@shared_task
+def sweep_failovers() -> None:
+    for run_id in failovers.waiting_runs():
+        run_failover.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
+    simulation.sweep()
 
 
 @shared_task

@@ -33,7 +33,7 @@ def find_blockers(
     for group in picture.groups:
         yield from _group_blockers(picture, group, oldest_ms)
     for place in places:
-        if place.downstream_offset is None and place.source_offset is not None:
+        if place.downstream_offset is None:
             where = f"{place.group} in {place.topic}-{place.partition}"
             words = (
                 f"Nobody can say where {where} goes on: {place.reason}. Let it begin at the "
@@ -80,5 +80,5 @@ def find_warnings(
             yield Finding(code="loss", where=name, sentence=words)
     for place in places:
         where = f"{place.group} in {place.topic}-{place.partition}"
-        if place.outcome == "ahead" or place.source_offset is None:
+        if place.outcome == "ahead":
             yield Finding(code=place.outcome, where=where, sentence=f"{where}: {place.reason}.")

@@ -1,0 +1,210 @@
+"""Look at both sides for a failover plan: Kafka where it answers, the last samples where not.
+
+The order matters: the target's ends first, so that all below them is in the positions read later;
+then groups, positions and runs; the source's ends last, so that no loss is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.checkpoints import GroupPlace
+from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
+from mirrors.domain.failover_shapes import FailoverPicture, GroupPicture, PartitionPicture
+from mirrors.domain.policy import ReplicationPolicy, policy_for
+from mirrors.domain.snapshot import TopicState
+from mirrors.domain.specs import FlowSpec
+from mirrors.kafka.admin import Admin, Place
+from mirrors.kafka.groups import list_groups
+from mirrors.models import Flow, FlowPartition, Gap, Job, PartitionMap
+from mirrors.services.clock import milliseconds
+from mirrors.services.failover_groups import GroupsSeen, groups_from_rows, groups_on_source
+from mirrors.services.run_index import refresh_index
+from mirrors.services.translation import translate_offsets
+
+CLIENT_ID = "understudy-failover"
+DEADLINE_S = 20.0
+# A source that may be dead is given less: its last figures are there to fall back on.
+SOURCE_DEADLINE_S = 8.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Look:
+    """The picture, and what a simulation needs to read: `read_to` and `starts` of the target."""
+
+    picture: FailoverPicture
+    read_to: Mapping[Place, int]
+    starts: Mapping[Place, int]
+    topics: Mapping[str, TopicState]
+
+
+def look(*, flow: Flow, spec: FlowSpec, groups: Iterable[str], now: int) -> Look:
+    """Raises when the target does not answer: without it there is nothing to plan."""
+    states = _states(spec)
+    refresh_index(flow=flow)
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    rows = _copied(flow, policy)
+    remote = {row.remote_topic for row in rows}
+    with Admin(spec.target, client_id=CLIENT_ID) as target:
+        topics = _topics(target, remote, now)
+        places = _existing(rows, topics)
+        read_to = target.list_offsets(places, "stable", deadline_s=DEADLINE_S).done
+        starts = target.list_offsets(places, "earliest", deadline_s=DEADLINE_S).done
+        seen = _groups(flow, spec, groups, {row.topic: row.remote_topic for row in rows})
+        refresh_index(flow=flow)
+        positions = _positions(flow)
+        rows, trouble = _source_ends(spec, rows, positions)
+        ends = target.list_offsets(places, "latest", deadline_s=DEADLINE_S).done
+    found = [
+        dataclasses.replace(row, target_end=ends.get((row.remote_topic, row.partition)))
+        for row in rows
+    ]
+    picture = FailoverPicture(
+        flow=flow.name,
+        policy=policy,
+        source_bootstrap=spec.source.bootstrap_servers,
+        target_bootstrap=spec.target.bootstrap_servers,
+        taken_at=now,
+        source_trouble=seen.trouble or trouble,
+        writing=_writing(flow),
+        partitions=tuple(found),
+        groups=tuple(_with_answers(flow, seen.groups, ends, states)),
+    )
+    return Look(picture=picture, read_to=read_to, starts=starts, topics=topics)
+
+
+def _states(spec: FlowSpec) -> dict[str, str]:
+    """The target's groups with their states; also the quickest way to learn that it is away."""
+    try:
+        return {name: row.state for name, row in list_groups(spec.target).items()}
+    except UnderstudyError as error:
+        alias = spec.target.alias
+        words = f"The target {alias} cannot be asked, so there is no plan: {error.message}"
+        raise KafkaUnavailable(words, code=error.code) from None
+
+
+def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionPicture]:
+    """Every partition that the flow copies, heartbeats left out: those are ours."""
+    gaps = {
+        (gap.topic, gap.partition): gap.reason or f"it is {gap.kind}."
+        for gap in Gap.objects.filter(flow=flow, closed_at=None)
+    }
+    kept: dict[Place, FlowPartition | None] = {
+        (row.topic, row.partition): None
+        for row in PartitionMap.objects.filter(flow=flow, position__isnull=False)
+    }
+    kept |= {(row.topic, row.partition): row for row in FlowPartition.objects.filter(flow=flow)}
+    return [
+        PartitionPicture(
+            topic=place[0],
+            partition=place[1],
+            remote_topic=policy.remote_topic(place[0]) if row is None else row.remote_topic,
+            position=None if row is None else row.position,
+            source_end=None if row is None else row.source_stable_end,
+            source_end_at=None if row is None else milliseconds(row.as_of),
+            gap=gaps.get(place, ""),
+        )
+        for place, row in sorted(kept.items())
+        if not policy.is_heartbeats_topic(place[0])
+    ]
+
+
+def _topics(target: Admin, names: set[str], now: int) -> Mapping[str, TopicState]:
+    if not names:
+        return {}
+    return target.snapshot(names, now=now, deadline_s=DEADLINE_S).topics
+
+
+def _existing(rows: Iterable[PartitionPicture], topics: Mapping[str, TopicState]) -> list[Place]:
+    return [
+        (row.remote_topic, row.partition)
+        for row in rows
+        if row.remote_topic in topics and row.partition < topics[row.remote_topic].partitions
+    ]
+
+
+def _groups(
+    flow: Flow, spec: FlowSpec, names: Iterable[str], remote: Mapping[str, str]
+) -> GroupsSeen:
+    try:
+        return groups_on_source(
+            flow=flow, spec=spec, names=names, remote=remote, deadline_s=SOURCE_DEADLINE_S
+        )
+    except UnderstudyError as error:
+        found = groups_from_rows(flow=flow, names=names, remote=remote)
+        trouble = f"{spec.source.alias} cannot be asked: {error.message}"
+        return dataclasses.replace(found, trouble=trouble)
+
+
+def _positions(flow: Flow) -> dict[Place, int | None]:
+    rows = PartitionMap.objects.filter(flow=flow, position__isnull=False)
+    return {(row.topic, row.partition): row.position for row in rows}
+
+
+def _source_ends(
+    spec: FlowSpec, rows: list[PartitionPicture], positions: Mapping[Place, int | None]
+) -> tuple[list[PartitionPicture], str]:
+    """Ends as the source says them now; where it does not, the last figure stays, with its age."""
+    rows = [
+        dataclasses.replace(row, position=positions.get((row.topic, row.partition), row.position))
+        for row in rows
+    ]
+    places = [(row.topic, row.partition) for row in rows]
+    try:
+        with Admin(spec.source, client_id=CLIENT_ID) as source:
+            ends = source.list_offsets(places, "stable", deadline_s=SOURCE_DEADLINE_S)
+            starts = source.list_offsets(places, "earliest", deadline_s=SOURCE_DEADLINE_S)
+    except UnderstudyError as error:
+        return rows, error.message
+    trouble = next((error.message for error in ends.failed.values()), "")
+    return [
+        dataclasses.replace(
+            row,
+            source_end=ends.done[place],
+            source_end_at=None,
+            source_start=starts.done.get(place),
+        )
+        if (place := (row.topic, row.partition)) in ends.done
+        else row
+        for row in rows
+    ], trouble
+
+
+def _with_answers(
+    flow: Flow,
+    groups: Iterable[GroupPicture],
+    ends: Mapping[Place, int],
+    states: Mapping[str, str],
+) -> Iterable[GroupPicture]:
+    """Each place with its translation and the target's end, each group with its state there."""
+    groups = list(groups)
+    asked: dict[Place, set[int]] = {}
+    for place in (place for group in groups for place in group.places):
+        if place.source_offset is not None:
+            asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
+    answers = translate_offsets(flow=flow, places=asked)
+    known = {(where, row.upstream): row for where, rows in answers.items() for row in rows}
+    for group in groups:
+        places = tuple(
+            _answered(place, known.get((where, place.source_offset or 0)), ends)
+            for place in group.places
+            for where in ((place.topic, place.partition),)
+        )
+        yield dataclasses.replace(group, places=places, target_state=states.get(group.group, ""))
+
+
+def _answered(place: GroupPlace, translation: object, ends: Mapping[Place, int]) -> GroupPlace:
+    end = ends.get((place.remote_topic or "", place.partition))
+    if place.source_offset is None:
+        return dataclasses.replace(place, target_end=end)
+    return dataclasses.replace(place, translation=translation, target_end=end)  # type: ignore[arg-type]
+
+
+def _writing(flow: Flow) -> str:
+    if not Job.objects.filter(flow=flow, ended_at=None).exists():
+        return ""
+    return (
+        f"{flow.name} still writes to {flow.target.alias}. A real failover stops it first, so that "
+        "nobody reads what is written behind its back."
+    )

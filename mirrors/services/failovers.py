@@ -1,0 +1,162 @@
+"""Runs of failovers: ask for one, take it, say how far it is, end it. Simulations, for now."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.models import FailoverRun, FailoverStep, Flow, claim
+from mirrors.models.failovers import OPEN_RUNS, FailoverKind, FailoverState, StepState
+from mirrors.models.transitions import record
+from mirrors.services.errors import Conflict
+
+WORKER = "worker"
+MOST_GROUPS = 500
+# A worker says something every second or so; the longest it is mute is one call's deadline.
+LOST_AFTER = timedelta(seconds=60)
+# What waits for so long has lost its message.
+ASK_AGAIN_AFTER = timedelta(seconds=5)
+NOT_OFFERED = (
+    "{kind} is not offered yet: this edition simulates. Send kind simulation; it changes nothing "
+    "and shows what a failover would do."
+)
+
+
+def request_run(
+    *,
+    flow: Flow,
+    kind: str,
+    groups: Iterable[str] = (),
+    why: str = "",
+    who: str,
+    steps: Sequence[tuple[str, str]],
+) -> FailoverRun:
+    """Write the row that a worker takes; the caller enqueues on commit. One at a time a flow."""
+    if kind != FailoverKind.SIMULATION:
+        raise InvalidSettings({"kind": [NOT_OFFERED.format(kind=kind)]})
+    chosen = sorted(set(groups))
+    if len(chosen) > MOST_GROUPS:
+        sentence = f"{len(chosen)} groups are more than the {MOST_GROUPS} that one run takes."
+        raise InvalidSettings({"groups": [sentence]})
+    try:
+        with transaction.atomic():
+            run = FailoverRun.objects.create(
+                flow=flow,
+                kind=kind,
+                groups=chosen,
+                why=why,
+                requested_by=who,
+                mark=uuid.uuid4().hex[:12],
+                reason="Waiting for a worker.",
+            )
+            FailoverStep.objects.bulk_create(
+                FailoverStep(run=run, number=number, name=name, does=does)
+                for number, (name, does) in enumerate(steps, start=1)
+            )
+            record(run, field="state", before="", who=who, why=why or f"For {flow.name}.")
+    except IntegrityError:
+        raise Conflict(
+            f"A simulation of {flow.name} runs already. Wait for its end, or abort it."
+        ) from None
+    return run
+
+
+def abort_run(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
+    """One that waits ends at once; one that runs ends within seconds, with its groups deleted."""
+    reason = why or f"Aborted by {who}."
+    queued = FailoverRun.objects.filter(pk=run.pk, state=FailoverState.QUEUED)
+    now = timezone.now()
+    changes = {"ended_at": now, "swept_at": now, "abort_asked_by": who}
+    if not claim(queued, state=FailoverState.ABORTED, reason=reason, who=who, changes=changes):
+        running = FailoverRun.objects.filter(pk=run.pk, ended_at=None)
+        if not running.update(abort_asked_by=who):
+            raise Conflict("This run has ended already; there is nothing to abort.")
+    run.refresh_from_db()
+    return run
+
+
+def take_run(*, run_id: int) -> FailoverRun | None:
+    """The run for its one worker, or None when another had it."""
+    now = timezone.now()
+    taken = claim(
+        FailoverRun.objects.filter(pk=run_id, state=FailoverState.QUEUED),
+        state=FailoverState.RUNNING,
+        reason="A worker asks both clusters.",
+        who=WORKER,
+        changes={"started_at": now, "seen_at": now},
+    )
+    if not taken:
+        return None
+    rows = FailoverRun.objects.select_related("flow__source", "flow__target", "flow__runner")
+    return rows.get(pk=run_id)
+
+
+def note_progress(*, run: FailoverRun, progress: dict[str, Any]) -> str:
+    """Say that the worker lives and how far it is; why it must stop, or nothing."""
+    rows = FailoverRun.objects.filter(pk=run.pk, state=FailoverState.RUNNING)
+    if not rows.update(seen_at=timezone.now(), progress=progress):
+        return "The run was ended by others."
+    asked = rows.values_list("abort_asked_by", flat=True).first()
+    return f"Aborted by {asked}." if asked else ""
+
+
+def begin_step(*, run: FailoverRun, name: str) -> None:
+    run.steps.filter(name=name).update(state=StepState.RUNNING, started_at=timezone.now())
+
+
+def end_step(*, run: FailoverRun, name: str, state: str, reason: str) -> None:
+    run.steps.filter(name=name).update(state=state, reason=reason, ended_at=timezone.now())
+
+
+def end_run(
+    *, run_id: int, state: str, reason: str, swept: bool, who: str = WORKER, **found: Any
+) -> bool:
+    """End an open run, its open steps too; False when others had ended it."""
+    now = timezone.now()
+    changes = {"ended_at": now, "swept_at": now if swept else None, **found}
+    rows = FailoverRun.objects.filter(pk=run_id, state__in=OPEN_RUNS)
+    with transaction.atomic():
+        if not claim(rows, state=state, reason=reason, who=who, changes=changes):
+            return False
+        steps = FailoverStep.objects.filter(run=run_id)
+        steps.filter(state=StepState.RUNNING).update(
+            state=StepState.FAILED, reason=reason, ended_at=now
+        )
+        steps.filter(state=StepState.PENDING).update(
+            state=StepState.SKIPPED, reason="The run ended before."
+        )
+    return True
+
+
+def waiting_runs() -> list[int]:
+    """Runs that no worker took: sent again, since their message may be lost."""
+    old = timezone.now() - ASK_AGAIN_AFTER
+    rows = FailoverRun.objects.filter(state=FailoverState.QUEUED, created_at__lt=old)
+    return list(rows.values_list("pk", flat=True))
+
+
+def end_lost_runs() -> int:
+    """Runs whose worker is no more are failed, so that nobody waits for ever."""
+    lost = FailoverRun.objects.filter(
+        state=FailoverState.RUNNING, seen_at__lt=timezone.now() - LOST_AFTER
+    )
+    reason = (
+        f"The worker that ran it was lost: nothing was heard of it for "
+        f"{int(LOST_AFTER.total_seconds())} s. Nothing real was touched. Simulate again."
+    )
+    return sum(
+        end_run(
+            run_id=run_id,
+            state=FailoverState.FAILED,
+            reason=reason,
+            swept=False,
+            who="reconciler",
+        )
+        for run_id in lost.values_list("pk", flat=True)
+    )
