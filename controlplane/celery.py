@@ -54,7 +54,7 @@ app.conf.imports = ("controlplane.watchdog",)
 
 RECONCILE_SECONDS = 2.0
 DUTIES_SECONDS = 2.0
-HEARTBEATS_SECONDS = 1.0
+HEARTBEATS_SECONDS = 2.5
 RUNS_SECONDS = 5.0
 # What runs by itself. A message not taken before it expires is dropped, so none pile up.
 BEAT: dict[str, dict[str, Any]] = {
@@ -96,7 +96,7 @@ BEAT: dict[str, dict[str, Any]] = {
     "write heartbeats": {
         "task": "mirrors.tasks.beat_hearts",
         "schedule": HEARTBEATS_SECONDS,
-        "options": {"queue": "default", "expires": 0.9},
+        "options": {"queue": "default", "expires": 2.4},
     },
     "have the duties done that are due": {
         "task": "mirrors.tasks.run_due_duties",

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 RECONCILE_EXPIRES = 10.0
 # Beat asks again so often; what no worker took by then is sent anew.
 DUTY_EXPIRES = 5.0
+# So often beat asks for heartbeats.
+HEARTS_S = 2.5
 RUNS_EXPIRES = 5.0
 FAILOVERS_EXPIRE = 10.0
 # After a change a flow is looked at so often, until it is as asked; then beat goes on.
@@ -95,8 +97,13 @@ def run_duty(flow_id: int, name: str) -> None:
 
 
 @shared_task
-def beat_hearts() -> None:
-    heartbeats.beat(now=timezone.now())
+def beat_hearts(until: float | None = None) -> None:
+    """Beat comes rarely, or an idle deployment would spend itself; shorter intervals go on here."""
+    again_s = heartbeats.beat(now=timezone.now()).again_s
+    now = timezone.now().timestamp()
+    until = until or now + HEARTS_S
+    if again_s is not None and now + again_s < until:
+        beat_hearts.apply_async(args=[until], countdown=again_s, expires=HEARTS_S)
 
 
 @shared_task

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator
@@ -63,9 +64,18 @@ class Turn:
         return any((arrival.key, arrival.value) == wanted for arrival in self.arrivals)
 
 
-def beat(*, now: datetime) -> int:
-    """Write what is due, of all flows at once; now and then watch it arrive. How many were due."""
-    turns = _take_turns(now)
+@dataclasses.dataclass(frozen=True)
+class Beat:
+    """How many flows were due, and after how many seconds one of them may be due again."""
+
+    due: int
+    again_s: float | None
+
+
+def beat(*, now: datetime) -> Beat:
+    """Write what is due, of all flows at once; now and then watch it arrive."""
+    flows = _emitting()
+    turns = _take_turns(flows, now)
     watched = [turn for turn in turns if _is_watched(turn, now)]
     watchers = _begin(watched)
     before = {turn.flow.pk: (turn.state.place, turn.state.error) for turn in turns}
@@ -76,31 +86,40 @@ def beat(*, now: datetime) -> int:
             _keep_figures(turn, now)
         elif before[turn.flow.pk] != (turn.state.place, turn.error):
             _keep(turn, now)
-    return len(turns)
+    seconds = timezone.now().timestamp()
+    waits = [every - seconds % every for every in {_interval(spec) for _, spec in flows}]
+    return Beat(due=len(turns), again_s=min(waits, default=None))
 
 
-def _take_turns(now: datetime) -> list[Turn]:
-    flows = Flow.objects.select_related("source", "target", "heartbeat")
-    flows = flows.filter(desired_state=DesiredState.RUNNING)
-    due = [turn for flow in flows if (turn := _turn(flow, now)) is not None]
+def _emitting() -> list[tuple[Flow, FlowSpec]]:
+    """Flows that run and ask for heartbeats."""
+    rows = Flow.objects.select_related("source", "target", "heartbeat")
+    found = []
+    for flow in rows.filter(desired_state=DesiredState.RUNNING):
+        with contextlib.suppress(InvalidSettings):
+            spec = spec_of(flow)
+            if spec.settings.emit_heartbeats_enabled:
+                found.append((flow, spec))
+    return found
+
+
+def _interval(spec: FlowSpec) -> int:
+    return spec.settings.emit_heartbeats_interval_seconds
+
+
+def _take_turns(flows: list[tuple[Flow, FlowSpec]], now: datetime) -> list[Turn]:
+    due = [turn for flow, spec in flows if (turn := _turn(flow, spec, now)) is not None]
     if not due:
         return []
     with transaction.atomic():
         return [turn for turn in due if _take(turn)]
 
 
-def _turn(flow: Flow, now: datetime) -> Turn | None:
-    try:
-        spec = spec_of(flow)
-    except InvalidSettings:
-        return None
-    settings = spec.settings
-    if not settings.emit_heartbeats_enabled:
-        return None
+def _turn(flow: Flow, spec: FlowSpec, now: datetime) -> Turn | None:
     state = getattr(flow, "heartbeat", None) or HeartbeatState(flow=flow)
     at = milliseconds(now)
     seconds = at // 1000
-    slot = seconds - seconds % settings.emit_heartbeats_interval_seconds
+    slot = seconds - seconds % _interval(spec)
     if state.slot >= slot:
         return None
     if state.place == "target" and now - (state.place_since or now) > SOURCE_AGAIN:

@@ -53,9 +53,10 @@ def test_a_turn_writes_one_heartbeat_in_mm2s_bytes_on_the_source(
     flow: Flow, sides: Sides, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeats, "WATCH_S", 0.2)
-    assert [heartbeats.beat(now=now), heartbeats.beat(now=now)] == [1, 0]
+    assert [heartbeats.beat(now=now).due, heartbeats.beat(now=now).due] == [1, 0]
     [record] = ours(sides[0], now)
     wanted = Heartbeat("one", "two", milliseconds(now))
+    assert wanted.key == bytes.fromhex("00036f6e65 000374776f")
     assert (record.key, record.value) == (wanted.key, wanted.value)
     assert (record.partition, record.timestamp) == (0, milliseconds(now))
     topic = sides[0].snapshot(["heartbeats"], now=0).topics["heartbeats"]
@@ -64,7 +65,7 @@ def test_a_turn_writes_one_heartbeat_in_mm2s_bytes_on_the_source(
     run = DutyRun.objects.get(flow=flow, duty="heartbeats")
     assert run.counts == {"watched": 1, "arrived": 0}
     assert "had not arrived" in run.reasons[0]
-    assert heartbeats.beat(now=now + timedelta(seconds=5)) == 1
+    assert heartbeats.beat(now=now + timedelta(seconds=5)).due == 1
 
 
 def test_an_arrival_on_the_target_tells_age_and_latency(
@@ -98,14 +99,14 @@ def test_a_source_that_is_down_is_named_and_left_alone_for_a_while(
 ) -> None:
     monkeypatch.setattr("mirrors.services.heart_connections.OPEN_S", 0.5)
     Cluster.objects.filter(pk=flow.source_id).update(bootstrap_servers="127.0.0.1:9")
-    assert heartbeats.beat(now=now) == 1
+    assert heartbeats.beat(now=now).due == 1
     assert HeartbeatState.objects.get(flow=flow).error.startswith("Cluster one: cannot ")
-    assert heartbeats.beat(now=now + timedelta(seconds=5)) == 0
+    assert heartbeats.beat(now=now + timedelta(seconds=5)).due == 0
 
 
 def test_a_stopped_flow_and_one_without_heartbeats_write_none(flow: Flow, now: datetime) -> None:
     flows.update_flow(flow=flow, properties={"emit.heartbeats.enabled": "false"}, who=WHO)
-    assert heartbeats.beat(now=now) == 0
+    assert heartbeats.beat(now=now).due == 0
     flows.update_flow(flow=flow, properties={}, who=WHO)
     flows.stop_flow(flow=flow, who=WHO)
-    assert heartbeats.beat(now=now) == 0
+    assert heartbeats.beat(now=now).due == 0
