@@ -176,12 +176,12 @@ class FlowReader:
         self._set("delivery", entry, delivery)
 
     def _check_storage(self) -> None:
-        """A takeover reads MM2's positions where MM2 keeps them by default, nowhere else."""
+        """Where MM2 keeps its positions, which a takeover reads."""
         entry = self._worker.get("offset.storage.topic")
         usual = f"mm2-offsets.{self.name.partition('->')[0]}.internal"
         if entry is not None and entry.number is not None and entry.value.strip() != usual:
-            why = f"{entry.key} is not {usual}, where MirrorMaker 2's positions are looked for"
-            self._say(entry, "unsupported", why)
+            why = "MirrorMaker 2's positions are in that topic: name it when the flow takes over"
+            self._say(entry, "different", why)
         elif entry is not None and entry.number is not None:
             self._say(entry, "used", "positions are taken over from that topic")
 

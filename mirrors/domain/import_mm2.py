@@ -58,6 +58,25 @@ def judge_unread(text: str, reading: Reading, notes: Notes) -> None:
             _judge(entry, entry.key, list(reading.clusters), flows, notes)
 
 
+def judge_left(reading: Reading, notes: Notes) -> None:
+    """The same for texts of other kinds, whose lines belong to a flow or its worker from birth."""
+    for flow in reading.flows:
+        for name, entry in {**flow.worker, **flow.connector}.items():
+            if entry.number is None or notes.heard(entry):
+                continue
+            if name.startswith(("source.", "target.", *_ROLES)):
+                why = "it tunes a client that copies no records"
+                notes.say(entry, "different", f"{why}, so it is not taken over")
+            else:
+                verdict, why = judge_unknown(name, entry.key)
+                notes.say(entry, verdict, why)
+    for entries in reading.clusters.values():
+        for name, entry in entries.items():
+            if entry.number is not None and not notes.heard(entry):
+                why = f"MirrorMaker 2 hands {name} of a cluster to no client that copies records"
+                notes.say(entry, "different", f"{why}, so it is ignored here too")
+
+
 def read_file(text: str, notes: Notes) -> Entries:
     """The text as a table; old names stand for their new ones where those are not given."""
     lines, faults = read_properties(text)

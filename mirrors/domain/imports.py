@@ -5,22 +5,37 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, get_args
 
 from mirrors.domain.conflicts import check_flow
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.import_clusters import ClusterReader
+from mirrors.domain.import_connect import read_connect
 from mirrors.domain.import_flows import FlowReader
 from mirrors.domain.import_lines import Line, Notes
-from mirrors.domain.import_mm2 import judge_unread, read_mm2
+from mirrors.domain.import_mirrormaker1 import read_mirrormaker1
+from mirrors.domain.import_mm2 import judge_left, judge_unread, read_mm2
 from mirrors.domain.import_reading import FlowDraft, Reading
 from mirrors.domain.mm2_file import Entry
 from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.strimzi import judge_resource, read_strimzi
 
 ImportKind = Literal["mm2-properties", "strimzi", "connect-json", "mirrormaker1"]
 KINDS: tuple[ImportKind, ...] = get_args(ImportKind)
 LONGEST_TEXT = 512 * 1024
+_READERS: dict[ImportKind, Callable[[str, Notes], Reading]] = {
+    "mm2-properties": read_mm2,
+    "strimzi": read_strimzi,
+    "connect-json": read_connect,
+    "mirrormaker1": read_mirrormaker1,
+}
+_JUDGES: dict[ImportKind, Callable[[str, Reading, Notes], None]] = {
+    "mm2-properties": judge_unread,
+    "strimzi": judge_resource,
+    "connect-json": lambda _, reading, notes: judge_left(reading, notes),
+    "mirrormaker1": lambda _, reading, notes: judge_left(reading, notes),
+}
 Place = tuple[str, str]
 
 
@@ -75,13 +90,12 @@ def plan_import(
     if (why := _unreadable(text)) is not None:
         notes.refuse("text", why)
         return ImportPlan(lines=notes.lines())
-    reading = read_mm2(text, notes)
+    reading = _READERS[kind](text, notes)
     origins: dict[Place, Entry] = {}
     clusters = _clusters(reading, origins, notes)
     flows = _flows(reading, clusters, origins, notes)
     warnings = _conflicts(flows, existing, ids, origins, notes)
-    if kind == "mm2-properties":
-        judge_unread(text, reading, notes)
+    _JUDGES[kind](text, reading, notes)
     return ImportPlan(
         lines=notes.lines(),
         clusters=tuple(clusters.values()),

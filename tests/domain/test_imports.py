@@ -158,7 +158,6 @@ def test_stores_are_taken_as_pem_and_refused_otherwise() -> None:
         ("A.producer.security.protocol=SSL", "A.producer.security.protocol"),
         ("A.security.protocol=NOPE", "A.security.protocol"),
         ("A.bootstrap.servers=a", "A.bootstrap.servers"),
-        ("B.offset.storage.topic=oo", "B.offset.storage.topic"),
         ("a=\\uZZZZ", "(line)"),
     ],
 )
