@@ -55,6 +55,7 @@ for name, rows in (
     ("jobs", flow_rows.JobViewSet),
     ("transitions", flow_rows.TransitionViewSet),
     ("duties", duties.DutyViewSet),
+    ("heartbeat", duties.HeartbeatViewSet),
     ("plan", plans.PlanViewSet),
 ):
     router.register(rf"flows/(?P<flow_id>\d{{1,18}})/{name}", rows, basename=f"flow-{name}")

@@ -18,6 +18,7 @@ from mirrors.models import (
     FlowPlan,
     FlowTopic,
     GroupOffset,
+    HeartbeatState,
     Job,
     Transition,
 )
@@ -61,7 +62,16 @@ def _transitions(flow: Flow) -> QuerySet[Transition]:
 
 
 def _duties(flow: Flow) -> dict[str, Any]:
-    return {"standings": duties.standings(flow=flow, now=timezone.now())}
+    now = timezone.now()
+    heartbeat = HeartbeatState.objects.filter(flow=flow).first()
+    age = None
+    if heartbeat is not None and heartbeat.seen_at is not None:
+        age = max(0, round((now - heartbeat.seen_at).total_seconds() * 1000))
+    return {
+        "standings": duties.standings(flow=flow, now=now),
+        "heartbeat": heartbeat,
+        "heartbeat_age_ms": age,
+    }
 
 
 def _plan(flow: Flow) -> dict[str, Any]:

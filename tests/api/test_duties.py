@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from mirrors.models import DutyRun, FlowPlan
+from mirrors.models import DutyRun, FlowPlan, HeartbeatState
 
 CHANGE = {
     "kind": "topic config",
@@ -99,3 +99,13 @@ def test_a_plan_whose_worker_was_lost_can_be_applied_again(
 def test_a_viewer_reads_a_plan_but_does_not_apply_it(viewer: APIClient, path: str) -> None:
     assert viewer.get(f"{path}/plan/").status_code == 200
     assert viewer.post(f"{path}/plan/apply/", {"digest": "d" * 64}).status_code == 403
+
+
+def test_a_heartbeat_that_nobody_saw_is_not_known_and_one_that_was_is_told(
+    viewer: APIClient, flow: dict[str, Any], path: str
+) -> None:
+    before = viewer.get(f"{path}/heartbeat/").json()
+    assert (before["place"], before["seen_at"], before["latency_ms"]) == ("source", None, None)
+    now = timezone.now()
+    HeartbeatState.objects.create(flow_id=flow["id"], seen_at=now, latency_ms=412, as_of=now)
+    assert viewer.get(f"{path}/heartbeat/").json()["latency_ms"] == 412
