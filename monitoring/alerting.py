@@ -11,9 +11,11 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Count
 
-from mirrors.models import Flow, Runner
+from mirrors.models import Flow, Gap, Runner
 from mirrors.models.flows import DesiredState
+from mirrors.models.gaps import GapState
 from mirrors.models.reading import flows_with_lag
 from monitoring.domain.alerts import (
     Condition,
@@ -64,8 +66,9 @@ def _readings(
     runner_rules = [rule for rule in rules if rule.kind == "runner_down"]
     flow_rules = [rule for rule in rules if rule.kind != "runner_down"]
     feeds = {feed.flow_id: feed for feed in Feed.objects.all()}
+    gaps = _open_gaps()
     for flow in flows_with_lag():
-        facts = _facts(flow, feeds.get(flow.pk))
+        facts = _facts(flow, feeds.get(flow.pk), gaps.get(flow.pk, 0))
         subject = (f"flow:{flow.pk}", flow.label.replace("->", "→"), flow)
         for rule in rules_of(flow_rules, flow.pk):
             yield rule, subject, read_flow(rule.condition, facts, now)
@@ -83,7 +86,12 @@ def _readings(
             yield rule, subject, read_runner(seen)
 
 
-def _facts(flow: Any, feed: Feed | None) -> FlowFacts:
+def _open_gaps() -> dict[int, int]:
+    rows = Gap.objects.filter(state=GapState.OPEN, closed_at=None).order_by()
+    return dict(rows.values_list("flow").annotate(Count("pk")))
+
+
+def _facts(flow: Any, feed: Feed | None, gaps: int) -> FlowFacts:
     return FlowFacts(
         name=flow.label,
         desired=flow.desired_state,
@@ -95,6 +103,7 @@ def _facts(flow: Any, feed: Feed | None) -> FlowFacts:
         since=flow.since,
         moved_at=feed.moved_at if feed else None,
         lag_when_moved=feed.lag_when_moved if feed else None,
+        gaps=gaps,
     )
 
 

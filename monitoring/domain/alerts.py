@@ -16,6 +16,7 @@ Kind = Literal[
     "stands",
     "flow_failed",
     "flow_degraded",
+    "gap",
     "stale",
     "runner_down",
 ]
@@ -26,6 +27,7 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "stands": ("The source grows and nothing was copied for so many seconds", "s"),
     "flow_failed": ("The flow failed and is not tried again by itself", ""),
     "flow_degraded": ("The flow is degraded or waits for its next try", ""),
+    "gap": ("Records of the source are lost or changed, and a decision is waited for", ""),
     "stale": ("The flow should run and sent no figures for so many seconds", "s"),
     "runner_down": ("A runner that flows need is not ready", ""),
 }
@@ -64,6 +66,7 @@ class FlowFacts:
     since: datetime | None = None
     moved_at: datetime | None = None
     lag_when_moved: int | None = None
+    gaps: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,6 +103,9 @@ def read_flow(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
         return _stands(condition, flow, now)
     if condition.kind == "stale":
         return _stale(condition, flow, now)
+    if condition.kind == "gap":
+        verb = "waits" if flow.gaps == 1 else "wait"
+        return _fact(flow.gaps > 0, f"has {plural(flow.gaps, 'gap')} that {verb} for a decision")
     wrong = {"failed"} if condition.kind == "flow_failed" else {"degraded", "backing_off"}
     word = f"is {flow.state.replace('_', ' ')}"
     reason = flow.reason.rstrip(".")

@@ -34,7 +34,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.CharField(max_length=100, unique=True)),
-                ('kind', models.CharField(choices=[('time_lag', 'time_lag'), ('offset_lag', 'offset_lag'), ('stands', 'stands'), ('flow_failed', 'flow_failed'), ('flow_degraded', 'flow_degraded'), ('stale', 'stale'), ('runner_down', 'runner_down')], max_length=16)),
+                ('kind', models.CharField(choices=[('time_lag', 'time_lag'), ('offset_lag', 'offset_lag'), ('stands', 'stands'), ('flow_failed', 'flow_failed'), ('flow_degraded', 'flow_degraded'), ('gap', 'gap'), ('stale', 'stale'), ('runner_down', 'runner_down')], max_length=16)),
                 ('threshold', models.FloatField(null=True)),
                 ('clear_below', models.FloatField(null=True)),
                 ('for_seconds', models.PositiveIntegerField(default=0)),

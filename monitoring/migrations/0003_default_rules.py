@@ -8,6 +8,7 @@ RULES = [
     ("Stands while its source grows", "stands", 60.0, 30, "critical"),
     ("Failed", "flow_failed", None, 0, "critical"),
     ("Degraded", "flow_degraded", None, 120, "warning"),
+    ("A gap waits for a decision", "gap", None, 0, "critical"),
     ("Sends no figures", "stale", 60.0, 30, "critical"),
     ("Runner is down", "runner_down", None, 60, "critical"),
 ]

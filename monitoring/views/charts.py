@@ -15,11 +15,15 @@ from mirrors.models import Flow, Role, needs
 from mirrors.views.flows import flow_context
 from mirrors.views.render import render_page
 from monitoring import charts, history
+from monitoring.domain.alerts import rules_of
 from monitoring.domain.lag import thin
 from monitoring.history import Range
+from monitoring.models import AlertRule
 
 # Rows of the table behind the charts.
 _ROWS = 12
+# The kind of rule whose threshold a chart draws.
+_RULED = {"rpo": "time_lag", "lag": "offset_lag"}
 
 
 @require_safe
@@ -53,10 +57,18 @@ def figure(request: HttpRequest, pk: int, chart: str) -> HttpResponse:
         samples=history.drawn(flow=flow, over=over, now=now),
         events=history.events(flow=flow, over=over, now=now),
         span=(now - over.span, now),
+        objective=_objective(flow, chart),
     )
     return HttpResponse(
         text, content_type="application/json", headers={"Cache-Control": "no-store"}
     )
+
+
+def _objective(flow: Flow, chart: str) -> float | None:
+    """From where on somebody is told: the strictest rule of the flow for what the chart shows."""
+    rules = AlertRule.objects.filter(enabled=True, kind=_RULED.get(chart, ""))
+    found = [rule.threshold for rule in rules_of(rules, flow.pk) if rule.threshold is not None]
+    return min(found, default=None)
 
 
 def _range(request: HttpRequest) -> Range:

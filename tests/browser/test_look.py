@@ -24,6 +24,8 @@ PAGES = {
     "flow-delete": "/flows/{pk}/delete/",
     "flow-explain": "/flows/{pk}/explain/?topic=orders",
     "flow-add": "/add/flow/",
+    "alerts": "/alerts/",
+    "alert-rules": "/alerts/rules/",
     "clusters": "/clusters/",
     "cluster": "/clusters/primary/",
     "cluster-edit": "/clusters/primary/edit/",

@@ -169,5 +169,5 @@ def test_a_look_at_the_rules_costs_the_same_queries_for_many_flows(flow: Flow) -
 def test_the_rules_that_every_installation_begins_with(db: Any) -> None:
     kinds = set(AlertRule.objects.filter(flow=None, enabled=True).values_list("kind", flat=True))
     assert kinds == {
-        *("time_lag", "stands", "flow_failed", "flow_degraded", "stale", "runner_down")
+        *("time_lag", "stands", "flow_failed", "flow_degraded", "gap", "stale", "runner_down")
     }

@@ -113,6 +113,12 @@ def test_states_are_told_with_their_reasons() -> None:
     assert read_flow(degraded, flow(), NOW).over is True
 
 
+def test_a_gap_is_told_until_it_is_decided() -> None:
+    gap = Condition(kind="gap")
+    assert read_flow(gap, flow(gaps=1), NOW).sentence == "has 1 gap that waits for a decision"
+    assert read_flow(gap, flow(), NOW).over is True
+
+
 def test_silence_of_a_flow_that_should_run_is_itself_a_thing_to_tell() -> None:
     stale = Condition(kind="stale", threshold=60.0)
     silent = flow(as_of=NOW - timedelta(minutes=2))
