@@ -130,7 +130,7 @@ def test_a_strimzi_resource_becomes_a_flow() -> None:
     assert said["spec.mirrors[0].sourceConnector.tasksMax"] == "used"
     assert said["spec.mirrors[0].checkpointConnector.tasksMax"] == "different"
     numbers = {line.key: line.number for line in plan.lines}
-    assert numbers["spec.mirrors[0].topicsPattern"] == 46
+    assert numbers["spec.mirrors[0].topicsPattern"] == 40
 
 
 def test_every_leaf_of_a_strimzi_resource_gets_a_verdict() -> None:
