@@ -31,6 +31,7 @@ def compare_demo(stage: Stage, console: Console) -> int:
                 stage.clusters[target],
                 remote_name(source, target),
                 owned=f"{source}.",
+                ignored=_NOT_COPIED.fullmatch,
             )
             step.note = _figures(found)
         for difference in found.differences[:_SHOWN]:

@@ -47,9 +47,17 @@ class Comparison:
 
 
 def compare_clusters(
-    source: Cluster, target: Cluster, rename: Callable[[str], str | None], *, owned: str = ""
+    source: Cluster,
+    target: Cluster,
+    rename: Callable[[str], str | None],
+    *,
+    owned: str = "",
+    ignored: Callable[[str], object] = lambda name: False,
 ) -> Comparison:
-    """All topics that `rename` names on the target, and nothing else that starts with `owned`."""
+    """All topics that `rename` names on the target, and nothing else that starts with `owned`.
+
+    `ignored` tells names that may be there all the same: internal topics, heartbeats.
+    """
     here, there = partition_counts(source), partition_counts(target)
     pairs = {topic: new for topic in sorted(here) if (new := rename(topic)) is not None}
     wrong = [
@@ -57,7 +65,7 @@ def compare_clusters(
             topic=name, partition=None, sentence=f"{name} is on the target, its source topic is not"
         )
         for name in sorted(there.keys() - set(pairs.values()))
-        if owned and name.startswith(owned)
+        if owned and name.startswith(owned) and not ignored(name)
     ]
     compared = compare_topics(source, target, pairs)
     return dataclasses.replace(compared, differences=(*wrong, *compared.differences))
