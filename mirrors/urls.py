@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from mirrors.views import actions, clusters, flow_edit, flows, imports, plans, runners
+from mirrors.views import actions, clusters, failovers, flow_edit, flows, imports, plans, runners
 from mirrors.views.actions import ACTS
 from mirrors.views.flow_tables import PARTS
 
@@ -33,6 +33,10 @@ urlpatterns = [
     path("flows/<int:pk>/explain/", flows.explain, name="flow-explain"),
     path("flows/<int:pk>/plan/look/", plans.look_at_plan, name="flow-plan-look"),
     path("flows/<int:pk>/plan/apply/", plans.apply_plan, name="flow-plan-apply"),
+    path("flows/<int:pk>/simulate/", failovers.simulate, name="flow-simulate"),
+    path("failovers/", failovers.list_runs, name="failovers"),
+    path("failovers/<int:pk>/", failovers.show_run, name="failover"),
+    path("failovers/<int:pk>/abort/", failovers.abort, name="failover-abort"),
     path("flows/<int:pk>/<part:part>/", flows.show_flow, name="flow-part"),
     path("flows/<int:pk>/<act:action>/", actions.act_on_flow, name="flow-act"),
     path("clusters/", clusters.list_clusters, name="clusters"),

@@ -92,14 +92,7 @@ class Question:
             return None
         rows = self._searched(rows, clean(request.GET.get("q", "")))
         rows = self._sorted(request, rows.filter(**self._chosen(request)))
-        each = map(mark, rows.iterator(chunk_size=1000))
-        lines = _csv(self.columns, each) if kind == "csv" else _json(self.columns, each)
-        mime = "text/csv" if kind == "csv" else "application/json"
-        return StreamingHttpResponse(
-            lines,
-            content_type=f"{mime}; charset=utf-8",
-            headers={"Content-Disposition": f'attachment; filename="{name}.{kind}"'},
-        )
+        return download(kind, self.columns, map(mark, rows.iterator(chunk_size=1000)), name)
 
     def _chosen(self, request: HttpRequest) -> dict[str, str]:
         return {
@@ -147,6 +140,19 @@ class Question:
 def clean(text: str) -> str:
     """A search without control signs (PostgreSQL refuses NUL) and of sane length."""
     return "".join(sign for sign in text if sign.isprintable()).strip()[:255]
+
+
+def download(
+    kind: str, columns: Sequence[Column], rows: Iterable[Any], name: str
+) -> StreamingHttpResponse:
+    """Rows as a CSV or JSON file, sent while they are read."""
+    lines = _csv(columns, rows) if kind == "csv" else _json(columns, rows)
+    mime = "text/csv" if kind == "csv" else "application/json"
+    return StreamingHttpResponse(
+        lines,
+        content_type=f"{mime}; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}.{kind}"'},
+    )
 
 
 class _Echo:

@@ -10,7 +10,7 @@ from django.urls import URLPattern, get_resolver
 
 from controlplane.pages import urls as own_pages
 from mirrors import urls as mirrors_pages
-from mirrors.models import Flow
+from mirrors.models import FailoverRun, Flow
 from monitoring import urls as monitoring_pages
 from tests.pages import world
 from tests.pages.conftest import As
@@ -29,6 +29,8 @@ READING = [
     "/flows/{pk}/charts/?range=30d",
     "/flows/{pk}/explain/",
     "/flows/{pk}/explain/?topic=orders",
+    "/failovers/",
+    "/failovers/{pk}/",
     "/clusters/",
     "/clusters/primary/",
     "/runners/",
@@ -67,7 +69,10 @@ OPEN_TO_ALL = {"/account/password/"}
 
 @pytest.fixture
 def flow(db: None) -> Flow:
-    return world.busy()
+    flow = world.busy()
+    ended = {"state": "aborted", "ended_at": flow.since, "mark": "m", "requested_by": "tester"}
+    FailoverRun.objects.create(pk=flow.pk, flow=flow, kind="simulation", **ended)
+    return flow
 
 
 @pytest.mark.parametrize("role", RANK)
@@ -111,6 +116,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     changing |= {"password_change_done", "flow-figure"}
     changing |= {"alert-acknowledge", "alert-silence", "silence-end"}
     changing |= {"channel-test", "delivery-retry"}
+    changing |= {"flow-simulate", "failover-abort"}
     for module in (own_pages, mirrors_pages, monitoring_pages):
         for pattern in module.urlpatterns:
             assert isinstance(pattern, URLPattern)

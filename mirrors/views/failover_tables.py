@@ -1,0 +1,79 @@
+"""The rows of a simulation as its page and its downloads show them, worst first."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from django.http import HttpRequest, StreamingHttpResponse
+
+from mirrors.models import FailoverRun
+from mirrors.views.tables import Column, download
+
+# A word of a proof, and the state whose shape and colour it has.
+STATES = {
+    "proven": "succeeded",
+    "differs": "critical",
+    "unproven": "unknown",
+    "unread": "attention",
+}
+_WORST = ("differs", "unread", "unproven", "proven")
+COLUMNS = tuple(
+    Column(key, key)
+    for key in (
+        "group",
+        "topic",
+        "partition",
+        "remote_topic",
+        "source_offset",
+        "downstream_offset",
+        "outcome",
+        "verdict",
+        "loss",
+        "loss_is",
+        "unread_loss",
+        "re_reads",
+        "skipped",
+        "in_order",
+        "compared",
+        "last_consumed_at",
+        "first_offset",
+        "first_timestamp",
+        "first_record_ms",
+        "waiting",
+        "drain_ms",
+        "reason",
+    )
+)
+
+
+def failed_first(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Places that are wrong or unknown come first, then those that lose or wait most."""
+    marked = [{**row, "state": STATES.get(row["verdict"], "unknown")} for row in rows]
+    return sorted(
+        marked,
+        key=lambda row: (
+            _WORST.index(row["verdict"]),
+            -(row["unread_loss"] or 0),
+            -(row["waiting"] or 0),
+            row["group"],
+            row["topic"],
+            row["partition"],
+        ),
+    )
+
+
+def partitions_at_risk(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """Partitions that lose something, or of which nobody knows; the most first."""
+    rows = [row for row in plan.get("partitions", []) if row["loss"] != 0]
+    return sorted(rows, key=lambda row: (row["loss"] is not None, -(row["loss"] or 0)))
+
+
+def download_rows(request: HttpRequest, run: FailoverRun) -> StreamingHttpResponse | None:
+    kind = request.GET.get("as")
+    if kind not in {"csv", "json"}:
+        return None
+    rows = (run.result or {}).get("partitions", [])
+    each = (types.SimpleNamespace(**row) for row in failed_first(rows))
+    return download(kind, COLUMNS, each, f"simulation-{run.pk}")

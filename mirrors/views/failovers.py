@@ -1,0 +1,129 @@
+"""Pages of failovers: the list of simulations, one of them live, the button that asks for one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Value
+from django.db.models.functions import Concat
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from mirrors import tasks
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.figures import arrow
+from mirrors.models import FailoverRun, Flow, Role, needs
+from mirrors.models.failovers import OPEN_RUNS, FailoverState
+from mirrors.services import failovers, simulation
+from mirrors.services.errors import Conflict
+from mirrors.views.failover_tables import download_rows, failed_first, partitions_at_risk
+from mirrors.views.render import render_page
+from mirrors.views.shared import curl, filter_of
+from mirrors.views.tables import Column, Question
+
+SHOWN_ROWS = 200
+SHOWN_FINDINGS = 30
+# Older than that, a real failover may not be started from it.
+FRESH_FOR = timedelta(minutes=15)
+QUESTION = Question(
+    columns=(
+        Column("pk", "Run", ("pk",), number=True),
+        Column("label", "Flow", ("flow__source__alias", "flow__target__alias")),
+        Column("kind", "Kind", ("kind",)),
+        Column("state", "State", ("state",)),
+        Column("created_at", "Asked", ("created_at",)),
+        Column("ended_at", "Lasted"),
+        Column("requested_by", "By", ("requested_by",)),
+        Column("reason", "Result"),
+    ),
+    search=("label", "requested_by", "reason", "why"),
+    default="-pk",
+    filters={"state": tuple(FailoverState.values)},
+)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_runs(request: HttpRequest) -> HttpResponseBase:
+    rows = (
+        FailoverRun.objects.select_related("flow__source", "flow__target")
+        .defer("plan", "result")
+        .annotate(label=Concat("flow__source__alias", Value("->"), "flow__target__alias"))
+    )
+    if download := QUESTION.export(request, rows, "failovers"):
+        return download
+    table = QUESTION.table(request, rows)
+    states = filter_of("state", "State", FailoverState.values, table.chosen)
+    context = {"table": table, "filters": [states]}
+    return render_page(request, "mirrors/failovers.html", context, section="failovers", every=3)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
+    runs = FailoverRun.objects.select_related("flow__source", "flow__target")
+    run = get_object_or_404(runs.prefetch_related("steps"), pk=pk)
+    result, plan = run.result or {}, run.plan or {}
+    if download := download_rows(request, run):
+        return download
+    rows = failed_first(result.get("partitions", []))
+    findings = {
+        name: (plan.get(name, [])[:SHOWN_FINDINGS], len(plan.get(name, [])) - SHOWN_FINDINGS)
+        for name in ("blockers", "warnings")
+    }
+    context = {
+        "run": run,
+        "title": f"Simulated failover {arrow(run.flow.name)}",
+        "is_open": run.state in OPEN_RUNS,
+        "old": run.ended_at is not None and timezone.now() - run.ended_at > FRESH_FOR,
+        "totals": result.get("totals"),
+        "plan": plan,
+        "findings": findings,
+        "rows": rows[:SHOWN_ROWS],
+        "more_rows": len(rows) - SHOWN_ROWS,
+        "lossy": partitions_at_risk(plan)[:SHOWN_ROWS],
+        "commands": _commands(request, run),
+    }
+    every = 1 if run.state in OPEN_RUNS else None
+    return render_page(request, "mirrors/failover.html", context, section="failovers", every=every)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def simulate(request: HttpRequest, pk: int) -> HttpResponse:
+    """One click: no question is asked, since nothing real is touched."""
+    flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
+    try:
+        run = simulation.request_simulation(flow=flow, who=request.user.get_username())
+    except Conflict as error:
+        messages.warning(request, error.message)
+        known = FailoverRun.objects.filter(flow=flow, ended_at=None).first()
+        return redirect("failover", pk=known.pk) if known else redirect("flow", pk=pk)
+    tasks.run_failover.delay_on_commit(run.pk)
+    return redirect("failover", pk=run.pk)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def abort(request: HttpRequest, pk: int) -> HttpResponse:
+    run = get_object_or_404(FailoverRun, pk=pk)
+    try:
+        failovers.abort_run(run=run, who=request.user.get_username())
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    return redirect("failover", pk=pk)
+
+
+def _commands(request: HttpRequest, run: FailoverRun) -> list[dict[str, str]]:
+    body: dict[str, Any] = {"flow": run.flow_id, "kind": run.kind}
+    if run.groups:
+        body["groups"] = run.groups
+    return [
+        curl(request, "Simulate again", "POST", "failovers/", body),
+        curl(request, "Read this run", "GET", f"failovers/{run.pk}/"),
+    ]

@@ -1,0 +1,132 @@
+"""Failover pages: one click asks, the run is followed live, its result reads and downloads."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from mirrors.domain.failover import plan_failover
+from mirrors.domain.failover_result import Loss, Reading, place_result, sentence, sum_up, to_json
+from mirrors.domain.proof import Proof
+from mirrors.models import FailoverRun, Flow
+from mirrors.services import failovers, simulation
+from tests.domain.test_failover import GroupPicture, partition, picture, place
+from tests.pages import world
+from tests.pages.conftest import As
+
+
+@pytest.fixture
+def flow(db: None) -> Flow:
+    return world.busy()
+
+
+def finished(flow: Flow, group: str = "billing", **proof: Any) -> FailoverRun:
+    """A run with a plan and a result of its own making, over two partitions."""
+    rows = (partition(), partition(partition=1, source_end=None))
+    groups = (GroupPicture(group=group, places=(place(group=group),)),)
+    plan = plan_failover(picture(partitions=rows, groups=groups, writing="It still writes."))
+    facts: dict[str, Any] = {"verdict": "proven", "reason": "the same", "re_reads": 0, **proof}
+    losses = [Loss(records=7, unread=7, how="counted")]
+    found = [
+        place_result(
+            row,
+            loss=losses[0],
+            reading=Reading(first_offset=55, first_record_ms=12, records=16),
+            proof=Proof(**facts),
+            rate=1000.0,
+        )
+        for row in plan.places
+    ]
+    totals = sum_up(found, losses)
+    run = simulation.request_simulation(flow=flow, who="tester")
+    failovers.take_run(run_id=run.pk)
+    words = sentence(plan, totals, source="primary", target="backup")
+    failovers.end_run(
+        run_id=run.pk,
+        state="succeeded",
+        reason=words,
+        swept=True,
+        plan=plan.to_dict(),
+        result=to_json(found, totals, sentence=words, source_trouble=""),
+    )
+    return FailoverRun.objects.get(pk=run.pk)
+
+
+def test_one_click_on_a_flow_asks_for_a_simulation_and_shows_it_live(
+    signed_in: As, flow: Flow
+) -> None:
+    browser = signed_in("operator")
+    page = browser.get(f"/flows/{flow.pk}/").content.decode()
+    assert f'action="/flows/{flow.pk}/simulate/"' in page
+    answer = browser.post(f"/flows/{flow.pk}/simulate/")
+    run = FailoverRun.objects.get()
+    assert answer.url == f"/failovers/{run.pk}/"
+    shown = browser.get(answer.url).content.decode()
+    assert 'data-every="1"' in shown
+    for step in run.steps.all():
+        assert step.does in shown
+    # A second click leads to the same run.
+    assert browser.post(f"/flows/{flow.pk}/simulate/").url == answer.url
+    assert FailoverRun.objects.count() == 1
+    browser.post(f"/failovers/{run.pk}/abort/")
+    ended = browser.get(answer.url).content.decode()
+    assert "Aborted by the-operator" in ended
+    assert "data-every" not in ended
+
+
+def test_a_viewer_reads_runs_but_asks_for_none(viewer: Client, flow: Flow) -> None:
+    run = finished(flow)
+    assert viewer.post(f"/flows/{flow.pk}/simulate/").status_code == 403
+    assert viewer.post(f"/failovers/{run.pk}/abort/").status_code == 403
+    assert viewer.get("/failovers/").status_code == 200
+    assert viewer.get(f"/failovers/{run.pk}/").status_code == 200
+
+
+def test_the_result_says_what_is_lost_read_twice_and_to_be_done(viewer: Client, flow: Flow) -> None:
+    run = finished(flow)
+    page = viewer.get(f"/failovers/{run.pk}/").content.decode()
+    for words in (
+        "If primary died now, 7 records would be lost.",
+        "proven by content",
+        "It still writes.",
+        "in the way",
+        r"east\.orders|orders",
+        "the source cannot be asked, and no earlier end of it is known",
+        "Nothing is read twice.",
+    ):
+        assert words in page
+    assert run.reason in viewer.get("/failovers/").content.decode()
+
+
+def test_an_empty_list_says_what_to_do(viewer: Client, db: None) -> None:
+    assert "Nothing simulated yet" in viewer.get("/failovers/").content.decode()
+
+
+def test_all_places_download_and_no_name_becomes_markup_or_a_formula(
+    viewer: Client, flow: Flow
+) -> None:
+    hostile = "=cmd|'<script>alert(1)</script>"
+    run = finished(flow, hostile, verdict="differs", re_reads=3)
+    page = viewer.get(f"/failovers/{run.pk}/").content.decode()
+    assert "<script>alert" not in page
+    assert "wrong record" in page
+    text = b"".join(viewer.get(f"/failovers/{run.pk}/?as=csv")).decode()  # type: ignore[arg-type]
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["group"] == f"'{hostile}"
+    assert (row["verdict"], row["re_reads"], row["loss"]) == ("differs", "3", "7")
+    text = b"".join(viewer.get(f"/failovers/{run.pk}/?as=json")).decode()  # type: ignore[arg-type]
+    assert json.loads(text)[0]["group"] == hostile
+
+
+def test_an_old_result_says_so(viewer: Client, flow: Flow) -> None:
+    run = finished(flow)
+    FailoverRun.objects.update(ended_at=timezone.now() - timedelta(hours=2))
+    page = viewer.get(f"/failovers/{run.pk}/").content.decode()
+    assert "Simulate again before you act on it" in page
