@@ -16,7 +16,7 @@ from mirrors.models import Transition
 from monitoring.domain.lag import Sample
 
 INK, SOFT, FAINT = "var(--ink)", "var(--ink-soft)", "var(--ink-faint)"
-GRID, GROUND, OBJECTIVE = "var(--line)", "var(--sunken)", "var(--attention)"
+GRID, OBJECTIVE = "var(--line)", "var(--attention)"
 _CLEAR = "rgba(0,0,0,0)"
 _SECONDS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _BYTES = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s"))
@@ -94,8 +94,6 @@ def _line(
         text=["" if value is None else chart.read(value) for value in values],
         mode="lines+markers" if len(samples) < 3 else "lines",
         line={"color": INK, "width": 1.5, "shape": "linear"},
-        fill="tozeroy",
-        fillcolor=GROUND,
         connectgaps=False,
         hovertemplate="%{text}<extra></extra>",
         showlegend=False,
@@ -135,8 +133,8 @@ def _layout(unit: str, span: tuple[datetime, datetime], highest: float) -> go.La
         paper_bgcolor=_CLEAR,
         plot_bgcolor=_CLEAR,
         font={"color": SOFT, "size": 12},
-        margin={"l": 56, "r": 12, "t": 8, "b": 28},
-        height=220,
+        margin={"l": 56, "r": 12, "t": 8, "b": 44},
+        height=236,
         hovermode="x unified",
         hoverlabel={"bgcolor": "var(--paper)", "bordercolor": GRID, "font": {"color": INK}},
         dragmode="zoom",

@@ -14,6 +14,7 @@ from mirrors.models.reading import flows_with_lag, worst_topics
 from mirrors.views.render import render_page
 from mirrors.views.shared import mark_cluster, mark_flow
 from monitoring.domain.summary import FlowPicture, by_trouble, summarise
+from monitoring.models import Alert, AlertState
 
 ROWS = 25
 # Each shows a sign of life every few seconds; this silent, it counts as gone.
@@ -34,6 +35,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     context = {
         "summary": summary,
         "troubles": [(flows[item.flow], item.sentence) for item in summary.troubles],
+        "firing": Alert.objects.filter(state=AlertState.FIRING).count(),
         "flows": ordered[:ROWS],
         "more": max(0, len(ordered) - ROWS),
         "worst": worst_topics(ordered) if ordered else [],

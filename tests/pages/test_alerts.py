@@ -35,6 +35,7 @@ def test_an_alert_is_shown_with_its_sentence_and_taken_by_whoever_acknowledges(
     text = operator.get("/alerts/").content.decode()
     assert "is 38 s behind, 4,112 records" in text
     assert 'data-state="critical">firing' in text
+    assert "1 alert firing" in operator.get("/").content.decode()
     done = operator.post(f"/alerts/{alert.pk}/acknowledge/", follow=True).content.decode()
     assert "RPO of payments: primary→backup is taken by the-operator." in done
     assert ">Acknowledge<" not in done
