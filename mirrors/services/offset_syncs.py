@@ -61,6 +61,11 @@ def _where(spec: FlowSpec) -> tuple[ClusterSpec, str]:
 def _write(
     flow: Flow, spec: FlowSpec, cluster: ClusterSpec, topic: str, budget: Budget
 ) -> tuple[int, int]:
+    mark, _ = GroupBookmark.objects.get_or_create(flow=flow)
+    lag = spec.settings.offset_lag_max
+    found = list(_new_syncs(flow, lag))
+    if not found and mark.syncs_id.startswith(f"{cluster.alias}:"):
+        return 0, 0
     with Admin(cluster, client_id="understudy-offset-syncs") as admin:
         topic_id = ensure_topic(
             admin,
@@ -68,8 +73,8 @@ def _write(
             replication_factor=spec.settings.offset_syncs_topic_replication_factor,
             deadline_s=budget.left_s,
         )
-    _forget_another(flow, f"{cluster.alias}:{topic_id}")
-    found = list(_new_syncs(flow, spec.settings.offset_lag_max))
+    if _forget_another(mark, f"{cluster.alias}:{topic_id}"):
+        found = list(_new_syncs(flow, lag))
     rows = [Row(sync.key, sync.value, 0) for _, syncs in found for sync in syncs]
     if rows:
         append(cluster, topic, rows, deadline_s=budget.left_s)
@@ -83,18 +88,19 @@ def _write(
     return len(found), len(rows)
 
 
-def _forget_another(flow: Flow, topic_id: str) -> None:
-    mark, _ = GroupBookmark.objects.get_or_create(flow=flow)
+def _forget_another(mark: GroupBookmark, topic_id: str) -> bool:
+    """Whether this is another topic than the one that was written so far."""
     if mark.syncs_id == topic_id:
-        return
+        return False
     with transaction.atomic():
-        SyncedPartition.objects.filter(map__flow=flow).delete()
+        SyncedPartition.objects.filter(map__flow=mark.flow_id).delete()
         GroupBookmark.objects.filter(pk=mark.pk).update(syncs_id=topic_id)
+    return True
 
 
 def _new_syncs(flow: Flow, lag: int) -> Iterator[tuple[SyncedPartition, list[OffsetSync]]]:
     """For each partition that moved: how far it then is, and what to write."""
-    moved = PartitionMap.objects.filter(flow=flow, position__isnull=False).filter(
+    moved = PartitionMap.objects.filter(flow=flow, position__gt=0).filter(
         Q(synced=None) | Q(position__gt=F("synced__upstream") + 1)
     )
     for row in moved.select_related("synced").order_by("topic", "partition"):
