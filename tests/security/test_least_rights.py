@@ -30,6 +30,11 @@ from tests.spark.lab import Flow, Lab
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 POSITIONS = "mm2-positions.primary.internal"
 TOPIC = "orders"
+KINDS = {
+    "--topic": ResourceType.TOPIC,
+    "--transactional-id": ResourceType.TRANSACTIONAL_ID,
+    "--group": ResourceType.GROUP,
+}
 OPERATIONS = {
     "Read": AclOperation.READ,
     "Write": AclOperation.WRITE,
@@ -47,8 +52,8 @@ def rules_of_the_page(side: str) -> list[AclBinding]:
     for line in re.findall(command, PAGE.read_text(encoding="utf-8"), re.MULTILINE):
         words = shlex.split(line)
         values = dict(itertools.pairwise(words))
-        kind = ResourceType.TOPIC if "--topic" in values else ResourceType.TRANSACTIONAL_ID
-        name = values.get("--topic") or values["--transactional-id"]
+        option = next(option for option in KINDS if option in values)
+        kind, name = KINDS[option], values[option]
         pattern = values.get("--resource-pattern-type", "literal").upper()
         rules += [
             AclBinding(
