@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,6 +48,8 @@ class NamePatterns:
         return None
 
 
+# A flow's settings are read again at every turn of its duties; its patterns seldom change.
+@functools.lru_cache(maxsize=2000)
 def _translated(element: str, flags: java_regex.Flags) -> tuple[str, java_regex.Flags]:
     if len(element) > LONGEST_ELEMENT:
         raise ValueError(
