@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -189,8 +190,7 @@ class Copying:
         if has.keys() - epoch.stopped - self._board.errors.keys() - wants.keys():
             return True
         return any(
-            (has[place].topic_id, has[place].remote_topic_id, has[place].remote_configs)
-            != (row.topic_id, row.remote_topic_id, row.remote_configs)
+            dataclasses.replace(has[place], start=row.start) != row
             for place, row in wants.items()
         )
 

@@ -29,6 +29,8 @@ class Plan:
     stopped: dict[Place, PartitionError]
     topics: tuple[TopicStatus, ...]
     warnings: tuple[str, ...]
+    # Where a bounded run ends, in words; empty when it does not, or not yet.
+    until: str = ""
 
     @property
     def slice_count(self) -> int:
@@ -102,6 +104,11 @@ class Draft:
                 self.stop(place, known.position, "gap", "generation", words)
             else:
                 self.work[place] = dataclasses.replace(work, start=known.position)
+
+    def end_at(self, stops: dict[Place, int]) -> None:
+        for place, stop in stops.items():
+            if place in self.work:
+                self.work[place] = dataclasses.replace(self.work[place], stop=stop)
 
     def check_ranges(self, held: Ranges) -> None:
         for place, work in list(self.work.items()):

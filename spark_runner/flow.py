@@ -115,11 +115,15 @@ class FlowRun(threading.Thread):
         self._then = self._phase
         self._next = None
         self._reason = ""
+        # A bounded run that has reached its end; a moment to come, at which its end is looked up.
+        self._finished = False
+        self._until: int | None = None
         agenda = Agenda(None)
         try:
             settings = FlowSpec.build(
                 source=job.source, target=job.target, properties=job.properties
             ).settings
+            self._until = settings.run_until_ms
             if settings.refresh_topics_enabled:
                 agenda = Agenda(settings.refresh_topics_interval_seconds)
         except InvalidSettings as error:
@@ -190,6 +194,14 @@ class FlowRun(threading.Thread):
             self._leave("failed", now)
 
     def _copy(self, now: float) -> None:
+        if reached := self._board.reached():
+            self._reason = reached
+            self._finished = True
+            self._leave("stopped", now)
+            return
+        if self._until is not None and time.time() * 1000 >= self._until:
+            self._until = None
+            self._office.agenda.want("plan")
         if self._copying.fenced:
             self._office.agenda.want("owner")
             return
@@ -228,6 +240,8 @@ class FlowRun(threading.Thread):
         self._said = state, reason = self._verdict()
         self._copying.has_news = False
         status = self._board.status(state, reason, self._copying.statuses(now), now)
+        if self._finished and state == "stopped":
+            status = dataclasses.replace(status, finished=True)
         write_status(self._host.directory, status)
 
     def _verdict(self) -> tuple[JobState, str]:

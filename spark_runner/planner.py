@@ -23,6 +23,7 @@ from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.errors import translate
 from spark_runner import positions_transactions as transactions
+from spark_runner.bounds import Bounds
 from spark_runner.draft import Draft, Plan
 from spark_runner.planner_ids import topic_ids
 from spark_runner.positions import (
@@ -52,6 +53,7 @@ class Planner:
         self._owner = owner
         self._ledger = Ledger({})
         self._first_of_job = True
+        self._bounds = Bounds(self.spec.settings)
         self._slices: dict[Place, int] = {}
         self._copied: tuple[CopiedTopic, ...] = ()
         self._source = Admin(job.source, client_id="understudy-planner")
@@ -109,13 +111,17 @@ class Planner:
         draft.respect(self._remote_configs(draft))
         first_rows = self._start_new(draft)
         draft.begin_at(self._ledger)
+        draft.end_at(
+            self._bounds.find(self._source, draft.work, now=now, deadline_s=DEADLINE_S)
+        )
         held = ranges(self._source, draft.work, deadline_s=DEADLINE_S)
         if self._first_of_job:
             draft.check_ranges(held)
         self._pack(draft, held, most_slices)
         self._write(first_rows)
         self._first_of_job = False
-        return draft.finish(self._slices, self.positions_topic)
+        plan = draft.finish(self._slices, self.positions_topic)
+        return dataclasses.replace(plan, until=self._bounds.words)
 
     def _internal_factor(self) -> int:
         brokers = len(_listing(self._target).brokers)

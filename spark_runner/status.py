@@ -129,6 +129,17 @@ class Board:
         """Whether the source holds something that was not copied when it was last asked."""
         return any(row.stable is None or row.position != row.stable for row in self._rows.values())
 
+    def reached(self) -> str:
+        """What a bounded run has reached, in words; empty while it has not."""
+        plan = self._plan
+        if plan is None or not plan.until or self.errors:
+            return ""
+        for place, work in plan.partitions.items():
+            position = self._rows[place].position
+            if position is None or position < (work.stop or 0):
+                return ""
+        return f"Reached {plan.until}."
+
     def places(self) -> list[Place]:
         return list(self._rows)
 

@@ -45,6 +45,8 @@ class PartitionWork:
     remote_topic: str
     remote_topic_id: str
     start: int
+    # A bounded run copies what lies before this offset, and nothing from it on.
+    stop: int | None = None
     remote_configs: dict[str, str] = dataclasses.field(default_factory=dict)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirrors.domain.keys_of_control import SKIP
+from mirrors.domain.keys_of_control import SCHEDULE, SKIP, UNTIL
 
 
 def contradictions(
@@ -23,4 +23,11 @@ def contradictions(
                 f"{SKIP}=true needs consumer.isolation.level=read_committed: a record that is not "
                 "committed yet cannot be told from one that another flow wrote."
             ]
+    if SCHEDULE in properties and UNTIL not in properties:
+        found[SCHEDULE] = [f"{SCHEDULE} needs {UNTIL}: a run that never ends is not started again."]
+    elif SCHEDULE in properties and properties[UNTIL].strip() != "end":
+        found[SCHEDULE] = [
+            f"{SCHEDULE} needs {UNTIL}=end: every run after the first would end at once at "
+            f"{properties[UNTIL].strip()}."
+        ]
     return found

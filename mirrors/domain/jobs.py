@@ -107,6 +107,8 @@ class JobStatus:
     as_of: int
     records: int = 0
     bytes: int = 0
+    # Stopped because a bounded run has reached its end.
+    finished: bool = False
     warnings: tuple[str, ...] = ()
     topics: tuple[TopicStatus, ...] = ()
     partitions: tuple[PartitionStatus, ...] = ()

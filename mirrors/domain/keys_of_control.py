@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from mirrors.domain.schedules import Cron
 from mirrors.domain.setting import Setting
-from mirrors.domain.values import Flag, Whole
+from mirrors.domain.values import Flag, Until, Whole
 
 BANDWIDTH = "bandwidth.limit.bytes"
 SKIP = "skip.replicated"
+UNTIL = "run.until"
+SCHEDULE = "run.schedule"
 
 CONTROL = (
     Setting(
@@ -23,5 +26,19 @@ CONTROL = (
         default="false",
         meaning="Whether records that another flow wrote on the source are left out: two flows "
         "that both do so may copy the same names in both directions.",
+    ),
+    Setting(
+        name=UNTIL,
+        verdict="ours",
+        kind=Until(),
+        default=None,
+        meaning="Where a run ends and the flow is stopped: the ends as of its start, or a moment.",
+    ),
+    Setting(
+        name=SCHEDULE,
+        verdict="ours",
+        kind=Cron(),
+        default=None,
+        meaning="When a flow that has reached `run.until` is started again.",
     ),
 )

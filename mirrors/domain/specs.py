@@ -105,6 +105,8 @@ class FlowSettings:
     start_from: str
     bandwidth_limit_bytes: int | None
     skip_replicated: bool
+    run_until: str | None
+    run_schedule: str | None
     consumer: dict[str, str] = dataclasses.field(default_factory=dict)
     producer: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -112,6 +114,11 @@ class FlowSettings:
     def start_timestamp_ms(self) -> int | None:
         """The moment to start from; None when it is earliest or latest."""
         return start_milliseconds(self.start_from)
+
+    @property
+    def run_until_ms(self) -> int | None:
+        """The moment at which a bounded run ends; None when it is the ends, or has none."""
+        return None if self.run_until in {None, "end"} else start_milliseconds(str(self.run_until))
 
     @property
     def isolation_level(self) -> str:

@@ -58,6 +58,8 @@ class Decision:
     observed: Observed
     job_ends: JobEnd | None = None
     retry_at: int | None = None
+    # A bounded run has reached its end: the flow is to be stopped from now on.
+    finished: bool = False
 
 
 def decide(
@@ -83,6 +85,14 @@ def decide(
         return _towards_stop(job, own, runner, spec)
     if job is None:
         return _next_start(jobs, now, most_failures)
+    if own is not None and own.finished:
+        return Decision(
+            action="remove_spec",
+            reason=own.reason,
+            observed="stopped",
+            job_ends="stopped",
+            finished=True,
+        )
     if own is not None and own.state == "failed":
         reason = own.reason or "It failed without a reason; see its runner's log."
         return Decision(

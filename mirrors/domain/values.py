@@ -7,6 +7,7 @@ import datetime as dt
 from urllib.parse import urlsplit
 
 from mirrors.domain.patterns import check_patterns
+from mirrors.domain.schedules import Cron
 
 UTC_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -144,6 +145,24 @@ class Start:
         return word
 
 
+@dataclasses.dataclass(frozen=True)
+class Until:
+    """Where a run ends: at the ends of its first moment, or at a moment."""
+
+    words = (
+        "end, milliseconds since 1970, or an ISO 8601 time with its zone "
+        "such as 2026-11-21T08:30:00Z"
+    )
+
+    def parse(self, text: str) -> str:
+        word = text.strip()
+        if word != "end":
+            if word in {"earliest", "latest"}:
+                raise ValueError(f"must be {self.words}, not {text!r}")
+            start_milliseconds(word)
+        return word
+
+
 def start_milliseconds(text: str) -> int | None:
     """The moment that `start.from` names; None for earliest and latest."""
     if text in {"earliest", "latest"}:
@@ -178,4 +197,4 @@ def is_topic_text(text: str) -> bool:
     return text.isascii() and all(letter.isalnum() or letter in "._-" for letter in text)
 
 
-Kind = Flag | Whole | OneOf | Text | Url | Patterns | Separator | Start
+Kind = Flag | Whole | OneOf | Text | Url | Patterns | Separator | Start | Until | Cron

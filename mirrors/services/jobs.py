@@ -27,7 +27,7 @@ from mirrors.domain.jobs import JobSpec
 from mirrors.domain.supervision import Decision
 from mirrors.models import Flow, Job, Runner, claim
 from mirrors.models.flows import DesiredState, ObservedState
-from mirrors.services import housekeeping, job_rows, processes
+from mirrors.services import housekeeping, job_rows, processes, schedules
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.processes import SUPERVISOR, directory_of
 
@@ -121,6 +121,8 @@ def _reconcile_flow(flow: Flow) -> None:
 
 def _step(flow: Flow) -> bool:
     """One look and one act; True when there may be more to do at once."""
+    if schedules.start_if_due(flow=flow, now=timezone.now()):
+        return True
     jobs = list(Job.objects.filter(flow=flow).select_related("runner")[: job_rows.MEMORY])
     job = next((job for job in jobs if job.ended_at is None), None)
     runner = job.runner if job is not None else flow.runner
@@ -188,6 +190,8 @@ def _act(flow: Flow, job: Job | None, runner: Runner, decision: Decision) -> boo
 def _claim(flow: Flow, job: Job | None, decision: Decision, leaving: str | None) -> bool:
     """Write the decision down first; False when the flow moved on meanwhile."""
     observed, reason = str(decision.observed), decision.reason
+    if decision.finished:
+        reason = schedules.with_next(flow=flow, reason=reason, now=timezone.now())
     if leaving and flow.desired_state != DesiredState.STOPPED:
         observed = flow.observed_state if decision.job_ends is None else ObservedState.STARTING
         reason = leaving
@@ -214,6 +218,8 @@ def _claim(flow: Flow, job: Job | None, decision: Decision, leaving: str | None)
             won = claim(
                 asked, observed_state=observed, reason=reason, who=SUPERVISOR, changes=changes
             )
+        if won and decision.finished:
+            won = schedules.finish(flow=flow, reason=reason)
         if not won:
             transaction.set_rollback(True)
     return won

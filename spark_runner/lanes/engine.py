@@ -112,7 +112,7 @@ class Engine:
             track.rewind(0)
         self._book.begin()
         self._outlet.restart()
-        self._intake.restart(going)
+        self._intake.restart(track for track in going if not track.is_read)
         # Last: nobody has a buffer any more.
         self._arenas.reset()
         self._pace.begin(time.monotonic())
@@ -212,9 +212,9 @@ class Engine:
     def _heard_source(self, feeder: Feeder, now: float) -> None:
         if feeder.arena is not None:
             self._intake.receive(feeder, now)
-            if self._intake.has_left_out and not self._pace.is_open:
+            if self._intake.moves_quietly and not self._pace.is_open:
                 self._pace.opened(now)
-                self._intake.has_left_out = False
+                self._intake.moves_quietly = False
         else:
             self._intake.closed(feeder, now)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes.arena import Arena, Arenas
+from spark_runner.lanes.bounded import trim
 from spark_runner.lanes.feeder import Feeder, FetchLimits
 from spark_runner.lanes.outage import Outage
 from spark_runner.lanes.replicated import Part, Replicated
@@ -47,8 +48,8 @@ class Intake:
     ) -> None:
         self._throttle = throttle
         self._replicated = replicated
-        # Something was left out, so that a position moves without a record.
-        self.has_left_out = False
+        # A position that somebody waits for moves without a record: left out, or at its end.
+        self.moves_quietly = False
         self._cluster = cluster
         self._arenas = arenas
         self._limits = limits
@@ -151,8 +152,9 @@ class Intake:
 
     def join(self, track: Track) -> None:
         """Read this partition (again), from its `next_fetch` on."""
-        self._homeless[track] = 0.0
-        self._look_at = 0.0
+        if not track.is_read:
+            self._homeless[track] = 0.0
+            self._look_at = 0.0
 
     def restart(self, tracks: Iterable[Track]) -> None:
         """Begin anew at the tracks' positions: what is in flight means nothing now."""
@@ -181,8 +183,12 @@ class Intake:
         track.end, track.stable_end = row.high_watermark, row.stable_offset
         before = track.next_fetch
         if row.stop > row.start and scan(track, arena, row.start, row.stop, row.aborted):
+            trim(track, arena)
             self._offer(track)
-        self.has_left_out = self.has_left_out or bool(track.left_out)
+        self.moves_quietly = self.moves_quietly or bool(track.left_out) or track.is_read
+        if track.is_read:
+            self.leave(track)
+            return
         if self._is_full(track):
             self._full.add(track)
             self._forget(track)

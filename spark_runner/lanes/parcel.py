@@ -47,6 +47,7 @@ class Parcel:
         "size",
         "stamped",
         "stretches",
+        "until",
         "view",
         "why",
     )
@@ -71,6 +72,8 @@ class Parcel:
         self.after = header[0] + header[6] + 1
         self.stretches: tuple[Stretch, ...] = ()
         self.cuts: tuple[int, ...] = ()
+        # Records from this upstream offset on stay behind.
+        self.until: int | None = None
         self.stamped = False
         self.view: memoryview | None = None
 

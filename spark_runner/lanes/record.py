@@ -75,6 +75,7 @@ class _Copy:
         self._commit_took_s = 0.0
         self._pending = 0
         self._probing: dict[Place, Probe] = {}
+        self._read_out: set[Place] = set()
         self._throttle = Throttle(work, channel)
         self.progress = Progress(work, NAME, self._throttle)
         self._source = Admin(work.source, client_id="understudy-reader-admin")
@@ -154,7 +155,9 @@ class _Copy:
         offset = message.offset()
         if part is None or part.error is not None or offset is None or offset < part.next:
             return
-        if part.refused is not None and offset >= (part.refused.offset or 0):
+        if part.work.stop is not None and offset >= part.work.stop:
+            self._end_at(part, part.work.stop)
+        elif part.refused is not None and offset >= (part.refused.offset or 0):
             self._stop_at(part)
         elif error is None:
             self._copy(part, message, offset)
@@ -177,6 +180,15 @@ class _Copy:
         size = (len(key) if key else 0) + (len(value) if value else 0)
         part.count(offset, timestamp, size)
         self._pending += 1
+        self._moved(in_s=self._interval_s)
+
+    def _end_at(self, part: CopiedPartition, stop: int) -> None:
+        """All that a bounded run wants of it has been read."""
+        if part.place in self._read_out:
+            return
+        self._read_out.add(part.place)
+        self._reader.leave(part.place)
+        part.next = max(part.next, stop)
         self._moved(in_s=self._interval_s)
 
     def _stop_at(self, part: CopiedPartition) -> None:
@@ -256,6 +268,7 @@ class _Copy:
         self._writer.abort()
         self._pending = 0
         self.progress.roll_back()
+        self._read_out.clear()
         for probe in self._probing.values():
             probe.rewind()
         self._reader.assign(self.progress.going())

@@ -56,6 +56,10 @@ class CopiedPartition:
         return self.work.topic, self.work.partition
 
     @property
+    def is_read(self) -> bool:
+        return self.work.stop is not None and self.next >= self.work.stop
+
+    @property
     def has_moved(self) -> bool:
         return self.next != self.position
 
@@ -115,7 +119,7 @@ class Progress:
         )
 
     def going(self) -> Iterator[CopiedPartition]:
-        return (part for part in self.parts.values() if part.error is None)
+        return (part for part in self.parts.values() if part.error is None and not part.is_read)
 
     def moved(self) -> list[CopiedPartition]:
         return [part for part in self.parts.values() if part.has_moved]

@@ -41,6 +41,8 @@ def rebuild(group: list[Parcel], policy: Policy) -> tuple[list[Parcel], TooLarge
             found = _pieces(parcel, policy)
         except (IndexError, ValueError) as error:
             raise Damaged(number, str(error) or "a record is cut off") from None
+        if parcel.until is not None:
+            found = [piece for piece in found if piece.offset < parcel.until]
         pieces += [piece for piece in found if piece.offset >= head.first]
     codec = policy.codec
     if codec is None:

@@ -28,13 +28,14 @@ from spark_runner.wire.varint import read_signed
 
 HOLES = "holes from compaction"
 INSIDE = "position inside a batch"
+CUT = "end of the run inside a batch"
 APPEND_TIME = "append time kept as record time"
 CODEC = "other codec on the target"
 TOO_LARGE = "batch over the target's limit"
 SMALL = "small batches while lagging"
 OLD_FORMAT = "old message format"
 REFUSED = "refused as it was"
-WHY = (HOLES, INSIDE, APPEND_TIME, CODEC, TOO_LARGE, SMALL, OLD_FORMAT, REFUSED)
+WHY = (HOLES, INSIDE, CUT, APPEND_TIME, CODEC, TOO_LARGE, SMALL, OLD_FORMAT, REFUSED)
 
 _ABORT_MARKER = 0
 _LEAST = MAGIC_AT + 1

@@ -40,6 +40,7 @@ def track_of(row: PartitionWork, producer: dict[str, str]) -> Track:
         remote_id=id_bytes(row.remote_topic_id),
         position=row.start,
     )
+    track.stop_at = row.stop
     track.policy = policy_of(row.remote_configs, producer)
     return track
 

@@ -80,6 +80,7 @@ class Track:
         "source_id",
         "source_node",
         "stable_end",
+        "stop_at",
         "suspect",
         "target_node",
         "timestamp",
@@ -116,6 +117,8 @@ class Track:
         self.leader_epoch = self.epoch = -1
         self.end: int | None = None
         self.stable_end: int | None = None
+        # The end of a bounded run.
+        self.stop_at: int | None = None
         self.source_node = self.source_epoch = -1
         self.timestamp: int | None = None
         # on the way
@@ -218,6 +221,11 @@ class Track:
         self.committed_bytes += self.bytes
         self.settle()
         self.committed_timestamp = self.timestamp
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a bounded run wants no more of it."""
+        return self.stop_at is not None and self.next_fetch >= self.stop_at
 
     @property
     def has_moved(self) -> bool:

@@ -29,6 +29,16 @@ DEAD = Runner(alive=False, started_at=NOW - 5 * MINUTE)
 FRESH = Runner(alive=True, started_at=NOW - SECOND)
 
 
+def test_a_run_that_has_reached_its_end_is_stopped_for_good() -> None:
+    own = dataclasses.replace(status("stopped", reason="Reached the ends."), finished=True)
+    for process in (runner(), DEAD):
+        decision = step(status=own, runner=process)
+        assert (decision.action, decision.observed) == ("remove_spec", "stopped")
+        assert (decision.job_ends, decision.finished) == ("stopped", True)
+        assert decision.reason == "Reached the ends."
+    assert not step(status=dataclasses.replace(own, job=6)).finished, "of an earlier job"
+
+
 def spec(job: int = 7, generation: int = 1, desired: str = "running") -> JobSpec:
     return JobSpec(
         job=job, flow=3, name="a->b", generation=generation, desired=desired,

@@ -1,7 +1,7 @@
 """python -m spark_runner, as the control plane sees it; found first when tests run from here.
 
-A file `fail-<flow>` in its directory makes the flow fail; `silent` stops its reports; `no-start`
-makes the process end at once with last words.
+A file `fail-<flow>` in its directory makes the flow fail, `done-<flow>` ends its run; `silent`
+stops its reports; `no-start` makes the process end at once with last words.
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ class StandIn:
             if (spec := launcher.read_spec(self.directory, int(path.name.split(".")[0])))
         }
         for flow, spec in specs.items():
-            self.say(spec, "failed" if (self.directory / f"fail-{flow}").exists() else spec.desired)
+            failed = (self.directory / f"fail-{flow}").exists()
+            done = (self.directory / f"done-{flow}").exists()
+            self.say(spec, "failed" if failed else "stopped" if done else spec.desired, done=done)
         for flow in set(self.taken) - set(specs):
             self.say(self.taken.pop(flow), "stopped")
         self.taken.update(specs)
         self.report(tuple(sorted(specs)))
 
-    def say(self, spec: JobSpec, state: str) -> None:
+    def say(self, spec: JobSpec, state: str, *, done: bool = False) -> None:
         now = int(time.time() * 1000)
         topic = TopicStatus(
             topic="orders", remote_topic="one.orders", state="in_sync", reason="", partitions=2
@@ -77,7 +79,12 @@ class StandIn:
             flow=spec.flow,
             generation=spec.generation,
             state=state,  # type: ignore[arg-type]
-            reason="The source refuses." if state == "failed" else "",
+            reason="The source refuses."
+            if state == "failed"
+            else "Reached the ends."
+            if done
+            else "",
+            finished=done,
             started_at=self.started_at,
             as_of=now,
             records=20,

@@ -1,0 +1,52 @@
+"""Where a bounded run ends: an offset for each partition, found once and kept for the job."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+
+from mirrors.domain.specs import FlowSettings
+from mirrors.kafka.admin import Admin, At
+from spark_runner.positions import Place
+
+
+class Bounds:
+    """`run.until`: the ends as of the first plan, or the first offsets not older than a moment.
+
+    A partition that is met later was not there at that moment, so nothing of it belongs to the run.
+    """
+
+    def __init__(self, settings: FlowSettings) -> None:
+        self._moment = settings.run_until_ms
+        self._is_bounded = settings.run_until is not None
+        self._committed = settings.isolation_level == "read_committed"
+        self._stops: dict[Place, int] = {}
+        self._as_of: int | None = None
+
+    def find(
+        self, source: Admin, places: Iterable[Place], *, now: int, deadline_s: float
+    ) -> dict[Place, int]:
+        """Empty when the run has no end, or none yet: its moment is still to come."""
+        if not self._is_bounded or (self._moment is not None and now < self._moment):
+            return {}
+        wanted = list(places)
+        if self._as_of is None:
+            at: At = "stable" if self._committed else "latest"
+            if self._moment is not None:
+                at = self._moment
+            answer = source.list_offsets(wanted, at, deadline_s=deadline_s).raise_first()
+            self._stops, self._as_of = dict(answer.done), now
+        return {place: self._stops.get(place, 0) for place in wanted}
+
+    @property
+    def words(self) -> str:
+        """What is reached at the end; empty while it is not known."""
+        if self._as_of is None:
+            return ""
+        if self._moment is None:
+            return f"the ends as of {_shown(self._as_of)}"
+        return f"the offsets of {_shown(self._moment)}"
+
+
+def _shown(moment: int) -> str:
+    return f"{dt.datetime.fromtimestamp(moment / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,72 @@
+"""A bounded run stops its flow when it is done, and its schedule begins the next one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mirrors.models import Cluster, Flow, Job, Transition
+from mirrors.services import flows, jobs
+from tests.mirrors.conftest import WHO, fresh, is_in, reconcile_until
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def nightly(pair: tuple[Cluster, Cluster], root: Path) -> Flow:
+    properties = {"run.until": "end", "run.schedule": "* * * * *"}
+    return flows.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
+
+
+def rested(flow: Flow) -> Transition:
+    rows = Transition.objects.filter(subject="flow", subject_id=flow.pk, field="desired_state")
+    row = rows.first()
+    assert row is not None
+    return row
+
+
+def an_hour_passes(flow: Flow) -> None:
+    row = rested(flow)
+    Transition.objects.filter(pk=row.pk).update(when=row.when - timedelta(hours=1))
+
+
+def finish(flow: Flow, root: Path) -> Flow:
+    reconcile_until(flow, is_in("running"))
+    mark = root / "default" / f"done-{flow.pk}"
+    mark.touch()
+    stopped = reconcile_until(flow, is_in("stopped"))
+    mark.unlink()
+    return stopped
+
+
+def test_a_run_that_is_done_stops_the_flow_and_says_what_it_reached(flow: Flow, root: Path) -> None:
+    stopped = finish(flow, root)
+    assert (stopped.desired_state, stopped.reason) == ("stopped", "Reached the ends.")
+    assert (rested(flow).who, rested(flow).why) == ("reconciler", "Reached the ends.")
+    jobs.reconcile()
+    [job] = Job.objects.filter(flow=flow)
+    assert (job.state, job.reason) == ("stopped", "Reached the ends.")
+    flows.start_flow(flow=fresh(flow), who=WHO)
+    reconcile_until(flow, is_in("running"))
+
+
+def test_the_schedule_begins_the_next_run(nightly: Flow, root: Path) -> None:
+    stopped = finish(nightly, root)
+    assert "Reached the ends. The next run is at " in stopped.reason
+    jobs.reconcile()
+    assert fresh(nightly).desired_state == "stopped", "it is not time yet"
+    an_hour_passes(nightly)
+    reconcile_until(nightly, is_in("running"))
+    assert rested(nightly).why.startswith("run.schedule=* * * * *: the run of ")
+    assert Job.objects.filter(flow=nightly).count() == 2, "of an hour that was missed, one run"
+
+
+def test_a_flow_that_a_person_stopped_is_not_started(nightly: Flow) -> None:
+    reconcile_until(nightly, is_in("running"))
+    flows.stop_flow(flow=fresh(nightly), who=WHO)
+    reconcile_until(nightly, is_in("stopped"))
+    an_hour_passes(nightly)
+    jobs.reconcile()
+    assert fresh(nightly).desired_state == "stopped"

@@ -1,0 +1,80 @@
+"""A run with an end copies what lies before it, to the record, and nothing from it on."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.lanes.record import RecordLane
+from spark_runner.wire import codecs
+from spark_runner.wire.records import Record
+from tests.wire.world import Driver, Flow, Side, bare, unique
+
+LANES = {"raw": RawCopier, "record": RecordLane}
+BATCH = 5
+BATCHES = 6
+
+
+@pytest.fixture(scope="module")
+def source(primary: str) -> Iterator[Side]:
+    side = Side("one", primary)
+    yield side
+    side.close()
+
+
+@pytest.fixture(scope="module")
+def target(backup: str) -> Iterator[Side]:
+    side = Side("two", backup)
+    yield side
+    side.close()
+
+
+def records(batch: int) -> list[Record]:
+    return [Record(0, 1_700_000_000_000 + batch, b"%d" % batch, b"%d" % at) for at in range(BATCH)]
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_every_end_is_kept_to_the_record(source: Side, target: Side, lane: str) -> None:
+    """Partition n ends at offset n: in front of, inside and behind each batch."""
+    topic = unique("bounded")
+    count = BATCH * BATCHES + 1
+    source.make(topic, count)
+    flow = Flow(source, target, commit_interval_ms="50")
+    remote = flow.add(topic)
+    flow.rows = [dataclasses.replace(row, stop=row.partition) for row in flow.rows]
+    for batch in range(BATCHES):
+        for partition in range(count):
+            source.write(topic, partition, records(batch), codec=codecs.LZ4)
+    ends = {(topic, number): number for number in range(1, count)}
+    result, driver = flow.copy(LANES[lane](), ends=ends)  # type: ignore[arg-type]
+    assert (result.ended_because, result.errors) == ("stop", ()), result
+    for row in flow.rows:
+        wanted = bare(source.read(topic, row.partition))[: row.partition]
+        assert bare(target.read(remote, row.partition)) == wanted
+        assert driver.position(topic, row.partition) in (row.partition, -1, 0)
+
+
+def test_an_end_behind_markers_and_aborted_records_is_reached(source: Side, target: Side) -> None:
+    topic = unique("bounded")
+    source.make(topic)
+    writer = source.transaction(unique("app"))
+    writer.write(topic, 0, records(0))
+    writer.end(commit=True)
+    writer.write(topic, 0, records(1))
+    writer.end(commit=False)
+    time.sleep(0.3)
+    end = source.ends(topic, committed=True)[0]
+    flow = Flow(source, target, commit_interval_ms="50")
+    remote = flow.add(topic)
+    flow.rows = [dataclasses.replace(row, stop=end) for row in flow.rows]
+    source.write(topic, 0, records(2))
+    flow.copy(ends={(topic, 0): end})
+    assert bare(target.read(remote)) == bare(source.read(topic))[:BATCH]
+    # An epoch more has nothing to do.
+    idle = Driver(until=lambda _: time.monotonic() > until)
+    until = time.monotonic() + 1
+    assert RawCopier().run(flow.work(), idle).records == 0  # type: ignore[arg-type]
