@@ -80,13 +80,16 @@ def store_listing(
     verdicts = {name: _verdict(selection, group) for name, group in listed.items() if is_kept(name)}
     with transaction.atomic():
         rows = GroupOffset.objects.filter(flow=flow)
-        states = dict(rows.order_by("partition").values_list("group", "sync_state"))
-        gone = states.keys() - verdicts.keys()
+        seen = rows.order_by("partition").values_list("group", "sync_state", "reason")
+        before = {group: (state, reason) for group, state, reason in seen}
         # A group's places outlive it as long as the target has them.
-        _delete(flow, gone, whole_only=True)
-        out = {name for name, verdict in verdicts.items() if not verdict.chosen}
-        back = {name for name in states.keys() - out if states[name] == EXCLUDED}
-        _delete(flow, out | (back - gone))
+        _delete(flow, before.keys() - verdicts.keys(), whole_only=True)
+        changed = {
+            name: verdict
+            for name, verdict in verdicts.items()
+            if _is_news(verdict, *before.get(name, ("", "")))
+        }
+        _delete(flow, changed)
         fresh = [
             GroupOffset(
                 flow=flow,
@@ -95,10 +98,10 @@ def store_listing(
                 reason=_NEW if verdict.chosen else verdict.reason,
                 as_of=now,
             )
-            for name, verdict in verdicts.items()
-            if not verdict.chosen or name not in states or name in back
+            for name, verdict in changed.items()
         ]
         GroupOffset.objects.bulk_create(fresh, batch_size=_BATCH)
+        rows.filter(sync_state=EXCLUDED).update(as_of=now)
     return verdicts
 
 
@@ -165,6 +168,12 @@ def _row(
 
 def _verdict(selection: GroupSelection, group: GroupListing) -> GroupVerdict:
     return selection.decide(group.name, kind=group.type, protocol=group.protocol_type)
+
+
+def _is_news(verdict: GroupVerdict, state: str, reason: str) -> bool:
+    if verdict.chosen:
+        return state in ("", EXCLUDED)
+    return (state, reason) != (EXCLUDED, verdict.reason)
 
 
 def _delete(flow: Flow, groups: Collection[str], *, whole_only: bool = False) -> None:

@@ -1,0 +1,76 @@
+"""Which groups there are, as rows: what came, what went, what the settings now leave out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from mirrors.domain.checkpoints import GroupPlace, Move
+from mirrors.kafka.groups import GroupListing
+from mirrors.models import Flow, GroupOffset
+from mirrors.services.flows import spec_of
+from mirrors.services.group_rows import known_groups, store_listing, store_places
+from tests.pages import world
+
+pytestmark = pytest.mark.django_db
+NOW = timezone.now()
+
+
+def look(flow: Flow, *names: str, kind: str = "classic", later: int = 0) -> None:
+    listed = {
+        name: GroupListing(name=name, type=kind, state="Empty", protocol_type="consumer")
+        for name in names
+    }
+    now = NOW + timedelta(seconds=later)
+    store_listing(flow=flow, spec=spec_of(flow), listed=listed, now=now)
+
+
+def states(flow: Flow) -> dict[tuple[str, str], str]:
+    return {(row.group, row.topic): row.sync_state for row in flow.groups.all()}
+
+
+def settle(flow: Flow, group: str, **seen: int | None) -> None:
+    place = GroupPlace(group=group, topic="t", partition=0, remote_topic="a.t", **seen)  # type: ignore[arg-type]
+    store_places(flow=flow, groups=[group], found=[(place, Move("off", None, "off"))], now=NOW)
+
+
+def test_groups_come_go_and_are_left_out_as_the_settings_say() -> None:
+    flow = world.flow(properties={"groups.exclude": "tmp.*"})
+    look(flow, "app", "tmp-1", "x" * 501, "nul\0")
+    assert states(flow) == {("app", ""): "waiting", ("tmp-1", ""): "excluded"}
+    settle(flow, "app", source_offset=5)
+    assert states(flow) == {("app", "t"): "off", ("tmp-1", ""): "excluded"}
+    flow.properties = {"groups.exclude": "app"}
+    look(flow, "app", "tmp-1")
+    assert states(flow) == {("app", ""): "excluded", ("tmp-1", ""): "waiting"}
+    assert known_groups(flow=flow, spec=spec_of(flow)) == ["tmp-1"]
+    look(flow, "tmp-1", kind="share")
+    assert states(flow) == {("tmp-1", ""): "excluded"}
+    assert flow.groups.get().reason == "is a share group, which has no consumer's offsets"
+
+
+def test_a_group_that_is_gone_stays_while_the_target_has_it() -> None:
+    flow = world.flow()
+    look(flow, "app")
+    settle(flow, "app", source_offset=5, target_offset=4)
+    look(flow)
+    settle(flow, "app", target_offset=4)
+    assert states(flow) == {("app", "t"): "off"}
+    settle(flow, "app")
+    assert states(flow) == {("app", ""): "unknown"}
+    look(flow)
+    assert states(flow) == {}
+
+
+def test_two_thousand_groups_that_are_left_out_cost_a_look_next_to_nothing() -> None:
+    flow = world.flow()
+    names = [f"console-consumer-{number}" for number in range(2_000)]
+    look(flow, *names)
+    with CaptureQueriesContext(connection) as asked:
+        look(flow, *names, later=30)
+    assert len(asked) < 8
+    assert GroupOffset.objects.filter(as_of__gt=NOW).count() == 2_000
