@@ -30,6 +30,11 @@ clean-demo: ## Remove what the demo left in .demo/
 bench: $(VENV)/.runtime ## MirrorMaker 2, a plain loop and this product side by side, an hour; QUICK=1: five minutes
 	@exec $(PY) manage.py bench $(if $(QUICK),--quick) $(RUN)
 
+bench-web: $(VENV)/.runtime ## Pages, lists, scrape and sweep timed on 500 flows, 50,000 partitions and 30 days of history
+	@rm -rf .bench/web && mkdir -p .bench/web
+	@export DATABASE_URL="$${BENCH_WEB_DATABASE:-sqlite:///$(CURDIR)/.bench/web/db.sqlite3}"; \
+	  $(PY) manage.py migrate -v 0 && $(PY) manage.py seed_scale && $(PY) manage.py bench_web $(RUN)
+
 ##@ Work on it
 setup: $(VENV)/.dev system ## Install the Python environment and the system packages that the tests use
 
@@ -125,5 +130,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: demo demo-check clean-demo bench setup check format test test-fast test-kills test-soak system requirements help migrate \
+.PHONY: demo demo-check clean-demo bench bench-web setup check format test test-fast test-kills test-soak system requirements help migrate \
   run-web run-worker run-tasks run-beat stop-runners run-kafka run-redis image runtime kafka-jars static

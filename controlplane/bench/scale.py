@@ -1,0 +1,120 @@
+"""Fills a database as a large installation would: flows, topics, partitions, a month of history.
+
+Rows are multiplied inside the database: a statement each, not a million inserts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.db import connection
+from django.db.models import Model
+
+from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, Job, Runner
+from monitoring.domain.lag import FINE, HOUR, MINUTE, Resolution
+from monitoring.models import LagSample
+
+TOPICS_A_FLOW = 10
+PARTITIONS_A_TOPIC = 10
+# Minutes and tens of seconds are kept for so many flows: a page reads those of one.
+WATCHED = 10
+
+
+def seed(*, flows: int, now: datetime, watched: int = WATCHED) -> None:
+    """A hub and its spokes, each with ten topics of ten partitions, some of them behind."""
+    hub = Cluster.objects.create(alias="hub", bootstrap_servers="hub.example:9092", reachable=True)
+    spokes = Cluster.objects.bulk_create(
+        Cluster(alias=f"spoke-{at:03}", bootstrap_servers=f"s{at}.example:9092", reachable=True)
+        for at in range(flows)
+    )
+    runner = Runner.objects.get_or_create(name="default", defaults={"master": "local", "slots": 4})
+    made = Flow.objects.bulk_create(
+        Flow(
+            source=spoke,
+            target=hub,
+            runner=runner[0],
+            desired_state="running",
+            observed_state="running",
+            as_of=now,
+        )
+        for spoke in spokes
+    )
+    Job.objects.bulk_create(
+        Job(flow=flow, runner=runner[0], generation=1, attempt=1, state="running", as_of=now)
+        for flow in made
+    )
+    _topics(made, now)
+    _history(made, HOUR, now, timedelta(days=30))
+    _history(made[:watched], MINUTE, now, timedelta(days=30))
+    _history(made[:watched], FINE, now, timedelta(hours=48))
+
+
+def _topics(flows: Sequence[Flow], now: datetime) -> None:
+    for flow in flows:
+        FlowTopic.objects.bulk_create(
+            FlowTopic(
+                flow=flow,
+                topic=f"orders.{at}",
+                remote_topic=f"{flow.source.alias}.orders.{at}",
+                state="in_sync",
+                partitions=PARTITIONS_A_TOPIC,
+                offset_lag=(flow.pk * at) % 7,
+                time_lag_ms=(flow.pk * at) % 7 * 100,
+                as_of=now,
+            )
+            for at in range(TOPICS_A_FLOW)
+        )
+    topic, partition = _table(FlowTopic), _table(FlowPartition)
+    _run(
+        f"INSERT INTO {partition} (flow_id, topic, partition, remote_topic, state, reason,"
+        " position, source_end, source_stable_end, offset_lag, time_lag_ms, lane, as_of)"
+        f" SELECT t.flow_id, t.topic, n.x, t.remote_topic, t.state, '', 1000000, 1000000, 1000000,"
+        f" t.offset_lag, t.time_lag_ms, 'raw', t.as_of FROM {topic} t CROSS JOIN numbers n",
+        PARTITIONS_A_TOPIC,
+    )
+
+
+def _history(flows: Sequence[Flow], resolution: Resolution, now: datetime, back: timedelta) -> None:
+    end = resolution.slot(now)
+    for start in range(0, len(flows), 100):
+        part = flows[start : start + 100]
+        LagSample.objects.bulk_create(
+            LagSample(
+                flow=flow,
+                resolution=resolution.seconds,
+                at=end,
+                offset_lag=flow.pk % 900,
+                time_lag_ms=flow.pk % 900 * 10,
+                records_per_second=1000.0,
+                bytes_per_second=4e6,
+                out_of_sync=0,
+            )
+            for flow in part
+        )
+    table = _table(LagSample)
+    # SQLite keeps moments as text, PostgreSQL as moments.
+    earlier = "s.at - n.x * INTERVAL '1 second' * s.resolution"
+    if connection.vendor == "sqlite":
+        earlier = "strftime('%Y-%m-%d %H:%M:%S', s.at, '-' || (n.x * s.resolution) || ' seconds')"
+    _run(
+        f"INSERT INTO {table} (flow_id, resolution, at, offset_lag, time_lag_ms,"
+        " records_per_second, bytes_per_second, out_of_sync)"
+        f" SELECT s.flow_id, s.resolution, {earlier}, (s.offset_lag + n.x * 17) % 4000,"
+        " (s.time_lag_ms + n.x * 13) % 60000, s.records_per_second, s.bytes_per_second, 0"
+        f" FROM {table} s CROSS JOIN numbers n"
+        f" WHERE n.x > 0 AND s.resolution = {resolution.seconds}",
+        int(back.total_seconds()) // resolution.seconds,
+    )
+
+
+def _run(insert: str, count: int) -> None:
+    """`numbers` counts from 0 to below `count`."""
+    head, _, select = insert.partition(" SELECT ")
+    counting = f"SELECT 0 UNION ALL SELECT x + 1 FROM numbers WHERE x + 1 < {count}"
+    with connection.cursor() as cursor:
+        cursor.execute(f"{head} WITH RECURSIVE numbers(x) AS ({counting}) SELECT {select}")
+
+
+def _table(model: type[Model]) -> str:
+    return connection.ops.quote_name(model._meta.db_table)

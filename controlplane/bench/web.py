@@ -1,0 +1,120 @@
+"""How long pages and lists take on the database as it is, measured in this process, as a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from mirrors.models import Flow, Role
+from mirrors.services.people import create_token, ensure_person
+from monitoring import alerting, collector
+
+PAGE_MS, LIST_MS, SWEEP_MS = 200.0, 150.0, 1_000.0
+PERSON = "bench-web"
+PAGES = (
+    "/",
+    "/flows/",
+    "/flows/?sort=-offset_lag&page=3",
+    "/flows/{flow}/",
+    "/flows/{flow}/partitions/",
+    "/flows/{flow}/charts/",
+    "/flows/{flow}/charts/rpo/?range=1h",
+    "/flows/{flow}/charts/rpo/?range=24h",
+    "/flows/{flow}/charts/rpo/?range=7d",
+    "/flows/{flow}/charts/rpo/?range=30d",
+    "/alerts/",
+    "/alerts/rules/",
+    "/clusters/",
+    "/runners/",
+)
+LISTS = (
+    "/api/v1/flows/",
+    "/api/v1/flows/{flow}/topics/",
+    "/api/v1/flows/{flow}/partitions/",
+    "/api/v1/clusters/",
+    "/api/v1/alerts/",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    what: str
+    limit_ms: float
+    times_ms: tuple[float, ...]
+    queries: int
+
+    @property
+    def p95_ms(self) -> float:
+        return sorted(self.times_ms)[math.ceil(len(self.times_ms) * 0.95) - 1]
+
+    @property
+    def holds(self) -> bool:
+        return self.p95_ms < self.limit_ms
+
+
+def measure(*, times: int) -> list[Measured]:
+    ensure_person(username=PERSON, password=None, role=Role.ADMIN)
+    person = Client(headers={"host": "localhost"})
+    person.force_login(
+        ensure_person(username=PERSON, password=None, role=Role.ADMIN),
+        backend="django.contrib.auth.backends.ModelBackend",
+    )
+    token = create_token(username=PERSON)
+    program = Client(headers={"host": "localhost", "authorization": f"Token {token}"})
+    flow = Flow.objects.order_by("pk").values_list("pk", flat=True)[0]
+    asked = [(path, PAGE_MS, person) for path in PAGES]
+    asked += [(path, LIST_MS, program) for path in LISTS]
+    asked.append(("/metrics", SWEEP_MS, program))
+    found = [
+        _measured(path.format(flow=flow), limit, _get(client, path.format(flow=flow)), times)
+        for path, limit, client in asked
+    ]
+    found.append(_measured("a sweep of all flows", SWEEP_MS, _collect, max(3, times // 5)))
+    found.append(_measured("a look at all rules", SWEEP_MS, _evaluate, max(3, times // 5)))
+    return found
+
+
+def table(found: list[Measured]) -> str:
+    lines = [f"{'what':<46}{'p95':>10}{'limit':>10}{'queries':>9}"]
+    for one in found:
+        verdict = "" if one.holds else "  too slow"
+        figures = f"{one.p95_ms:>7.0f} ms{one.limit_ms:>7.0f} ms{one.queries:>9}"
+        lines.append(f"{one.what:<46}{figures}{verdict}")
+    return "\n".join(lines)
+
+
+def _collect() -> None:
+    now = timezone.now()
+    Flow.objects.update(as_of=now)
+    collector.collect(now=now)
+
+
+def _evaluate() -> None:
+    alerting.evaluate(now=timezone.now())
+
+
+def _get(client: Client, path: str) -> Callable[[], None]:
+    def ask() -> None:
+        answer = client.get(path)
+        if answer.status_code != 200:
+            raise RuntimeError(f"{path} answered {answer.status_code}")
+
+    return ask
+
+
+def _measured(what: str, limit_ms: float, act: Callable[[], None], times: int) -> Measured:
+    with CaptureQueriesContext(connection) as queries:
+        act()
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        act()
+        taken.append((time.perf_counter() - began) * 1000)
+    return Measured(what, limit_ms, tuple(taken), len(queries))

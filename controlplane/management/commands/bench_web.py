@@ -1,0 +1,27 @@
+"""`manage.py bench_web`: how long pages, lists, the scrape and the sweep take on this database."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from controlplane.bench import web
+from mirrors.models import Flow
+
+
+class Command(BaseCommand):
+    help = "Time pages, lists, the scrape and the sweep; exit 1 when one is slower than promised."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--times", type=int, default=20, help="how often each is asked")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not Flow.objects.exists():
+            raise CommandError("There is no flow here. Run `manage.py seed_scale` first.")
+        found = web.measure(times=options["times"])
+        self.stdout.write(web.table(found))
+        slow = [one.what for one in found if not one.holds]
+        if slow:
+            raise CommandError(f"Slower than promised: {', '.join(slow)}.")
