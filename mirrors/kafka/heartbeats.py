@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.heartbeats import CONFIGS, TOPIC
 from mirrors.domain.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
@@ -93,16 +93,25 @@ class Watcher:
         }
         config = client_config(spec, client_id=CLIENT_ID, role="consumer", extra=own)
         self._consumer = Consumer(config)
+        self._spec = spec
+        self.refusals: dict[str, str] = {}
 
     def begin(self, topics: Iterable[str]) -> None:
         """From now on `arrival` answers the newest records of these topics, and then new ones."""
+        self.refusals.clear()
         tail = _OFFSET_TAIL_BASE - TAIL
         self._consumer.assign([TopicPartition(topic, 0, tail) for topic in sorted(set(topics))])
 
     def arrival(self, *, wait_s: float) -> tuple[str, bytes | None, bytes | None] | None:
         """Topic, key and value of the next record; None when none came in time."""
         message = self._consumer.poll(wait_s)
-        if message is None or message.error() is not None:
+        if message is None:
+            return None
+        if (error := message.error()) is not None:
+            refusal = translate(error, where=self._spec.alias, doing=f"read {message.topic()}")
+            # What is not there yet, or passes by itself, is no refusal.
+            if isinstance(refusal, KafkaRefused) and refusal.code != "not_found":
+                self.refusals[message.topic() or ""] = refusal.message
             return None
         return message.topic() or "", message.key(), message.value()
 

@@ -90,7 +90,7 @@ def due_duties(*, now: datetime) -> list[tuple[int, str]]:
     """(flow, duty) for each that is due; nothing is taken yet, so asking twice does no harm."""
     end_lost(now=now)
     flows = list(_flows().filter(desired_state=DesiredState.RUNNING))
-    known = pasts(flow.pk for flow in flows)
+    known = pasts((flow.pk for flow in flows), now=now)
     return [
         (flow.pk, duty.schedule.name)
         for flow in flows
@@ -106,7 +106,7 @@ def run_duty(*, flow_id: int, name: str, now: datetime) -> bool:
     flow = _flows().filter(pk=flow_id).first()
     if duty is None or duty.act is None or flow is None or (spec := _spec(flow)) is None:
         return False
-    judged = dict(_judged(flow, spec, pasts([flow_id]), now))
+    judged = dict(_judged(flow, spec, pasts([flow_id], now=now), now))
     if not judged[duty].due:
         return False
     run = open_run(flow_id=flow_id, name=name, slot=judged[duty].slot, now=now)
@@ -131,7 +131,7 @@ def standings(*, flow: Flow, now: datetime) -> list[Standing]:
             judgement=judgement,
             last=last.get(duty.schedule.name),
         )
-        for duty, judgement in _judged(flow, spec, pasts([flow.pk]), now)
+        for duty, judgement in _judged(flow, spec, pasts([flow.pk], now=now), now)
     ]
 
 

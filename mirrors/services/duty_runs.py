@@ -11,10 +11,13 @@ from django.utils import timezone
 
 from mirrors.domain.duties import Outcome, Past, total
 from mirrors.models import DutyRun
+from mirrors.services.clock import milliseconds
 
 # A run that is open for longer has lost its worker.
 LOST_AFTER = timedelta(seconds=90)
 SHOWN_REASONS = 100
+# No duty is rarer than daily.
+_REMEMBERED = timedelta(days=2)
 _LOST = "Its worker was lost before it ended; the next turn does it again."
 
 
@@ -67,9 +70,10 @@ def end_lost(*, now: datetime) -> int:
     return lost.update(ended_at=now, error=_LOST)
 
 
-def pasts(flow_ids: Iterable[int]) -> dict[tuple[int, str], Past]:
-    """(flow, duty) -> its last turn, and whether it runs."""
-    rows = DutyRun.objects.filter(flow__in=list(flow_ids)).order_by()
+def pasts(flow_ids: Iterable[int], *, now: datetime) -> dict[tuple[int, str], Past]:
+    """(flow, duty) -> its last turn, and whether it runs; what is older is due whatever it was."""
+    since = milliseconds(now - _REMEMBERED) // 1000
+    rows = DutyRun.objects.filter(flow__in=list(flow_ids), slot__gte=since).order_by()
     found = rows.values_list("flow_id", "duty").annotate(
         last=Max("slot"), runs=Count("pk", filter=Q(ended_at=None))
     )

@@ -18,16 +18,19 @@ from mirrors.domain.topics import TopicPlan, plan_topics
 from mirrors.kafka.acls import Acls
 from mirrors.kafka.admin import Admin, NewTopicSpec
 
+# A cluster that does not answer by then is left: a worker has more to do.
+CALL_S = 15.0
+
 
 class Clock:
-    """What is left of a deadline, for one call after another."""
+    """What is left of a deadline, for one call after another; none gets all of it."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
 
     @property
     def left(self) -> float:
-        return max(0.5, self._until - time.monotonic())
+        return min(CALL_S, max(0.5, self._until - time.monotonic()))
 
 
 def sync_configs(context: DutyContext) -> Outcome:

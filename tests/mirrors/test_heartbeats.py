@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from mirrors.domain.heartbeats import Arrival
 from mirrors.domain.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.internal import InternalRecord, Row, append, read_to_end
 from mirrors.models import Cluster, DutyRun, Flow, HeartbeatState
 from mirrors.services import clusters as cluster_services
-from mirrors.services import flows, heartbeats
+from mirrors.services import flows, heart_watch, heartbeats
 from mirrors.services.clock import milliseconds
+from mirrors.services.heart_turns import Turn, emitting, take_turns
 from tests.mirrors.conftest import WHO
 
 Sides = tuple[Admin, Admin]
@@ -52,7 +54,7 @@ def ours(admin: Admin, since: datetime) -> list[InternalRecord]:
 def test_a_turn_writes_one_heartbeat_in_mm2s_bytes_on_the_source(
     flow: Flow, sides: Sides, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeats, "WATCH_S", 0.2)
+    monkeypatch.setattr(heart_watch, "WATCH_S", 0.2)
     assert [heartbeats.beat(now=now).due, heartbeats.beat(now=now).due] == [1, 0]
     [record] = ours(sides[0], now)
     wanted = Heartbeat("one", "two", milliseconds(now))
@@ -75,7 +77,7 @@ def test_an_arrival_on_the_target_tells_age_and_latency(
     sides[1].create_topics([new]).raise_first()
     real = heartbeats._write
 
-    def carry(turns: list[heartbeats.Turn], at: datetime) -> None:
+    def carry(turns: list[Turn], at: datetime) -> None:
         """What the flow does: the heartbeat, byte by byte, under its remote name."""
         real(turns, at)
         for turn in turns:
@@ -110,3 +112,15 @@ def test_a_stopped_flow_and_one_without_heartbeats_write_none(flow: Flow, now: d
     flows.update_flow(flow=flow, properties={}, who=WHO)
     flows.stop_flow(flow=flow, who=WHO)
     assert heartbeats.beat(now=now).due == 0
+
+
+def test_what_came_to_another_target_does_not_count_for_this_one(
+    flow: Flow, sides: Sides, now: datetime
+) -> None:
+    """One source beats to all its targets, so each of them has every direction's heartbeats."""
+    turn = take_turns(emitting(), now)[0]
+    other = (turn.flow.target_id + 1, "one.heartbeats", Arrival(turn.beat.key, turn.beat.value, 0))
+    heart_watch._note([turn], *other)
+    assert not turn.has_arrived()
+    heart_watch._note([turn], turn.flow.target_id, *other[1:])
+    assert turn.has_arrived()
