@@ -34,6 +34,7 @@ from spark_runner.positions import (
     read_ledger,
     slice_id,
 )
+from spark_runner.positions_from_mm2 import Predecessor
 from spark_runner.slices import pack
 from spark_runner.starts import Ranges, first_offsets, ranges
 
@@ -50,6 +51,7 @@ class Planner:
         policy = policy_for(self.spec.settings, job.source.alias, job.target.alias)
         self.positions_topic = policy.positions_topic()
         self.offsets_topic = policy.offsets_topic()
+        self._mm2 = Predecessor(self.offsets_topic, job.source.alias, job.target.alias)
         self._owner = owner
         self._ledger = Ledger({})
         self._first_of_job = True
@@ -74,6 +76,7 @@ class Planner:
         ids = [slice_id(self.spec.name, index) for index in range(before.slices or 0)]
         transactions.fence(self.spec.target, ids, deadline_s=DEADLINE_S)
         self._ledger = read_ledger(target, topic, deadline_s=DEADLINE_S)
+        self._mm2.read(target, deadline_s=DEADLINE_S)
 
     def is_owner(self) -> bool:
         """Whether the target still names this job as the flow's owner."""
@@ -109,7 +112,7 @@ class Planner:
         self._copied = topics.copied
         draft = Draft(self.spec, source, target, topics, failed)
         draft.respect(self._remote_configs(draft))
-        first_rows = self._start_new(draft)
+        first_rows = self._start_new(draft, {new.topic for new in topics.create})
         draft.begin_at(self._ledger)
         draft.end_at(
             self._bounds.find(self._source, draft.work, now=now, deadline_s=DEADLINE_S)
@@ -121,7 +124,8 @@ class Planner:
         self._write(first_rows)
         self._first_of_job = False
         plan = draft.finish(self._slices, self.positions_topic)
-        return dataclasses.replace(plan, until=self._bounds.words)
+        warnings = (*plan.warnings, *self._mm2.warnings)
+        return dataclasses.replace(plan, until=self._bounds.words, warnings=warnings)
 
     def _internal_factor(self) -> int:
         brokers = len(_listing(self._target).brokers)
@@ -208,9 +212,11 @@ class Planner:
             for name, entries in answer.done.items()
         }
 
-    def _start_new(self, draft: Draft) -> list[Position]:
+    def _start_new(self, draft: Draft, created: set[str]) -> list[Position]:
         """Where partitions met for the first time begin; written down before one is copied."""
-        new = [place for place in draft.work if place not in self._ledger.positions]
+        rows = self._mm2.rows(draft, self._ledger, created)
+        met = self._ledger.positions.keys() | rows.keys()
+        new = [place for place in draft.work if place not in met]
         first_plan = self._ledger.is_new
         starts = first_offsets(
             self._source, self.spec.settings, new, first_plan=first_plan, deadline_s=DEADLINE_S
@@ -220,7 +226,7 @@ class Planner:
             starts.raise_first()
         for place, error in starts.failed.items():
             draft.stop(place, None, "faulted", error.code, error.message)
-        rows = {place: draft.row(place, offset) for place, offset in starts.done.items()}
+        rows |= {place: draft.row(place, offset) for place, offset in starts.done.items()}
         self._ledger = dataclasses.replace(
             self._ledger, positions={**self._ledger.positions, **rows}
         )

@@ -10,6 +10,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.errors import translate
 from spark_runner.positions import CONNECT_PARTITIONS, Place
+from spark_runner.positions_from_mm2 import OURS
 
 
 class ConnectOffsetsWriter:
@@ -54,6 +55,7 @@ class ConnectOffsetsWriter:
                 row.value,
                 row.key,
                 row.kafka_partition(CONNECT_PARTITIONS),
+                headers=[OURS],
                 on_delivery=lambda error, _: failures.append(error) if error else None,
             )
         left = self._producer.flush(deadline_s)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -35,6 +36,7 @@ class InternalRecord:
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +140,7 @@ def _record(message: Message) -> InternalRecord:
         message.timestamp()[1],
         message.key(),
         message.value(),
+        tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])),
     )
 
 
