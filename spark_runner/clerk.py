@@ -24,18 +24,22 @@ class Answer:
 
 
 class Clerk:
-    """`ask` while not `busy`; `take` the answer later, `wake` says when."""
+    """`ask`, and `take` the answer later: `wake` says when. Errands wait for each other."""
 
     def __init__(self, name: str, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._errands: queue.SimpleQueue[tuple[str, Callable[[], Any]] | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        self.busy = False
+        self._unanswered = 0
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def busy(self) -> bool:
+        return self._unanswered > 0
+
     def ask(self, errand: str, act: Callable[[], Any]) -> None:
-        self.busy = True
+        self._unanswered += 1
         self._errands.put((errand, act))
 
     def take(self) -> Answer | None:
@@ -43,7 +47,7 @@ class Clerk:
             answer = self._answers.get_nowait()
         except queue.Empty:
             return None
-        self.busy = False
+        self._unanswered -= 1
         return answer
 
     def dismiss(self) -> None:

@@ -41,6 +41,9 @@ class Channel:
         self._turn = False
         self._shares: list[int | None] = []
         self._reported_at = 0.0
+        # What was committed, as it was last told of; the first news of an epoch goes at once.
+        self._told_at = 0.0
+        self._told: tuple[int, int] = (0, 0)
         reader = self._socket.makefile("rb")
         nonce = json.loads(reader.readline())["nonce"]
         self._send({"hello": slice_key(work), "mac": _mac(work.control_token, nonce)})
@@ -72,10 +75,16 @@ class Channel:
 
     def due(self, *, moved: bool = True) -> bool:
         """Whether figures should be reported now: soon when something moved, else seldom."""
-        return time.monotonic() - self._reported_at >= (_REPORT_S if moved else _IDLE_REPORT_S)
+        now = time.monotonic()
+        return (
+            now - self._told_at >= _REPORT_S if moved else now - self._reported_at >= _IDLE_REPORT_S
+        )
 
     def report(self, figures: Figures) -> None:
         self._reported_at = time.monotonic()
+        if (figures.records, len(figures.errors)) != self._told:
+            self._told = figures.records, len(figures.errors)
+            self._told_at = self._reported_at
         try:
             self._send({"figures": figures.to_json()})
         except OSError:

@@ -38,7 +38,10 @@ class Desk:
         try:
             planner = self.planner
             planner.take_over()
-            return self.plan(most_slices, {})
+            plan = self.plan(most_slices, {})
+            # The first stop or pause must not wait for its connections.
+            self._copier(planner).connect()
+            return plan
         except Exception:
             self._planner = None
             raise
@@ -67,11 +70,14 @@ class Desk:
         """For MM2: `mm2-offsets.<source>.internal`."""
         if self._planner is None:
             raise KafkaRefused("The flow has not been taken over yet.", code="not_open")
+        self._copier(self._planner).write(positions, deadline_s=POSITIONS_DEADLINE_S)
+
+    def _copier(self, planner: Planner) -> ConnectOffsetsWriter:
         if self._copy is None:
             self._copy = ConnectOffsetsWriter(
-                self._job.target, self._planner.offsets_topic, self._job.source.alias
+                self._job.target, planner.offsets_topic, self._job.source.alias
             )
-        self._copy.write(positions, deadline_s=POSITIONS_DEADLINE_S)
+        return self._copy
 
     def close(self) -> None:
         if self._ends is not None:

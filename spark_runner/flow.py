@@ -42,7 +42,8 @@ NEWS_S = 0.3
 QUIET_S = 3.0
 # An order is obeyed at a commit, within milliseconds; who does not is cut off.
 OBEY_S = 5.0
-LAST_COPY_S = 2.5
+# Who waits for a stop or a pause does not wait longer for MM2's copy; it is written all the same.
+LAST_COPY_S = 0.8
 LAST_ERRAND_S = 60.0
 
 
@@ -93,7 +94,7 @@ class FlowRun(threading.Thread):
     def run(self) -> None:
         try:
             while self._phase != "stopped":
-                self._wake.wait(RESTING_TICK_S if self._phase == "resting" else TICK_S)
+                self._wake.wait(self._patience(time.monotonic()))
                 self._wake.clear()
                 self._step(time.monotonic())
         except Exception as error:
@@ -107,6 +108,14 @@ class FlowRun(threading.Thread):
         # An errand under way must not outlive the flow: it could take over from its successor.
         self._office.close()
         self._office.join(LAST_ERRAND_S)
+
+    def _patience(self, now: float) -> float:
+        """How long to sleep when nobody wakes us."""
+        if self._phase == "resting":
+            return RESTING_TICK_S
+        if self._copying.has_news:
+            return min(TICK_S, max(0.0, self._reported_at + NEWS_S - now))
+        return TICK_S
 
     def _begin(self, job: JobSpec) -> None:
         """A new plan, a new owner's name, and nothing remembered of an earlier spec."""
@@ -218,11 +227,12 @@ class FlowRun(threading.Thread):
                 self._rest_until = now + OBEY_S
                 self._copying.cancel()
             return
-        self._last_copy = self._last_copy or now
-        if self._copying.has_moved and not self._office.busy:
-            self._office.agenda.want("positions")
-        under_way = self._copying.has_moved or self._office.busy
-        if self._office.is_planned and under_way and now < self._last_copy + LAST_COPY_S:
+        if self._last_copy is None:
+            self._last_copy = now
+            # Who lost the flow knows nothing that its new owner does not know better.
+            if self._then != "failed":
+                self._office.copy_positions(now)
+        if self._office.busy and now < self._last_copy + LAST_COPY_S:
             return
         if self._then != "opening":
             self._phase = self._then

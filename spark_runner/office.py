@@ -27,7 +27,7 @@ _POSSIBLE: dict[Phase, tuple[Errand, ...]] = {
     "opening": ("owner", "open"),
     "copying": ("owner", "plan", "look", "positions", "ends"),
     "paused": ("positions", "ends"),
-    "resting": ("positions",),
+    "resting": (),
     "failed": (),
     "stopped": (),
 }
@@ -84,6 +84,11 @@ class Office:
         if self.refusal and phase == "opening":
             events.append("refused")
         return events
+
+    def copy_positions(self, now: float) -> None:
+        """For MM2, when nothing is copied any more: at once, or behind what is under way."""
+        if self.is_planned:
+            self._ask("positions", now)
 
     def _heard(self, errand: Errand, value: Any, now: float) -> list[Event]:
         self.trouble.pop(errand, None)

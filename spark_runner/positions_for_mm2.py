@@ -27,15 +27,8 @@ class ConnectOffsetsWriter:
         self._written: dict[Place, int] = {}
         self._producer: Producer | None = None
 
-    def write(self, positions: dict[Place, int], *, deadline_s: float) -> None:
-        """Write what changed since the last call; a position of 0 has no form in Connect's."""
-        changed = {
-            place: position
-            for place, position in positions.items()
-            if position > 0 and self._written.get(place) != position
-        }
-        if not changed:
-            return
+    def connect(self) -> Producer:
+        """The producer, which looks for its brokers in the background: be early."""
         if self._producer is None:
             self._producer = Producer(
                 client_config(
@@ -45,12 +38,24 @@ class ConnectOffsetsWriter:
                     extra={"enable.idempotence": True, "linger.ms": 5},
                 )
             )
+        return self._producer
+
+    def write(self, positions: dict[Place, int], *, deadline_s: float) -> None:
+        """Write what changed since the last call; a position of 0 has no form in Connect's."""
+        changed = {
+            place: position
+            for place, position in positions.items()
+            if position > 0 and self._written.get(place) != position
+        }
+        if not changed:
+            return
+        producer = self.connect()
         failures: list[KafkaError] = []
         for (topic, partition), position in changed.items():
             row = ConnectOffset(
                 cluster=self._source_alias, topic=topic, partition=partition, offset=position - 1
             )
-            self._producer.produce(
+            producer.produce(
                 self._topic,
                 row.value,
                 row.key,
@@ -58,7 +63,7 @@ class ConnectOffsetsWriter:
                 headers=[OURS],
                 on_delivery=lambda error, _: failures.append(error) if error else None,
             )
-        left = self._producer.flush(deadline_s)
+        left = producer.flush(deadline_s)
         if failures:
             raise translate(failures[0], where=self._spec.alias, doing=f"write {self._topic}")
         if left:

@@ -167,7 +167,8 @@ class Figures:
 class SliceResult:
     """How an epoch ended. Errors come back as values: a task that raises is a defect of ours.
 
-    `partitions` holds the committed position of every partition of the work, moved or not.
+    `partitions` holds the committed position of every partition of the work, moved or not; none
+    when the lane ended before it had read them.
     """
 
     ended_because: EndedBecause

@@ -34,9 +34,11 @@ class Account:
         self._told: dict[Track, int] = {}
         self._told_left_out: dict[Track, int] = {}
         self._told_errors: set[Track] = set()
+        # Before the committed positions are read, the tracks stand where the plan saw them.
+        self.knows_positions = False
 
     def report(self, state: Literal["connecting", "ready", "copying", "stopping"]) -> None:
-        moved = [track for track in self._tracks if self._told.get(track) != track.position]
+        moved = [track for track in self._known() if self._told.get(track) != track.position]
         self._told.update({track: track.position for track in moved})
         stopped = [
             track
@@ -65,10 +67,13 @@ class Account:
             code=code,
             records=self._records(),
             bytes=self._bytes(),
-            partitions=tuple(map(self._figure, self._tracks)),
+            partitions=tuple(map(self._figure, self._known())),
             errors=tuple(track.error for track in self._tracks if track.error is not None),
             lanes=self._tally.lanes(self._tracks),
         )
+
+    def _known(self) -> list[Track]:
+        return self._tracks if self.knows_positions else []
 
     def _records(self) -> int:
         return sum(track.committed_records for track in self._tracks)

@@ -167,6 +167,7 @@ class _Epoch:
         for track in self._tracks:
             if track.error is None:
                 self._start(track, known.get(track.place))
+        self._account.knows_positions = True
         engine.begin()
 
     def _fence(self) -> None:

@@ -84,12 +84,15 @@ class Progress:
         self._lane = lane
         self._unreported: set[Place] = set()
         self._new_errors: list[PartitionError] = []
+        # Before the committed positions are read, parts stand where the plan saw them.
+        self._knows_positions = False
         self.records = 0
         self.bytes = 0
         self.parts = {(row.topic, row.partition): CopiedPartition(row) for row in work.partitions}
 
     def start_from(self, ledger: Ledger) -> None:
         """A committed position wins over the planned start; another generation's stops the copy."""
+        self._knows_positions = True
         for place, part in self.parts.items():
             known = ledger.positions.get(place)
             if known is None:
@@ -191,7 +194,9 @@ class Progress:
             code=code,
             records=self.records,
             bytes=self.bytes,
-            partitions=tuple(self._figure(part) for part in self.parts.values()),
+            partitions=tuple(
+                self._figure(part) for part in self.parts.values() if self._knows_positions
+            ),
             errors=tuple(part.error for part in self.parts.values() if part.error is not None),
         )
 

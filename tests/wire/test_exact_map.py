@@ -9,9 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.lanes.record import RecordLane
 from spark_runner.wire import codecs
 from spark_runner.wire.records import Record
-from tests.wire.world import Flow, Side, bare, unique
+from tests.wire.world import Driver, Flow, Side, bare, unique
 
 STARTS = 48
 CLEANED_WITHIN_S = 90.0
@@ -159,3 +161,26 @@ def test_at_least_once_makes_one_run_of_a_clean_partition(source: Side, target: 
     flow.add(topic)
     flow.copy()
     assert [(run.upstream, run.downstream, run.length) for run in flow.runs(topic)] == [(0, 0, 60)]
+
+
+class Dismissed(Driver):
+    """Tells a successor to stop before it was given its turn."""
+
+    def wait_for_turn(self, deadline_s: float) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("lane", [RawCopier, RecordLane])
+def test_a_lane_that_has_not_read_the_positions_says_nothing_of_them(
+    source: Side, target: Side, lane: type[RawCopier | RecordLane]
+) -> None:
+    topic = unique("silent")
+    source.make(topic)
+    source.write(topic, 0, [Record(0, 1, b"k", b"v")] * 7)
+    flow = Flow(source, target)
+    flow.add(topic)
+    flow.copy()
+    driver = Dismissed(until=lambda _: True)
+    result = lane().run(flow.work(), driver)  # type: ignore[arg-type]
+    assert (result.ended_because, result.partitions) == ("stop", ())
+    assert not any(figures.partitions for figures in driver.figures)
