@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from mirrors.domain.client_keys import without_effect
@@ -165,6 +165,12 @@ class Copying:
                     index = self._plan.slices[place]
                     # What the present epoch still says of it at its end is old.
                     self._forgiven[place] = self._slices[index].epoch
+
+    def resume(self, places: Iterable[Place]) -> None:
+        """Partitions that go on elsewhere: what the present epoch says of them is old."""
+        for place in places:
+            if self._plan is not None and place in self._plan.slices:
+                self._forgiven[place] = self._slices[self._plan.slices[place]].epoch
 
     def troubles(self) -> Iterator[str]:
         return (run.reason for run in self._slices.values() if run.waits_to_retry)

@@ -11,6 +11,7 @@ from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.jobs import JobSpec
 from spark_runner.draft import Plan
 from spark_runner.ends import Ends, EndsSampler
+from spark_runner.gaps import Orders
 from spark_runner.planner import Planner
 from spark_runner.positions import Place
 from spark_runner.positions_for_mm2 import ConnectOffsetsWriter
@@ -33,12 +34,12 @@ class Desk:
             self._planner = Planner(self._job, self._owner)
         return self._planner
 
-    def open(self, most_slices: int) -> Plan:
+    def open(self, most_slices: int, orders: Orders) -> Plan:
         """Take the flow over and plan. After a failure the next call begins anew."""
         try:
             planner = self.planner
             planner.take_over()
-            plan = self.plan(most_slices, {})
+            plan = self.plan(most_slices, {}, orders)
             # The first stop or pause must not wait for its connections.
             self._copier(planner).connect()
             return plan
@@ -46,10 +47,13 @@ class Desk:
             self._planner = None
             raise
 
-    def plan(self, most_slices: int, positions: dict[Place, int]) -> Plan:
+    def plan(self, most_slices: int, positions: dict[Place, int], orders: Orders) -> Plan:
         seen = self.planner.look()
         plan = self.planner.plan(
-            now=int(time.time() * 1000), most_slices=most_slices, positions=positions
+            now=int(time.time() * 1000),
+            most_slices=most_slices,
+            positions=positions,
+            orders=orders,
         )
         self._seen = seen
         return plan

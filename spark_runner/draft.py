@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Container
 
 from mirrors.domain.filters import TopicSelection
+from mirrors.domain.gaps import GapFacts, gap_of_generation, gap_of_range
 from mirrors.domain.jobs import TopicStatus
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
@@ -29,6 +31,8 @@ class Plan:
     stopped: dict[Place, PartitionError]
     topics: tuple[TopicStatus, ...]
     warnings: tuple[str, ...]
+    # Partitions that an operator's decision lets go on from another position.
+    resumed: frozenset[Place] = frozenset()
     # Where a bounded run ends, in words; empty when it does not, or not yet.
     until: str = ""
 
@@ -53,21 +57,43 @@ class Draft:
         self._failed = failed
         self.work: dict[Place, PartitionWork] = {}
         self.stopped: dict[Place, PartitionError] = {}
+        # The work of what is stopped: a decision may give it back.
+        self.resting: dict[Place, PartitionWork] = {}
+        self._resumed: set[Place] = set()
         for topic in topics.copied:
             self._add(topic)
 
     def stop(
-        self, place: Place, offset: int | None, state: ErrorState, code: str, reason: str
+        self,
+        place: Place,
+        offset: int | None,
+        state: ErrorState,
+        code: str,
+        reason: str,
+        gap: GapFacts | None = None,
     ) -> None:
-        self.work.pop(place, None)
-        self.stopped[place] = PartitionError(
+        error = PartitionError(
             topic=place[0],
             partition=place[1],
             offset=offset,
             state=state,
             code=code,
             reason=reason,
+            gap=gap,
         )
+        self.rest(place, error)
+
+    def rest(self, place: Place, error: PartitionError) -> None:
+        if (work := self.work.pop(place, None)) is not None:
+            self.resting[place] = work
+        self.stopped[place] = error
+
+    def resume(self, place: Place, at: int) -> Position:
+        """What was stopped is work again, from there on."""
+        self.work[place] = dataclasses.replace(self.resting.pop(place), start=at)
+        del self.stopped[place]
+        self._resumed.add(place)
+        return self.row(place, at)
 
     def row(self, place: Place, offset: int) -> Position:
         work = self.work[place]
@@ -94,14 +120,16 @@ class Draft:
             known = ledger.positions.get(place)
             if known is None:
                 continue
+            now = self.row(place, known.position)
             words = generation_gap(
                 known,
-                self.row(place, known.position),
+                now,
                 source=self._spec.source.alias,
                 target=self._spec.target.alias,
             )
             if words is not None:
-                self.stop(place, known.position, "gap", "generation", words)
+                facts = gap_of_generation(known, now)
+                self.stop(place, known.position, "gap", "generation", words, facts)
             else:
                 self.work[place] = dataclasses.replace(work, start=known.position)
 
@@ -110,11 +138,19 @@ class Draft:
             if place in self.work:
                 self.work[place] = dataclasses.replace(self.work[place], stop=stop)
 
-    def check_ranges(self, held: Ranges) -> None:
+    def check_ranges(
+        self, held: Ranges, ledger: Ledger, only: Container[Place] | None = None
+    ) -> None:
         for place, work in list(self.work.items()):
+            first, end = held.first.get(place), held.end.get(place)
+            kind = gap_of_range(work.start, first, end)
             words = held.gap(place, self._spec.source.alias, work.start)
-            if words is not None:
-                self.stop(place, work.start, "gap", "out_of_range", words)
+            if kind is None or words is None or (only is not None and place not in only):
+                continue
+            known = ledger.positions.get(place)
+            resets = 0 if known is None else known.resets
+            facts = GapFacts(kind=kind, position=work.start, first=first, end=end, resets=resets)
+            self.stop(place, work.start, "gap", "out_of_range", words, facts)
 
     def finish(self, slices: dict[Place, int], positions_topic: str) -> Plan:
         return Plan(
@@ -126,6 +162,7 @@ class Draft:
             stopped=self.stopped,
             topics=tuple(self._topic_rows()),
             warnings=self._topics.warnings,
+            resumed=frozenset(self._resumed),
         )
 
     def _add(self, topic: CopiedTopic) -> None:

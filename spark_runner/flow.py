@@ -28,6 +28,7 @@ from spark_runner.agenda import Agenda
 from spark_runner.control import ControlServer
 from spark_runner.copying import Copying
 from spark_runner.office import Event, Office, Phase
+from spark_runner.positions import Place
 from spark_runner.slots import Slots
 from spark_runner.spark_jobs import SparkJobs
 from spark_runner.status import Board, write_status
@@ -124,6 +125,8 @@ class FlowRun(threading.Thread):
         self._then = self._phase
         self._next = None
         self._reason = ""
+        # Gaps whose numbers the planner was asked for.
+        self._asked: set[tuple[Place, int | None]] = set()
         # A bounded run that has reached its end; a moment to come, at which its end is looked up.
         self._finished = False
         self._until: int | None = None
@@ -172,6 +175,8 @@ class FlowRun(threading.Thread):
             self._next = wanted
             self._leave("opening", now)
         else:
+            if wanted.decisions != self.job.decisions:
+                self._office.agenda.want("plan")
             self.job = self._board.job = self._copying.job = wanted
             if wanted.desired == "paused" and self._phase in ("opening", "copying"):
                 self._leave("paused", now)
@@ -214,6 +219,9 @@ class FlowRun(threading.Thread):
         if self._copying.fenced:
             self._office.agenda.want("owner")
             return
+        if unnumbered := self._board.unnumbered() - self._asked:
+            self._asked |= unnumbered
+            self._office.agenda.want("plan")
         faulted = any(error.state == "faulted" for error in self._board.errors.values())
         if self._office.agenda.retry_faulted(now, any_faulted=faulted):
             self._copying.retry_faulted()

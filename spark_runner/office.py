@@ -16,6 +16,7 @@ from spark_runner.clerk import Clerk
 from spark_runner.copying import Copying
 from spark_runner.desk import Desk
 from spark_runner.draft import Plan
+from spark_runner.gaps import Orders
 from spark_runner.slots import Slots
 from spark_runner.status import Board
 
@@ -119,6 +120,7 @@ class Office:
         warnings = (*plan.warnings, *self._copying.warnings())
         self._board.planned(dataclasses.replace(plan, warnings=warnings))
         self._copying.adopt(plan)
+        self._copying.resume(plan.resumed)
         self.is_planned = True
         return ["opened"]
 
@@ -155,11 +157,12 @@ class Office:
 
     def _act_of_planning(self, errand: Errand) -> Callable[[], Any] | None:
         desk, positions = self._desk, self._board.positions()
+        orders = Orders(self._board.job.decisions, self._board.gaps())
         most = self._slots.free_for(self._flow)
         if most == 0:
             self._refuse(1)
             return None
         self.refusal = ""
         if errand == "open":
-            return lambda: desk.open(most)
-        return lambda: desk.plan(most, positions)
+            return lambda: desk.open(most, orders)
+        return lambda: desk.plan(most, positions, orders)

@@ -25,6 +25,7 @@ from mirrors.kafka.errors import translate
 from spark_runner import positions_transactions as transactions
 from spark_runner.bounds import Bounds
 from spark_runner.draft import Draft, Plan
+from spark_runner.gaps import Orders, apply_decisions, find_gaps
 from spark_runner.planner_ids import topic_ids
 from spark_runner.positions import (
     Ledger,
@@ -55,6 +56,8 @@ class Planner:
         self._owner = owner
         self._ledger = Ledger({})
         self._first_of_job = True
+        # Topics whose remote topic is gone, although records were copied into it.
+        self._missing: set[str] = set()
         self._bounds = Bounds(self.spec.settings)
         self._slices: dict[Place, int] = {}
         self._copied: tuple[CopiedTopic, ...] = ()
@@ -99,27 +102,29 @@ class Planner:
         ours = {name: target.get(name) for name in names[1]}
         return source, ids, ours, remote_ids
 
-    def plan(self, *, now: int, most_slices: int, positions: dict[Place, int]) -> Plan:
+    def plan(
+        self, *, now: int, most_slices: int, positions: dict[Place, int], orders: Orders
+    ) -> Plan:
         """`positions`: where the flow stands by now, as its slices said."""
+        self._missing = set()
         self._ledger = self._ledger.at(positions)
         source = self._source.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         target = self._target.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         topics = plan_topics(source, target, self.spec)
         failed: dict[str, str] = {}
         if topics.create or topics.grow:
-            topics, failed = self._apply(source, target, topics)
+            topics, failed = self._apply(source, target, topics, orders)
             target = self._after_changes(now, target, topics, failed)
         self._copied = topics.copied
         draft = Draft(self.spec, source, target, topics, failed)
         draft.respect(self._remote_configs(draft))
         first_rows = self._start_new(draft, {new.topic for new in topics.create})
         draft.begin_at(self._ledger)
+        self._settle_gaps(draft, orders)
         draft.end_at(
             self._bounds.find(self._source, draft.work, now=now, deadline_s=DEADLINE_S)
         )
         held = ranges(self._source, draft.work, deadline_s=DEADLINE_S)
-        if self._first_of_job:
-            draft.check_ranges(held)
         self._pack(draft, held, most_slices)
         self._write(first_rows)
         self._first_of_job = False
@@ -133,7 +138,7 @@ class Planner:
         return min(2, brokers) if wanted is None else wanted
 
     def _apply(
-        self, source: ClusterSnapshot, target: ClusterSnapshot, plan: TopicPlan
+        self, source: ClusterSnapshot, target: ClusterSnapshot, plan: TopicPlan, orders: Orders
     ) -> tuple[TopicPlan, dict[str, str]]:
         """Create (with the source's settings) and grow; answer what failed, by remote topic."""
         names = [new.topic for new in plan.create]
@@ -144,7 +149,7 @@ class Planner:
         }
         source = dataclasses.replace(source, topics={**source.topics, **known})
         plan = plan_topics(source, target, self.spec)
-        failed = self._obstacles(plan, target)
+        failed = self._obstacles(plan, target, orders)
         failed |= {
             new.remote_topic: configs.failed[new.topic].message
             for new in plan.create
@@ -170,9 +175,13 @@ class Planner:
             failed[name] = error.message
         return plan, failed
 
-    def _obstacles(self, plan: TopicPlan, target: ClusterSnapshot) -> dict[str, str]:
+    def _obstacles(
+        self, plan: TopicPlan, target: ClusterSnapshot, orders: Orders
+    ) -> dict[str, str]:
         """Remote topics that only seem to be missing, or must not be made a second time."""
         was_copied = {topic for topic, _ in self._ledger.positions}
+        was_copied -= {topic for topic in was_copied if orders.makes_anew(topic, self._ledger)}
+        self._missing = {new.topic for new in plan.create if new.topic in was_copied}
         deleted = {
             new.remote_topic: f"{new.remote_topic} is not on {self.spec.target.alias}, although "
             f"records of {new.topic} were copied before: it was deleted there, or the flow names "
@@ -231,6 +240,26 @@ class Planner:
             self._ledger, positions={**self._ledger.positions, **rows}
         )
         return list(rows.values())
+
+    def _settle_gaps(self, draft: Draft, orders: Orders) -> None:
+        """Name the gaps with their numbers, and do what was decided of them."""
+        places = [*draft.work, *draft.stopped]
+        held = ranges(self._source, places, deadline_s=DEADLINE_S)
+        find_gaps(
+            draft,
+            self._ledger,
+            held,
+            orders,
+            missing=self._missing,
+            all_rest=self._first_of_job,
+        )
+        rows = apply_decisions(draft, self._ledger, orders.decisions, held)
+        # Before anybody believes in them.
+        self._writer.write(rows, deadline_s=DEADLINE_S)
+        newer = {(row.topic, row.partition): row for row in rows}
+        self._ledger = dataclasses.replace(
+            self._ledger, positions={**self._ledger.positions, **newer}
+        )
 
     def _pack(self, draft: Draft, held: Ranges, most: int) -> None:
         weights = {place: held.left(place, work.start) for place, work in draft.work.items()}

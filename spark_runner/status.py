@@ -98,6 +98,9 @@ class Board:
 
     def planned(self, plan: Plan) -> None:
         self._plan = plan
+        for place in plan.resumed:
+            self._rows.pop(place, None)
+            self.errors.pop(place, None)
         self._rows = {
             place: self._rows.get(place) or _Row(work.start)
             for place, work in plan.partitions.items()
@@ -117,6 +120,18 @@ class Board:
     def failed(self, errors: Iterable[PartitionError]) -> None:
         for error in errors:
             self.errors[error.topic, error.partition] = error
+
+    def gaps(self) -> dict[Place, PartitionError]:
+        return {place: error for place, error in self.errors.items() if error.state == "gap"}
+
+    def unnumbered(self) -> set[tuple[Place, int | None]]:
+        """Gaps of which only the lane has spoken, or not from where the partition stands now."""
+        return {
+            (place, self._rows[place].position)
+            for place, error in self.gaps().items()
+            if place in self._rows
+            and (error.gap is None or error.gap.position != self._rows[place].position)
+        }
 
     def reaches(self, ends: Ends) -> None:
         for place, row in self._rows.items():
@@ -187,6 +202,7 @@ class Board:
             time_lag_ms=time_lag,
             lane=row.lane,
             as_of=row.ends_as_of,
+            gap=error.gap if error else None,
         )
 
     def _left_out(self, count: int) -> str:

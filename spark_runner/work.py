@@ -24,6 +24,7 @@ import dataclasses
 import json
 from typing import Any, Literal, Self
 
+from mirrors.domain.gaps import GapFacts
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 
 EndedBecause = Literal["deadline", "stop", "replan", "handover", "lost_control", "fenced", "failed"]
@@ -121,6 +122,13 @@ class PartitionError:
     state: ErrorState
     code: str
     reason: str
+    # Of a gap, once its numbers are known.
+    gap: GapFacts | None = None
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> Self:
+        gap = raw.pop("gap", None)
+        return cls(gap=GapFacts(**gap) if gap else None, **raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -190,6 +198,6 @@ class SliceResult:
 
 def _with_rows(raw: dict[str, Any]) -> dict[str, Any]:
     raw["partitions"] = tuple(PartitionFigure(**row) for row in raw["partitions"])
-    raw["errors"] = tuple(PartitionError(**row) for row in raw["errors"])
+    raw["errors"] = tuple(PartitionError.from_dict(row) for row in raw["errors"])
     raw["lanes"] = tuple(LaneFigure(**row) for row in raw["lanes"])
     return raw

@@ -10,6 +10,7 @@ import dataclasses
 import json
 from typing import Any, Literal, Self
 
+from mirrors.domain.gaps import Decision, GapFacts
 from mirrors.domain.specs import ClusterSpec
 
 FORMAT = 1
@@ -37,6 +38,8 @@ class JobSpec:
     source: ClusterSpec
     target: ClusterSpec
     properties: dict[str, str]
+    # What an operator decided of gaps; each counts only while its facts hold.
+    decisions: tuple[Decision, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1, sort_keys=True)
@@ -46,7 +49,8 @@ class JobSpec:
         raw: dict[str, Any] = json.loads(text)
         raw.pop("format")
         source, target = ClusterSpec(**raw.pop("source")), ClusterSpec(**raw.pop("target"))
-        return cls(source=source, target=target, **raw)
+        decisions = tuple(Decision.from_dict(row) for row in raw.pop("decisions", ()))
+        return cls(source=source, target=target, decisions=decisions, **raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,6 +79,13 @@ class PartitionStatus:
     time_lag_ms: int | None
     lane: str
     as_of: int
+    # In the state gap, once the planner has found its numbers.
+    gap: GapFacts | None = None
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> Self:
+        gap = raw.pop("gap", None)
+        return cls(gap=GapFacts(**gap) if gap else None, **raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,7 +136,7 @@ class JobStatus:
         return cls(
             warnings=tuple(raw.pop("warnings")),
             topics=tuple(TopicStatus(**row) for row in raw.pop("topics")),
-            partitions=tuple(PartitionStatus(**row) for row in raw.pop("partitions")),
+            partitions=tuple(PartitionStatus.from_dict(row) for row in raw.pop("partitions")),
             slices=tuple(SliceStatus(**row) for row in raw.pop("slices")),
             **raw,
         )

@@ -13,7 +13,7 @@ from mirrors.domain.supervision import Decision
 from mirrors.models import Flow, Job, claim
 from mirrors.models.flows import DesiredState, JobState
 from mirrors.models.transitions import record
-from mirrors.services import progress
+from mirrors.services import gaps, progress
 from mirrors.services.clock import milliseconds
 from mirrors.services.processes import SUPERVISOR
 
@@ -87,6 +87,7 @@ def spec_of(*, flow: Flow, job: Job) -> JobSpec:
         source=flow.source.spec,
         target=flow.target.spec,
         properties=dict(flow.properties),
+        decisions=gaps.decisions_of(flow=flow),
     )
 
 

@@ -245,6 +245,7 @@ class Engine:
             state=verdict.state,
             code=verdict.code,
             reason=verdict.reason,
+            gap=verdict.gap,
         )
         self.events += 1
 

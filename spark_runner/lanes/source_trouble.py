@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.gaps import GapFacts
 from spark_runner.generations import range_gap
 from spark_runner.lanes.track import Track, Verdict
 from spark_runner.wire.cluster import NO_ID, ClusterClient, Leader
@@ -63,6 +64,13 @@ class Bench:
             f"{track.name} on {self._cluster.alias} was truncated: offsets {end} to "
             f"{track.next_fetch - 1} were copied from a log that its leader no longer has (last "
             f"common epoch {epoch}). Nothing was skipped.",
+            gap=GapFacts(
+                kind="truncated",
+                position=track.next_fetch,
+                first=None,
+                end=end,
+                resets=track.resets,
+            ),
         )
 
     def _out_of_range(self, track: Track) -> Verdict | None:

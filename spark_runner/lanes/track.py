@@ -7,6 +7,7 @@ import struct
 from collections import deque
 
 from mirrors.domain import runs as domain
+from mirrors.domain.gaps import GapFacts
 from spark_runner.lanes.parcel import RAW, Parcel, Run, Skip
 from spark_runner.lanes.policy import Policy
 from spark_runner.wire.batch import Sequences
@@ -24,6 +25,7 @@ class Verdict:
     code: str
     reason: str
     offset: int | None = None
+    gap: GapFacts | None = None
 
 
 class Track:

@@ -140,7 +140,7 @@ def test_a_remote_topic_deleted_on_the_target_is_not_filled_again_from_the_middl
     remote = flow.remote(topic)
     lab.on_target.delete_topics([remote])[remote].result(20)
     lab.write(topic, range(10))
-    row = stopped_row(flow, topic, at=10)
+    row = stopped_row(flow, topic, at=10, state="gap")
     assert remote in row.reason
     time.sleep(3)
     assert remote not in lab.on_target.list_topics(timeout=10).topics

@@ -1,0 +1,98 @@
+"""REST of gaps: what can no longer be copied, in exact numbers, and what a person decides of it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors import tasks
+from mirrors.api.flow_rows import OfFlow
+from mirrors.api.shapes import StrictModelSerializer, StrictSerializer, person
+from mirrors.domain.gaps import CHOICES
+from mirrors.models import Gap, Role
+from mirrors.services import gaps
+
+
+class GapSerializer(StrictModelSerializer):
+    """`digest` names exactly these facts; `was` and `now` are the ids that differ, if any."""
+
+    was = serializers.CharField(source="facts.was", read_only=True)
+    now = serializers.CharField(source="facts.now", read_only=True)
+    digest = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Gap
+        fields = (
+            "id",
+            "topic",
+            "partition",
+            "kind",
+            "state",
+            "reason",
+            "position",
+            "first_available",
+            "source_end",
+            "first_lost",
+            "last_lost",
+            "count",
+            "was",
+            "now",
+            "opened_at",
+            "closed_at",
+            "closed_why",
+            "decided_by",
+            "decided_at",
+            "decided_why",
+            "digest",
+        )
+        read_only_fields = fields
+
+    def get_digest(self, gap: Gap) -> str:
+        return gaps.digest_of(gap)
+
+
+class DecisionSerializer(StrictSerializer):
+    choice = serializers.ChoiceField(choices=[gaps.STOP, *CHOICES])
+    reason = serializers.CharField(max_length=500)
+    digest = serializers.CharField(required=False, max_length=64, default="")
+
+
+class GapViewSet(OfFlow):
+    """Gaps, the newest first. Nothing is skipped until a person says so."""
+
+    queryset = Gap.objects.order_by("-id")
+    serializer_class = GapSerializer
+    write_role = Role.OPERATOR
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("topic", "reason")
+    ordering_fields = ("id", "topic", "state", "count", "opened_at")
+    filter_fields: ClassVar = {"state": "state", "kind": "kind", "topic": "topic"}
+
+    @extend_schema(request=DecisionSerializer, responses=GapSerializer)
+    @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
+    def decide(self, request: Request, flow_id: str, pk: str) -> Response:
+        """`stop` leaves it; `accept` goes on at the first available offset; `restart` begins anew.
+
+        Refused (409) when it is decided or closed already, or `digest` names other facts.
+        """
+        asked = DecisionSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given: dict[str, Any] = asked.validated_data
+        gap = get_object_or_404(self.get_queryset(), pk=pk)
+        gap = gaps.decide(
+            gap=gap,
+            choice=given["choice"],
+            who=person(request),
+            why=given["reason"],
+            shown=given["digest"],
+            now=timezone.now(),
+        )
+        tasks.reconcile_flow.delay_on_commit(gap.flow_id)
+        return Response(GapSerializer(gap).data)

@@ -1,0 +1,134 @@
+"""Gaps: stretches of source offsets that can no longer be copied; what a person may decide of one.
+
+The planner finds the facts, an operator decides on exactly these, and the planner applies the
+decision only while they still hold: what was lost since was not decided on. Applied once, the facts
+are others, so a decision that comes twice does nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal, Self, get_args
+
+from mirrors.domain.records import Position
+
+GapKind = Literal[
+    "deleted",
+    "truncated",
+    "recreated",
+    "source_replaced",
+    "remote_recreated",
+    "remote_missing",
+    "target_replaced",
+]
+Choice = Literal["accept", "restart"]
+CHOICES: tuple[Choice, ...] = get_args(Choice)
+
+# Which identity of a position differs, in this order.
+_OF_MEMBERS: dict[str, GapKind] = {
+    "source_cluster": "source_replaced",
+    "target_cluster": "target_replaced",
+    "source_topic_id": "recreated",
+    "target_topic_id": "remote_recreated",
+}
+# The source holds other records than those that the position was counted in.
+_NEW_SOURCE: tuple[GapKind, ...] = ("recreated", "source_replaced")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GapFacts:
+    """`position` is the first upstream offset not copied; `first` and `end` what the source holds.
+
+    `was` and `now` are the ids that differ, where an id does. `resets` counts earlier restarts.
+    """
+
+    kind: GapKind
+    position: int
+    first: int | None
+    end: int | None
+    was: str = ""
+    now: str = ""
+    resets: int = 0
+
+    @property
+    def lost(self) -> tuple[int, int] | None:
+        """First and last upstream offset that is gone; None where no number says it."""
+        if self.kind == "deleted" and self.first is not None:
+            return self.position, self.first - 1
+        if self.kind == "truncated" and self.end is not None:
+            return self.end, self.position - 1
+        return None
+
+    @property
+    def count(self) -> int | None:
+        """How many offsets that is; holes and markers among them count too."""
+        lost = self.lost
+        return None if lost is None else lost[1] - lost[0] + 1
+
+    @property
+    def accepted_at(self) -> int | None:
+        """Where copying goes on when it is accepted; None while that is not known."""
+        if self.kind == "truncated":
+            return self.end
+        if self.kind == "deleted" or self.kind in _NEW_SOURCE:
+            return self.first
+        return self.position
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Decision:
+    """An operator's word on one partition's gap, with the facts as they were shown."""
+
+    topic: str
+    partition: int
+    choice: Choice
+    facts: GapFacts
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Self:
+        return cls(**{**raw, "facts": GapFacts(**raw["facts"])})
+
+
+def gap_of_range(position: int, first: int | None, end: int | None) -> GapKind | None:
+    """What it is when a position lies outside what the source holds."""
+    if first is None or end is None:
+        return None
+    if position < first:
+        return "deleted"
+    return "truncated" if position > end else None
+
+
+def gap_of_generation(known: Position, now: Position) -> GapFacts | None:
+    """The first difference between the topics that were copied and those that are there now."""
+    for member, kind in _OF_MEMBERS.items():
+        was, is_now = getattr(known, member), getattr(now, member)
+        if was != is_now:
+            return GapFacts(
+                kind=kind,
+                position=known.position,
+                first=None,
+                end=None,
+                was=was,
+                now=is_now,
+                resets=known.resets,
+            )
+    return None
+
+
+def resume_at(decision: Decision, now: GapFacts) -> int | None:
+    """Where copying goes on by this decision; None when it was made on other facts."""
+    then = decision.facts
+    if (then.kind, now.kind) == ("remote_missing", "remote_recreated"):
+        # Made again because of this very decision.
+        now = dataclasses.replace(now, kind=then.kind, now=then.now)
+    same = dataclasses.replace(now, first=then.first, end=then.end)
+    if same != then or now.first is None:
+        return None
+    if decision.choice == "restart":
+        return now.first
+    if then.kind == "truncated":
+        at = then.end
+        # What was written since lies behind it.
+        return at if at is not None and now.end is not None and now.first <= at <= now.end else None
+    return now.accepted_at if now.accepted_at == then.accepted_at else None

@@ -1,0 +1,102 @@
+"""Gaps in a plan: their numbers, and what an operator decided of them; nothing is passed by alone.
+
+A lane that stops a partition says why; the planner, which sees both clusters, finds the numbers. It
+applies a decision by writing the position that follows from it, before a lane may read it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.gaps import Decision, GapFacts, resume_at
+from mirrors.domain.records import Position
+from spark_runner.draft import Draft
+from spark_runner.positions import Ledger, Place
+from spark_runner.starts import Ranges
+from spark_runner.work import PartitionError
+
+
+@dataclasses.dataclass(frozen=True)
+class Orders:
+    """What a plan has to reckon with besides the two clusters.
+
+    `stopped`: partitions that lanes stopped by a gap, so that their positions rest.
+    """
+
+    decisions: tuple[Decision, ...] = ()
+    stopped: Mapping[Place, PartitionError] = dataclasses.field(default_factory=dict)
+
+    def makes_anew(self, topic: str, ledger: Ledger) -> bool:
+        """Whether a person decided that this topic gets another remote topic, and it is open."""
+        return any(
+            decision.topic == topic
+            and decision.facts.kind == "remote_missing"
+            and (known := ledger.positions.get((topic, decision.partition))) is not None
+            and (known.target_topic_id, known.position)
+            == (decision.facts.was, decision.facts.position)
+            for decision in self.decisions
+        )
+
+
+def find_gaps(
+    draft: Draft, ledger: Ledger, held: Ranges, orders: Orders, *, missing: set[str], all_rest: bool
+) -> None:
+    """Stop what lies outside the source's ranges, and give every gap its numbers.
+
+    `missing`: topics whose remote topic is gone. `all_rest`: nothing is copied now; otherwise a
+    position may be older than what was copied, so only what a lane has stopped is looked at.
+    """
+    draft.check_ranges(held, ledger, None if all_rest else orders.stopped.keys())
+    for place, error in orders.stopped.items():
+        if place in draft.work and error.gap is not None and error.gap.kind == "truncated":
+            # Seen by its lane alone: the log behind the position was replaced.
+            draft.rest(place, error)
+    for place, error in list(draft.stopped.items()):
+        known = ledger.positions.get(place)
+        if place[0] in missing and known is not None:
+            error = _remote_missing(error, known)
+        if error.gap is not None:
+            draft.stopped[place] = dataclasses.replace(error, gap=_numbered(error.gap, held, place))
+
+
+def apply_decisions(
+    draft: Draft, ledger: Ledger, decisions: Iterable[Decision], held: Ranges
+) -> list[Position]:
+    """The positions to write down; their partitions are work again.
+
+    Once they are written the facts differ, so the same decision finds nothing to do.
+    """
+    rows = []
+    for decision in decisions:
+        place = (decision.topic, decision.partition)
+        error, known = draft.stopped.get(place), ledger.positions.get(place)
+        if error is None or error.gap is None or known is None or place not in draft.resting:
+            continue
+        now = dataclasses.replace(error.gap, end=held.end.get(place))
+        at = resume_at(decision, now)
+        if at is not None:
+            restarted = decision.choice == "restart"
+            row = draft.resume(place, at)
+            rows.append(dataclasses.replace(row, resets=known.resets + restarted))
+    return rows
+
+
+def _remote_missing(error: PartitionError, known: Position) -> PartitionError:
+    facts = GapFacts(
+        kind="remote_missing",
+        position=known.position,
+        first=None,
+        end=None,
+        was=known.target_topic_id,
+        resets=known.resets,
+    )
+    return dataclasses.replace(
+        error, state="gap", code="remote_missing", offset=known.position, gap=facts
+    )
+
+
+def _numbered(facts: GapFacts, held: Ranges, place: Place) -> GapFacts:
+    """A truncated log grows again; where it was cut stays what it is."""
+    end = facts.end if facts.kind == "truncated" else held.end.get(place)
+    return dataclasses.replace(facts, first=held.first.get(place), end=end)

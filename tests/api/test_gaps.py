@@ -1,0 +1,155 @@
+"""flows/{id}/gaps/: opened and closed by what a runner says, decided on by operators."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from mirrors.domain.gaps import GapFacts
+from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicStatus
+from mirrors.models import Flow, Gap
+from mirrors.services import job_rows, progress
+from mirrors.services.clock import milliseconds
+from tests.pages import world as rows
+
+FACTS = GapFacts(kind="deleted", position=10, first=30, end=50)
+
+
+class Runner:
+    """Says of a flow's partitions what a runner would."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._job = rows.job(flow)
+        self._now = milliseconds(timezone.now())
+
+    def says(self, *gaps: GapFacts | None) -> None:
+        """One partition after the other; None is one that is copied."""
+        self._now += 1000
+        partitions = tuple(self._row(number, gap) for number, gap in enumerate(gaps))
+        topic = TopicStatus(
+            topic="orders", remote_topic="p.orders", state="in_sync", reason="", partitions=2
+        )
+        status = JobStatus(
+            job=self._job.pk, flow=self.flow.pk, generation=1, state="running", reason="",
+            started_at=0, as_of=self._now, topics=(topic,), partitions=partitions,
+        )  # fmt: skip
+        self._job.refresh_from_db()
+        assert progress.ingest(flow=self.flow, job=self._job, status=status)
+
+    def _row(self, number: int, gap: GapFacts | None) -> PartitionStatus:
+        return PartitionStatus(
+            topic="orders", partition=number, remote_topic="p.orders",
+            state="gap" if gap else "in_sync", reason="It was deleted." if gap else "",
+            position=10, source_end=50, source_stable_end=50, time_lag_ms=0, lane="raw",
+            as_of=self._now, gap=gap,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def runner(flow: dict[str, Any]) -> Runner:
+    return Runner(Flow.objects.get(pk=flow["id"]))
+
+
+def listed(client: APIClient, runner: Runner, **asked: str) -> list[dict[str, Any]]:
+    answer = client.get(f"/api/v1/flows/{runner.flow.pk}/gaps/", asked)
+    assert answer.status_code == 200
+    found: list[dict[str, Any]] = answer.json()["results"]
+    return found
+
+
+def decide(client: APIClient, gap: dict[str, Any], **body: str) -> Any:
+    flow = Gap.objects.get(pk=gap["id"]).flow_id
+    asked = {"choice": "accept", "reason": "known", **body}
+    return client.post(f"/api/v1/flows/{flow}/gaps/{gap['id']}/decide/", asked)
+
+
+def decisions(runner: Runner) -> list[tuple[int, str, int | None]]:
+    """As they stand in the spec file."""
+    flow = Flow.objects.get(pk=runner.flow.pk)
+    spec = job_rows.spec_of(flow=flow, job=rows.Job.objects.get(flow=flow, ended_at=None))
+    return [(row.partition, row.choice, row.facts.first) for row in spec.decisions]
+
+
+def test_a_gap_has_exact_numbers_and_closes_itself_when_it_is_gone(
+    viewer: APIClient, runner: Runner
+) -> None:
+    runner.says(FACTS, None)
+    [gap] = listed(viewer, runner)
+    assert (gap["first_lost"], gap["last_lost"], gap["count"]) == (10, 29, 20)
+    assert (gap["position"], gap["first_available"], gap["source_end"]) == (10, 30, 50)
+    assert (gap["kind"], gap["state"], gap["partition"]) == ("deleted", "open", 0)
+    runner.says(dataclasses.replace(FACTS, first=35), None)
+    [gap] = listed(viewer, runner, state="open")
+    assert (gap["last_lost"], gap["count"]) == (34, 25)
+    runner.says(None, None)
+    [gap] = listed(viewer, runner)
+    assert (gap["state"], gap["closed_at"] is not None) == ("closed", True)
+    assert "read on" in gap["closed_why"]
+    told = viewer.get(f"/api/v1/flows/{runner.flow.pk}/transitions/").json()["results"]
+    assert [row["to"] for row in told[:2]] == ["gap: closed", "gap: opened"]
+    assert "offsets 10 to 29, 20 in all" in told[1]["why"]
+
+
+def test_an_operator_accepts_and_the_runner_is_told_once(
+    viewer: APIClient, operator: APIClient, runner: Runner
+) -> None:
+    runner.says(FACTS, FACTS)
+    _, gap = listed(operator, runner)
+    assert decide(viewer, gap).status_code == 403
+    assert decide(operator, gap, reason="").status_code == 400
+    assert decide(operator, gap, choice="skip").status_code == 400
+    assert decide(operator, gap, choice="stop").json()["state"] == "open"
+    assert decisions(runner) == []
+    generation = Flow.objects.get(pk=runner.flow.pk).generation
+    answer = decide(operator, gap, digest=gap["digest"])
+    assert answer.status_code == 200, answer.json()
+    assert (answer.json()["state"], answer.json()["decided_by"]) == ("accepted", "operator")
+    assert decide(operator, gap).status_code == 409
+    assert decisions(runner) == [(0, "accept", 30)]
+    assert Flow.objects.get(pk=runner.flow.pk).generation == generation + 1
+    # A person may read the end of the source rise; that is no other gap.
+    runner.says(dataclasses.replace(FACTS, end=60), FACTS)
+    assert decisions(runner) == [(0, "accept", 30)]
+    runner.says(None, FACTS)
+    other, gap = listed(viewer, runner)
+    assert (other["state"], other["closed_at"]) == ("open", None)
+    assert (gap["state"], gap["closed_why"]) == (
+        "accepted",
+        "Copying went on, as operator decided.",
+    )
+    assert decisions(runner) == []
+    told = viewer.get(f"/api/v1/flows/{runner.flow.pk}/transitions/").json()["results"]
+    assert ("gap: accept", "operator") in [(row["to"], row["who"]) for row in told]
+
+
+def test_what_was_lost_after_the_decision_has_to_be_decided_anew(
+    operator: APIClient, runner: Runner
+) -> None:
+    runner.says(FACTS)
+    [gap] = listed(operator, runner)
+    runner.says(dataclasses.replace(FACTS, first=31))
+    refused = decide(operator, gap, digest=gap["digest"])
+    assert refused.status_code == 409
+    assert refused.json()["error"]["code"] == "stale"
+    [gap] = listed(operator, runner)
+    assert decide(operator, gap, choice="restart", digest=gap["digest"]).status_code == 200
+    assert decisions(runner) == [(0, "restart", 31)]
+    runner.says(dataclasses.replace(FACTS, first=40))
+    [gap] = listed(operator, runner)
+    assert (gap["state"], gap["count"]) == ("open", 30)
+    assert decisions(runner) == []
+
+
+def test_a_gap_of_which_the_source_says_nothing_cannot_be_accepted(
+    operator: APIClient, runner: Runner
+) -> None:
+    runner.says(GapFacts(kind="recreated", position=10, first=None, end=None, was="a", now="b"))
+    [gap] = listed(operator, runner)
+    assert (gap["count"], gap["was"], gap["now"]) == (None, "a", "b")
+    refused = decide(operator, gap)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "unknown")
