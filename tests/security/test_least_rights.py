@@ -8,7 +8,9 @@ import json
 import os
 import re
 import shlex
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,11 @@ from confluent_kafka.admin import (
 )
 
 from controlplane.demo.guard import Guard
+from mirrors.domain.duties import DutyContext
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import Admin
+from mirrors.models import HeartbeatState
+from mirrors.services import clusters, flows, heartbeats, sync_topics
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter
 from tests.spark.lab import Flow, Lab
@@ -42,6 +48,7 @@ OPERATIONS = {
     "Alter": AclOperation.ALTER,
     "Describe": AclOperation.DESCRIBE,
     "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+    "AlterConfigs": AclOperation.ALTER_CONFIGS,
 }
 
 
@@ -129,6 +136,37 @@ def test_the_rights_of_the_page_are_enough_to_create_copy_grow_and_keep_position
     assert values(flow) == [b"0", b"1", b"2", b"3", b"4"]
     rows = flow.lab.read("mm2-offsets.primary.internal", target=True)
     assert any(rows.values()), "MM2's copy of the positions is written"
+
+
+@pytest.mark.django_db
+def test_the_rights_of_the_page_are_enough_for_heartbeats_and_settings(
+    flow: Flow, secured_pair: tuple[SecuredBroker, SecuredBroker]
+) -> None:
+    pair = [
+        clusters.create_cluster(spec=limited(side, alias), who="tester")
+        for side, alias in zip(secured_pair, ("primary", "backup"), strict=True)
+    ]
+    properties = {"topics": TOPIC, "emit.heartbeats.interval.seconds": "1"}
+    row = flows.create_flow(source=pair[0], target=pair[1], properties=properties, who="tester")
+    state = HeartbeatState(flow=row)
+    until = time.monotonic() + 60
+    while state.latency_ms is None:
+        assert time.monotonic() < until, f"no heartbeat came through: {state.error}"
+        HeartbeatState.objects.update(as_of=None)  # watch at every turn
+        heartbeats.beat(now=datetime.now(tz=UTC))
+        state = HeartbeatState.objects.get(flow=row)
+        assert (state.place, state.error) == ("source", "")
+        time.sleep(0.2)
+    heartbeats.OPEN.close()
+    changes = {"retention.ms": "1234567"}
+    with Admin(ClusterSpec(alias="x", bootstrap_servers=flow.lab.source)) as admin:
+        admin.alter_configs({TOPIC: changes}).raise_first()
+    context = DutyContext(flow_id=row.pk, spec=flows.spec_of(row), now=0, deadline_s=20)
+    # The broker answers a change before it shows it.
+    until = time.monotonic() + 10
+    while not (done := sync_topics.sync_configs(context)).counts["changed"]:
+        assert time.monotonic() < until, done
+    assert done.counts["failed"] == 0, done.reasons
 
 
 def test_a_position_written_by_hand_takes_a_partition_back(flow: Flow) -> None:

@@ -1,0 +1,48 @@
+"""Heartbeats where the source may only be read: the target takes them, as in MirrorMaker 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mirrors.domain.records import Heartbeat
+from mirrors.kafka.admin import Admin
+from mirrors.kafka.internal import read_to_end
+from mirrors.models import Flow, HeartbeatState
+from mirrors.services import clusters, flows, heartbeats
+from mirrors.services.clock import milliseconds
+from tests.security.secured import LIMITED, SecuredBroker
+
+Pair = tuple[SecuredBroker, SecuredBroker]
+
+
+@pytest.fixture
+def flow(db: None, secured_pair: Pair) -> Iterator[Flow]:
+    """The source knows us as one that may do nothing there; on the target we may do all."""
+    source, target = secured_pair
+    login = {"sasl_username": LIMITED, "sasl_password": "env:KAFKA_TEST_LIMITED"}
+    specs = (
+        source.spec("LOGIN", "PLAIN", alias="closed", **login),
+        target.spec("PLAINTEXT", alias="open"),
+    )
+    one, two = (clusters.create_cluster(spec=spec, who="tester") for spec in specs)
+    yield flows.create_flow(source=one, target=two, properties={}, who="tester")
+    heartbeats.OPEN.close()
+
+
+def test_they_are_written_on_the_target_and_the_reason_says_what_that_proves_less(
+    flow: Flow, secured_pair: Pair
+) -> None:
+    now = datetime.now(tz=UTC)
+    heartbeats.beat(now=now)
+    state = HeartbeatState.objects.get(flow=flow)
+    assert state.place == "target"
+    assert "not authorised" in state.reason
+    assert "written on open, as MirrorMaker 2 does" in state.reason
+    heartbeats.beat(now=now + timedelta(seconds=5))
+    key = Heartbeat("closed", "open", 0).key
+    with Admin(secured_pair[1].spec("PLAINTEXT", alias="open")) as admin:
+        found = read_to_end(admin, "heartbeats", since=milliseconds(now))
+    assert [record.key for record in found] == [key]
