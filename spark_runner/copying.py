@@ -196,8 +196,7 @@ class Copying:
         if has.keys() - epoch.stopped - self._board.errors.keys() - wants.keys():
             return True
         return any(
-            dataclasses.replace(has[place], start=row.start) != row
-            for place, row in wants.items()
+            dataclasses.replace(has[place], start=row.start) != row for place, row in wants.items()
         )
 
     def _make_work(self, index: int, epoch: int, deadline: int) -> SliceWork | None:

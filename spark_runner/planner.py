@@ -121,9 +121,7 @@ class Planner:
         first_rows = self._start_new(draft, {new.topic for new in topics.create})
         draft.begin_at(self._ledger)
         self._settle_gaps(draft, orders)
-        draft.end_at(
-            self._bounds.find(self._source, draft.work, now=now, deadline_s=DEADLINE_S)
-        )
+        draft.end_at(self._bounds.find(self._source, draft.work, now=now, deadline_s=DEADLINE_S))
         held = ranges(self._source, draft.work, deadline_s=DEADLINE_S)
         self._pack(draft, held, most_slices)
         self._write(first_rows)
