@@ -81,12 +81,13 @@ BEAT: dict[str, dict[str, Any]] = {
     "keep what is known of every flow": {
         "task": "monitoring.tasks.collect",
         "schedule": 10.0,
-        "options": {"queue": "collect", "expires": 9.0},
+        # It may wait behind looks at clusters that do not answer; then above all it must come.
+        "options": {"queue": "collect", "expires": 60.0},
     },
     "tell what is to be told": {
         "task": "monitoring.tasks.deliver",
         "schedule": 5.0,
-        "options": {"queue": "default", "expires": 4.5},
+        "options": {"queue": "default", "expires": 30.0},
     },
     "forget what was told": {
         "task": "monitoring.tasks.prune",
