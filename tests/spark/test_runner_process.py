@@ -66,6 +66,13 @@ def test_a_master_that_is_none_or_does_not_answer_is_said(tmp_path: Path, master
     assert "Traceback" not in words
 
 
+def test_a_lane_that_is_none_is_said(tmp_path: Path) -> None:
+    code, words = run_runner(tmp_path / "r", {**os.environ, "UNDERSTUDY_LANE": "rwa"})
+    assert code == launcher.EXIT_USAGE
+    assert "UNDERSTUDY_LANE is 'rwa'" in words
+    assert "Traceback" not in words
+
+
 def test_a_directory_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, words = run_runner(tmp_path / "file", dict(os.environ))
