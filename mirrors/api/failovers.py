@@ -43,7 +43,7 @@ class FlowField(serializers.Field[Flow, Any, Any, Any]):
         return value.pk
 
 
-class AskSerializer(StrictSerializer):
+class FailoverAskSerializer(StrictSerializer):
     """`simulation` and `confirm_alias` are for the kinds that change something."""
 
     flow = FlowField()
@@ -59,13 +59,13 @@ class AskSerializer(StrictSerializer):
     reason = serializers.CharField(required=False, allow_blank=True, max_length=500)
 
 
-class StepSerializer(serializers.ModelSerializer[FailoverStep]):
+class FailoverStepSerializer(serializers.ModelSerializer[FailoverStep]):
     class Meta:
         model = FailoverStep
         fields = ("number", "name", "does", "state", "reason", "started_at", "ended_at")
 
 
-class BriefSerializer(serializers.ModelSerializer[FailoverRun]):
+class FailoverBriefSerializer(serializers.ModelSerializer[FailoverRun]):
     """One run in the list; its own address has plan, steps and result."""
 
     flow = serializers.IntegerField(source="flow_id", read_only=True)
@@ -92,15 +92,15 @@ class BriefSerializer(serializers.ModelSerializer[FailoverRun]):
         )
 
 
-class RunSerializer(BriefSerializer):
+class FailoverSerializer(FailoverBriefSerializer):
     """`plan` is there once both sides were asked, `result` when the run has ended well enough."""
 
-    steps = StepSerializer(many=True, read_only=True)
+    steps = FailoverStepSerializer(many=True, read_only=True)
     plan = serializers.SerializerMethodField()
     result = serializers.SerializerMethodField()
 
-    class Meta(BriefSerializer.Meta):
-        fields = (*BriefSerializer.Meta.fields, "plan", "steps", "result")
+    class Meta(FailoverBriefSerializer.Meta):
+        fields = (*FailoverBriefSerializer.Meta.fields, "plan", "steps", "result")
 
     @extend_schema_field(OpenApiTypes.OBJECT)
     def get_plan(self, run: FailoverRun) -> Any:
@@ -117,7 +117,7 @@ class FailoverViewSet(
     """Simulations of failovers: nothing real is touched; the newest first."""
 
     queryset = FailoverRun.objects.all()
-    serializer_class = RunSerializer
+    serializer_class = FailoverSerializer
     write_role = Role.OPERATOR
     lookup_value_regex = r"\d{1,18}"
     search_fields = ("flow__source__alias", "flow__target__alias", "reason", "requested_by")
@@ -136,12 +136,12 @@ class FailoverViewSet(
         return rows.prefetch_related("steps")
 
     def get_serializer_class(self) -> Any:
-        return BriefSerializer if self.action == "list" else RunSerializer
+        return FailoverBriefSerializer if self.action == "list" else FailoverSerializer
 
-    @extend_schema(request=AskSerializer, responses={201: RunSerializer})
+    @extend_schema(request=FailoverAskSerializer, responses={201: FailoverSerializer})
     def create(self, request: Request) -> Response:
         """Ask for a run. A worker takes it at once; poll its address until it has ended."""
-        asked = AskSerializer(data=request.data)
+        asked = FailoverAskSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         given = asked.validated_data
         run = failovers.request_run(
@@ -153,9 +153,9 @@ class FailoverViewSet(
             steps=simulation.STEPS,
         )
         tasks.run_failover.delay_on_commit(run.pk)
-        return Response(RunSerializer(run).data, status=status.HTTP_201_CREATED)
+        return Response(FailoverSerializer(run).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(request=ReasonSerializer, responses=RunSerializer)
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def abort(self, request: Request, pk: str) -> Response:
         """End it early; its throw-away groups are deleted."""
@@ -163,4 +163,4 @@ class FailoverViewSet(
         asked.is_valid(raise_exception=True)
         why = asked.validated_data.get("reason", "")
         run = failovers.abort_run(run=self.get_object(), who=person(request), why=why)
-        return Response(RunSerializer(run).data)
+        return Response(FailoverSerializer(run).data)
