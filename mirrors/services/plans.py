@@ -32,8 +32,8 @@ def plan_duty(context: DutyContext) -> Outcome:
 
 def ask_look(*, flow: Flow, now: datetime) -> FlowPlan:
     """Have a worker look now; the caller enqueues `look_at_plan`. One that works goes on."""
-    row, _ = FlowPlan.objects.get_or_create(flow=flow, defaults={"since": now})
-    if not _busy(row, now):
+    row, made = FlowPlan.objects.get_or_create(flow=flow, defaults={"since": now})
+    if made or not _busy(row, now):
         row.state, row.since, row.reason = PlanState.ASKED, now, "A worker looks at both clusters."
         row.save(update_fields=["state", "since", "reason"])
     return row
