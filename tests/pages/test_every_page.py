@@ -20,6 +20,8 @@ READING = [
     "/flows/",
     "/flows/{pk}/",
     "/flows/{pk}/partitions/",
+    "/flows/{pk}/duties/",
+    "/flows/{pk}/plan/",
     "/flows/{pk}/jobs/",
     "/flows/{pk}/transitions/",
     "/flows/{pk}/configuration/",
@@ -113,7 +115,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     tested = {re.sub(r"\{pk\}", "1", path.split("?")[0]) for path, _ in PAGES}
     # A file to download is no page.
     changing = {"export-mm2", "token-revoke", "person-role", "cluster-test", "logout", "login"}
-    changing |= {"password_change_done", "flow-figure"}
+    changing |= {"flow-plan-look", "flow-plan-apply", "password_change_done", "flow-figure"}
     changing |= {"alert-acknowledge", "alert-silence", "silence-end"}
     changing |= {"channel-test", "delivery-retry"}
     changing |= {"flow-simulate", "failover-abort"}
