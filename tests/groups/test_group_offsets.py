@@ -141,3 +141,18 @@ def test_by_default_nothing_moves_and_the_row_says_which_switch(world: MakeWorld
     here.do(move_groups)
     (row,) = here.rows(group=group)
     assert (row.sync_state, row.source_offset, row.target_offset) == ("moved", 10, 10)
+
+
+def test_where_two_directions_share_a_topic_no_group_is_led_past_the_others_records(
+    world: MakeWorld,
+) -> None:
+    group = unique("app")
+    here = world(groups=group, sync_group_offsets_enabled="true", skip_replicated="true")
+    topic = here.topic("orders")
+    here.fill(topic, 20)
+    here.commit(group, topic, 10)
+    assert here.do(emit_checkpoints).counts["emitted"] == 0
+    assert here.do(move_groups).counts["moved"] == 0
+    state, reason = said(here, group)
+    assert state == "unknown"
+    assert reason.startswith("with skip.replicated two directions are mixed in one topic")

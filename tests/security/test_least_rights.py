@@ -45,6 +45,7 @@ OPERATIONS = {
     "Read": AclOperation.READ,
     "Write": AclOperation.WRITE,
     "Create": AclOperation.CREATE,
+    "Delete": AclOperation.DELETE,
     "Alter": AclOperation.ALTER,
     "Describe": AclOperation.DESCRIBE,
     "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
