@@ -19,6 +19,8 @@ from monitoring.addresses import check_headers, check_target, refusal
 from monitoring.domain.alerts import KINDS
 from monitoring.models import Alert, AlertRule, Channel, ChannelKind, Delivery, Silence
 
+# Beyond any lag, and far from what JSON cannot say.
+_LARGEST = 1e15
 _HTTP = ["get", "post", "patch", "delete", "head", "options"]
 
 
@@ -31,6 +33,12 @@ class RuleSerializer(StrictModelSerializer):
         slug_field="name", queryset=Channel.objects.all(), many=True, required=False
     )
     runbook = serializers.URLField(required=False, allow_blank=True, max_length=500)
+    threshold = serializers.FloatField(
+        required=False, allow_null=True, min_value=0, max_value=_LARGEST
+    )
+    clear_below = serializers.FloatField(
+        required=False, allow_null=True, min_value=0, max_value=_LARGEST
+    )
     for_seconds = serializers.IntegerField(required=False, min_value=0, max_value=86_400)
 
     class Meta:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Sum
+from django.db.models import Count, Sum
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -21,7 +21,7 @@ from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
 from monitoring.domain.lag import FINE
-from monitoring.models import LagSample
+from monitoring.models import Alert, AlertState, LagSample, Severity
 
 FLOW = ("flow", "source", "target")
 TOPIC = (*FLOW, "topic")
@@ -206,7 +206,12 @@ def _others(now: datetime) -> Iterator[Metric]:
     )
     for row in Sighting.objects.all():
         seen.add_metric((row.kind, row.name), (now - row.seen_at).total_seconds())
-    yield from (reach, seen)
+    firing = _gauge("understudy_alerts_firing", "Alerts that fire", ("severity",))
+    counts = Alert.objects.filter(state=AlertState.FIRING).order_by().values_list("severity")
+    known = dict(counts.annotate(Count("pk")))
+    for severity in Severity.values:
+        firing.add_metric((severity,), known.get(severity, 0))
+    yield from (reach, seen, firing)
 
 
 def _gauge(name: str, text: str, labels: Iterable[str]) -> GaugeMetricFamily:

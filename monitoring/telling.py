@@ -20,7 +20,7 @@ from mirrors.domain.errors import UnderstudyError
 from monitoring.addresses import is_reference, reveal
 from monitoring.domain import messages
 from monitoring.domain.messages import Message
-from monitoring.models import Channel, ChannelKind, Delivery, DeliveryState
+from monitoring.models import Alert, Channel, ChannelKind, Delivery, DeliveryState
 from monitoring.outgoing import Outcome, post
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 _CLAIM = timedelta(seconds=60)
 _AT_ONCE = 20
 _KEPT_FOR = timedelta(days=30)
+_ALERTS_FOR = timedelta(days=400)
 
 
 def due(now: datetime) -> list[int]:
@@ -110,9 +111,10 @@ def message_of(delivery: Delivery, now: datetime) -> Message:
 
 
 def prune(*, now: datetime) -> int:
-    """What arrived is forgotten after a month; what was given up stays until a person decides."""
-    old = Delivery.objects.filter(state=DeliveryState.SENT, sent_at__lt=now - _KEPT_FOR)
-    return old.delete()[0]
+    """What arrived is forgotten after a month; what was given up goes with its alert."""
+    sent = Delivery.objects.filter(state=DeliveryState.SENT, sent_at__lt=now - _KEPT_FOR)
+    over = Alert.objects.filter(resolved_at__lt=now - _ALERTS_FOR)
+    return sent.delete()[0] + over.delete()[0]
 
 
 def _keep(delivery: Delivery, outcome: Outcome, now: datetime) -> None:

@@ -21,7 +21,7 @@ PARTITIONS_A_TOPIC = 10
 WATCHED = 10
 
 
-def seed(*, flows: int, now: datetime, watched: int = WATCHED) -> None:
+def seed(*, flows: int, now: datetime, days: int = 30, watched: int = WATCHED) -> None:
     """A hub and its spokes, each with ten topics of ten partitions, some of them behind."""
     hub = Cluster.objects.create(alias="hub", bootstrap_servers="hub.example:9092", reachable=True)
     spokes = Cluster.objects.bulk_create(
@@ -45,9 +45,10 @@ def seed(*, flows: int, now: datetime, watched: int = WATCHED) -> None:
         for flow in made
     )
     _topics(made, now)
-    _history(made, HOUR, now, timedelta(days=30))
-    _history(made[:watched], MINUTE, now, timedelta(days=30))
-    _history(made[:watched], FINE, now, timedelta(hours=48))
+    if days:
+        _history(made, HOUR, now, timedelta(days=days))
+        _history(made[:watched], MINUTE, now, timedelta(days=days))
+        _history(made[:watched], FINE, now, min(FINE.keep, timedelta(days=days)))
 
 
 def _topics(flows: Sequence[Flow], now: datetime) -> None:
@@ -70,7 +71,8 @@ def _topics(flows: Sequence[Flow], now: datetime) -> None:
         f"INSERT INTO {partition} (flow_id, topic, partition, remote_topic, state, reason,"
         " position, source_end, source_stable_end, offset_lag, time_lag_ms, lane, as_of)"
         f" SELECT t.flow_id, t.topic, n.x, t.remote_topic, t.state, '', 1000000, 1000000, 1000000,"
-        f" t.offset_lag, t.time_lag_ms, 'raw', t.as_of FROM {topic} t CROSS JOIN numbers n",
+        f" t.offset_lag, t.time_lag_ms, 'raw', t.as_of FROM {topic} t CROSS JOIN numbers n"
+        " WHERE t.remote_topic LIKE 'spoke-%'",
         PARTITIONS_A_TOPIC,
     )
 

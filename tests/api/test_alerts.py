@@ -40,6 +40,9 @@ def test_a_rule_that_cannot_work_is_refused_by_field(operator: APIClient) -> Non
 
     assert "a threshold in s" in refused(ask(threshold=None))["threshold"][0]
     assert "clear_below" in refused(ask(clear_below=11))
+    endless = '{"name": "n", "kind": "stale", "threshold": 1e999}'
+    body = operator.post("/api/v1/alert-rules/", endless, content_type="application/json")
+    assert "threshold" in refused(body)
     assert "kind" in refused(ask(kind="rain"))
     assert "flow" in refused(ask(flow=99))
     assert "runbook" in refused(ask(runbook="javascript:alert(1)"))

@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from monitoring import telling, wishes
 from monitoring.domain import messages
-from monitoring.models import Channel, Delivery
+from monitoring.models import Alert, Channel, Delivery
 from monitoring.outgoing import post
 from tests.monitoring.conftest import Receiver
 
@@ -155,6 +155,16 @@ def test_mail_goes_to_everybody_named_and_says_when_no_server_is_set(
     [sent] = mail.outbox
     assert sent.to == ["a@x.org", "b@x.org"]
     assert "https://us.example/alerts/" in sent.body
+
+
+def test_what_arrived_and_what_is_long_over_is_forgotten(channel: Channel) -> None:
+    old, fresh = NOW - timedelta(days=31), NOW - timedelta(days=29)
+    for moment in (old, fresh):
+        Delivery.objects.create(channel=channel, what="test", state="sent", sent_at=moment)
+    Delivery.objects.create(channel=channel, what="test", state="dead", created_at=old)
+    Alert.objects.create(rule_name="R", state="resolved", resolved_at=NOW - timedelta(days=401))
+    assert telling.prune(now=NOW) == 2
+    assert sorted(Delivery.objects.values_list("state", flat=True)) == ["dead", "sent"]
 
 
 def test_names_from_outside_cannot_speak_to_a_whole_slack_channel() -> None:
