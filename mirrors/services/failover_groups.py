@@ -22,10 +22,11 @@ NOT_SEEN = "its offsets were never seen while the source answered"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupsSeen:
-    """The groups, and why the source could not be asked about them."""
+    """The groups, and why the source could not be asked; `away`: it does not answer at all."""
 
     groups: tuple[GroupPicture, ...]
     trouble: str = ""
+    away: bool = False
 
 
 def groups_on_source(

@@ -7,7 +7,7 @@ then groups, positions and runs; the source's ends last, so that no loss is left
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from mirrors.domain.checkpoints import GroupPlace
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
@@ -39,27 +39,34 @@ class Look:
     topics: Mapping[str, TopicState]
 
 
-def look(*, flow: Flow, spec: FlowSpec, groups: Iterable[str], now: int) -> Look:
-    """Raises when the target does not answer: without it there is nothing to plan."""
+def look(
+    *, flow: Flow, spec: FlowSpec, groups: Iterable[str], now: int, tick: Callable[[], None]
+) -> Look:
+    """Raises when the target does not answer: without it there is nothing to plan.
+
+    `tick` is called between the questions, none of which takes longer than its deadline.
+    """
     states = _states(spec)
+    tick()
     refresh_index(flow=flow)
+    tick()
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     rows = _copied(flow, policy)
-    remote = {row.remote_topic for row in rows}
     with Admin(spec.target, client_id=CLIENT_ID) as target:
-        topics = _topics(target, remote, now)
+        topics = _topics(target, {row.remote_topic for row in rows}, now)
         places = _existing(rows, topics)
         read_to = target.list_offsets(places, "stable", deadline_s=DEADLINE_S).done
         starts = target.list_offsets(places, "earliest", deadline_s=DEADLINE_S).done
+        tick()
         seen = _groups(flow, spec, groups, {row.topic: row.remote_topic for row in rows})
+        tick()
         refresh_index(flow=flow)
-        positions = _positions(flow)
-        rows, trouble = _source_ends(spec, rows, positions)
+        rows, trouble = _with_positions(flow, rows), seen.trouble
+        if not seen.away:
+            tick()
+            rows, trouble = _source_ends(spec, rows)
+        tick()
         ends = target.list_offsets(places, "latest", deadline_s=DEADLINE_S).done
-    found = [
-        dataclasses.replace(row, target_end=ends.get((row.remote_topic, row.partition)))
-        for row in rows
-    ]
     picture = FailoverPicture(
         flow=flow.name,
         policy=policy,
@@ -68,7 +75,7 @@ def look(*, flow: Flow, spec: FlowSpec, groups: Iterable[str], now: int) -> Look
         taken_at=now,
         source_trouble=seen.trouble or trouble,
         writing=_writing(flow),
-        partitions=tuple(found),
+        partitions=tuple(_with_ends(rows, ends)),
         groups=tuple(_with_answers(flow, seen.groups, ends, states)),
     )
     return Look(picture=picture, read_to=read_to, starts=starts, topics=topics)
@@ -134,22 +141,23 @@ def _groups(
     except UnderstudyError as error:
         found = groups_from_rows(flow=flow, names=names, remote=remote)
         trouble = f"{spec.source.alias} cannot be asked: {error.message}"
-        return dataclasses.replace(found, trouble=trouble)
+        away = isinstance(error, KafkaUnavailable)
+        return dataclasses.replace(found, trouble=trouble, away=away)
 
 
-def _positions(flow: Flow) -> dict[Place, int | None]:
-    rows = PartitionMap.objects.filter(flow=flow, position__isnull=False)
-    return {(row.topic, row.partition): row.position for row in rows}
-
-
-def _source_ends(
-    spec: FlowSpec, rows: list[PartitionPicture], positions: Mapping[Place, int | None]
-) -> tuple[list[PartitionPicture], str]:
-    """Ends as the source says them now; where it does not, the last figure stays, with its age."""
-    rows = [
+def _with_positions(flow: Flow, rows: list[PartitionPicture]) -> list[PartitionPicture]:
+    known = PartitionMap.objects.filter(flow=flow, position__isnull=False)
+    positions = {(row.topic, row.partition): row.position for row in known}
+    return [
         dataclasses.replace(row, position=positions.get((row.topic, row.partition), row.position))
         for row in rows
     ]
+
+
+def _source_ends(
+    spec: FlowSpec, rows: list[PartitionPicture]
+) -> tuple[list[PartitionPicture], str]:
+    """Ends as the source says them now; where it does not, the last figure stays, with its age."""
     places = [(row.topic, row.partition) for row in rows]
     try:
         with Admin(spec.source, client_id=CLIENT_ID) as source:
@@ -169,6 +177,13 @@ def _source_ends(
         else row
         for row in rows
     ], trouble
+
+
+def _with_ends(
+    rows: Iterable[PartitionPicture], ends: Mapping[Place, int]
+) -> Iterator[PartitionPicture]:
+    for row in rows:
+        yield dataclasses.replace(row, target_end=ends.get((row.remote_topic, row.partition)))
 
 
 def _with_answers(

@@ -18,8 +18,8 @@ from mirrors.services.errors import Conflict
 
 WORKER = "worker"
 MOST_GROUPS = 500
-# A worker says something every second or so; the longest it is mute is one call's deadline.
-LOST_AFTER = timedelta(seconds=60)
+# A worker says something every second or so; the longest it is mute is one call's deadline, 20 s.
+LOST_AFTER = timedelta(seconds=35)
 # What waits for so long has lost its message.
 ASK_AGAIN_AFTER = timedelta(seconds=5)
 NOT_OFFERED = (

@@ -139,6 +139,7 @@ class _Simulation:
         if not self._read:
             done, words = True, "None was made."
         else:
+            failovers.note_progress(run=self.run, progress={"step": "clean"})
             done = _delete_groups(self.run)
             words = "None is left." if done else "The target refuses for now; it is tried again."
         state = StepState.SUCCEEDED if done else StepState.FAILED
@@ -170,7 +171,7 @@ class _Simulation:
     def _look(self) -> tuple[tuple[Look, FailoverPlan], str]:
         flow = self.run.flow
         now = milliseconds(timezone.now())
-        seen = look(flow=flow, spec=spec_of(flow), groups=self.run.groups, now=now)
+        seen = look(flow=flow, spec=spec_of(flow), groups=self.run.groups, now=now, tick=self._tick)
         plan = plan_failover(seen.picture)
         self.found["plan"] = plan.to_dict()
         FailoverRun.objects.filter(pk=self.run.pk).update(plan=self.found["plan"])

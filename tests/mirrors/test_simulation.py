@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
+from mirrors.domain.runs import Run, pack, read_block
 from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_offsets
-from mirrors.kafka.throwaway import PREFIX
-from mirrors.models import Cluster, FailoverRun, Flow
-from mirrors.services import simulation
+from mirrors.kafka.throwaway import PREFIX, delete_groups, make_group
+from mirrors.models import Cluster, FailoverRun, Flow, FlowPartition, PartitionMap, RunBlock
+from mirrors.models import GroupOffset as GroupRow
+from mirrors.services import failovers, simulation
+from mirrors.services.run_index import refresh_index
 from spark_runner.wire.records import Record
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
@@ -19,22 +24,14 @@ from tests.wire.world import Side, unique
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(scope="module")
-def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
-    pair = Side("one", primary), Side(unique("two"), backup)
-    yield pair
-    for side in pair:
-        side.close()
-
-
 class Scene:
-    """One topic that was copied up to a point, more on the source since, and groups anywhere."""
+    """One topic that was copied up to a point, and more on the source since."""
 
-    def __init__(self, sides: tuple[Side, Side]) -> None:
-        self.source, self.target = sides
+    def __init__(self, source: Side, target: Side) -> None:
+        self.source, self.target = source, target
         self.topic = unique("scene")
         self.source.make(self.topic, 2)
-        self.copy = Copy(*sides, commit_interval_ms="20")
+        self.copy = Copy(source, target, commit_interval_ms="20")
         self.remote = self.copy.add(self.topic)
         writer = self.source.transaction(unique("scene"))
         self._number = 0
@@ -47,77 +44,167 @@ class Scene:
                 writer.end(commit=at % 3 == 1)
         time.sleep(0.3)
         self.copy.copy()
-        self.copied = {place: self.copy.ends()[place] for place in self.copy.ends()}
+        self.position = self.copy.ends()[self.topic, 0]
         self.source.write(self.topic, 0, self.records(5))
-        writer.write(self.topic, 0, self.records(3))
-        writer.end(commit=True)
-        writer.write(self.topic, 0, self.records(2))
-        writer.end(commit=False)
+        for amount, commit in ((3, True), (2, False)):
+            writer.write(self.topic, 0, self.records(amount))
+            writer.end(commit=commit)
         time.sleep(0.3)
-        self.flow = self._flow()
+        self.upstream = source.read(self.topic)
+        self.downstream = target.read(self.remote)
+        self.lost = len(self.upstream) - len(self.downstream)
 
     def records(self, count: int) -> list[Record]:
-        self._number += count
         first = self._number
+        self._number += count
         return [Record(0, 1_000_000 + at, b"k", b"%d" % at) for at in range(first, first + count)]
 
-    def _flow(self) -> Flow:
-        one, two = (
-            Cluster.objects.create(alias=spec.alias, bootstrap_servers=spec.bootstrap_servers)
-            for spec in (self.copy.spec, self.target.spec)
-        )
-        return rows.flow(one, two)
-
     def group(self, name: str, offset: int) -> str:
-        offsets = {(self.topic, 0): GroupOffset(offset, "precious")}
+        name, offsets = unique(name), {(self.topic, 0): GroupOffset(offset, "precious")}
         assert not write_offsets(self.source.spec, name, offsets).failed
         return name
 
-    def simulate(self, *groups: str) -> FailoverRun:
-        run = simulation.request_simulation(flow=self.flow, groups=groups, who="tester")
-        assert simulation.run_simulation(run_id=run.pk)
-        run.refresh_from_db()
-        return run
+    def rest(self, offset: int) -> list[int]:
+        """The downstream offsets of what a group that stands at `offset` has not consumed."""
+        pairs = zip(self.upstream, self.downstream, strict=False)
+        return [below.offset for above, below in pairs if above.offset >= offset]
 
     def left_over(self) -> list[str]:
         return [name for name in list_groups(self.target.spec) if name.startswith(PREFIX)]
 
 
+@pytest.fixture(scope="module")
+def scene(primary: str, backup: str) -> Iterator[Scene]:
+    source, target = Side("one", primary), Side(unique("two"), backup)
+    yield Scene(source, target)
+    source.close()
+    target.close()
+
+
+@pytest.fixture
+def flow(scene: Scene) -> Flow:
+    one, two = (
+        Cluster.objects.create(alias=spec.alias, bootstrap_servers=spec.bootstrap_servers)
+        for spec in (scene.copy.spec, scene.target.spec)
+    )
+    return rows.flow(one, two)
+
+
+def simulate(flow: Flow, *groups: str) -> FailoverRun:
+    run = simulation.request_simulation(flow=flow, groups=groups, who="tester")
+    assert simulation.run_simulation(run_id=run.pk)
+    run.refresh_from_db()
+    return run
+
+
 def test_every_group_starts_at_exactly_the_record_that_it_has_not_consumed(
-    sides: tuple[Side, Side],
+    scene: Scene, flow: Flow
 ) -> None:
-    scene = Scene(sides)
-    upstream = scene.source.read(scene.topic)
-    downstream = scene.target.read(scene.remote)
-    lost = len(upstream) - len(downstream)
-    assert lost == 8
-    end, position = upstream[-1].offset + 1, scene.copied[scene.topic, 0]
+    assert scene.lost == 8
+    end, position = scene.upstream[-1].offset + 1, scene.position
     places = [0, 1, 7, position // 2, position - 1, position, position + 2, end]
-    groups = {scene.group(unique(f"at{at}"), at): at for at in places}
+    groups = {scene.group(f"at{at}", at): at for at in places}
     before = read_offsets(scene.source.spec, dict.fromkeys(groups)).done
 
-    run = scene.simulate(*groups)
+    run = simulate(flow, *groups)
 
     assert run.state == "succeeded", run.reason
-    assert f"{lost} records would be lost" in run.reason
+    assert f"{scene.lost} records would be lost" in run.reason
     found = {row["group"]: row for row in run.result["partitions"]}
     for group, offset in groups.items():
-        row = found[group]
-        pairs = zip(upstream, downstream, strict=False)
-        rest = [below.offset for above, below in pairs if above.offset >= offset]
+        row, rest = found[group], scene.rest(offset)
+        unread = [one for one in scene.upstream if one.offset >= max(offset, position)]
         assert row["verdict"] == "proven", row
-        assert (row["re_reads"], row["skipped"], row["loss"]) == (0, 0, lost)
-        assert row["unread_loss"] == sum(one.offset >= max(offset, position) for one in upstream)
+        assert (row["re_reads"], row["skipped"], row["loss"]) == (0, 0, scene.lost)
+        assert (row["unread_loss"], row["loss_is"]) == (len(unread), "counted")
         assert row["first_offset"] == (rest[0] if rest else None)
-        assert [one.offset for one in downstream if one.offset >= row["downstream_offset"]] == rest
+        seen = [one.offset for one in scene.downstream if one.offset >= row["downstream_offset"]]
+        assert seen == rest
         assert (row["first_record_ms"] is not None) == bool(rest)
-        assert row["loss_is"] == "counted"
     # Nothing real was touched, and nothing is left.
     assert read_offsets(scene.source.spec, dict.fromkeys(groups)).done == before
     assert not set(groups) & set(list_groups(scene.target.spec))
     assert scene.left_over() == []
     assert run.swept_at is not None
     assert {step.state for step in run.steps.all()} == {"succeeded"}
-    plan = {(row["topic"], row["partition"]): row for row in run.plan["partitions"]}
-    assert plan[scene.topic, 0]["loss"] >= lost
-    assert plan[scene.topic, 1]["loss"] == 0
+    plan = {row["partition"]: row["loss"] for row in run.plan["partitions"]}
+    assert (plan[0] >= scene.lost, plan[1]) == (True, 0)
+
+
+@pytest.mark.parametrize("shift", [-3, 2])
+def test_a_map_that_is_wrong_is_found_by_content_with_exact_counts(
+    scene: Scene, flow: Flow, shift: int
+) -> None:
+    refresh_index(flow=flow)
+    known = PartitionMap.objects.get(flow=flow, topic=scene.topic, partition=0)
+    (block,) = RunBlock.objects.filter(map=known)
+    wrong = [run._replace(downstream=run.downstream + shift) for run in read_block(block.body)]
+    # In the middle of a run, so that as many records lie on either side.
+    at = max(wrong[1:-1], key=lambda run: run.length)
+    (packed,) = pack(None, [Run(0, 0, 1), *wrong[1:]]).blocks
+    RunBlock.objects.filter(pk=block.pk).update(body=packed.to_bytes())
+    group = scene.group("wrong", at.upstream)
+
+    run = simulate(flow, group)
+
+    (row,) = run.result["partitions"]
+    rest = scene.rest(at.upstream)
+    seen = [one.offset for one in scene.downstream if one.offset >= row["downstream_offset"]]
+    assert (run.state, row["verdict"]) == ("failed", "differs")
+    assert row["re_reads"] == max(0, len(seen) - len(rest))
+    assert row["skipped"] == max(0, len(rest) - len(seen))
+    assert row["re_reads"] + row["skipped"] > 0
+    assert "1 would start at a wrong record" in run.reason
+
+
+def test_with_the_source_dead_the_last_samples_count_and_their_age_is_told(
+    scene: Scene, flow: Flow
+) -> None:
+    group, long_ago = scene.group("last", 7), timezone.now() - timedelta(minutes=2)
+    figures = {"position": 1, "source_stable_end": scene.position + 4, "as_of": long_ago}
+    rows.partition(flow, scene.topic, 0, **figures)
+    seen = {"source_offset": 7, "sync_state": "in_sync", "as_of": long_ago}
+    GroupRow.objects.create(flow=flow, group=group, topic=scene.topic, partition=0, **seen)
+    FlowPartition.objects.update(remote_topic=scene.remote)
+    Cluster.objects.filter(pk=flow.source_id).update(bootstrap_servers="127.0.0.1:9")
+    flow = Flow.objects.select_related("source", "target").get(pk=flow.pk)
+
+    run = simulate(flow)
+
+    assert run.state == "succeeded", run.reason
+    (row,) = run.result["partitions"]
+    assert (row["group"], row["verdict"], row["first_offset"]) == (
+        group,
+        "unproven",
+        scene.rest(7)[0],
+    )
+    assert (row["loss"], row["loss_is"]) == (4, "last_known")
+    first = next(one for one in run.plan["partitions"] if one["partition"] == 0)
+    assert 120_000 <= first["source_end_age_ms"] < 300_000
+    assert "refused the connection" in run.result["source_trouble"]
+    # The partition that was never sampled has an unknown end: so has the sum.
+    assert "is not known" in run.reason
+
+
+def test_groups_that_a_killed_worker_left_are_swept_and_only_those(
+    scene: Scene, flow: Flow
+) -> None:
+    run = simulation.request_simulation(flow=flow, who="tester")
+    taken = failovers.take_run(run_id=run.pk)
+    assert taken is not None
+    mine = [f"{simulation.prefix_of(taken)}{number}" for number in range(3)]
+    other = f"{PREFIX}{run.pk}-of-another-installation-0"
+    for name in (*mine, other):
+        make_group(scene.target.spec, name, {(scene.remote, 0): 1})
+    simulation.sweep()
+    assert sorted(scene.left_over()) == sorted([*mine, other])
+    FailoverRun.objects.update(seen_at=timezone.now() - 2 * failovers.LOST_AFTER)
+    simulation.sweep()
+    assert scene.left_over() == [other]
+    run.refresh_from_db()
+    assert (run.state, run.swept_at) == ("failed", None)
+    # Looked at again until no worker of it can be alive.
+    FailoverRun.objects.update(ended_at=timezone.now() - 2 * simulation.QUIET_AFTER)
+    assert simulation.sweep() == 1
+    assert simulation.sweep() == 0
+    delete_groups(scene.target.spec, [other])

@@ -28,7 +28,11 @@ def flow(db: None) -> Flow:
 
 
 def finished(flow: Flow, group: str = "billing", **proof: Any) -> FailoverRun:
-    """A run with a plan and a result of its own making, over two partitions."""
+    return finish(simulation.request_simulation(flow=flow, who="tester"), group, **proof)
+
+
+def finish(run: FailoverRun, group: str = "billing", **proof: Any) -> FailoverRun:
+    """Give a run a plan and a result, as a worker would, over two partitions."""
     rows = (partition(), partition(partition=1, source_end=None))
     groups = (GroupPicture(group=group, places=(place(group=group),)),)
     plan = plan_failover(picture(partitions=rows, groups=groups, writing="It still writes."))
@@ -45,7 +49,6 @@ def finished(flow: Flow, group: str = "billing", **proof: Any) -> FailoverRun:
         for row in plan.places
     ]
     totals = sum_up(found, losses)
-    run = simulation.request_simulation(flow=flow, who="tester")
     failovers.take_run(run_id=run.pk)
     words = sentence(plan, totals, source="primary", target="backup")
     failovers.end_run(
