@@ -21,7 +21,14 @@ from mirrors.domain.sync_runs import SyncedUpTo, syncs_of
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import Row, append
 from mirrors.kafka.internal_topics import ensure_topic
-from mirrors.models import Flow, GroupBookmark, PartitionMap, RunBlock, SyncedPartition
+from mirrors.models import (
+    Flow,
+    FlowPartition,
+    GroupBookmark,
+    PartitionMap,
+    RunBlock,
+    SyncedPartition,
+)
 from mirrors.models.offsets import blocks_around
 from mirrors.services.checkpoints import flow_of
 from mirrors.services.group_survey import Budget
@@ -39,7 +46,8 @@ _HINT = (
 def write_offset_syncs(context: DutyContext) -> Outcome:
     """Write the syncs of all that was copied since the last turn."""
     flow, spec, budget = flow_of(context), context.spec, Budget(context.deadline_s)
-    refresh_index(flow=flow, deadline_s=budget.left_s)
+    if _may_have_moved(flow):
+        refresh_index(flow=flow, deadline_s=budget.left_s)
     cluster, topic = _where(spec)
     try:
         moved, written = _write(flow, spec, cluster, topic, budget)
@@ -48,6 +56,21 @@ def write_offset_syncs(context: DutyContext) -> Outcome:
             raise
         raise KafkaRefused(f"{error.message} {_HINT}", code=error.code) from None
     return Outcome(counts={"partitions": moved, "syncs": written})
+
+
+def _may_have_moved(flow: Flow) -> bool:
+    """By what the runner says of its positions: an idle flow costs no question to Kafka."""
+    said = FlowPartition.objects.filter(flow=flow, position__isnull=False).order_by()
+    positions = list(said.values_list("topic", "partition", "position"))
+    maps = PartitionMap.objects.filter(flow=flow, position__isnull=False).order_by()
+    known = {
+        (topic, partition): position or 0
+        for topic, partition, position in maps.values_list("topic", "partition", "position")
+    }
+    return not positions or any(
+        (position or 0) > known.get((topic, partition), -1)
+        for topic, partition, position in positions
+    )
 
 
 def _where(spec: FlowSpec) -> tuple[ClusterSpec, str]:

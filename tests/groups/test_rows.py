@@ -10,10 +10,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mirrors.domain.checkpoints import GroupPlace, Move
+from mirrors.domain.duties import DutyContext
+from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.groups import GroupListing
-from mirrors.models import Flow, GroupOffset
+from mirrors.models import Flow, FlowPartition, GroupBookmark, GroupOffset, PartitionMap
 from mirrors.services.flows import spec_of
 from mirrors.services.group_rows import known_groups, store_listing, store_places
+from mirrors.services.offset_syncs import write_offset_syncs
 from tests.pages import world
 
 pytestmark = pytest.mark.django_db
@@ -64,6 +67,23 @@ def test_a_group_that_is_gone_stays_while_the_target_has_it() -> None:
     assert states(flow) == {("app", ""): "unknown"}
     look(flow)
     assert states(flow) == {}
+
+
+def test_a_flow_that_rests_costs_its_offset_syncs_no_question_to_kafka() -> None:
+    flow = world.flow()
+    world.partition(flow, position=40)
+    world.partition(flow, number=1, position=0)
+    for number, position in enumerate((40, 0)):
+        PartitionMap.objects.create(
+            flow=flow, topic="orders", partition=number, generation="g", position=position
+        )
+    GroupBookmark.objects.create(flow=flow, syncs_id=f"{flow.source.alias}:id")
+    turn = DutyContext(flow_id=flow.pk, spec=spec_of(flow), now=0, deadline_s=3)
+    # No broker is there to be asked.
+    assert write_offset_syncs(turn).counts == {"partitions": 0, "syncs": 0}
+    FlowPartition.objects.filter(partition=0).update(position=41)
+    with pytest.raises(KafkaUnavailable):
+        write_offset_syncs(turn)
 
 
 def test_two_thousand_groups_that_are_left_out_cost_a_look_next_to_nothing() -> None:
