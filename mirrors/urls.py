@@ -6,6 +6,8 @@ from django.urls.converters import StringConverter
 from mirrors.views import actions, clusters, failovers, flow_edit, flows, imports, plans, runners
 from mirrors.views.actions import ACTS
 from mirrors.views.flow_tables import PARTS
+from mirrors.views.gaps import show_gap
+from mirrors.views.offsets import show_offsets
 
 
 class PartConverter(StringConverter):
@@ -37,6 +39,8 @@ urlpatterns = [
     path("failovers/", failovers.list_runs, name="failovers"),
     path("failovers/<int:pk>/", failovers.show_run, name="failover"),
     path("failovers/<int:pk>/abort/", failovers.abort, name="failover-abort"),
+    path("flows/<int:pk>/gaps/<int:gap>/", show_gap, name="flow-gap"),
+    path("flows/<int:pk>/offsets/", show_offsets, name="flow-offsets"),
     path("flows/<int:pk>/<part:part>/", flows.show_flow, name="flow-part"),
     path("flows/<int:pk>/<act:action>/", actions.act_on_flow, name="flow-act"),
     path("clusters/", clusters.list_clusters, name="clusters"),

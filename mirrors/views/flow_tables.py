@@ -17,12 +17,14 @@ from mirrors.models import (
     FlowPartition,
     FlowPlan,
     FlowTopic,
+    Gap,
     GroupOffset,
     HeartbeatState,
     Job,
     Transition,
 )
 from mirrors.models.flows import JobState
+from mirrors.models.gaps import GapKind, GapState
 from mirrors.services import duties
 from mirrors.views.tables import Column, Question
 
@@ -51,6 +53,10 @@ def _partitions(flow: Flow) -> QuerySet[FlowPartition]:
 
 def _groups(flow: Flow) -> QuerySet[GroupOffset]:
     return GroupOffset.objects.filter(flow=flow)
+
+
+def _gaps(flow: Flow) -> QuerySet[Gap]:
+    return Gap.objects.filter(flow=flow)
 
 
 def _jobs(flow: Flow) -> QuerySet[Job]:
@@ -162,6 +168,25 @@ GROUPS = Question(
     filters={"sync_state": SYNC_STATES},
     tie=("group", "topic", "partition"),
 )
+GAPS = Question(
+    columns=(
+        Column("topic", "Topic", ("topic", "partition")),
+        Column("partition", "Partition", ("partition", "topic"), number=True),
+        Column("state", "State", ("state",)),
+        Column("kind", "Kind", ("kind",)),
+        Column("count", "Offsets lost", ("count",), number=True),
+        Column("first_lost", "First", ("first_lost",), number=True),
+        Column("last_lost", "Last", ("last_lost",), number=True),
+        Column("opened_at", "Found", ("opened_at",)),
+        Column("closed_at", "Closed", ("closed_at",)),
+        Column("decided_by", "Decided by", ("decided_by",)),
+        Column("reason", "Reason"),
+    ),
+    search=("topic", "reason", "decided_by"),
+    default="-opened_at",
+    filters={"state": tuple(GapState.values), "kind": tuple(GapKind.values)},
+    tie=("pk",),
+)
 JOBS = Question(
     columns=(
         Column("pk", "Job", ("pk",), number=True),
@@ -195,6 +220,8 @@ PARTS = {
     "topics": Part("Topics", "mirrors/_flow_topics.html", TOPICS, _topics),
     "partitions": Part("Partitions", "mirrors/_flow_partitions.html", PARTITIONS, _partitions),
     "groups": Part("Groups", "mirrors/_flow_groups.html", GROUPS, _groups),
+    "gaps": Part("Gaps", "mirrors/_flow_gaps.html", GAPS, _gaps),
+    "offsets": Part("Offsets", "mirrors/_flow_offsets.html"),
     "duties": Part("Duties", "mirrors/_flow_duties.html", context=_duties),
     "plan": Part("Plan", "mirrors/_flow_plan.html", context=_plan),
     "jobs": Part("Jobs", "mirrors/_flow_jobs.html", JOBS, _jobs),

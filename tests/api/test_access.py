@@ -34,6 +34,7 @@ VALUES = {
     "alias": "primary",
     "name": "default",
     "pk": "1",
+    "gap": "1",
     "flow_id": "1",
     "token_key": "abc",
     "part": "topics",

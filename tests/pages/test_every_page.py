@@ -20,6 +20,8 @@ READING = [
     "/flows/",
     "/flows/{pk}/",
     "/flows/{pk}/partitions/",
+    "/flows/{pk}/gaps/",
+    "/flows/{pk}/offsets/",
     "/flows/{pk}/duties/",
     "/flows/{pk}/plan/",
     "/flows/{pk}/jobs/",

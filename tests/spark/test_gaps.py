@@ -106,6 +106,7 @@ def test_a_deleted_remote_topic_is_made_and_filled_again_when_a_person_says_so(l
     assert (facts.position, facts.first, facts.count) == (10, 0, None)
     assert remote not in lab.on_target.list_topics(timeout=10).topics
     decide(flow, topic, "restart", facts)
+    flow.wait(lambda s: (row := partition_row(s, topic)) and row.state != "gap")
     flow.wait_in_sync(topic)
     flow.wait_state("running")
     assert values(lab, remote, target=True) == values(lab, topic)

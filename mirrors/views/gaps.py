@@ -1,0 +1,103 @@
+"""One gap with its numbers, and the form on which an operator decides: stop, accept, restart."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from mirrors import tasks
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.figures import arrow, count
+from mirrors.models import Gap, Role, needs, role_of
+from mirrors.services import gaps
+from mirrors.views.render import render_page
+from mirrors.views.shared import curl
+
+CHOICES = ("stop", "accept", "restart")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.VIEWER)
+def show_gap(request: HttpRequest, pk: int, gap: int) -> HttpResponse:
+    """GET shows the numbers and what each choice would do; POST is the operator's decision."""
+    if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
+        raise PermissionDenied("This needs the role operator.")
+    rows = Gap.objects.select_related("flow__source", "flow__target").filter(flow=pk)
+    found = get_object_or_404(rows, pk=gap)
+    if request.method != "POST":
+        return _page(request, found)
+    choice, why = request.POST.get("choice", ""), request.POST.get("reason", "").strip()[:500]
+    if choice not in CHOICES or not why:
+        return _page(request, found, "Choose one, and say why: it is kept in the history.", 422)
+    try:
+        gaps.decide(
+            gap=found,
+            choice=choice,
+            who=request.user.get_username(),
+            why=why,
+            shown=request.POST.get("digest", "")[:64] or "none",
+            now=timezone.now(),
+        )
+    except UnderstudyError as error:
+        found.refresh_from_db()
+        return _page(request, found, error.message, 409)
+    tasks.reconcile_flow.delay_on_commit(pk)
+    messages.success(request, f"{found}: {choice}, as decided; it stands in the history.")
+    return redirect("flow-part", pk=pk, part="gaps")
+
+
+def _page(request: HttpRequest, gap: Gap, error: str = "", status: int = 200) -> HttpResponse:
+    body = {"choice": "accept", "reason": "…", "digest": gaps.digest_of(gap)}
+    context = {
+        "gap": gap,
+        "flow": gap.flow,
+        "title": f"Gap in {gap} of {arrow(gap.flow.name)}",
+        "figures": [
+            ("Position", count(gap.position)),
+            ("Source begins at", count(gap.first_available)),
+            ("Source ends at", count(gap.source_end)),
+            ("First lost", count(gap.first_lost)),
+            ("Last lost", count(gap.last_lost)),
+            ("Offsets lost", count(gap.count)),
+        ],
+        "choices": list(_choices(gap).items()),
+        "digest": body["digest"],
+        "is_open": gap.state == "open" and gap.closed_at is None,
+        "error": error,
+        "commands": [
+            curl(
+                request,
+                "Decide over REST",
+                "POST",
+                f"flows/{gap.flow_id}/gaps/{gap.pk}/decide/",
+                body,
+            )
+        ],
+    }
+    return render_page(request, "mirrors/gap.html", context, section="flows", status=status)
+
+
+def _choices(gap: Gap) -> dict[str, str]:
+    """What each would do, in numbers."""
+    facts, source, target = gaps.facts_of(gap), gap.flow.source.alias, gap.flow.target.alias
+    told: dict[str, str] = {
+        "stop": f"Nothing is copied of {gap}; all other partitions go on.",
+    }
+    if facts.first is None:
+        return told
+    if facts.accepted_at is not None:
+        lost = "" if facts.count is None else f" {count(facts.count)} offsets are given up."
+        told["accept"] = (
+            f"Copying goes on at offset {facts.accepted_at} of {source}.{lost} What is on {target} "
+            "already stays."
+        )
+    told["restart"] = (
+        f"The partition begins anew at offset {facts.first} of {source}. What is on {target} "
+        "already stays, so records that are still on both sides are there twice; offsets of "
+        "consumer groups are translated by the new copy alone."
+    )
+    return told

@@ -1,0 +1,49 @@
+"""The tab that answers where one source offset is on the target, from the index of runs alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from mirrors import tasks
+from mirrors.forms import OffsetForm
+from mirrors.models import Flow, Role, RunIndex, needs
+from mirrors.services.catching_up import is_behind
+from mirrors.services.translation import translate_offsets
+from mirrors.views.flows import flow_context
+from mirrors.views.render import render_page
+from mirrors.views.shared import curl
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_offsets(request: HttpRequest, pk: int) -> HttpResponse:
+    """No call to Kafka: where the index is behind, a worker is sent, and the page renews itself."""
+    context = flow_context(request, pk, "offsets")
+    flow = context["flow"]
+    form = OffsetForm(request.GET if "offset" in request.GET else None)
+    index = RunIndex.objects.filter(flow=flow).first()
+    context |= {
+        "tab_template": "mirrors/_flow_offsets.html",
+        "form": form,
+        "indexed_at": index.as_of if index else None,
+    }
+    if form.is_bound and form.is_valid():
+        context |= _answer(request, flow, form.cleaned_data)
+    return render_page(request, "mirrors/flow.html", context, section="flows", every=3)
+
+
+def _answer(request: HttpRequest, flow: Flow, asked: dict[str, Any]) -> dict[str, Any]:
+    place, offset = (asked["topic"], asked["partition"]), asked["offset"]
+    [answer] = translate_offsets(flow=flow, places={place: [offset]})[place]
+    behind = answer.outcome != "exact" and is_behind(flow=flow, places=[place])
+    if behind:
+        tasks.refresh_runs_of.delay_on_commit(flow.pk)
+    body = {"flow": flow.pk, "offsets": [asked]}
+    return {
+        "answer": answer,
+        "behind": behind,
+        "commands": [curl(request, "Ask over REST", "POST", "offsets/translate/", body)],
+    }

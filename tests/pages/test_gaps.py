@@ -1,0 +1,82 @@
+"""The tabs Gaps and Offsets: numbers, a decision with a confirm, a translation without Kafka."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from django.utils import timezone
+
+from mirrors.domain.gaps import GapFacts
+from mirrors.domain.runs import Run
+from mirrors.models import Flow, Gap
+from tests.mirrors.maps import keep_map
+from tests.pages import world
+from tests.pages.conftest import As
+
+FACTS = GapFacts(kind="deleted", position=10, first=30, end=50)
+
+
+@pytest.fixture
+def flow(db: None) -> Flow:
+    return world.busy()
+
+
+def gap(flow: Flow, facts: GapFacts = FACTS) -> Gap:
+    now = timezone.now()
+    return Gap.objects.create(
+        flow=flow, topic="orders", partition=2, kind=facts.kind, reason="They were deleted.",
+        position=10, first_available=30, source_end=50, first_lost=10, last_lost=29, count=20,
+        facts=dataclasses.asdict(facts), opened_at=now, seen_at=now,
+    )  # fmt: skip
+
+
+def test_a_gap_is_listed_and_decided_on_with_its_numbers_and_a_reason(
+    flow: Flow, signed_in: As
+) -> None:
+    row = gap(flow)
+    page = f"/flows/{flow.pk}/gaps/{row.pk}/"
+    assert page in signed_in("viewer").get(f"/flows/{flow.pk}/gaps/").content.decode()
+    text = signed_in("viewer").get(page).content.decode()
+    for part in (
+        "They were deleted.",
+        "goes on at offset 30",
+        "20 offsets are given up",
+        "disabled",
+    ):
+        assert part in text
+    digest = signed_in("viewer").get(page).context["digest"]
+    body = {"choice": "accept", "reason": "Known and told.", "digest": digest}
+    assert signed_in("viewer").post(page, body).status_code == 403
+    operator = signed_in("operator")
+    assert operator.post(page, {**body, "reason": " "}).status_code == 422
+    assert operator.post(page, {**body, "digest": ""}).status_code == 409
+    assert operator.post(page, {**body, "digest": "of other numbers"}).status_code == 409
+    assert Gap.objects.get().state == "open"
+    assert operator.post(page, body).status_code == 302
+    after = Gap.objects.get()
+    assert (after.state, after.decided_by, after.decided_why) == (
+        "accepted",
+        "the-operator",
+        "Known and told.",
+    )
+    assert "Known and told." in operator.get(f"/flows/{flow.pk}/transitions/").content.decode()
+    assert 'name="choice"' not in operator.get(page).content.decode()
+
+
+def test_an_offset_is_translated_on_its_tab_with_the_outcome_named(
+    flow: Flow, signed_in: As
+) -> None:
+    keep_map(flow, "orders", 0, [Run(10, 0, 5), Run(17, 5, 3)], position=20, at_once=2)
+    viewer = signed_in("viewer")
+    page = f"/flows/{flow.pk}/offsets/"
+    assert page in viewer.get(f"/flows/{flow.pk}/").content.decode()
+    for offset, downstream, outcome in ((12, 2, "exact"), (15, 5, "gap"), (25, 8, "ahead")):
+        answer = viewer.get(page, {"topic": "orders", "partition": 0, "offset": offset})
+        assert answer.status_code == 200
+        found = answer.context["answer"]
+        assert (found.downstream, found.outcome) == (downstream, outcome)
+        assert f'data-state="{outcome}"' in answer.content.decode()
+    wrong = viewer.get(page, {"topic": "", "partition": -1, "offset": "x"}).content.decode()
+    assert world.error_at(wrong, "topic")
+    assert world.error_at(wrong, "offset")
