@@ -119,10 +119,10 @@ def apply_plan(flow_id: int) -> None:
 @shared_task
 def refresh_runs() -> None:
     for flow_id in catching_up.due_flows():
-        refresh_runs_of.apply_async(args=[flow_id], queue="collect", expires=RUNS_EXPIRES)
+        refresh_runs_of.delay(flow_id)
 
 
-@shared_task
+@shared_task(queue="collect", expires=RUNS_EXPIRES)
 def refresh_runs_of(flow_id: int) -> None:
     catching_up.catch_up(flow_id=flow_id)
 

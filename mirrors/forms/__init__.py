@@ -2,6 +2,7 @@
 
 from mirrors.forms.clusters import ClusterForm
 from mirrors.forms.flows import FLOW_KEYS, FlowForm
+from mirrors.forms.offsets import OffsetForm
 from mirrors.forms.runners import RunnerForm
 from mirrors.forms.settings import SettingsForm, field_of, lines_of, parse_lines
 
@@ -9,6 +10,7 @@ __all__ = [
     "FLOW_KEYS",
     "ClusterForm",
     "FlowForm",
+    "OffsetForm",
     "RunnerForm",
     "SettingsForm",
     "field_of",
