@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from controlplane.celery import app
+from mirrors import tasks
 from mirrors.domain.heartbeats import Arrival
 from mirrors.domain.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
@@ -124,3 +126,27 @@ def test_what_came_to_another_target_does_not_count_for_this_one(
     assert not turn.has_arrived()
     heart_watch._note([turn], turn.flow.target_id, *other[1:])
     assert turn.has_arrived()
+
+
+@pytest.fixture
+def queue() -> Iterator[Callable[[], int]]:
+    """A broker in memory; answers how many messages wait, and takes them."""
+    before, app.conf.broker_url = app.conf.broker_url, "memory://"
+    app.control.purge()
+    yield app.control.purge
+    app.conf.broker_url = before
+
+
+def test_an_interval_shorter_than_beats_goes_on_by_itself_and_ends_at_the_next_beat(
+    flow: Flow, queue: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heart_watch, "WATCH_S", 0.1)
+    waiting = []
+    for seconds in ("86400", "1"):
+        properties = {"emit.heartbeats.interval.seconds": seconds}
+        flows.update_flow(flow=flow, properties=properties, who=WHO)
+        tasks.beat_hearts()
+        waiting.append(queue())
+    assert waiting == [0, 1]
+    tasks.beat_hearts(until=datetime.now(tz=UTC).timestamp())
+    assert queue() == 0
