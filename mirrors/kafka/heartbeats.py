@@ -41,7 +41,10 @@ class Writer:
         own = {"linger.ms": 0, "message.timeout.ms": 10_000, "acks": "all"}
         config = client_config(spec, client_id=CLIENT_ID, role="producer", extra=own)
         self.spec = spec
-        self._producer = Producer(config)
+        try:
+            self._producer = Producer(config)
+        except RAISED as error:
+            raise translate(error, where=spec.alias, doing=f"write {TOPIC}") from None
         self._failed: dict[tuple[str, str], KafkaError] = {}
 
     def write(
@@ -92,8 +95,11 @@ class Watcher:
             "fetch.wait.max.ms": 100,
         }
         config = client_config(spec, client_id=CLIENT_ID, role="consumer", extra=own)
-        self._consumer = Consumer(config)
         self._spec = spec
+        try:
+            self._consumer = Consumer(config)
+        except RAISED as error:
+            raise translate(error, where=spec.alias, doing=f"read {TOPIC}") from None
         self.refusals: dict[str, str] = {}
 
     def begin(self, topics: Iterable[str]) -> None:
@@ -104,7 +110,10 @@ class Watcher:
 
     def arrival(self, *, wait_s: float) -> tuple[str, bytes | None, bytes | None] | None:
         """Topic, key and value of the next record; None when none came in time."""
-        message = self._consumer.poll(wait_s)
+        try:
+            message = self._consumer.poll(wait_s)
+        except RAISED as error:
+            raise translate(error, where=self._spec.alias, doing=f"read {TOPIC}") from None
         if message is None:
             return None
         if (error := message.error()) is not None:

@@ -49,6 +49,10 @@ class Connections:
         if pause:
             self._paused[cluster.pk] = time.monotonic() + PAUSE_S
 
+    def drop_watcher(self, cluster_id: int) -> None:
+        if (known := self._watchers.pop(cluster_id, None)) is not None:
+            known[1].close()
+
     def close(self) -> None:
         for _, writer in self._writers.values():
             writer.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
@@ -38,23 +36,35 @@ def begin(turns: list[Turn]) -> dict[int, Watcher]:
     return watchers
 
 
-def watch(watchers: Mapping[int, Watcher], turns: list[Turn]) -> None:
+def watch(watchers: dict[int, Watcher], turns: list[Turn]) -> None:
     """Until all have arrived that were written just now, or the time is up."""
     waiting = [turn for turn in turns if turn.topic is not None and not turn.error]
     until = time.monotonic() + WATCH_S
     while watchers and waiting and time.monotonic() < until:
-        for target, watcher in watchers.items():
-            found = watcher.arrival(wait_s=0.1 / len(watchers))
-            if found is not None:
-                topic, key, value = found
-                arrival = Arrival(key, value, milliseconds(timezone.now()))
-                _note(turns, target, topic, arrival)
+        for target in list(watchers):
+            _poll(watchers, target, turns)
         waiting = [turn for turn in waiting if not turn.has_arrived()]
     for target, watcher in watchers.items():
         for turn in turns:
             if turn.flow.target_id == target and turn.topic is not None:
                 turn.unread = watcher.refusals.get(turn.topic, "")
         watcher.rest()
+
+
+def _poll(watchers: dict[int, Watcher], target: int, turns: list[Turn]) -> None:
+    """One record of one target; a watcher that broke is let go, the others watch on."""
+    try:
+        found = watchers[target].arrival(wait_s=0.1 / len(watchers))
+    except UnderstudyError as error:
+        del watchers[target]
+        OPEN.drop_watcher(target)
+        for turn in turns:
+            if turn.flow.target_id == target:
+                turn.unread = error.message
+        return
+    if found is not None:
+        topic, key, value = found
+        _note(turns, target, topic, Arrival(key, value, milliseconds(timezone.now())))
 
 
 def _note(turns: list[Turn], target: int, topic: str, arrival: Arrival) -> None:
