@@ -112,8 +112,8 @@ class Watcher:
         """Topic, key and value of the next record; None when none came in time."""
         try:
             message = self._consumer.poll(wait_s)
-        except RAISED as error:
-            raise translate(error, where=self._spec.alias, doing=f"read {TOPIC}") from None
+        except RAISED as broken:
+            raise translate(broken, where=self._spec.alias, doing=f"read {TOPIC}") from None
         if message is None:
             return None
         if (error := message.error()) is not None:

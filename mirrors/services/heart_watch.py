@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
