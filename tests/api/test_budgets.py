@@ -11,8 +11,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.models import Flow, FlowPartition, FlowTopic, Job
-from mirrors.services import clusters, flows
+from mirrors.models import Flow, FlowPartition, FlowTopic, GroupOffset, Job
+from mirrors.services import clusters, flows, simulation
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
 
 # Token, its person, groups; then count and page.
@@ -27,8 +27,10 @@ LISTS = (
     "channels/",
     "silences/",
     "deliveries/",
+    "failovers/",
     "flows/{id}/topics/",
     "flows/{id}/partitions/",
+    "flows/{id}/groups/",
     "flows/{id}/jobs/",
     "flows/{id}/transitions/",
 )
@@ -42,6 +44,7 @@ def more(count: int, start: int) -> None:
         spec = ClusterSpec(alias=f"c{number}", bootstrap_servers=f"c{number}:9092")
         other = clusters.create_cluster(spec=spec, who="t")
         flow = flows.create_flow(source=hub, target=other, properties={}, who="t")
+        simulation.request_simulation(flow=flow, who="t")
         clusters.request_test(cluster=other, who=f"person {number}")
         Job.objects.create(flow=flow, runner=flow.runner, generation=1, attempt=1)
         channel = Channel.objects.create(name=f"c{number}", kind="webhook")
@@ -58,6 +61,9 @@ def rows(flow: Flow, count: int, start: int) -> None:
         common = {"flow": flow, "topic": f"t{number}", "state": "in_sync", "as_of": now}
         FlowTopic.objects.create(**common, partitions=1)
         FlowPartition.objects.create(**common, partition=0, remote_topic="r")
+        GroupOffset.objects.create(
+            flow=flow, group=f"g{number}", topic="t", partition=0, sync_state="off", as_of=now
+        )
 
 
 def cost(client: APIClient, path: str) -> int:

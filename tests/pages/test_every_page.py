@@ -22,6 +22,7 @@ READING = [
     "/flows/{pk}/partitions/",
     "/flows/{pk}/gaps/",
     "/flows/{pk}/offsets/",
+    "/flows/{pk}/groups/",
     "/flows/{pk}/duties/",
     "/flows/{pk}/plan/",
     "/flows/{pk}/jobs/",
