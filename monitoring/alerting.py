@@ -104,6 +104,7 @@ def _facts(flow: Any, feed: Feed | None, gaps: int) -> FlowFacts:
         moved_at=feed.moved_at if feed else None,
         lag_when_moved=feed.lag_when_moved if feed else None,
         gaps=gaps,
+        failures=flow.attempt,
     )
 
 

@@ -38,7 +38,7 @@ RANGES = {
     for one in (
         Range("1h", "1 h", timedelta(hours=1), FINE, timedelta(seconds=10)),
         Range("24h", "24 h", timedelta(hours=24), MINUTE, timedelta(minutes=2)),
-        Range("7d", "7 d", timedelta(days=7), MINUTE, timedelta(minutes=15)),
+        Range("7d", "7 d", timedelta(days=7), HOUR, timedelta(hours=1)),
         Range("30d", "30 d", timedelta(days=30), HOUR, timedelta(hours=1)),
     )
 }

@@ -26,7 +26,7 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "offset_lag": ("More records than this are not yet copied", "records"),
     "stands": ("The source grows and nothing was copied for so many seconds", "s"),
     "flow_failed": ("The flow failed and is not tried again by itself", ""),
-    "flow_degraded": ("The flow is degraded or waits for its next try", ""),
+    "flow_degraded": ("The flow is degraded, or fails again and again", ""),
     "gap": ("Records of the source are lost or changed, and a decision is waited for", ""),
     "stale": ("The flow should run and sent no figures for so many seconds", "s"),
     "runner_down": ("A runner that flows need is not ready", ""),
@@ -67,6 +67,7 @@ class FlowFacts:
     moved_at: datetime | None = None
     lag_when_moved: int | None = None
     gaps: int = 0
+    failures: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,8 +107,11 @@ def read_flow(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     if condition.kind == "gap":
         verb = "waits" if flow.gaps == 1 else "wait"
         return _fact(flow.gaps > 0, f"has {plural(flow.gaps, 'gap')} that {verb} for a decision")
-    wrong = {"failed"} if condition.kind == "flow_failed" else {"degraded", "backing_off"}
     word = f"is {flow.state.replace('_', ' ')}"
+    if condition.kind == "flow_degraded" and flow.state == "starting" and flow.failures:
+        # Between two failures: it is not well again because it is tried again.
+        return _fact(True, f"starts again after {plural(flow.failures, 'failure')} in a row")
+    wrong = {"failed"} if condition.kind == "flow_failed" else {"degraded", "backing_off"}
     reason = flow.reason.rstrip(".")
     return _fact(flow.state in wrong, f"{word}: {reason}" if reason else word)
 

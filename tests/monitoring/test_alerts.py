@@ -111,6 +111,9 @@ def test_states_are_told_with_their_reasons() -> None:
     degraded = Condition(kind="flow_degraded")
     assert read_flow(degraded, flow(state="backing_off"), NOW).sentence == "is backing off"
     assert read_flow(degraded, flow(), NOW).over is True
+    assert read_flow(degraded, flow(state="starting"), NOW).over is True
+    again = read_flow(degraded, flow(state="starting", failures=2), NOW)
+    assert again.sentence == "starts again after 2 failures in a row"
 
 
 def test_a_gap_is_told_until_it_is_decided() -> None:
