@@ -59,7 +59,7 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
                 retries=False,
                 preload_content=False,
             )
-            text = answer.read(_ANSWER_BYTES).decode("utf-8", "replace").strip()
+            text = " ".join(answer.read(_ANSWER_BYTES).decode("utf-8", "replace").split())
             answer.release_conn()
     except urllib3.exceptions.SSLError:
         return Outcome(False, "Its certificate is not trusted or names another host.", again=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 from celery import shared_task
+from django.db import DatabaseError
 from django.utils import timezone
 
 from monitoring import alerting, collector, telling
+
+log = logging.getLogger(__name__)
 
 # One call of `deliver` ends after so long; what is left is due at the next.
 _DELIVER_FOR_S = 20.0
@@ -18,22 +22,29 @@ def collect() -> None:
     """Sent by beat: keep what is known of every flow now, judge it, forget the old."""
     now = timezone.now()
     try:
-        collector.collect(now=now)
-    finally:
-        # Old figures are a thing to judge too.
-        alerting.evaluate(now=now)
-    collector.roll_up(now=now)
-    collector.prune(now=now)
+        try:
+            collector.collect(now=now)
+        finally:
+            # Old figures are a thing to judge too.
+            alerting.evaluate(now=now)
+        collector.roll_up(now=now)
+        collector.prune(now=now)
+    except DatabaseError as error:
+        # Beat asks again in ten seconds; a traceback each time would bury the log.
+        log.error("samples and alerts: the database refuses: %s", error)
 
 
 @shared_task
 def deliver() -> None:
     """Sent by beat: tell what is due."""
     began = time.monotonic()
-    for delivery_id in telling.due(timezone.now()):
-        telling.send(delivery_id=delivery_id, now=timezone.now())
-        if time.monotonic() - began > _DELIVER_FOR_S:
-            return
+    try:
+        for delivery_id in telling.due(timezone.now()):
+            telling.send(delivery_id=delivery_id, now=timezone.now())
+            if time.monotonic() - began > _DELIVER_FOR_S:
+                return
+    except DatabaseError as error:
+        log.error("telling: the database refuses: %s", error)
 
 
 @shared_task

@@ -55,7 +55,10 @@ def due(now: datetime) -> list[int]:
 
 def send(*, delivery_id: int, now: datetime) -> bool:
     """True when this call claimed the delivery and it arrived."""
-    delivery = Delivery.objects.select_related("channel", "alert__rule").get(pk=delivery_id)
+    rows = Delivery.objects.select_related("channel", "alert__rule")
+    delivery = rows.filter(pk=delivery_id).first()
+    if delivery is None:  # its channel was deleted meanwhile
+        return False
     claimed = Delivery.objects.filter(
         pk=delivery_id, state=delivery.state, attempt=delivery.attempt
     ).exclude(state__in=[DeliveryState.SENT, DeliveryState.DEAD])

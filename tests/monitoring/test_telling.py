@@ -87,6 +87,13 @@ def test_tries_end_and_each_waits_longer_than_the_one_before(
     assert passed < 3_600
 
 
+def test_a_channel_deleted_meanwhile_is_told_nothing(channel: Channel, receiver: Receiver) -> None:
+    waiting = wishes.request_test(channel=channel, now=NOW)
+    channel.delete()
+    assert telling.send(delivery_id=waiting.pk, now=NOW) is False
+    assert receiver.got == []
+
+
 def test_a_redirect_is_not_followed(channel: Channel, receiver: Receiver) -> None:
     receiver.answers = [(307, {"Location": receiver.url})]
     assert sent_of(channel).state == "dead"
