@@ -21,8 +21,11 @@ READING = [
     "/flows/{pk}/",
     "/flows/{pk}/partitions/",
     "/flows/{pk}/gaps/",
+    "/flows/{pk}/gaps/{pk}/",
     "/flows/{pk}/offsets/",
     "/flows/{pk}/groups/",
+    "/flows/{pk}/gaps/",
+    "/flows/{pk}/offsets/",
     "/flows/{pk}/duties/",
     "/flows/{pk}/plan/",
     "/flows/{pk}/jobs/",
@@ -77,6 +80,7 @@ def flow(db: None) -> Flow:
     flow = world.busy()
     ended = {"state": "aborted", "ended_at": flow.since, "mark": "m", "requested_by": "tester"}
     FailoverRun.objects.create(pk=flow.pk, flow=flow, kind="simulation", **ended)
+    world.gap(flow, pk=flow.pk)
     return flow
 
 

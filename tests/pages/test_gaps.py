@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
-from django.utils import timezone
 
-from mirrors.domain.gaps import GapFacts
 from mirrors.domain.runs import Run
 from mirrors.models import Flow, Gap
 from tests.mirrors.maps import keep_map
 from tests.pages import world
 from tests.pages.conftest import As
-
-FACTS = GapFacts(kind="deleted", position=10, first=30, end=50)
 
 
 @pytest.fixture
@@ -22,19 +16,10 @@ def flow(db: None) -> Flow:
     return world.busy()
 
 
-def gap(flow: Flow, facts: GapFacts = FACTS) -> Gap:
-    now = timezone.now()
-    return Gap.objects.create(
-        flow=flow, topic="orders", partition=2, kind=facts.kind, reason="They were deleted.",
-        position=10, first_available=30, source_end=50, first_lost=10, last_lost=29, count=20,
-        facts=dataclasses.asdict(facts), opened_at=now, seen_at=now,
-    )  # fmt: skip
-
-
 def test_a_gap_is_listed_and_decided_on_with_its_numbers_and_a_reason(
     flow: Flow, signed_in: As
 ) -> None:
-    row = gap(flow)
+    row = world.gap(flow)
     page = f"/flows/{flow.pk}/gaps/{row.pk}/"
     assert page in signed_in("viewer").get(f"/flows/{flow.pk}/gaps/").content.decode()
     text = signed_in("viewer").get(page).content.decode()

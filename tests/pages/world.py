@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from datetime import timedelta
@@ -9,7 +10,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, Job, Runner, Transition
+from mirrors.domain.gaps import GapFacts
+from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, Gap, Job, Runner, Transition
 
 _numbers = itertools.count(1)
 
@@ -56,6 +58,21 @@ def partition(of: Flow, name: str = "orders", number: int = 0, **facts: Any) -> 
 def job(of: Flow, **facts: Any) -> Job:
     return Job.objects.create(
         flow=of, runner=of.runner, **{"generation": 1, "attempt": 1, "state": "running", **facts}
+    )
+
+
+def gap(of: Flow, **facts: Any) -> Gap:
+    """Offsets 10 to 29 were deleted before they were copied."""
+    now = timezone.now()
+    lost = GapFacts(kind="deleted", position=10, first=30, end=50)
+    numbers = {"position": 10, "first_available": 30, "source_end": 50}
+    numbers |= {"first_lost": 10, "last_lost": 29, "count": 20}
+    rest = {"kind": lost.kind, "reason": "They were deleted.", "opened_at": now, "seen_at": now}
+    return Gap.objects.create(
+        flow=of,
+        topic="orders",
+        partition=2,
+        **{**numbers, **rest, "facts": dataclasses.asdict(lost), **facts},
     )
 
 
