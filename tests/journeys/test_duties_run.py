@@ -1,0 +1,60 @@
+"""What a flow keeps in step beside records, all of it real: beat, workers, runner, brokers."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controlplane.demo.stage import Stage
+from mirrors.domain.records import Heartbeat
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import Admin
+from mirrors.kafka.internal import read_to_end
+
+SLOW_S = 5_000
+
+
+@pytest.fixture(scope="module")
+def get(stage: Stage) -> Callable[[str], Any]:
+    def answer(path: str) -> Any:
+        request = urllib.request.Request(  # noqa: S310 - our own server
+            f"{stage.url}/api/v1/{path}",
+            headers={"Authorization": f"Token {stage.facts['token']}"},
+        )
+        with urllib.request.urlopen(request, timeout=20) as reply:  # noqa: S310
+            return json.load(reply)
+
+    return answer
+
+
+@pytest.fixture(scope="module")
+def flow(stage: Stage) -> dict[str, Any]:
+    return next(row for row in stage.progress.flows() if row["name"] == "primary->backup")
+
+
+def test_a_heartbeat_crosses_and_its_latency_is_told(
+    stage: Stage, get: Callable[[str], Any], flow: dict[str, Any], until: Callable[..., float]
+) -> None:
+    path = f"flows/{flow['id']}/heartbeat/"
+    until(lambda: get(path)["latency_ms"] is not None, 90, "a heartbeat is seen to arrive")
+    told = get(path)
+    assert (told["place"], told["error"]) == ("source", "")
+    assert 0 <= told["latency_ms"] < SLOW_S
+    with Admin(ClusterSpec(alias="b", bootstrap_servers=stage.clusters["backup"])) as admin:
+        records = read_to_end(admin, "primary.heartbeats")
+    assert Heartbeat("primary", "backup", 0).key in {record.key for record in records}
+
+
+def test_duties_are_done_by_beat_and_say_what_they_did(
+    get: Callable[[str], Any], flow: dict[str, Any], until: Callable[..., float]
+) -> None:
+    def done() -> set[str]:
+        rows = get(f"flows/{flow['id']}/duties/")
+        return {row["duty"] for row in rows if row["state"] == "succeeded"}
+
+    until(lambda: {"heartbeats", "topic configs", "plan"} <= done(), 90, "duties are done")
+    assert get(f"flows/{flow['id']}/plan/")["as_of"] is not None
