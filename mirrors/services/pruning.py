@@ -6,13 +6,14 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from mirrors.models import ClusterTest, DutyRun, Job, Transition
+from mirrors.models import ClusterTest, DutyRun, Gap, Job, Transition
 from mirrors.services.sightings import forget_gone
 
 _TESTS_FOR = timedelta(days=7)
 _TRANSITIONS_FOR = timedelta(days=400)
 _JOBS_FOR = timedelta(days=90)
 _DUTY_RUNS_FOR = timedelta(days=30)
+_GAPS_FOR = _TRANSITIONS_FOR
 
 
 def prune() -> dict[str, int]:
@@ -21,11 +22,13 @@ def prune() -> dict[str, int]:
     tests, _ = ClusterTest.objects.filter(created_at__lt=now - _TESTS_FOR).delete()
     jobs, _ = Job.objects.filter(ended_at__lt=now - _JOBS_FOR).delete()
     duty_runs, _ = DutyRun.objects.filter(ended_at__lt=now - _DUTY_RUNS_FOR).delete()
+    gaps, _ = Gap.objects.filter(closed_at__lt=now - _GAPS_FOR).delete()
     transitions, _ = Transition.objects.filter(when__lt=now - _TRANSITIONS_FOR).delete()
     return {
         "tests": tests,
         "jobs": jobs,
         "duty_runs": duty_runs,
+        "gaps": gaps,
         "transitions": transitions,
         "sightings": forget_gone(),
     }
