@@ -59,7 +59,7 @@ HONOURED = (
         kind=Patterns(),
         default=CONFIGS_EXCLUDE,
         mm2=CONFIGS_EXCLUDE,
-        meaning="Which topic configs a new remote topic does not take over.",
+        meaning="Which topic configs remote topics do not take over, neither when made nor later.",
     ),
     Setting(
         name="use.defaults.from",
@@ -67,7 +67,7 @@ HONOURED = (
         kind=OneOf(("target", "source")),
         default="target",
         mm2="target",
-        meaning="Whose built-in defaults a new remote topic has.",
+        meaning="Whose built-in defaults remote topics have.",
         why="Any other word is refused; MM2 reads it as target.",
     ),
     Setting(
