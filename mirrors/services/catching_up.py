@@ -18,13 +18,15 @@ log = logging.getLogger(__name__)
 
 Place = tuple[str, int]
 # A worker's, and a person's who waits for the answer.
-WORKER_DEADLINE_S = 40.0
+# What a worker has read by then is kept, and the next one goes on from there.
+WORKER_DEADLINE_S = 15.0
 PATIENCE_S = 4.0
 
 
 def due_flows() -> list[int]:
-    """Flows that have copied on since their runs were read."""
-    flows = Flow.objects.filter(Exists(_moved().filter(flow=OuterRef("pk")))).order_by("pk")
+    """Flows that have copied on since their runs were read; not those whose target is away."""
+    moved = Exists(_moved().filter(flow=OuterRef("pk")))
+    flows = Flow.objects.filter(moved).exclude(target__reachable=False).order_by("pk")
     return list(flows.values_list("pk", flat=True))
 
 

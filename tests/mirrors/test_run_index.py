@@ -14,6 +14,7 @@ from mirrors.domain import runs
 from mirrors.domain.offsets import Translation
 from mirrors.domain.runs import Run
 from mirrors.models import Cluster, Flow, PartitionMap, RunIndex
+from mirrors.services.catching_up import due_flows, is_behind
 from mirrors.services.run_index import refresh_index
 from mirrors.services.translation import translate_offsets
 from spark_runner.wire.records import Record
@@ -137,3 +138,14 @@ def test_a_thousand_offsets_of_a_long_map_take_a_moment() -> None:
     # A fifth of a second on a quiet machine.
     assert took < 1.0
     assert answers["t", 3][7] == Translation(upstream=27923, downstream=25131, outcome="exact")
+
+
+def test_workers_read_on_for_flows_that_moved_and_whose_target_answers() -> None:
+    still, moved, dead = rows.flow(), rows.flow(), rows.flow(target=rows.cluster(reachable=False))
+    for flow in (still, moved, dead):
+        keep_map(flow, "orders", 0, [Run(0, 0, 9)], position=9, at_once=1)
+        rows.partition(flow, "orders", 0, position=9 if flow is still else 12)
+    assert due_flows() == [moved.pk]
+    assert not is_behind(flow=still, places=[("orders", 0)])
+    assert not is_behind(flow=moved, places=[("orders", 1)])
+    assert is_behind(flow=moved, places=[("orders", 0)])
