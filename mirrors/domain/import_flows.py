@@ -43,6 +43,10 @@ _IDLE_CLIENT = frozenset(
         "metadata.recovery.rebootstrap.trigger.ms", "exclude.internal.topics",
     }
 )  # fmt: skip
+ELSEWHERE = (
+    "MirrorMaker 2's positions are in that topic, and a takeover reads {usual} alone: copy the "
+    "records there, key and value as they are, before the flow starts"
+)
 _DANGEROUS = ("loads code", "runs a command", "reads a file", "is a secret", "is a field")
 Role = Literal["consumer", "producer"]
 
@@ -180,8 +184,7 @@ class FlowReader:
         entry = self._worker.get("offset.storage.topic")
         usual = f"mm2-offsets.{self.name.partition('->')[0]}.internal"
         if entry is not None and entry.number is not None and entry.value.strip() != usual:
-            why = "MirrorMaker 2's positions are in that topic: name it when the flow takes over"
-            self._say(entry, "different", why)
+            self._say(entry, "different", ELSEWHERE.format(usual=usual))
         elif entry is not None and entry.number is not None:
             self._say(entry, "used", "positions are taken over from that topic")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mirrors.domain.import_connect import draft_of
+from mirrors.domain.import_flows import ELSEWHERE
 from mirrors.domain.import_lines import Notes
 from mirrors.domain.import_mm2 import judge_left
 from mirrors.domain.import_reading import Reading
@@ -68,8 +69,7 @@ def judge_resource(text: str, reading: Reading, notes: Notes) -> None:
             why = "it is of the Pods and connectors that Strimzi keeps; there are none here"
             notes.say(entry, "different", why)
         elif path.endswith(".offsetStorageTopic"):
-            why = "MirrorMaker 2's positions are in that topic: name it when the flow takes over"
-            notes.say(entry, "different", why)
+            notes.say(entry, "different", ELSEWHERE.format(usual="mm2-offsets.<source>.internal"))
         else:
             notes.say(entry, "unsupported", f"{path} has no counterpart here")
 

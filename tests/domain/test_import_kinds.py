@@ -151,7 +151,7 @@ def test_version_one_of_the_resource_names_the_target_once() -> None:
     assert flow.source.ssl_key == "file:/run/secrets/user/user.key"
     assert flow.properties["tasks.max"] == "3"
     line = next(line for line in plan.lines if line.key == "spec.target.offsetStorageTopic")
-    assert (line.verdict, "takes over" in line.reason) == ("different", True)
+    assert (line.verdict, "a takeover reads" in line.reason) == ("different", True)
 
 
 def test_connectors_of_kafka_connect_become_a_flow() -> None:
