@@ -81,6 +81,9 @@ run-worker: $(VENV)/.runtime ## Supervision: starts the Spark runner of this mac
 run-tasks: $(VENV)/.runtime ## What talks to Kafka for the control plane: connection tests, looks at clusters
 	@exec $(VENV)/bin/celery -A controlplane worker -n tasks@%h -Q default,collect -c 2 --without-mingle --without-gossip
 
+run-watch: $(VENV)/.runtime ## What keeps history, judges alert rules and tells people; calls no Kafka
+	@exec $(VENV)/bin/celery -A controlplane worker -n watch@%h -Q watch -c 2 --without-mingle --without-gossip
+
 stop-runners: $(VENV)/.runtime ## The runners of this machine commit and end; stop run-worker first, it starts others
 	@exec $(PY) manage.py stop_runners
 
@@ -131,4 +134,4 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@touch $@ $(VENV)/.runtime
 
 .PHONY: demo demo-check clean-demo bench bench-web setup check format test test-fast test-kills test-soak system requirements help migrate \
-  run-web run-worker run-tasks run-beat stop-runners run-kafka run-redis image runtime kafka-jars static
+  run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static

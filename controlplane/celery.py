@@ -2,9 +2,11 @@
 
     celery -A controlplane worker -n reconcile@%h -Q reconcile -c 1
     celery -A controlplane worker -n default@%h   -Q default,collect -c 2
+    celery -A controlplane worker -n watch@%h     -Q watch -c 2
     celery -A controlplane beat
 
-Nothing on the queue `reconcile` calls Kafka, so a dead cluster cannot hold supervision up.
+Nothing on the queues `reconcile` and `watch` calls Kafka, so a dead cluster can hold up neither
+supervision nor the alert that tells of it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from kombu.entity import Queue
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
 RECONCILE = "reconcile"
+WATCH = "watch"
 
 
 class Task(DjangoTask):
@@ -81,18 +84,17 @@ BEAT: dict[str, dict[str, Any]] = {
     "keep what is known of every flow": {
         "task": "monitoring.tasks.collect",
         "schedule": 10.0,
-        # It may wait behind looks at clusters that do not answer; then above all it must come.
-        "options": {"queue": "collect", "expires": 60.0},
+        "options": {"queue": WATCH, "expires": 20.0},
     },
     "tell what is to be told": {
         "task": "monitoring.tasks.deliver",
         "schedule": 5.0,
-        "options": {"queue": "default", "expires": 30.0},
+        "options": {"queue": WATCH, "expires": 10.0},
     },
     "forget what was told": {
         "task": "monitoring.tasks.prune",
         "schedule": 3600.0,
-        "options": {"queue": "default", "expires": 3000.0},
+        "options": {"queue": WATCH, "expires": 3000.0},
     },
     "write heartbeats": {
         "task": "mirrors.tasks.beat_hearts",
@@ -126,9 +128,12 @@ app.conf.update(
     # The table is code, so beat keeps no file: nothing to corrupt, nothing to lock.
     beat_scheduler="celery.beat:Scheduler",
     beat_max_loop_interval=1.0,
-    task_queues=[Queue(name) for name in (RECONCILE, "collect", "default")],
+    task_queues=[Queue(name) for name in (RECONCILE, WATCH, "collect", "default")],
     task_default_queue="default",
-    task_routes={"mirrors.tasks.reconcile*": {"queue": RECONCILE}},
+    task_routes={
+        "mirrors.tasks.reconcile*": {"queue": RECONCILE},
+        "monitoring.tasks.*": {"queue": WATCH},
+    },
     task_serializer="json",
     result_serializer="json",
     accept_content=["json"],

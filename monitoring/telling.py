@@ -170,7 +170,7 @@ def _pagerduty(channel: Channel, message: Message, now: datetime) -> Outcome:
 
 def _email(channel: Channel, message: Message, now: datetime) -> Outcome:
     if not settings.EMAIL_HOST:
-        return Outcome(False, "No mail server is set: UNDERSTUDY_SMTP_HOST of the tasks worker.")
+        return Outcome(False, "No mail server is set: UNDERSTUDY_SMTP_HOST of the service watch.")
     subject, text = messages.email(message)
     people = [part.strip() for part in _revealed(channel.target).split(",") if part.strip()]
     headers = {"Message-ID": f"<{message.key}@understudy>", "X-Understudy-Delivery": message.key}

@@ -175,6 +175,7 @@ class Stage:
         for child in (
             services.worker("reconcile", "reconcile", 1),
             services.worker("tasks", "default,collect", 2),
+            services.worker("watch", "watch", 1),
             services.beat(),
         ):
             self._launch(child)
