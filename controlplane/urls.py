@@ -22,6 +22,7 @@ from mirrors.api import (
     tokens,
 )
 from mirrors.api.imports import ExportViewSet, ImportViewSet
+from mirrors.api.takeovers import TakeoverViewSet
 from monitoring import api as alerts
 from monitoring.views.metrics import Metrics
 
@@ -43,6 +44,7 @@ router.register("failovers", failovers.FailoverViewSet)
 router.register("tokens", tokens.TokenViewSet)
 router.register("imports", ImportViewSet, basename="imports")
 router.register("exports", ExportViewSet, basename="exports")
+router.register(r"flows/(?P<flow_id>\d{1,18})/takeover", TakeoverViewSet, basename="takeover")
 router.register("offsets", offsets.OffsetViewSet, basename="offsets")
 router.register("alerts", alerts.AlertViewSet)
 router.register("alert-rules", alerts.RuleViewSet)

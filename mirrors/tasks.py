@@ -23,6 +23,7 @@ from mirrors.services import (
     pruning,
     sightings,
     simulation,
+    takeovers,
 )
 
 log = logging.getLogger(__name__)
@@ -114,6 +115,12 @@ def look_at_plan(flow_id: int) -> None:
 @shared_task
 def apply_plan(flow_id: int) -> None:
     plans.apply_now(flow_id=flow_id, now=timezone.now())
+
+
+@shared_task
+def check_takeover(run_id: int, flow_id: int, seconds: int, start: bool, who: str) -> None:
+    if takeovers.run_check(run_id=run_id, seconds=seconds, start=start, who=who) and start:
+        reconcile_flow.delay_on_commit(flow_id)
 
 
 @shared_task

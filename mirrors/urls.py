@@ -3,7 +3,17 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from mirrors.views import actions, clusters, failovers, flow_edit, flows, imports, plans, runners
+from mirrors.views import (
+    actions,
+    clusters,
+    failovers,
+    flow_edit,
+    flows,
+    imports,
+    plans,
+    runners,
+    takeovers,
+)
 from mirrors.views.actions import ACTS
 from mirrors.views.flow_tables import PARTS
 from mirrors.views.gaps import show_gap
@@ -33,6 +43,10 @@ urlpatterns = [
     path("flows/<int:pk>/", flows.show_flow, name="flow"),
     path("flows/<int:pk>/edit/", flow_edit.edit_flow, name="flow-edit"),
     path("flows/<int:pk>/explain/", flows.explain, name="flow-explain"),
+    path("flows/<int:pk>/takeover/", takeovers.show_takeover, name="flow-takeover"),
+    path(
+        "flows/<int:pk>/takeover/check/", takeovers.check_takeover, name="flow-takeover-check"
+    ),
     path("flows/<int:pk>/plan/look/", plans.look_at_plan, name="flow-plan-look"),
     path("flows/<int:pk>/plan/apply/", plans.apply_plan, name="flow-plan-apply"),
     path("flows/<int:pk>/simulate/", failovers.simulate, name="flow-simulate"),

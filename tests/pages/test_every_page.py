@@ -36,6 +36,7 @@ READING = [
     "/flows/{pk}/charts/",
     "/flows/{pk}/charts/?range=30d",
     "/flows/{pk}/explain/",
+    "/flows/{pk}/takeover/",
     "/flows/{pk}/explain/?topic=orders",
     "/failovers/",
     "/failovers/{pk}/",
@@ -125,7 +126,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     changing |= {"flow-plan-look", "flow-plan-apply", "password_change_done", "flow-figure"}
     changing |= {"alert-acknowledge", "alert-silence", "silence-end"}
     changing |= {"channel-test", "delivery-retry"}
-    changing |= {"flow-simulate", "failover-abort"}
+    changing |= {"flow-simulate", "failover-abort", "flow-takeover-check"}
     for module in (own_pages, mirrors_pages, monitoring_pages):
         for pattern in module.urlpatterns:
             assert isinstance(pattern, URLPattern)

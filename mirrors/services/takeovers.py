@@ -1,0 +1,114 @@
+"""Takeover from MirrorMaker 2: see that it is quiet, then start the flow where it stood.
+
+The positions themselves are read by the runner, after its own fence; here is only the check.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from mirrors.domain.duties import Outcome
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.policy import policy_for
+from mirrors.domain.takeover import Place, Signs, read_stand, watched_topics
+from mirrors.kafka.admin import Admin
+from mirrors.kafka.groups import list_groups
+from mirrors.kafka.internal import read_to_end
+from mirrors.models import DutyRun, Flow
+from mirrors.models.flows import DesiredState
+from mirrors.services.clock import milliseconds
+from mirrors.services.duty_runs import close_run, open_run
+from mirrors.services.errors import Conflict
+from mirrors.services.flows import spec_of, start_flow
+
+DUTY = "takeover"
+SECONDS = 10
+LONGEST_S = 20
+DEADLINE_S = 7.0
+
+
+def ask_check(*, flow: Flow, seconds: int, now: datetime) -> DutyRun:
+    """The row that a worker fills; the caller enqueues `check_takeover` on commit."""
+    if not 1 <= seconds <= LONGEST_S:
+        raise InvalidSettings({"seconds": [f"It must be a whole number from 1 to {LONGEST_S}."]})
+    if flow.desired_state != DesiredState.STOPPED:
+        raise Conflict(
+            f"{flow.name} is not stopped: what it copies itself would look like MirrorMaker 2. "
+            "Stop it, then check."
+        )
+    run = open_run(flow_id=flow.pk, name=DUTY, slot=milliseconds(now), now=now)
+    if run is None:
+        raise Conflict(f"MirrorMaker 2 is being looked at for {flow.name} already. Wait for that.")
+    return run
+
+
+def last_check(*, flow: Flow) -> DutyRun | None:
+    return DutyRun.objects.filter(flow=flow, duty=DUTY).first()
+
+
+def run_check(
+    *,
+    run_id: int,
+    seconds: int,
+    start: bool,
+    who: str,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """In a worker. True when MM2 is quiet; with `start` the flow is started then."""
+    rows = DutyRun.objects.select_related("flow__source", "flow__target")
+    run = rows.filter(pk=run_id, ended_at=None).first()
+    if run is None:
+        return False
+    try:
+        signs = look(run.flow, seconds=seconds, sleep=sleep)
+        sentences = signs.sentences(run.flow.source.alias, run.flow.target.alias)
+        if signs.quiet and start:
+            start_flow(flow=run.flow, who=who, why="Took over from MirrorMaker 2, which is quiet.")
+    except UnderstudyError as error:
+        close_run(run=run, outcome=Outcome(counts={"quiet": 0}), error=error.message)
+        return False
+    counts = {
+        "quiet": int(signs.quiet),
+        "moved": len(signs.moved),
+        "positions": signs.stand.partitions,
+        "started": int(signs.quiet and start),
+    }
+    close_run(run=run, outcome=Outcome(counts=counts, reasons=sentences))
+    return signs.quiet
+
+
+def look(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Signs:
+    spec = spec_of(flow)
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    group = f"{spec.source.alias}-mm2"
+    admin = Admin(spec.target, client_id="understudy-takeover")
+    try:
+        records = read_to_end(admin, policy.offsets_topic(), deadline_s=DEADLINE_S)
+        stand = read_stand([(record.key, record.value) for record in records], spec.source.alias)
+        watched = watched_topics(policy, stand)
+        before = _ends(admin, watched)
+        sleep(seconds)
+        after = _ends(admin, watched)
+    finally:
+        admin.close()
+    listing = list_groups(spec.target, deadline_s=DEADLINE_S).get(group)
+    return Signs(
+        seconds=seconds,
+        group_name=group,
+        group="" if listing is None else listing.state,
+        before=before,
+        after=after,
+        stand=stand,
+    )
+
+
+def _ends(admin: Admin, names: set[str]) -> dict[Place, int]:
+    state = admin.snapshot(sorted(names), now=0, deadline_s=DEADLINE_S, with_configs=False)
+    places = [
+        (name, part) for name, topic in state.topics.items() for part in range(topic.partitions)
+    ]
+    if not places:
+        return {}
+    return dict(admin.list_offsets(places, "latest", deadline_s=DEADLINE_S).raise_first().done)
