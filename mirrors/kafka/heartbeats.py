@@ -15,8 +15,9 @@ from mirrors.kafka.clients import client_config
 from mirrors.kafka.errors import RAISED, translate
 
 CLIENT_ID = "understudy-heartbeats"
-# How many of the newest records are read again; each direction beats into the same topic.
-TAIL = 50
+# How many of the newest offsets are read again: each direction beats into the same topic, and
+# each commit of the flow takes an offset too.
+TAIL = 200
 _OFFSET_TAIL_BASE = -2000
 
 

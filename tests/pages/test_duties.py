@@ -99,3 +99,12 @@ def test_a_flow_without_a_plan_says_what_one_is(signed_in: As, flow: Flow) -> No
     assert "No plan yet" in text(operator, flow, "plan")
     operator.post(f"/flows/{flow.pk}/plan/look/")
     assert "A worker looks at both clusters." in text(operator, flow, "plan")
+
+
+def test_a_plan_of_very_many_changes_shows_the_first_and_says_so(
+    viewer: Client, flow: Flow, plan: FlowPlan
+) -> None:
+    FlowPlan.objects.filter(pk=plan.pk).update(changes=[CHANGE] * 1234)
+    shown = text(viewer, flow, "plan")
+    assert "The first 500 of 1,234 changes" in shown
+    assert shown.count("primary.orders: retention.ms") == 500
