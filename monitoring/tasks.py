@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
+from datetime import datetime
 
 from celery import shared_task
+from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
+from mirrors.models import Sighting
 from monitoring import alerting, collector, telling
 
 log = logging.getLogger(__name__)
 
+WATCHER = "watcher"
 # One call of `deliver` ends after so long; what is left is due at the next.
 _DELIVER_FOR_S = 20.0
 
@@ -22,6 +27,7 @@ def collect() -> None:
     """Sent by beat: keep what is known of every flow now, judge it, forget the old."""
     now = timezone.now()
     try:
+        _show_sign(now)
         try:
             collector.collect(now=now)
         finally:
@@ -32,6 +38,13 @@ def collect() -> None:
     except DatabaseError as error:
         # Beat asks again in ten seconds; a traceback each time would bury the log.
         log.error("samples and alerts: the database refuses: %s", error)
+
+
+def _show_sign(now: datetime) -> None:
+    """Who watches is watched too: the overview says when this was last done."""
+    host = settings.UNDERSTUDY_HOST
+    facts = {"kind": WATCHER, "host": host, "pid": os.getppid(), "seen_at": now}
+    Sighting.objects.update_or_create(name=f"{WATCHER}@{host}", defaults=facts)
 
 
 @shared_task

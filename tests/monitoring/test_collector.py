@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from mirrors.models import Flow, FlowTopic, Job
-from monitoring import collector
+from mirrors.models import Flow, FlowTopic, Job, Sighting
+from monitoring import collector, tasks
 from monitoring.domain.lag import FINE, HOUR, MINUTE
 from monitoring.models import Feed, LagSample
 from tests.pages import world
@@ -94,6 +95,15 @@ def test_each_resolution_is_kept_as_long_as_promised_and_no_longer(flow: Flow) -
             )
     assert collector.prune(now=NOON) == 3
     assert LagSample.objects.count() == 3
+
+
+def test_the_watcher_itself_is_seen_and_old_figures_do_not_stop_it(flow: Flow) -> None:
+    began = timezone.now()
+    Flow.objects.update(as_of=began - timedelta(hours=1))
+    tasks.collect()
+    assert Sighting.objects.get(kind="watcher").seen_at >= began
+    assert LagSample.objects.count() == 0
+    assert Feed.objects.get().stale_since == began - timedelta(hours=1)
 
 
 def test_a_sweep_costs_the_same_queries_for_many_flows_as_for_one(flow: Flow) -> None:
