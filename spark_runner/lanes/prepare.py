@@ -158,7 +158,7 @@ class Preparer:
                 parcel.address = address_of(copy)
                 parcel.view = parcel.memory
                 parcel.arena = None
-        track.next_fetch = track.queue[-1].after if track.queue else track.done
+        track.read_again_from(track.queue[-1].after if track.queue else track.done)
 
     def _release(self, parcel: Parcel) -> None:
         if parcel.arena is not None:

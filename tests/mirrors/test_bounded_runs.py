@@ -1,4 +1,4 @@
-"""A bounded run stops its flow when it is done, and its schedule begins the next one."""
+"""A bounded run stops its flow when it is done, and its schedule begins the next; a live edit."""
 
 from __future__ import annotations
 
@@ -70,3 +70,11 @@ def test_a_flow_that_a_person_stopped_is_not_started(nightly: Flow) -> None:
     an_hour_passes(nightly)
     jobs.reconcile()
     assert fresh(nightly).desired_state == "stopped"
+
+
+def test_an_edit_of_the_bandwidth_alone_announces_no_restart(flow: Flow) -> None:
+    limit = {"bandwidth.limit.bytes": "5000000"}
+    preview = flows.preview_update(flow=flow, properties=limit)
+    assert [change["key"] for change in preview.changes] == ["bandwidth.limit.bytes"]
+    assert preview.restarts == ()
+    assert flows.preview_update(flow=flow, properties={**limit, "tasks.max": "2"}).restarts

@@ -15,8 +15,8 @@ from spark_runner.wire.records import Record
 from tests.wire.world import Driver, Flow, Side, bare, unique
 
 LANES = {"raw": RawCopier, "record": RecordLane}
-BATCH = 5
-BATCHES = 6
+BATCH = 4
+BATCHES = 3
 
 
 @pytest.fixture(scope="module")

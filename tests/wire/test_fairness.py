@@ -1,0 +1,65 @@
+"""Who is read first: a hot partition does not starve idle ones."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.wire.records import Record
+from tests.wire.world import Driver, Flow, Side, unique
+
+IDLE = 200
+
+
+@pytest.fixture(scope="module")
+def source(primary: str) -> Iterator[Side]:
+    side = Side("one", primary)
+    yield side
+    side.close()
+
+
+@pytest.fixture(scope="module")
+def target(backup: str) -> Iterator[Side]:
+    side = Side("two", backup)
+    yield side
+    side.close()
+
+
+def fill(side: Side, topic: str, partition: int, megabytes: int) -> None:
+    for _ in range(megabytes):
+        rows = [Record(0, 1_700_000_000_000, b"k", os.urandom(100_000)) for _ in range(9)]
+        side.write(topic, partition, rows)
+
+
+def test_a_hot_partition_does_not_hold_up_two_hundred_others(source: Side, target: Side) -> None:
+    hot, idle = unique("hot"), unique("idle")
+    source.make(hot)
+    source.make(idle, IDLE)
+    fill(source, hot, 0, 24)
+    # The limit makes the hot one take six seconds.
+    flow = Flow(source, target, bandwidth_limit_bytes="4000000", commit_interval_ms="100")
+    flow.add(hot)
+    flow.add(idle)
+    hot_end = source.ends(hot)[0]
+    stop = threading.Event()
+    driver = Driver(until=lambda _: stop.is_set())
+    thread = threading.Thread(target=RawCopier().run, args=(flow.work(), driver))
+    thread.start()
+    try:
+        while driver.position(hot, 0) <= 0:
+            time.sleep(0.02)
+        for partition in range(0, IDLE, 10):
+            source.write(idle, partition, [Record(0, 1_700_000_000_000, b"k", b"v")])
+        written = time.monotonic()
+        while any(driver.position(idle, partition) < 1 for partition in range(0, IDLE, 10)):
+            assert time.monotonic() - written < 2.5
+            time.sleep(0.02)
+        assert driver.position(hot, 0) < hot_end, "the hot one was still on its way"
+    finally:
+        stop.set()
+        thread.join(30)
