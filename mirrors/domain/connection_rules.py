@@ -14,7 +14,9 @@ LONGEST_BOOTSTRAP = 2000
 _ALIAS = re.compile(r"[A-Za-z0-9._-]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9.])?")
 _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\]")
-_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\x00-\x1f]+")
+_REFERENCE = re.compile(
+    r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\x00-\x1f]+|properties:/[^\x00-\x1f:]+:[^\x00-\x1f:]+"
+)
 _SASL_FIELDS = ("sasl_mechanism", "sasl_username", "sasl_password")
 _SSL_FIELDS = ("ssl_ca", "ssl_certificate", "ssl_key")
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -95,9 +97,10 @@ def reference_problems(text: str) -> list[str]:
     if not _REFERENCE.fullmatch(text) or len(text) > 500:
         return [
             "Give a reference, not the value: env:NAME for an environment variable, or "
-            "file:/absolute/path for a file, there where the flows run."
+            "file:/absolute/path for a file, there where the flows run (properties:/path:key for "
+            "one key of a file of Java properties)."
         ]
-    if text.startswith("file:") and (".." in text.split("/") or "//" in text):
+    if not text.startswith("env:") and (".." in text.split("/") or "//" in text):
         return ["The path of a file reference is absolute, without .. and without double slashes."]
     return []
 

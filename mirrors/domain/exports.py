@@ -16,6 +16,7 @@ _PROVIDER = "org.apache.kafka.common.config.provider"
 _PROVIDERS = {
     "env": f"{_PROVIDER}.EnvVarConfigProvider",
     "dir": f"{_PROVIDER}.DirectoryConfigProvider",
+    "file": f"{_PROVIDER}.FileConfigProvider",
 }
 _OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 _ENDPOINT = "ssl.endpoint.identification.algorithm"
@@ -84,6 +85,8 @@ def _reference(ours: str) -> str:
     kind, _, rest = ours.partition(":")
     if kind == "env":
         return f"${{env:{rest}}}"
+    if kind == "properties":
+        return f"${{file:{rest}}}"
     directory, _, name = rest.rpartition("/")
     return f"${{dir:{directory or '/'}:{name}}}"
 

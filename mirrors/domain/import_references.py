@@ -54,6 +54,8 @@ def as_reference(text: str, known: Mapping[str, str]) -> str:
         return f"env:{key}"
     if kind == "dir" and path and path.startswith("/") and key and "/" not in key:
         return f"file:{path.rstrip('/')}/{key}"
+    if kind == "file" and path and path.startswith("/") and key and ":" not in path + key:
+        return f"properties:{path}:{key}"
     raise ValueError(_no_reference(provider, kind))
 
 
@@ -63,12 +65,7 @@ def _no_reference(provider: str, kind: str | None) -> str:
             f"refers to a provider {provider!r} that config.providers does not name, so MirrorMaker"
             " 2 would take the text as it stands"
         )
-    if kind == "file":
-        return (
-            "refers to one key of a properties file; here a file holds one secret and nothing "
-            "else. Put it into a file of its own and write ${dir:/directory:file}"
-        )
-    if kind in {"env", "dir"}:
+    if kind in {"env", "dir", "file"}:
         return "is no reference that its provider can follow"
     return f"refers to the provider class {kind or 'without a name'}, and no class is loaded here"
 

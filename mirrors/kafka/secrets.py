@@ -1,4 +1,7 @@
-"""Secret references (`env:NAME`, `file:/path`) to values, only in the process that connects.
+"""Secret references to values, only in the process that connects.
+
+`env:NAME` is a variable, `file:/path` a whole file, `properties:/path:key` one key of a file of
+Java properties, as MM2's FileConfigProvider reads it.
 
 Which names and which directories may be referenced is a setting of the deployment
 (UNDERSTUDY_SECRET_ENV_PATTERN, UNDERSTUDY_SECRET_ROOTS), never of the person who types a reference.
@@ -13,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.properties import read_properties
 
 # Not the key that signs our own sessions: a broker would be shown it as a password.
 DEFAULT_ENV_PATTERN = r"^(?!UNDERSTUDY_SECRET_KEY$)(UNDERSTUDY_|KAFKA_)[A-Z0-9_]+$"
@@ -81,6 +85,8 @@ def resolve(reference: str, *, environ: Mapping[str, str] | None = None) -> Secr
         return _from_environment(reference, rest, environment)
     if scheme == "file" and rest:
         return _from_file(reference, rest, environment)
+    if scheme == "properties" and rest:
+        return _from_properties(reference, rest, environment)
     raise SecretUnavailable(
         "A secret must be given as a reference, env:NAME or file:/path, never as the value itself."
     )
@@ -95,6 +101,8 @@ def check_reference(reference: str, *, environ: Mapping[str, str] | None = None)
             _check_name(reference, rest, environment)
         elif scheme == "file" and rest:
             _check_path(reference, rest, environment)
+        elif scheme == "properties" and rest:
+            _check_path(reference, rest.rpartition(":")[0], environment)
         else:
             return "Give a reference, env:NAME or file:/path, not the secret itself."
     except SecretUnavailable as error:
@@ -174,3 +182,16 @@ def _from_file(reference: str, path: str, environ: Mapping[str, str]) -> Secret:
     if not text:
         raise SecretUnavailable(f"The secret reference {reference} leads to an empty file.")
     return Secret(text)
+
+
+def _from_properties(reference: str, rest: str, environ: Mapping[str, str]) -> Secret:
+    path, _, key = rest.rpartition(":")
+    lines, _ = read_properties(_from_file(reference, path, environ).reveal())
+    # The last line of a key counts, as in Java.
+    value = {line.key: line.value for line in lines}.get(key, "")
+    if not value:
+        raise SecretUnavailable(
+            f"The secret reference {reference} leads nowhere: the file has no such key, or nothing "
+            "behind it."
+        )
+    return Secret(value)

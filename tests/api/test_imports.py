@@ -20,7 +20,8 @@ primary->backup.enabled = true
 primary->backup.topics = orders.*
 """
 ENV = (
-    "config.providers=env,dir\n"
+    "config.providers=env,dir,file\n"
+    "config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider\n"
     "config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider\n"
     "config.providers.dir.class=org.apache.kafka.common.config.provider.DirectoryConfigProvider\n"
 )

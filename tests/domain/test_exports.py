@@ -14,7 +14,9 @@ from mirrors.domain.specs import ClusterSpec, FlowSpec
 from tests.domain.cases import cluster, laws
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,8}", fullmatch=True)
-REFERENCES = st.sampled_from(["env:KAFKA_PW", "file:/run/secrets/pw", "file:/pw"])
+REFERENCES = st.sampled_from(
+    ["env:KAFKA_PW", "file:/run/secrets/pw", "file:/pw", "properties:/run/secrets/a:b.c"]
+)
 USERS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=9)
 
 

@@ -105,13 +105,15 @@ def test_a_login_becomes_typed_fields_and_its_secret_stays_a_reference() -> None
     assert spec.sasl_password == "env:KAFKA_PW"
     spec = plan(SCRAM + " username=mm password=${dir:/run/secrets:pw};\n" + ENV).clusters[1]
     assert spec.sasl_password == "file:/run/secrets/pw"
+    spec = plan(SCRAM + " username=mm password=${file:/run/secrets/a:pw};\n" + ENV).clusters[1]
+    assert spec.sasl_password == "properties:/run/secrets/a:pw"
 
 
 @pytest.mark.parametrize(
     ("options", "word"),
     [
         ('username="m" password="hunter2";', "clear text"),
-        ('username="m" password="${file:/etc/passwd:root}";', "one key of a properties file"),
+        ('username="m" password="${file:relative:root}";', "no reference that its provider"),
         ('username="m" password="${vault:a:b}";', "config.providers does not name"),
         ('username="m" password="x${env:KAFKA_PW}";', "other text around it"),
         ('username="m" password="${env:KAFKA_PW}"', "not a JAAS line"),

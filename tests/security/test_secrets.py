@@ -49,6 +49,23 @@ def test_a_file_reference_gives_its_text_without_the_last_line_end(root: Path) -
     assert look(f"file:{root}/two", root).reveal() == "one\r\ntwo"
 
 
+def test_one_key_of_a_file_of_java_properties_is_read_as_java_reads_it(root: Path) -> None:
+    (root / "kafka.properties").write_text(
+        f"# c\nother=1\npw=old\npw = {CANARY[:6]}\\\n  {CANARY[6:]}\n"
+    )
+    place = f"properties:{root}/kafka.properties"
+    assert look(f"{place}:pw", root).reveal() == CANARY
+    assert "no such key" in refusal(f"{place}:absent", root)
+    for wrong in (
+        f"{place}",
+        f"properties:{root.parent}/outside:pw",
+        "properties:/etc/passwd:root",
+    ):
+        assert "not allowed" in refusal(wrong, root)
+        assert check_reference(wrong, environ={"UNDERSTUDY_SECRET_ROOTS": str(root)})
+    assert check_reference(f"{place}:pw", environ={"UNDERSTUDY_SECRET_ROOTS": str(root)}) is None
+
+
 @pytest.mark.parametrize(
     "name", ["PATH", "SECRET_KEY", "kafka_password", "KAFKA_", "KAFKA_X;Y", ""]
 )
