@@ -32,7 +32,8 @@ class Notes:
     def say(self, entry: Entry, verdict: LineVerdict, reason: str) -> None:
         first = reason.partition(" ")[0]
         # A sentence may begin with a key, which keeps its letters.
-        sentence = reason if "." in first or first == entry.key else reason[:1].upper() + reason[1:]
+        named = "." in first or "->" in first or first == entry.key
+        sentence = reason if named else reason[:1].upper() + reason[1:]
         sentence = sentence if sentence.endswith((".", "?")) else f"{sentence}."
         self._said.setdefault((entry.number, entry.key), {})[sentence] = verdict
 

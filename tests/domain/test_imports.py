@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from mirrors.domain.import_lines import Line
 from mirrors.domain.imports import LONGEST_TEXT, ImportPlan, plan_import
-from tests.domain.cases import flow, laws
+from tests.domain.cases import flow, golden, laws
 
+MM2_RUNS: dict[str, str] = golden("mm2_runs")["files"]
 HEAD = "clusters=A,B\nA.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\nA->B.enabled=true\n"
 ENV = (
     "config.providers=env,dir,file\n"
@@ -208,6 +209,19 @@ def test_the_largest_file_is_judged_in_seconds() -> None:
     began = time.monotonic()
     assert plan_import("mm2-properties", text).refused
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("run", sorted(MM2_RUNS), ids=str)
+def test_the_files_that_real_runs_had_are_taken(run: str) -> None:
+    """With the addresses, which the recordings leave out."""
+    text = MM2_RUNS[run] + "source.bootstrap.servers=a:1\ntarget.bootstrap.servers=b:1\n"
+    found = plan_import("mm2-properties", text)
+    assert not found.refused
+    assert [spec.name for spec in found.flows] == ["source->target"]
+    expected = "exactly_once" if run == "eos" else "at_least_once"
+    assert found.flows[0].properties["delivery"] == expected
+    names = {row.key for row in found.lines if row.verdict == "different"}
+    assert "offset.storage.replication.factor" in names
 
 
 @laws
