@@ -91,7 +91,9 @@ def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
 @needs(Role.OPERATOR)
 def silence(request: HttpRequest, pk: int) -> HttpResponse:
     """GET asks for how long and why; POST silences this rule at this flow."""
-    alert = get_object_or_404(Alert.objects.select_related("flow", "rule"), pk=pk)
+    # Without its rule nothing is left to silence but everything.
+    ruled = Alert.objects.filter(rule__isnull=False).select_related("flow", "rule")
+    alert = get_object_or_404(ruled, pk=pk)
     if request.method == "POST":
         given = request.POST.get("hours", "")
         hours = next((one for one in HOURS if str(one) == given), HOURS[0])

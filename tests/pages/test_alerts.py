@@ -60,6 +60,12 @@ def test_silencing_asks_how_long_and_the_silence_can_be_ended(signed_in: As, ale
     assert "Nothing is silenced." in operator.get("/alerts/rules/").content.decode()
 
 
+def test_an_alert_whose_rule_is_deleted_cannot_be_silenced(signed_in: As, alert: Alert) -> None:
+    AlertRule.objects.all().delete()
+    assert signed_in("operator").post(f"/alerts/{alert.pk}/silence/").status_code == 404
+    assert not Silence.objects.exists()
+
+
 def test_rules_channels_and_what_could_not_be_told_stand_on_one_page(
     signed_in: As, alert: Alert
 ) -> None:
