@@ -31,9 +31,13 @@ SOURCE_DEADLINE_S = 8.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Look:
-    """The picture, and what a simulation needs to read: `read_to` and `starts` of the target."""
+    """The picture, and what a simulation needs to read: `read_to` and `starts` of the target.
+
+    `committed`: whether the flow copies committed records only.
+    """
 
     picture: FailoverPicture
+    committed: bool
     read_to: Mapping[Place, int]
     starts: Mapping[Place, int]
     topics: Mapping[str, TopicState]
@@ -47,7 +51,6 @@ def look(
     `tick` is called between the questions, none of which takes longer than its deadline.
     """
     states = _states(spec)
-    tick()
     refresh_index(flow=flow)
     tick()
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
@@ -76,9 +79,10 @@ def look(
         source_trouble=seen.trouble or trouble,
         writing=_writing(flow),
         partitions=tuple(_with_ends(rows, ends)),
-        groups=tuple(_with_answers(flow, seen.groups, ends, states)),
+        groups=tuple(_with_answers(flow, seen.groups, (starts, ends), states)),
     )
-    return Look(picture=picture, read_to=read_to, starts=starts, topics=topics)
+    committed = _is_committed(spec)
+    return Look(picture=picture, committed=committed, read_to=read_to, starts=starts, topics=topics)
 
 
 def _states(spec: FlowSpec) -> dict[str, str]:
@@ -161,7 +165,9 @@ def _source_ends(
     places = [(row.topic, row.partition) for row in rows]
     try:
         with Admin(spec.source, client_id=CLIENT_ID) as source:
-            ends = source.list_offsets(places, "stable", deadline_s=SOURCE_DEADLINE_S)
+            ends = source.list_offsets(
+                places, "stable" if _is_committed(spec) else "latest", deadline_s=SOURCE_DEADLINE_S
+            )
             starts = source.list_offsets(places, "earliest", deadline_s=SOURCE_DEADLINE_S)
     except UnderstudyError as error:
         return rows, error.message
@@ -189,9 +195,9 @@ def _with_ends(
 def _with_answers(
     flow: Flow,
     groups: Iterable[GroupPicture],
-    ends: Mapping[Place, int],
+    target: tuple[Mapping[Place, int], Mapping[Place, int]],
     states: Mapping[str, str],
-) -> Iterable[GroupPicture]:
+) -> Iterator[GroupPicture]:
     """Each place with its translation and the target's end, each group with its state there."""
     groups = list(groups)
     asked: dict[Place, set[int]] = {}
@@ -201,19 +207,37 @@ def _with_answers(
     answers = translate_offsets(flow=flow, places=asked)
     known = {(where, row.upstream): row for where, rows in answers.items() for row in rows}
     for group in groups:
-        places = tuple(
-            _answered(place, known.get((where, place.source_offset or 0)), ends)
+        places = [
+            dataclasses.replace(place, translation=known[where, place.source_offset])
+            if place.source_offset is not None
+            else place
             for place in group.places
             for where in ((place.topic, place.partition),)
+        ]
+        yield dataclasses.replace(
+            group,
+            places=tuple(_on_target(place, *target) for place in places),
+            target_state=states.get(group.group, ""),
         )
-        yield dataclasses.replace(group, places=places, target_state=states.get(group.group, ""))
 
 
-def _answered(place: GroupPlace, translation: object, ends: Mapping[Place, int]) -> GroupPlace:
-    end = ends.get((place.remote_topic or "", place.partition))
-    if place.source_offset is None:
-        return dataclasses.replace(place, target_end=end)
-    return dataclasses.replace(place, translation=translation, target_end=end)  # type: ignore[arg-type]
+def _on_target(
+    place: GroupPlace, starts: Mapping[Place, int], ends: Mapping[Place, int]
+) -> GroupPlace:
+    where = (place.remote_topic or "", place.partition)
+    end, found = ends.get(where), place.translation
+    place = dataclasses.replace(place, target_end=end)
+    empty = end is not None and starts.get(where) == end
+    if found is None or found.downstream is not None or not empty:
+        return place
+    # A map has nothing to say of it; who begins at its end sees all that will ever come.
+    reason = "nothing was copied yet: the remote partition is empty"
+    found = dataclasses.replace(found, downstream=end, outcome="exact", reason=reason)
+    return dataclasses.replace(place, translation=found)
+
+
+def _is_committed(spec: FlowSpec) -> bool:
+    return spec.settings.isolation_level == "read_committed"
 
 
 def _writing(flow: Flow) -> str:

@@ -70,7 +70,7 @@ def compare(
     theirs = None
     if not look.picture.source_trouble:
         windows = source_windows(plan.places, bounds, countable)
-        theirs = _read(source, windows, tick)
+        theirs = _read(source, windows, tick, committed=look.committed)
     ours = _read(target, target_windows(plan.places, look.starts), tick)
     rate = _rate(target, plan.places, look.read_to, tick)
     losses = {
@@ -187,10 +187,18 @@ def _rate(
     return len(rows) / (time.monotonic() - began) if rows else None
 
 
-def _read(spec: ClusterSpec, windows: Mapping[Place, list[Window]], tick: Tick) -> Rows:
+def _read(
+    spec: ClusterSpec,
+    windows: Mapping[Place, list[Window]],
+    tick: Tick,
+    *,
+    committed: bool = True,
+) -> Rows:
     merged = {place: merge(rows) for place, rows in windows.items()}
     try:
-        return Rows(read_windows(spec, merged, deadline_s=DEADLINE_S, tick=tick))
+        return Rows(
+            read_windows(spec, merged, deadline_s=DEADLINE_S, committed=committed, tick=tick)
+        )
     except UnderstudyError as error:
         if error.code in {"stopped", "timeout"}:
             raise
