@@ -18,10 +18,11 @@ from mirrors.domain.checkpoints import (
     plan_move,
 )
 from mirrors.domain.offset_syncs import Sync, SyncIndex
-from mirrors.domain.offsets import RunMap, Translation
+from mirrors.domain.offsets import Translation
 from mirrors.domain.records import Checkpoint
 from mirrors.domain.runs import Run
 from tests.domain.cases import golden, laws
+from tests.domain.run_map import RunMap
 
 GOLDEN = golden("checkpoints")["cases"]
 EMITS = [case for case in GOLDEN if "steps" in case]

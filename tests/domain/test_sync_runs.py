@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.offset_syncs import Sync, SyncIndex, SyncWriter
-from mirrors.domain.offsets import RunMap
 from mirrors.domain.runs import Run
 from mirrors.domain.sync_runs import MOST_AT_ONCE, SyncedUpTo, syncs_of
 from tests.domain.cases import laws
+from tests.domain.run_map import RunMap
 
 pieces = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 12)), min_size=1, max_size=8
