@@ -30,7 +30,7 @@ class Scene:
     def __init__(self, source: Side, target: Side) -> None:
         self.source, self.target = source, target
         self.topic = unique("scene")
-        self.source.make(self.topic, 2)
+        self.source.make(self.topic, 3)
         self.copy = Copy(source, target, commit_interval_ms="20")
         self.remote = self.copy.add(self.topic)
         writer = self.source.transaction(unique("scene"))
@@ -128,6 +128,7 @@ def test_every_group_starts_at_exactly_the_record_that_it_has_not_consumed(
     assert run.swept_at is not None
     assert {step.state for step in run.steps.all()} == {"succeeded"}
     plan = {row["partition"]: row["loss"] for row in run.plan["partitions"]}
+    assert run.plan["blockers"] == []
     assert (plan[0] >= scene.lost, plan[1]) == (True, 0)
 
 
@@ -155,6 +156,17 @@ def test_a_map_that_is_wrong_is_found_by_content_with_exact_counts(
     assert row["skipped"] == max(0, len(rest) - len(seen))
     assert row["re_reads"] + row["skipped"] > 0
     assert "1 would start at a wrong record" in run.reason
+
+
+def test_a_partition_that_holds_nothing_yet_is_no_riddle(scene: Scene, flow: Flow) -> None:
+    group, figures = unique("empty"), {"position": 0, "source_stable_end": 0}
+    rows.partition(flow, scene.topic, 2, **figures)
+    FlowPartition.objects.update(remote_topic=scene.remote)
+    write_offsets(scene.source.spec, group, {(scene.topic, 2): GroupOffset(0)})
+    run = simulate(flow, group)
+    (row,) = run.result["partitions"]
+    assert (row["verdict"], row["downstream_offset"], row["re_reads"]) == ("proven", 0, 0)
+    assert run.plan["blockers"] == []
 
 
 def test_with_the_source_dead_the_last_samples_count_and_their_age_is_told(
