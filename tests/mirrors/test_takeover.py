@@ -32,7 +32,8 @@ def resting(db: None, clusters: tuple[str, str]) -> Flow:
         NewTopic(f"mm2-status.{alias}.internal", 1, 1),
         NewTopic(f"{alias}.orders", 1, 1),
     ]
-    for made in AdminClient({"bootstrap.servers": clusters[1]}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": clusters[1], "log_level": 0})
+    for made in admin.create_topics(topics).values():
         made.result(20)
     row = ConnectOffset(cluster=alias, topic="orders", partition=0, offset=6)
     _write(clusters[1], f"mm2-offsets.{alias}.internal", row.value, row.key)
