@@ -99,7 +99,7 @@ def _facts(flow: Any, feed: Feed | None, gaps: int) -> FlowFacts:
         reason=flow.reason,
         offset_lag=flow.offset_lag,
         time_lag_ms=flow.time_lag_ms,
-        as_of=flow.as_of,
+        as_of=feed.stale_since if feed and feed.stale_since else flow.as_of,
         since=flow.since,
         moved_at=feed.moved_at if feed else None,
         lag_when_moved=feed.lag_when_moved if feed else None,

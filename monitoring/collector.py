@@ -10,7 +10,7 @@ import dataclasses
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Avg, Count, Max
+from django.db.models import Avg, Count, Max, Q
 
 from mirrors.models import FlowPartition, Job
 from mirrors.models.reading import flows_with_lag
@@ -25,6 +25,7 @@ from monitoring.domain.lag import (
     Sample,
     is_fresh,
     measure,
+    seen_at,
 )
 from monitoring.models import Feed, LagSample
 
@@ -49,11 +50,11 @@ def collect(*, now: datetime) -> int:
     flows = list(flows_with_lag())
     feeds = {feed.flow_id: feed for feed in Feed.objects.filter(flow__in=flows)}
     jobs = {job.flow_id: job for job in Job.objects.filter(ended_at=None)}
-    behind = _out_of_sync()
+    parts = _partitions()
     samples = []
     for flow in flows:
         feed = feeds.setdefault(flow.pk, Feed(flow=flow))
-        figures = _figures(flow, jobs.get(flow.pk), behind.get(flow.pk, 0))
+        figures = _figures(flow, jobs.get(flow.pk), *parts.get(flow.pk, (None, 0)))
         sample = measure(figures, _counted(feed), now)
         _follow(feed, figures, now)
         if sample is not None:
@@ -92,17 +93,19 @@ def prune(*, now: datetime) -> int:
     return removed
 
 
-def _out_of_sync() -> dict[int, int]:
-    rows = FlowPartition.objects.exclude(state="in_sync").order_by()
-    return dict(rows.values_list("flow").annotate(Count("pk")))
+def _partitions() -> dict[int, tuple[datetime | None, int]]:
+    """Of each flow: when its source's ends were last read, and how many partitions lag behind."""
+    rows = FlowPartition.objects.order_by().values_list("flow")
+    found = rows.annotate(ends=Max("as_of"), behind=Count("pk", filter=~Q(state="in_sync")))
+    return {flow: (ends, behind) for flow, ends, behind in found}
 
 
-def _figures(flow: Any, job: Job | None, out_of_sync: int) -> Figures:
+def _figures(flow: Any, job: Job | None, ends: datetime | None, out_of_sync: int) -> Figures:
     counted = None
     if job is not None and job.as_of is not None:
         counted = Counted(as_of=job.as_of, job=job.pk, records=job.records, bytes=job.bytes)
     return Figures(
-        as_of=flow.as_of,
+        as_of=seen_at(flow.as_of, ends),
         counted=counted,
         offset_lag=flow.offset_lag,
         time_lag_ms=flow.time_lag_ms,

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from mirrors.domain.figures import OLD_AFTER
 
+# The source's ends in the rows may be so much older than the report that came with them.
+ENDS_OLD_AFTER = timedelta(seconds=30)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -64,6 +66,16 @@ class Figures:
     offset_lag: int | None
     time_lag_ms: int | None
     out_of_sync: int
+
+
+def seen_at(reported: datetime | None, ends: datetime | None) -> datetime | None:
+    """As of when figures hold: a runner goes on reporting while a source that is down is not read.
+
+    Rows of partitions that do not change are written again only now and then, so they may be older.
+    """
+    if reported is None or ends is None or reported - ends <= ENDS_OLD_AFTER:
+        return reported
+    return ends
 
 
 def is_fresh(as_of: datetime | None, now: datetime) -> bool:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitoring.domain.alerts import (
@@ -67,6 +67,7 @@ def test_what_nobody_knows_neither_fires_nor_resolves() -> None:
     assert run([None] * 5, RPO) == ["nothing"] * 5
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.none() | st.floats(0, 120), max_size=60), st.integers(0, 60))
 def test_firing_and_resolving_alternate_and_each_firing_was_earned(
     values: list[float | None], for_s: int

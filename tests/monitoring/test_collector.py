@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.models import Flow, FlowTopic, Job, Sighting
+from mirrors.models import Flow, FlowPartition, FlowTopic, Job, Sighting
 from monitoring import collector, tasks
 from monitoring.domain.lag import FINE, HOUR, MINUTE
 from monitoring.models import Feed, LagSample
@@ -22,8 +22,8 @@ NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 def flow(db: None) -> Flow:
     flow = world.flow(as_of=NOON)
     world.topic(flow, offset_lag=40, time_lag_ms=3_000)
-    world.partition(flow, state="lagging")
-    world.partition(flow, number=1)
+    world.partition(flow, state="lagging", as_of=NOON)
+    world.partition(flow, number=1, as_of=NOON)
     world.job(flow, records=0, bytes=0, as_of=NOON)
     return flow
 
@@ -32,6 +32,7 @@ def tick(flow: Flow, seconds: int, **figures: int) -> datetime:
     """The reconciler wrote a report of this moment; the collector comes by."""
     now = NOON + timedelta(seconds=seconds)
     Flow.objects.filter(pk=flow.pk).update(as_of=now)
+    FlowPartition.objects.filter(flow=flow).update(as_of=now)
     records = figures.pop("records", seconds * 5)
     Job.objects.filter(flow=flow).update(as_of=now, records=records, bytes=records * 100)
     if figures:
@@ -61,6 +62,15 @@ def test_old_figures_write_nothing_and_the_feed_says_since_when(flow: Flow) -> N
     tick(flow, 60)
     assert LagSample.objects.count() == 2
     assert Feed.objects.get().stale_since is None
+
+
+def test_a_report_without_the_source_s_ends_is_old_as_they_are(flow: Flow) -> None:
+    tick(flow, 0)
+    later = NOON + timedelta(seconds=50)
+    Flow.objects.update(as_of=later)  # the runner lives, its source does not answer
+    collector.collect(now=later)
+    assert LagSample.objects.count() == 1
+    assert Feed.objects.get().stale_since == NOON
 
 
 def test_the_feed_knows_since_when_a_flow_stands_while_its_lag_grows(flow: Flow) -> None:
@@ -100,6 +110,7 @@ def test_each_resolution_is_kept_as_long_as_promised_and_no_longer(flow: Flow) -
 def test_the_watcher_itself_is_seen_and_old_figures_do_not_stop_it(flow: Flow) -> None:
     began = timezone.now()
     Flow.objects.update(as_of=began - timedelta(hours=1))
+    FlowPartition.objects.update(as_of=began - timedelta(hours=1))
     tasks.collect()
     assert Sighting.objects.get(kind="watcher").seen_at >= began
     assert LagSample.objects.count() == 0

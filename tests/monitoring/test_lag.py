@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitoring.domain.lag import (
@@ -76,6 +76,7 @@ def test_a_rate_is_told_within_one_job_only() -> None:
     assert rates(counted(0, 100), counted(10, 40)) == (None, None)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SAMPLES)
 def test_thinning_keeps_the_worst_and_the_order(samples: list[Sample]) -> None:
     thinned = thin(samples, MINUTE.step)
@@ -86,6 +87,7 @@ def test_thinning_keeps_the_worst_and_the_order(samples: list[Sample]) -> None:
         assert max(kept, default=None) == max(known, default=None)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SAMPLES)
 def test_a_line_breaks_where_samples_are_missing_and_loses_none(samples: list[Sample]) -> None:
     drawn = list(with_breaks(samples, FINE.step))
