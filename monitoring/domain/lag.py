@@ -75,7 +75,7 @@ def seen_at(reported: datetime | None, ends: datetime | None) -> datetime | None
     """
     if reported is None or ends is None or reported - ends <= ENDS_OLD_AFTER:
         return reported
-    return ends
+    return ends if ends > _EPOCH else None  # 0 in a report: never read
 
 
 def is_fresh(as_of: datetime | None, now: datetime) -> bool:

@@ -17,6 +17,7 @@ from monitoring.domain.lag import (
     coarser,
     measure,
     rates,
+    seen_at,
     thin,
     with_breaks,
 )
@@ -59,6 +60,14 @@ def test_a_sample_stands_at_the_beginning_of_its_step() -> None:
 
 def test_old_figures_make_no_sample() -> None:
     assert measure(figures(age_s=16), None, NOW) is None
+
+
+def test_figures_are_as_old_as_the_ends_in_them() -> None:
+    assert seen_at(NOW, None) == NOW
+    assert seen_at(NOW, NOW - timedelta(seconds=14)) == NOW
+    assert seen_at(NOW, NOW - timedelta(minutes=2)) == NOW - timedelta(minutes=2)
+    assert seen_at(NOW, datetime(1970, 1, 1, tzinfo=UTC)) is None
+    assert seen_at(None, NOW) is None
 
 
 def test_nothing_left_to_copy_is_no_time_behind_and_unknown_stays_unknown() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -137,17 +136,20 @@ def test_every_expression_of_board_and_rules_finds_its_metrics_and_labels(
                 assert value == "$flow" or set(wanted) <= known, expression
 
 
-def test_a_scrape_of_fifty_thousand_partitions_takes_less_than_a_second(
+def test_a_scrape_asks_the_database_no_more_often_when_there_is_more(
     scraper: Client, flow: Flow
 ) -> None:
-    scale.seed(flows=500, now=timezone.now(), days=0)
-    assert FlowPartition.objects.count() > 50_000
+    """How long it takes is `make bench-web`'s to tell."""
+
+    def queries_of_a_scrape() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            scraper.get("/metrics")
+        return len(queries)
+
     scraper.get("/metrics")
-    # Of this thread alone: what else the machine does meanwhile is not the scrape's.
-    with CaptureQueriesContext(connection) as queries:
-        began = time.thread_time()
-        answer = scraper.get("/metrics")
-        took = time.thread_time() - began
-    assert answer.content.count(b"\nunderstudy_topic_offset_lag_records{") > 5_000
-    assert took < 1.0
-    assert len(queries) <= 16
+    before = queries_of_a_scrape()
+    scale.seed(flows=30, now=timezone.now(), days=0)
+    assert FlowPartition.objects.count() > 2_000
+    assert queries_of_a_scrape() == before
+    answer = scraper.get("/metrics")
+    assert answer.content.count(b"\nunderstudy_topic_offset_lag_records{") > 300
