@@ -44,9 +44,7 @@ urlpatterns = [
     path("flows/<int:pk>/edit/", flow_edit.edit_flow, name="flow-edit"),
     path("flows/<int:pk>/explain/", flows.explain, name="flow-explain"),
     path("flows/<int:pk>/takeover/", takeovers.show_takeover, name="flow-takeover"),
-    path(
-        "flows/<int:pk>/takeover/check/", takeovers.check_takeover, name="flow-takeover-check"
-    ),
+    path("flows/<int:pk>/takeover/check/", takeovers.check_takeover, name="flow-takeover-check"),
     path("flows/<int:pk>/plan/look/", plans.look_at_plan, name="flow-plan-look"),
     path("flows/<int:pk>/plan/apply/", plans.apply_plan, name="flow-plan-apply"),
     path("flows/<int:pk>/simulate/", failovers.simulate, name="flow-simulate"),
