@@ -32,7 +32,8 @@ class Parcel:
     `first` is the upstream offset to go back to when it is refused, `after` the one to go on from
     when it is acknowledged, ranges that were dropped behind it included. Once stamped its bytes
     never change again under the same producer epoch. `cuts` are places inside a refused batch where
-    it has to be taken apart, to find the one bad record: brokers refuse whole batches.
+    it has to be taken apart, to find the one bad record: brokers refuse whole batches. `epoch` is
+    the leader epoch that goes with the position `after`, not older than that of what lies before.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class Parcel:
         "arena",
         "at",
         "cuts",
+        "epoch",
         "first",
         "header",
         "memory",
@@ -70,6 +72,7 @@ class Parcel:
         self.why = why
         self.first = header[0]
         self.after = header[0] + header[6] + 1
+        self.epoch = header[2]
         self.stretches: tuple[Stretch, ...] = ()
         self.cuts: tuple[int, ...] = ()
         # Records from this upstream offset on stay behind.

@@ -107,7 +107,7 @@ class Preparer:
         track.queue.extendleft(reversed(built))
         track.queued_bytes += sum(parcel.size for parcel in built)
         if not built and too_large is None:
-            track.done = max(track.done, group[-1].after)
+            track.done, track.epoch = max(track.done, group[-1].after), group[-1].epoch
         return bool(built) or too_large is None
 
     def _group(self, track: Track) -> list[Parcel]:

@@ -51,6 +51,9 @@ def rebuild(group: list[Parcel], policy: Policy) -> tuple[list[Parcel], TooLarge
     too_large = _build(pieces, codec, policy, built, head)
     if built and too_large is None:
         built[-1].after = group[-1].after
+    for made in built:
+        # Of the last one in all: one that is too new does no harm, one too old does.
+        made.epoch = group[-1].epoch
     return built, too_large
 
 
@@ -73,6 +76,8 @@ def split(parcel: Parcel, policy: Policy) -> list[Parcel]:
         if start < stop:
             built.append(_parcel(pieces[start:stop], assemble(pieces[start:stop], codec), parcel))
     built[-1].after = parcel.after
+    for made in built:
+        made.epoch = parcel.epoch
     return built
 
 
@@ -106,9 +111,7 @@ def _build(
 
 def _parcel(pieces: list[Piece], batch: bytearray, head: Parcel) -> Parcel:
     memory = memoryview(batch)
-    # The source's leader epoch goes along for the position's sake; the pen does not send it.
-    header = read_header(memory)._replace(leader_epoch=head.header[2])
-    parcel = Parcel(None, memory, 0, address_of(batch), header, head.why)
+    parcel = Parcel(None, memory, 0, address_of(batch), read_header(memory), head.why)
     parcel.stretches = _stretches(pieces)
     parcel.first = pieces[0].offset
     parcel.after = pieces[-1].offset + 1

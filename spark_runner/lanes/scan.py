@@ -89,10 +89,8 @@ def scan(
                 parcel.first = expected
             queue.append(parcel)
             queued += size
-        elif queue or track.flying:
-            (queue or track.flying)[-1].after = max(after, expected)
-        else:
-            track.done = max(after, track.done)
+        elif after > expected:
+            track.pass_over(after, header[2])
         if after > expected:
             expected = after
             epoch = header[2]

@@ -170,6 +170,17 @@ class Track:
         self.ending = self.doomed = None
         self.held_since = self.held_until = 0.0
 
+    def pass_over(self, after: int, epoch: int) -> None:
+        """What lies before this offset and behind all that was read does not cross.
+
+        The epoch goes along: with that of an earlier batch the broker would call the log truncated.
+        """
+        behind = self.queue or self.flying
+        if behind:
+            behind[-1].after, behind[-1].epoch = after, epoch
+        else:
+            self.done, self.epoch = after, epoch
+
     def landed(self, parcel: Parcel, base: int) -> None:
         """The target has the batch, from this downstream offset on."""
         header = parcel.header
@@ -185,7 +196,7 @@ class Track:
         self.bytes += parcel.size
         self.all_batches += 1
         self.timestamp = header[8]
-        self.epoch = header[2]
+        self.epoch = parcel.epoch
         self.why = parcel.why
 
     def _run(self, first: int, base: int, count: int) -> None:

@@ -1,0 +1,70 @@
+"""The leader epoch kept with a position is that of what lies right before it (KIP-320).
+
+An older one, and the broker says that the log was truncated, although nothing was: that epoch
+ended before the position. So it must follow over what is dropped, and over what is merged.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_runner.lanes import repack
+from spark_runner.lanes.arena import Arena
+from spark_runner.lanes.policy import Policy
+from spark_runner.lanes.scan import scan
+from spark_runner.lanes.track import Track
+from spark_runner.wire.batch import CONTROL, TRANSACTIONAL
+from spark_runner.wire.records import Record, encode_batch
+
+_EPOCH_AT, _ATTRIBUTES_AT = 12, 21
+
+steps = st.lists(
+    st.tuples(st.integers(1, 3), st.booleans(), st.integers(0, 2)), min_size=1, max_size=8
+)
+
+
+def log_of(plan: list[tuple[int, bool, int]]) -> tuple[bytearray, list[tuple[int, int]]]:
+    """Batches one after another: (records, whether a marker, how many epochs later)."""
+    log, offset, epoch, known = bytearray(), 0, 1, []
+    for count, marker, later in plan:
+        epoch += later
+        rows = [Record(offset + at, 1, b"\0\0\0\1", b"v") for at in range(1 if marker else count)]
+        batch = encode_batch(rows, base=offset)
+        struct.pack_into(">i", batch, _EPOCH_AT, epoch)
+        if marker:
+            struct.pack_into(">h", batch, _ATTRIBUTES_AT, CONTROL | TRANSACTIONAL)
+        known.append((offset + len(rows), epoch))
+        offset += len(rows)
+        log += batch
+    return log, known
+
+
+def epoch_before(known: list[tuple[int, int]], position: int) -> int:
+    return next(epoch for end, epoch in known if position <= end)
+
+
+@given(steps, st.booleans(), st.booleans())
+def test_the_epoch_never_ended_before_the_position(
+    plan: list[tuple[int, bool, int]], merged: bool, in_two: bool
+) -> None:
+    log, known = log_of(plan)
+    track = Track("t", 0, "a.t")
+    view = memoryview(log)
+    arena = Arena(view, kept=False)
+    scan(track, arena, 0, len(view), [])
+    if merged and track.queue:
+        limit = 150 if in_two else 0
+        built, _ = repack.rebuild(list(track.queue), Policy(most_bytes=limit))
+        track.queue.clear()
+        track.queue.extend(built)
+    base = 0
+    while track.queue:
+        parcel = track.queue.popleft()
+        track.landed(parcel, base)
+        base += parcel.records
+        assert track.epoch >= epoch_before(known, track.done)
+    assert track.done == known[-1][0]
+    assert track.epoch == known[-1][1]
