@@ -20,6 +20,7 @@ from mirrors.kafka.clients import client_config
 from mirrors.kafka.internal import InternalRecord, read_to_end
 from mirrors.kafka.progress import read_positions
 from spark_runner.draft import Plan
+from spark_runner.gaps import Orders
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record import RecordLane
 from spark_runner.planner import Planner
@@ -119,7 +120,8 @@ def work_of(job: JobSpec, plan: Plan, lane: str) -> SliceWork:
 def copy(job: JobSpec, lane: str, ends: dict[tuple[str, int], int]) -> tuple[Plan, SliceResult]:
     with closing(Planner(job, owner="test")) as planner:
         planner.take_over()
-        plan = planner.plan(now=int(time.time() * 1000), most_slices=1, positions={})
+        now = int(time.time() * 1000)
+        plan = planner.plan(now=now, most_slices=1, positions={}, orders=Orders())
         result = LANES[lane]().run(work_of(job, plan, lane), Driver(ends))  # type: ignore[arg-type]
     return plan, result
 
@@ -171,7 +173,11 @@ def test_copies_through_brokers_that_demand_it_on_both_sides(
         desired="running",
         source=source,
         target=target,
-        properties={"topics": rf"{name}\..*", "commit.interval.ms": "100"},
+        properties={
+            "topics": rf"{name}\..*",
+            "heartbeats.replication.enabled": "false",
+            "commit.interval.ms": "100",
+        },
     )
     plan, result = copy(job, lane, ends)
     assert (result.ended_because, result.errors) == ("stop", ())

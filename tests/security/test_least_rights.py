@@ -97,7 +97,7 @@ def flow(
     lab.create(TOPIC, partitions=2)
     lab.write(TOPIC, range(5))
     lab.start_runner()
-    flow = lab.flow(topics=TOPIC)
+    flow = lab.flow(topics=TOPIC, heartbeats_replication_enabled="true")
     specs = {"source": limited(source, "primary"), "target": limited(target, "backup")}
     flow.job = dataclasses.replace(flow.job, name="primary->backup", **specs)
     try:

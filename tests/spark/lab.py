@@ -99,7 +99,9 @@ class Lab:
                 desired="running",
                 source=ClusterSpec(alias=f"{name}a", bootstrap_servers=self.source),
                 target=ClusterSpec(alias=f"{name}b", bootstrap_servers=self.target),
-                properties={"topics": rf"{name}\..*"} | properties,
+                # Other tests write heartbeats on the same clusters.
+                properties={"topics": rf"{name}\..*", "heartbeats.replication.enabled": "false"}
+                | properties,
             ),
         )
 
