@@ -132,9 +132,12 @@ def test_what_came_to_another_target_does_not_count_for_this_one(
 def queue() -> Iterator[Callable[[], int]]:
     """A broker in memory; answers how many messages wait, and takes them."""
     before, app.conf.broker_url = app.conf.broker_url, "memory://"
+    # What other tests connected is kept in pools, for whatever address.
+    app._after_fork()
     app.control.purge()
     yield app.control.purge
     app.conf.broker_url = before
+    app._after_fork()
 
 
 def test_an_interval_shorter_than_beats_goes_on_by_itself_and_ends_at_the_next_beat(

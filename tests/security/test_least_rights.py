@@ -33,6 +33,8 @@ from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter
 from tests.spark.lab import Flow, Lab
 
+# Of the whole module: tests with a database come first, and the flow is made once.
+pytestmark = pytest.mark.django_db
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 POSITIONS = "mm2-positions.primary.internal"
 TOPIC = "orders"
@@ -139,7 +141,6 @@ def test_the_rights_of_the_page_are_enough_to_create_copy_grow_and_keep_position
     assert any(rows.values()), "MM2's copy of the positions is written"
 
 
-@pytest.mark.django_db
 def test_the_rights_of_the_page_are_enough_for_heartbeats_and_settings(
     flow: Flow, secured_pair: tuple[SecuredBroker, SecuredBroker]
 ) -> None:
