@@ -39,6 +39,9 @@ class Feeder:
         self.link = link
         self.members: dict[tuple[bytes, int], Track] = {}
         self.arena: Arena | None = None
+        # Left while a request was under way: what its reply brings of them lies behind the place
+        # that they may be read from again by then, and would leave a hole.
+        self._left: set[tuple[bytes, int]] = set()
         self.sent_at = 0.0
         self.retry_at = 0.0
         self._partition_bytes = limits.partition_bytes
@@ -73,6 +76,8 @@ class Feeder:
 
     def forget(self, track: Track) -> None:
         if self.members.pop((track.key, track.partition), None) is not None:
+            if self.arena is not None:
+                self._left.add((track.key, track.partition))
             self._session.forget(track.key, track.partition)
 
     def ask(self, arena: Arena, now: float, most: int) -> None:
@@ -96,7 +101,8 @@ class Feeder:
         session, reply = fetch.read_reply(frame, self._session.version)
         self.link.note_throttle(reply.throttle_ms)
         self.retry_at = self.link.quiet_until
+        left, self._left = self._left, set()
         if self._session.answered(reply.error, session):
-            return arena, reply.partitions
+            return arena, [row for row in reply.partitions if (row.key, row.partition) not in left]
         self.retry_at = max(self.retry_at, now + _SESSION_RETRY_S)
         return arena, []
