@@ -132,6 +132,7 @@ app.conf.update(
     task_default_queue="default",
     task_routes={
         "mirrors.tasks.reconcile*": {"queue": RECONCILE},
+        "mirrors.tasks.refresh_runs_of": {"queue": "collect"},
         "monitoring.tasks.*": {"queue": WATCH},
     },
     task_serializer="json",

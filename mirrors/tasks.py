@@ -129,7 +129,7 @@ def refresh_runs() -> None:
         refresh_runs_of.delay(flow_id)
 
 
-@shared_task(queue="collect", expires=RUNS_EXPIRES)
+@shared_task(expires=RUNS_EXPIRES)
 def refresh_runs_of(flow_id: int) -> None:
     catching_up.catch_up(flow_id=flow_id)
 
