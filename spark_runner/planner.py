@@ -20,9 +20,9 @@ from mirrors.domain.records import Position
 from mirrors.domain.snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
+from mirrors.kafka import transactions
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.errors import translate
-from spark_runner import positions_transactions as transactions
 from spark_runner.bounds import Bounds
 from spark_runner.draft import Draft, Plan
 from spark_runner.gaps import Orders, apply_decisions, find_gaps

@@ -28,10 +28,10 @@ from mirrors.domain.records import (
     read_position,
 )
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka import transactions
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.errors import translate
-from spark_runner import positions_transactions as transactions
 
 Place = tuple[str, int]
 

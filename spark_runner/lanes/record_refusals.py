@@ -10,10 +10,10 @@ from confluent_kafka import KafkaError
 from mirrors.domain.errors import UnderstudyError
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.errors import translate
+from mirrors.kafka.transactions import given_up
 from spark_runner.generations import range_gap
 from spark_runner.lanes.record_progress import CopiedPartition
 from spark_runner.positions import Place
-from spark_runner.positions_transactions import given_up
 from spark_runner.work import ErrorState, PartitionWork, SliceWork
 
 Failure = tuple[Place, int, KafkaError]

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.records import Position
+from mirrors.kafka import transactions
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.errors import RAISED, translate
 from mirrors.kafka.tuning import to_librdkafka
-from spark_runner import positions_transactions as transactions
 from spark_runner.lanes.record_fidelity import Headers
 from spark_runner.positions import Place, produce_row
 from spark_runner.work import PartitionWork, SliceWork
