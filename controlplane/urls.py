@@ -25,6 +25,7 @@ from mirrors.api.imports import ExportViewSet, ImportViewSet
 from mirrors.api.takeovers import TakeoverViewSet
 from monitoring import api as alerts
 from monitoring.views.metrics import Metrics
+from monitoring.views.topology_rest import Topology
 
 
 class Router(SimpleRouter):
@@ -67,6 +68,7 @@ for name, rows in (
 urlpatterns = [
     re_path(r"^api/v1/schema/?$", SpectacularJSONAPIView.as_view(), name="schema"),
     re_path(r"^api/v1/docs/?$", docs.docs, name="api-docs"),
+    re_path(r"^api/v1/topology/?$", Topology.as_view(), name="topology-rest"),
     path("api/v1/", include(router.urls)),
     re_path(r"^api/", api.nowhere),
     path("admin/", admin.site.urls),

@@ -12,6 +12,7 @@ from monitoring.domain.lag import FINE, HOUR, MINUTE, Resolution, Sample, thin, 
 from monitoring.models import LagSample
 
 _EVENTS = 100
+_FRESH = 4 * FINE.step
 _FIELDS = (
     "at",
     "offset_lag",
@@ -66,6 +67,13 @@ def samples(*, flow: Flow, over: Range, now: datetime) -> list[Sample]:
 def drawn(*, flow: Flow, over: Range, now: datetime) -> list[Sample]:
     """The same with breaks where nothing is known."""
     return list(with_breaks(samples(flow=flow, over=over, now=now), over.draw))
+
+
+def rates_now(*, now: datetime) -> dict[int, tuple[float | None, float | None]]:
+    """What flows copy now: id -> records and bytes a second; none where no sample is fresh."""
+    rows = LagSample.objects.filter(resolution=FINE.seconds, at__gte=now - _FRESH, at__lte=now)
+    rates = rows.order_by("at").values_list("flow_id", "records_per_second", "bytes_per_second")
+    return {flow: (records, size) for flow, records, size in rates}
 
 
 def events(*, flow: Flow, over: Range, now: datetime) -> QuerySet[Transition]:

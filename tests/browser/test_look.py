@@ -14,6 +14,7 @@ from tests.browser.conftest import Visitor
 
 PAGES = {
     "overview": "/",
+    "topology": "/topology/",
     "flows": "/flows/",
     "flow": "/flows/{pk}/",
     "flow-partitions": "/flows/{pk}/partitions/",

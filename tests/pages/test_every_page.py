@@ -17,6 +17,8 @@ from tests.pages.conftest import As
 
 READING = [
     "/",
+    "/topology/",
+    "/topology/?cluster=primary",
     "/flows/",
     "/flows/{pk}/",
     "/flows/{pk}/partitions/",

@@ -1,0 +1,168 @@
+"""The picture in numbers: boxes of clusters, lines of flows with their labels. No state in it.
+
+Where things stand follows from the names and the flows alone, so nothing moves when figures do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Iterable
+
+from monitoring.domain.topology.ranks import Edge, components, ranks
+from monitoring.domain.topology.stacks import LABEL_HEIGHT, PORT, Item, Stacked, stack
+
+BOX_WIDTH = 172.0
+LABEL_WIDTH = 136.0
+MARGIN = 8.0
+BETWEEN = 36.0  # between two groups that no flow connects
+ROW_WIDTH = 1320.0  # groups stand side by side up to here
+HEAD = 9.0  # length of an arrow's head
+
+Point = tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """A rectangle; `name` is the cluster's, empty for a label."""
+
+    name: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One flow: its way from source to target, the head at its end, and its label's place.
+
+    The way curves from the first of `points` to the second, goes straight to the third, and so on.
+    """
+
+    source: str
+    target: str
+    points: tuple[Point, ...]
+    label: Box
+
+    @property
+    def path(self) -> str:
+        words = [f"M{_at(self.points[0])}"]
+        for at in range(1, len(self.points)):
+            start, end = self.points[at - 1], self.points[at]
+            if at % 2 == 0:
+                words.append(f"L{_at(end)}")
+            else:
+                middle = (start[0] + end[0]) / 2
+                words.append(f"C{_at((middle, start[1]))} {_at((middle, end[1]))} {_at(end)}")
+        return "".join(words)
+
+    @property
+    def head(self) -> str:
+        x, y = self.points[-1]
+        tip = x + (HEAD if x > self.points[-2][0] else -HEAD)
+        return f"M{_at((tip, y))}L{_at((x, y - 5))}L{_at((x, y + 5))}Z"
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawing:
+    width: float
+    height: float
+    boxes: tuple[Box, ...]
+    lines: tuple[Line, ...]
+
+
+def thickness(bytes_per_second: float | None) -> float:
+    """How wide a line is: 1.5 at rest, about one more for each ten times the rate."""
+    return round(1.5 + 0.9 * math.log10(1 + max(0.0, bytes_per_second or 0.0) / 1000), 1)
+
+
+def draw(names: Iterable[str], edges: Iterable[Edge]) -> Drawing:
+    """The same picture for the same clusters and flows, in whichever order they come."""
+    flows = sorted(set(edges))
+    known = sorted({*names, *(name for edge in flows for name in edge)})
+    boxes: list[Box] = []
+    lines: list[Line] = []
+    x, y, row_height, width = MARGIN, MARGIN, 0.0, 0.0
+    for group in components(known, flows):
+        part = _draw_group(group, [edge for edge in flows if edge[0] in set(group)])
+        if x > MARGIN and x + part.width > ROW_WIDTH:
+            x, y, row_height = MARGIN, y + row_height + BETWEEN, 0.0
+        boxes += [_moved(box, x, y) for box in part.boxes]
+        lines += [_moved_line(line, x, y) for line in part.lines]
+        x, row_height = x + part.width, max(row_height, part.height)
+        width = max(width, x)
+        x += BETWEEN
+    return Drawing(width + MARGIN, y + row_height + MARGIN, tuple(boxes), tuple(lines))
+
+
+def _draw_group(group: Collection[str], edges: list[Edge]) -> Drawing:
+    stacked = stack(ranks(group, edges), edges)
+    starts = _starts(stacked)
+    ports = _ports(stacked)
+    lines = tuple(_line(edge, way, starts, ports) for edge, way in stacked.ways.items())
+    items = [item for column in stacked.columns for item in column]
+    boxes = tuple(_box(item, starts[item.column]) for item in items if item.name)
+    width = starts[-1] + BOX_WIDTH
+    height = max(item.y + item.height / 2 for item in items)
+    return Drawing(width, height, boxes, lines)
+
+
+def _starts(stacked: Stacked) -> list[float]:
+    """Where each column begins; the space before it grows with how steep the lines in it are."""
+    starts = [0.0]
+    for at, column in enumerate(stacked.columns[:-1]):
+        steep = max((abs(item.y - other.y) for item in column for other in item.right), default=0)
+        starts.append(starts[at] + _width(at) + 36 + round(min(96.0, steep / 4)))
+    return starts
+
+
+def _width(column: int) -> float:
+    return LABEL_WIDTH if column % 2 else BOX_WIDTH
+
+
+def _ports(stacked: Stacked) -> dict[tuple[Edge, str], float]:
+    """The height at which each flow meets each of its boxes: in the order of what it leads to."""
+    found: dict[tuple[Edge, str], float] = {}
+    for box in (item for column in stacked.columns for item in column if item.name):
+        for side in (box.left, box.right):
+            ordered = sorted(side, key=lambda item: (item.y, item.key))
+            for at, item in enumerate(ordered):
+                found[item.edge, box.name] = box.y + (at - (len(ordered) - 1) / 2) * PORT
+    return found
+
+
+def _line(
+    edge: Edge, way: list[Item], starts: list[float], ports: dict[tuple[Edge, str], float]
+) -> Line:
+    points: list[Point] = []
+    for at, item in enumerate(way):
+        x = starts[item.column]
+        if 0 < at < len(way) - 1:
+            points += [(x, item.y), (x + _width(item.column), item.y)]
+        else:
+            points.append((x if at else x + BOX_WIDTH, round(ports[edge, item.name], 1)))
+    if way[-1].name != edge[1]:
+        points.reverse()
+    (before, _), (x, y) = points[-2:]
+    points[-1] = (x - HEAD if x > before else x + HEAD, y)
+    label = next(item for item in way if item.is_label)
+    return Line(*edge, tuple(points), _box(label, starts[label.column]))
+
+
+def _box(item: Item, x: float) -> Box:
+    height = LABEL_HEIGHT if item.is_label else item.height
+    return Box(item.name, x, round(item.y - height / 2, 1), _width(item.column), height)
+
+
+def _moved(box: Box, x: float, y: float) -> Box:
+    return dataclasses.replace(box, x=box.x + x, y=round(box.y + y, 1))
+
+
+def _moved_line(line: Line, x: float, y: float) -> Line:
+    points = tuple((px + x, round(py + y, 1)) for px, py in line.points)
+    return dataclasses.replace(line, points=points, label=_moved(line.label, x, y))
+
+
+def _at(point: Point) -> str:
+    return f"{point[0]:g},{point[1]:g} "

@@ -1,0 +1,135 @@
+"""The topology page and its answer over REST: the picture, its filters, the same as lists."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from mirrors.models import Flow
+from monitoring.models import LagSample
+from monitoring.views.topology import MOST_DRAWN
+from tests.pages import world
+from tests.pages.conftest import As
+
+
+def _sample(flow: Flow, **facts: float) -> None:
+    at = timezone.now() - timedelta(seconds=10)
+    LagSample.objects.create(flow=flow, resolution=10, at=at, out_of_sync=0, **facts)
+
+
+@pytest.fixture
+def flow(db: None) -> Flow:
+    """Far behind, and copying 41 MB a second; a third cluster has no flow."""
+    flow = world.busy()
+    world.cluster("lake")
+    _sample(flow, records_per_second=812.0, bytes_per_second=41_000_000.0)
+    return flow
+
+
+def _page(client: Client, query: str = "") -> str:
+    answer = client.get(f"/topology/{query}")
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def _plates(text: str) -> dict[str, bool]:
+    """The flows of the picture, and whether each is dim."""
+    found = re.findall(r'<a class="plate( dim)?"[^>]*title="([^":]+)', text)
+    return {name: bool(dim) for dim, name in found}
+
+
+def test_the_picture_shows_clusters_and_flows_with_state_rpo_and_rate(
+    viewer: Client, flow: Flow
+) -> None:
+    text = _page(viewer)
+    assert set(re.findall(r'data-node="(\w+)"', text)) == {"primary", "backup", "lake"}
+    assert _plates(text) == {"primary→backup": False}
+    assert re.search(r'data-state="lagging">lagging</span>.*?38 s · 41 MB/s', text)
+    assert 'stroke-width="5.7"' in text
+
+
+def test_the_same_facts_are_in_lists(viewer: Client, flow: Flow) -> None:
+    text = _page(viewer).split('id="list-title"')[1]
+    row = re.sub(r"<[^>]+>", " ", text.split("<tbody>")[1].split("</tbody>")[0])
+    for fact in ("primary→backup", "lagging", "38 s", "4,112", "812", "41 MB"):
+        assert fact in row
+
+
+def test_a_click_filters_the_list_and_dims_the_rest(viewer: Client, flow: Flow) -> None:
+    other = world.flow(world.cluster("east"), world.cluster("west"))
+    assert _plates(_page(viewer, "?cluster=east")) == {"primary→backup": True, "east→west": False}
+    assert _plates(_page(viewer, f"?flow={flow.pk}"))["east→west"]
+    listed = viewer.get(f"/topology/?as=json&flow={other.pk}")
+    assert [row["label"] for row in listed.json()] == ["east->west"]
+    assert _plates(_page(viewer, "?observed_state=paused"))["east→west"]
+
+
+@pytest.mark.parametrize("query", ["?cluster=nowhere", "?flow=9999", "?flow=%00", "?cluster="])
+def test_what_is_not_there_filters_nothing(viewer: Client, flow: Flow, query: str) -> None:
+    assert _plates(_page(viewer, query)) == {"primary→backup": False}
+
+
+def test_a_file_has_the_rates_too(viewer: Client, flow: Flow) -> None:
+    lines = viewer.get("/topology/?as=csv").getvalue().decode().splitlines()
+    assert lines[0].startswith("label,observed_state,time_lag_ms,offset_lag,records_per_second")
+    assert lines[1].startswith("primary->backup,running,38000,4112,812.0,41000000.0")
+
+
+def test_without_a_cluster_it_says_what_to_do_first(viewer: Client) -> None:
+    text = _page(viewer)
+    assert '<svg class="picture"' not in text
+    assert "Add the cluster to copy from" in text
+
+
+def test_a_large_world_is_drawn_in_part_and_says_so(viewer: Client) -> None:
+    hub = world.cluster("hub")
+    for number in range(MOST_DRAWN + 3):
+        world.flow(hub, world.cluster(f"spoke{number:03}"))
+    world.flow(world.cluster("aside"), world.cluster("beside"))
+    text = _page(viewer)
+    assert "4 flows not drawn" in re.sub(r"<[^>]+>", "", text)
+    assert len(_plates(text)) == MOST_DRAWN
+    assert _plates(_page(viewer, "?cluster=beside")) == {"aside→beside": False}
+
+
+def test_many_flows_take_no_more_queries_than_one(viewer: Client, flow: Flow) -> None:
+    def queries(path: str) -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            assert viewer.get(path).status_code == 200
+        return len(seen)
+
+    few = queries("/topology/?cluster=primary")
+    for _ in range(20):
+        _sample(world.flow(Flow.objects.get(pk=flow.pk).source), records_per_second=1.0)
+    assert queries("/topology/?cluster=primary") == few
+    assert few <= 10
+
+
+def test_over_rest_it_is_one_document(viewer: Client, flow: Flow) -> None:
+    world.flow(flow.target, world.cluster("archive"), desired_state="paused")
+    world.flow(world.cluster("old"), flow.source, desired_state="stopped")
+    document = viewer.get("/api/v1/topology/").json()
+    places = {place["alias"]: place for place in document["clusters"]}
+    assert places["primary"]["reaches"] == [
+        {"alias": "backup", "hops": 1},
+        {"alias": "archive", "hops": 2},
+    ]
+    assert places["old"]["reaches"] == []
+    assert places["backup"]["state"] == "unreachable"
+    first = document["flows"][0]
+    assert first["name"] == "primary->backup"
+    assert (first["state"], first["time_lag_ms"]) == ("lagging", 38_000)
+    assert first["bytes_per_second"] == 41_000_000.0
+
+
+@pytest.mark.parametrize(("word", "code"), [("nobody", 403), ("viewer", 200), ("operator", 200)])
+def test_whoever_reads_pages_reads_it(signed_in: As, flow: Flow, word: str, code: int) -> None:
+    assert signed_in(word).get("/topology/").status_code == code
