@@ -26,7 +26,6 @@ from mirrors.kafka.errors import translate
 from spark_runner.bounds import Bounds
 from spark_runner.draft import Draft, Plan
 from spark_runner.gaps import Orders, apply_decisions, find_gaps
-from spark_runner.planner_ids import topic_ids
 from spark_runner.positions import (
     Ledger,
     LedgerWriter,
@@ -38,6 +37,8 @@ from spark_runner.positions import (
 from spark_runner.positions_from_mm2 import Predecessor
 from spark_runner.slices import pack
 from spark_runner.starts import Ranges, first_offsets, ranges
+from spark_runner.wire.cluster import TopicView
+from spark_runner.wire.lookout import Lookout
 
 DEADLINE_S = 10.0
 APPEAR_S = 10.0
@@ -63,9 +64,12 @@ class Planner:
         self._copied: tuple[CopiedTopic, ...] = ()
         self._source = Admin(job.source, client_id="understudy-planner")
         self._target = Admin(job.target, client_id="understudy-planner")
+        self._lookouts = Lookout(job.source), Lookout(job.target)
         self._writer = LedgerWriter(job.target, self.positions_topic, self.spec.name)
 
     def close(self) -> None:
+        for lookout in self._lookouts:
+            lookout.close()
         self._source.close()
         self._target.close()
 
@@ -90,17 +94,14 @@ class Planner:
 
     def look(self) -> object:
         """Something that changes whenever a plan could: names, partitions, ids of copied topics."""
-        seen = []
-        names = ({row.topic for row in self._copied}, {row.remote_topic for row in self._copied})
-        for admin, copied in zip((self._source, self._target), names, strict=True):
-            listing = _listing(admin).topics
-            counts = {name: len(topic.partitions) for name, topic in listing.items()}
-            ids = topic_ids(admin, copied & counts.keys(), deadline_s=DEADLINE_S)
-            seen.append((counts, ids))
+        deadline = time.monotonic() + DEADLINE_S
+        source, target = (lookout.topics(deadline) for lookout in self._lookouts)
         # What others do on the target is their business; only our remote topics count there.
-        (source, ids), (target, remote_ids) = seen
-        ours = {name: target.get(name) for name in names[1]}
-        return source, ids, ours, remote_ids
+        return (
+            {name: len(view.leaders) for name, view in source.items()},
+            {row.topic: _identity(source.get(row.topic)) for row in self._copied},
+            {row.remote_topic: _identity(target.get(row.remote_topic)) for row in self._copied},
+        )
 
     def plan(
         self, *, now: int, most_slices: int, positions: dict[Place, int], orders: Orders
@@ -278,6 +279,10 @@ def _listing(admin: Admin) -> ClusterMetadata:
         return admin.client.list_topics(timeout=DEADLINE_S)
     except KafkaException as error:
         raise translate(error, where=admin.spec.alias, doing="list topics") from None
+
+
+def _identity(view: TopicView | None) -> tuple[bytes, int] | None:
+    return None if view is None else (view.topic_id, len(view.leaders))
 
 
 def _has(topic: TopicState | None, partitions: int) -> bool:

@@ -94,7 +94,7 @@ class ClusterClient:
 
     def open(self, deadline: float) -> None:
         """Learn the brokers from the first bootstrap address that answers."""
-        self._take(self.ask(MetadataRequest(topics=[]), deadline))
+        self.learn(self.ask(MetadataRequest(topics=[]), deadline))
         self.features = self._any(deadline).features
 
     def close(self) -> None:
@@ -178,14 +178,15 @@ class ClusterClient:
             topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=False,
         )
-        return self._take(self.ask(request, deadline))
+        return self.learn(self.ask(request, deadline))
 
     def describe_all(self, deadline: float) -> dict[str, TopicView]:
         """The same of every topic that we may see."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        return self._take(self.ask(request, deadline))
+        return self.learn(self.ask(request, deadline))
 
-    def _take(self, reply: Any) -> dict[str, TopicView]:
+    def learn(self, reply: Any) -> dict[str, TopicView]:
+        """Where the brokers are from now on, and the topics, as a reply with metadata says."""
         self.cluster_id = reply.cluster_id or ""
         brokers = {row.node_id: (row.host, row.port) for row in reply.brokers}
         for node, address in self.brokers.items():

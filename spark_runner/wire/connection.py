@@ -109,7 +109,7 @@ class Connection:
     # -- the cold messages
 
     def call(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
-        """Send a request of `messages.SPOKEN` and wait for its reply."""
+        """Send a request of `messages.SPOKEN`, also as `Repeated`, and wait for its reply."""
         self.wait_out_throttle(deadline)
         self.renew_login(deadline)
         reply = self._ask(request, deadline, newest)
@@ -117,13 +117,17 @@ class Connection:
         return reply
 
     def _ask(self, request: Any, deadline: float, newest: int | None = None) -> Any:
-        _, least, most = messages.SPOKEN[type(request)]
+        kind = request.request if isinstance(request, messages.Repeated) else request
+        _, least, most = messages.SPOKEN[type(kind)]
         most = most if newest is None else min(most, newest)
-        version = self.version(request.API_KEY, least, most, request.name)
+        version = self.version(kind.API_KEY, least, most, kind.name)
         return self._exchange(request, version, deadline)
 
     def _exchange(self, request: Any, version: int, deadline: float) -> Any:
         correlation = self.next_correlation()
+        if isinstance(request, messages.Repeated):
+            self.send([request.encode(version, correlation)], deadline)
+            return request.decode(version, self.receive(None, deadline))
         self.send([messages.encode(request, version, correlation)], deadline)
         return messages.decode(request, version, self.receive(None, deadline))
 

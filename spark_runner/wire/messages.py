@@ -42,6 +42,9 @@ CLIENT_ID = "understudy"
 PRODUCE, FETCH = 0, 1
 _CLIENT_ID = CLIENT_ID.encode()
 _HEADER = struct.Struct(f">hhih{len(_CLIENT_ID)}sB")
+_CORRELATION = struct.Struct(">i")
+# Behind the frame's length, the key and the version.
+_CORRELATION_AT = 8
 
 # request class -> (reply class, the least and the most version that we speak). The least are those
 # of Kafka 2.8, the oldest broker supported; InitProducerId 6 is not served by any broker yet.
@@ -76,3 +79,28 @@ def decode(request: Any, version: int, frame: memoryview) -> Any:
     """The reply to this request, from a frame without its length."""
     reply = SPOKEN[type(request)][0]
     return reply.decode(frame, version=version, header=True)
+
+
+class Repeated:
+    """A question asked again and again: it is encoded once, and an answer of the same bytes is the
+    same object as before, so that who asks may compare by identity. For one broker."""
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self._asked: tuple[int, bytearray] | None = None
+        self._heard: tuple[int, bytes] = (-1, b"")
+        self._reply: Any = None
+
+    def encode(self, version: int, correlation: int) -> bytes:
+        if self._asked is None or self._asked[0] != version:
+            self._asked = version, bytearray(encode(self.request, version, correlation))
+        frame = self._asked[1]
+        _CORRELATION.pack_into(frame, _CORRELATION_AT, correlation)
+        return bytes(frame)
+
+    def decode(self, version: int, frame: memoryview) -> Any:
+        heard = version, bytes(frame[_CORRELATION.size :])
+        if heard != self._heard:
+            self._reply = decode(self.request, version, frame)
+            self._heard = heard
+        return self._reply

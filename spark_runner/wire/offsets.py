@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
@@ -31,13 +32,22 @@ def list_offsets(
     deadline: float,
 ) -> dict[tuple[str, int], Listed]:
     """`at` is a timestamp in ms, EARLIEST or LATEST; with READ_COMMITTED the latest is the LSO."""
+    found: dict[tuple[str, int], Listed] = {}
+    for node, request in requests(wanted, at=at, isolation=isolation).items():
+        found |= listed(cluster.ask(request, deadline, node=node))
+    return found
+
+
+def requests(
+    wanted: Iterable[tuple[str, int, Leader]], *, at: int = LATEST, isolation: int
+) -> dict[int, ListOffsetsRequest]:
+    """One question for each broker that leads some of them."""
     by_node: dict[int, dict[str, list[tuple[int, int]]]] = {}
     for topic, partition, leader in wanted:
         rows = by_node.setdefault(leader.node, {}).setdefault(topic, [])
         rows.append((partition, leader.epoch))
-    found: dict[tuple[str, int], Listed] = {}
-    for node, topics in by_node.items():
-        request = ListOffsetsRequest(
+    return {
+        node: ListOffsetsRequest(
             replica_id=-1,
             isolation_level=isolation,
             topics=[
@@ -53,9 +63,14 @@ def list_offsets(
                 for name, rows in topics.items()
             ],
         )
-        for topic_row in cluster.ask(request, deadline, node=node).topics:
-            for row in topic_row.partitions:
-                found[topic_row.name, row.partition_index] = Listed(
-                    row.offset, row.leader_epoch, row.error_code
-                )
-    return found
+        for node, topics in by_node.items()
+    }
+
+
+def listed(reply: Any) -> dict[tuple[str, int], Listed]:
+    """A broker's answer, by partition."""
+    return {
+        (topic.name, row.partition_index): Listed(row.offset, row.leader_epoch, row.error_code)
+        for topic in reply.topics
+        for row in topic.partitions
+    }

@@ -1,0 +1,35 @@
+"""All topics of a cluster, watched: while nothing changes, a look costs one small exchange."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.metadata import MetadataRequest
+
+from mirrors.domain.specs import ClusterSpec
+from spark_runner.wire.cluster import ClusterClient, TopicView
+from spark_runner.wire.messages import Repeated
+
+
+class Lookout:
+    """For one thread."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self._cluster = ClusterClient(spec)
+        self._question = Repeated(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        self._reply: Any = None
+        self._views: dict[str, TopicView] = {}
+
+    def topics(self, deadline: float) -> dict[str, TopicView]:
+        """Every topic that we may see, with its id and leaders; do not change it.
+
+        Raises KafkaUnavailable or KafkaRefused when the cluster does not answer in time.
+        """
+        reply = self._cluster.ask(self._question, deadline)
+        if reply is not self._reply:
+            self._views = self._cluster.learn(reply)
+            self._reply = reply
+        return self._views
+
+    def close(self) -> None:
+        self._cluster.close()
