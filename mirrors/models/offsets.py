@@ -69,6 +69,8 @@ class RunBlock(models.Model):
     class Meta:
         ordering = ("map", "first")
         constraints = (models.UniqueConstraint(fields=["map", "first"], name="one_block_at"),)
+        # For the way back, from downstream to upstream offsets.
+        indexes = (models.Index(fields=["map", "downstream"], name="block_by_downstream"),)
 
     def __str__(self) -> str:
         return f"block at {self.first}"

@@ -1,0 +1,84 @@
+"""Records that exist only on the side that failed: which offsets, and what may be decided."""
+
+from __future__ import annotations
+
+import base64
+import bisect
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+from mirrors.domain.failback.divergence import Divergence
+from mirrors.domain.runs import Run
+
+Decision = Literal["replay", "export", "drop"]
+DECISIONS: tuple[str, ...] = get_args(Decision)
+# On a record that was brought over after all: where it comes from.
+MARK_HEADER = "understudy.orphan"
+
+
+class Stretch(NamedTuple):
+    """Offsets [first, end) of a source partition; `gone` were deleted there before they crossed."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+    gone: int
+
+    @property
+    def offsets(self) -> int:
+        return self.end - self.first
+
+
+def find_stretch(point: Divergence, *, first: int, end: int) -> Stretch:
+    """From the flow's last position to the source's end, as far as the source still holds it."""
+    begin = max(point.position, first)
+    return Stretch(point.topic, point.partition, begin, max(begin, end), begin - point.position)
+
+
+def is_own(offset: int, written: Sequence[Run]) -> bool:
+    """Whether nobody but the source's own clients wrote it.
+
+    `written`: runs of the flow back, whose downstream is here; they rise.
+    """
+    at = bisect.bisect_right(written, offset, key=lambda run: run.downstream) - 1
+    return at < 0 or offset >= written[at].downstream + written[at].length
+
+
+def mark_of(cluster: str, topic: str, partition: int, offset: int, timestamp: int) -> bytes:
+    """The value of the header that tells a record brought over from one that was produced here."""
+    place = {"cluster": cluster, "topic": topic, "partition": partition, "offset": offset}
+    return json.dumps({**place, "timestamp": timestamp}, separators=(",", ":")).encode()
+
+
+def to_line(
+    *,
+    offset: int,
+    timestamp: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[str, bytes | None]],
+) -> dict[str, Any]:
+    """A record as JSON has it; bytes that are no text come as `…_base64`, so that none is lost."""
+    row: dict[str, Any] = {"offset": offset, "timestamp": timestamp}
+    row |= _text("key", key) | _text("value", value)
+    row["headers"] = [{"name": name, **_text("value", data)} for name, data in headers]
+    return row
+
+
+def of_line(row: Mapping[str, Any], name: str) -> bytes | None:
+    """The bytes of a member again."""
+    if (coded := row.get(f"{name}_base64")) is not None:
+        return base64.b64decode(coded)
+    text = row.get(name)
+    return None if text is None else str(text).encode()
+
+
+def _text(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}

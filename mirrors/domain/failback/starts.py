@@ -1,0 +1,137 @@
+"""Where the flow back begins in each partition, and why; what stands against beginning at all.
+
+Invariants:
+
+A. Nothing that came from the other side is copied back: up to the divergence point all did.
+B. Nothing that was written on the standby is left out: a flow back that ran before goes on where it
+   stood, because what lies between may hold records of the standby's own; it leaves out the copies
+   among them by their runs.
+C. Where the other side is not the one that was left, nobody begins: what it lacks would be missing
+   there without a word.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+from mirrors.domain.failback.divergence import Divergence
+from mirrors.domain.policy import ReplicationPolicy
+from mirrors.domain.records import Position
+
+Place = tuple[str, int]
+Kind = Literal["divergence", "goes_on", "names", "blocked"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Side:
+    """What was seen of one cluster: ids of its topics, and what their partitions hold."""
+
+    cluster: str
+    topic_ids: Mapping[str, str]
+    first: Mapping[Place, int]
+    end: Mapping[Place, int]
+
+
+class Start(NamedTuple):
+    """One partition of the flow back; `row` is to be written down before it begins, if any.
+
+    divergence: begins there. goes_on: its own position counts. names: the cycle rule keeps the
+    partition from going back, so there is nothing to begin. blocked: `reason` says why.
+    """
+
+    topic: str
+    partition: int
+    kind: Kind
+    offset: int | None
+    reason: str
+    row: Position | None = None
+
+
+def plan_starts(
+    points: Iterable[Divergence],
+    back: ReplicationPolicy,
+    known: Mapping[Place, Position],
+    *,
+    old: Side,
+    new: Side,
+) -> list[Start]:
+    """`back` is the policy of the flow back, `known` its positions, `old` the side that failed."""
+    return [_start(point, back, known, old, new) for point in points]
+
+
+def _start(
+    point: Divergence,
+    back: ReplicationPolicy,
+    known: Mapping[Place, Position],
+    old: Side,
+    new: Side,
+) -> Start:
+    trouble = what_differs(point, old, old_alias=back.target_alias or "") or _moved(point, new)
+    if trouble:
+        return Start(point.remote_topic, point.partition, "blocked", None, trouble)
+    if back.is_cycle(point.remote_topic) or back.remote_topic(point.remote_topic) != point.topic:
+        reason = (
+            f"{point.remote_topic} holds what came from {back.target_alias}; by its name the flow "
+            "back leaves it where it is"
+        )
+        return Start(point.remote_topic, point.partition, "names", None, reason)
+    row = Position(
+        topic=point.remote_topic,
+        partition=point.partition,
+        position=point.downstream,
+        source_cluster=new.cluster,
+        source_topic_id=point.target_topic_id,
+        target_cluster=old.cluster,
+        target_topic_id=point.source_topic_id,
+    )
+    held = known.get((point.remote_topic, point.partition))
+    if held is not None and _generation(held) == _generation(row):
+        reason = (
+            f"the flow back ran before and stands at {held.position}; it goes on there and leaves "
+            "out by their offset runs what came from the other side"
+        )
+        return Start(row.topic, row.partition, "goes_on", held.position, reason)
+    reason = f"all before offset {point.downstream} came from {back.target_alias}"
+    if point.how == "end":
+        reason = (
+            f"offset {point.downstream} was the end when {back.source_alias} took over; no map of "
+            f"offsets says which records before it came from {back.target_alias}"
+        )
+    return Start(row.topic, row.partition, "divergence", point.downstream, reason, row)
+
+
+def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
+    """Why the side that failed is not the one that was left (invariant C); empty when it is."""
+    again = (
+        "A flow back would leave its history missing there. Copy the topic in full: make a flow "
+        "into an empty topic, without skip.replicated."
+    )
+    if old.topic_ids.get(point.topic) != point.source_topic_id or (
+        point.source_cluster and old.cluster != point.source_cluster
+    ):
+        was = "is missing" if point.topic not in old.topic_ids else "is another topic than before"
+        return f"{point.topic} on {old_alias} {was}. {again}"
+    end = old.end.get((point.topic, point.partition))
+    if end is None:
+        return f"{point.name} on {old_alias} does not answer, so its end is not known."
+    if end < point.position:
+        return (
+            f"{point.name} on {old_alias} ends at {end}, but was copied up to offset "
+            f"{point.position}: it lost {point.position - end} offsets that have copies. {again}"
+        )
+    return ""
+
+
+def _moved(point: Divergence, new: Side) -> str:
+    if new.topic_ids.get(point.remote_topic) == point.target_topic_id:
+        return ""
+    return (
+        f"{point.remote_topic} was made again or taken away since the failover, so the divergence "
+        "point says nothing of it. Take the topic out of the flow back, or copy it in full."
+    )
+
+
+def _generation(row: Position) -> tuple[str, str, str, str]:
+    return row.source_cluster, row.source_topic_id, row.target_cluster, row.target_topic_id

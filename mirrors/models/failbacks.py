@@ -1,0 +1,152 @@
+"""The way back: divergence points, a failback, and the records that only the old primary has."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from mirrors.models.flows import Flow
+
+
+class Divergence(models.Model):
+    """Where both sides of one partition parted, as the topic on the standby cluster keeps it."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="divergences")
+    topic = models.CharField(max_length=255)
+    partition = models.PositiveIntegerField()
+    remote_topic = models.CharField(max_length=255)
+    position = models.BigIntegerField()
+    downstream = models.BigIntegerField()
+    end = models.BigIntegerField()
+    how = models.CharField(max_length=8)
+    source_cluster = models.CharField(max_length=64, blank=True)
+    source_topic_id = models.CharField(max_length=64, blank=True)
+    target_cluster = models.CharField(max_length=64, blank=True)
+    target_topic_id = models.CharField(max_length=64, blank=True)
+    resets = models.PositiveIntegerField(default=0)
+    mark = models.CharField(max_length=64)
+    kept_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("topic", "partition")
+        constraints = (
+            models.UniqueConstraint(
+                fields=["flow", "topic", "partition"], name="one_divergence_per_partition"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class FailbackState(models.TextChoices):
+    QUEUED = "queued"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+class Failback(models.Model):
+    """One way back of a flow that failed over.
+
+    `flow` is the one that stopped, `reverse` the one that leads back; `starts` says of each
+    partition where that begins and why, `groups` where each consumer group goes on.
+    """
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="failbacks")
+    reverse = models.ForeignKey(
+        Flow, on_delete=models.SET_NULL, null=True, related_name="brings_back"
+    )
+    state = models.CharField(max_length=16, choices=FailbackState, default=FailbackState.QUEUED)
+    reason = models.TextField(blank=True)
+    since = models.DateTimeField(default=timezone.now)
+    why = models.CharField(max_length=500, blank=True)
+    requested_by = models.CharField(max_length=150)
+    starts = models.JSONField(default=list)
+    changes = models.JSONField(default=list)
+    groups = models.JSONField(default=list)
+    groups_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    seen_at = models.DateTimeField(null=True)
+    listed_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["flow"],
+                condition=Q(ended_at__isnull=True),
+                name="one_open_failback_per_flow",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"failback {self.pk}"
+
+
+class OrphanState(models.TextChoices):
+    LISTED = "listed"
+    DECIDED = "decided"
+    REPLAYED = "replayed"
+    EXPORTED = "exported"
+    DROPPED = "dropped"
+    FAILED = "failed"
+
+
+class OrphanStretch(models.Model):
+    """Offsets [first, end) of one partition that never crossed, and what becomes of them.
+
+    `records` of them are somebody's, `kept` of these are here in chunks; `gone` offsets were
+    deleted on the old primary before they crossed. `settled_to` is the next one to be settled.
+    """
+
+    failback = models.ForeignKey(Failback, on_delete=models.CASCADE, related_name="orphans")
+    topic = models.CharField(max_length=255)
+    partition = models.PositiveIntegerField()
+    remote_topic = models.CharField(max_length=255)
+    first = models.BigIntegerField()
+    end = models.BigIntegerField()
+    gone = models.BigIntegerField(default=0)
+    records = models.BigIntegerField(default=0)
+    kept = models.BigIntegerField(default=0)
+    bytes = models.BigIntegerField(default=0)
+    settled_to = models.BigIntegerField()
+    replayed = models.BigIntegerField(default=0)
+    state = models.CharField(max_length=16, choices=OrphanState, default=OrphanState.LISTED)
+    reason = models.TextField(blank=True)
+    since = models.DateTimeField(default=timezone.now)
+    decision = models.CharField(max_length=16, blank=True)
+    decided_by = models.CharField(max_length=150, blank=True)
+    decided_at = models.DateTimeField(null=True)
+    decided_why = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ("topic", "partition")
+        constraints = (
+            models.UniqueConstraint(
+                fields=["failback", "topic", "partition"], name="one_stretch_per_partition"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OrphanChunk(models.Model):
+    """Some of a stretch's records in order: JSON lines, compressed."""
+
+    stretch = models.ForeignKey(OrphanStretch, on_delete=models.CASCADE, related_name="chunks")
+    first = models.BigIntegerField()
+    count = models.PositiveIntegerField()
+    body = models.BinaryField()
+
+    class Meta:
+        ordering = ("stretch", "first")
+        constraints = (models.UniqueConstraint(fields=["stretch", "first"], name="one_chunk_at"),)
+
+    def __str__(self) -> str:
+        return f"{self.count} records from {self.first}"
