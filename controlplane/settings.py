@@ -90,6 +90,19 @@ UNDERSTUDY_RUNNER_SLOTS = int(env_str("UNDERSTUDY_RUNNER_SLOTS", "256"))
 # How many connection tests one person may ask for in a minute.
 UNDERSTUDY_TESTS_PER_MINUTE = int(env_str("UNDERSTUDY_TESTS_PER_MINUTE", "20"))
 
+# --- drills and their certificates ---------------------------------------------------------------
+
+# Ed25519 in PEM. Without it the first certificate makes a key in the file below, on its host.
+UNDERSTUDY_SIGNING_KEY = env_secret("UNDERSTUDY_SIGNING_KEY")
+UNDERSTUDY_SIGNING_KEY_PATH = Path(
+    env_str("UNDERSTUDY_SIGNING_KEY_PATH") or BASE_DIR / ".signing" / "ed25519.pem"
+)
+# So long a drill that passed proves something; so long the rows of a simulation are kept.
+UNDERSTUDY_PROVEN_DAYS = int(env_str("UNDERSTUDY_PROVEN_DAYS", "30"))
+UNDERSTUDY_EVIDENCE_DAYS = int(env_str("UNDERSTUDY_EVIDENCE_DAYS", "90"))
+# How many certificates one address may have verified in a minute, per web process.
+UNDERSTUDY_VERIFICATIONS_PER_MINUTE = int(env_str("UNDERSTUDY_VERIFICATIONS_PER_MINUTE", "60"))
+
 # --- alerts -------------------------------------------------------------------------------------
 
 # How people reach these pages, for the links in what is sent; empty: no links.

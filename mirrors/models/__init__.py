@@ -1,6 +1,8 @@
 """The rows of mirrors: what people asked for, what was seen, and who changed what."""
 
 from mirrors.models.clusters import Cluster, ClusterTest
+from mirrors.models.drift import AclPreview, CarriedAcl, Drift, TopicBaseline
+from mirrors.models.drills import Certificate, Drill, DrillRun, FlowObjectives, SigningKey
 from mirrors.models.duties import DutyRun, FlowPlan, HeartbeatState
 from mirrors.models.failbacks import Divergence, Failback, OrphanChunk, OrphanStretch
 from mirrors.models.failovers import FailoverRun, FailoverStep
@@ -14,14 +16,21 @@ from mirrors.models.runners import Runner, Sighting
 from mirrors.models.transitions import Transition, claim
 
 __all__ = [
+    "AclPreview",
+    "CarriedAcl",
+    "Certificate",
     "Cluster",
     "ClusterTest",
     "Divergence",
+    "Drift",
+    "Drill",
+    "DrillRun",
     "DutyRun",
     "Failback",
     "FailoverRun",
     "FailoverStep",
     "Flow",
+    "FlowObjectives",
     "FlowPartition",
     "FlowPlan",
     "FlowTopic",
@@ -39,8 +48,10 @@ __all__ = [
     "RunIndex",
     "Runner",
     "Sighting",
+    "SigningKey",
     "StandbyNote",
     "SyncedPartition",
+    "TopicBaseline",
     "Transition",
     "claim",
     "needs",
