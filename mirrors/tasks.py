@@ -12,7 +12,10 @@ from django.utils import timezone
 
 from mirrors.services import (
     catching_up,
+    certificates,
     clusters,
+    drill_runs,
+    drills,
     duties,
     failovers,
     heartbeats,
@@ -144,6 +147,17 @@ def sweep_failovers() -> None:
     for run_id in failovers.waiting_runs():
         run_failover.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
     simulation.sweep()
+
+
+@shared_task
+def run_drills() -> None:
+    """Judge and certify what has ended, take what is due, and begin what waits."""
+    now = timezone.now()
+    drill_runs.judge_ended(now=now)
+    certificates.issue_missing(now=now)
+    drills.take_due(now=now)
+    for run_id in drill_runs.begin_waiting(now=now):
+        run_failover.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
 
 
 @shared_task
