@@ -32,27 +32,27 @@ from mirrors.kafka import transactions
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.errors import translate
+from mirrors.kafka.internal_topics import POSITIONS_CONFIGS
+from mirrors.kafka.transactions import plan_id, slice_id
+
+__all__ = [
+    "CONNECT_PARTITIONS",
+    "OWNER_KEY",
+    "POSITIONS_CONFIGS",
+    "Ledger",
+    "LedgerWriter",
+    "Place",
+    "ensure_topics",
+    "plan_id",
+    "produce_row",
+    "read_ledger",
+    "slice_id",
+]
 
 Place = tuple[str, int]
 
 OWNER_KEY = json.dumps({"owner": True}, separators=(",", ":")).encode()
-# Small segments keep reading to the end cheap at any commit rate: only the active one is dirty.
-POSITIONS_CONFIGS = {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(4 << 20),
-    "segment.ms": "600000",
-    "min.cleanable.dirty.ratio": "0.1",
-    "max.message.bytes": str(1 << 20),
-}
 CONNECT_PARTITIONS = 25
-
-
-def slice_id(flow_name: str, index: int) -> str:
-    return f"understudy.{flow_name}.{index}"
-
-
-def plan_id(flow_name: str) -> str:
-    return f"understudy.{flow_name}.plan"
 
 
 @dataclasses.dataclass(frozen=True)

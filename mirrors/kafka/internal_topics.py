@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.admin import Admin, NewTopicSpec
@@ -10,10 +11,23 @@ from mirrors.kafka.connection import DEADLINE_S
 
 PAUSE_S = 0.05
 COMPACT = {"cleanup.policy": "compact"}
+# Small segments keep reading to the end cheap at any commit rate: only the active one is dirty.
+POSITIONS_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(4 << 20),
+    "segment.ms": "600000",
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.message.bytes": str(1 << 20),
+}
 
 
 def ensure_topic(
-    admin: Admin, name: str, *, replication_factor: int, deadline_s: float = DEADLINE_S
+    admin: Admin,
+    name: str,
+    *,
+    replication_factor: int,
+    configs: Mapping[str, str] = COMPACT,
+    deadline_s: float = DEADLINE_S,
 ) -> str:
     """The topic's id; it is made where it is missing. -1 asks for the cluster's own default.
 
@@ -31,7 +45,7 @@ def ensure_topic(
                 f"Cluster {admin.spec.alias}: {name} was made but is not seen.", code="timeout"
             )
         factor = min(replication_factor, max(1, seen.brokers))
-        wanted = NewTopicSpec(name=name, partitions=1, replication_factor=factor, configs=COMPACT)
+        wanted = NewTopicSpec(name=name, partitions=1, replication_factor=factor, configs=configs)
         admin.create_topics([wanted], deadline_s=deadline_s).raise_first()
         # A broker learns of a topic a moment after the controller said that it is made.
         time.sleep(PAUSE_S)

@@ -25,6 +25,16 @@ _FENCING_CODES = (
 )
 
 
+def slice_id(flow_name: str, index: int) -> str:
+    """The transactional id of one slice of a flow."""
+    return f"understudy.{flow_name}.{index}"
+
+
+def plan_id(flow_name: str) -> str:
+    """The transactional id of whoever plans a flow, or settles its positions while it rests."""
+    return f"understudy.{flow_name}.plan"
+
+
 class Aborted(Exception):
     """The transaction was given up and nothing of it is visible; `cause` says why."""
 

@@ -1,0 +1,118 @@
+"""Writes on a flow's target what the flow itself would write, in its name, while it rests.
+
+Whoever holds the flow's plan id is alone: taking it over fences a planner, and a planner that
+starts takes it over and fences this. Records, their runs and positions are one transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Self
+
+from confluent_kafka import KafkaError, Message
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka import transactions
+from mirrors.kafka.errors import RAISED, translate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outgoing:
+    """One record to write; `timestamp` in milliseconds, None for now."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class FlowPen:
+    """Opened, it holds nothing yet: `take_over` does, and fences so many slices of the flow too."""
+
+    def __init__(self, spec: ClusterSpec, flow_name: str) -> None:
+        self._spec = spec
+        self._name = flow_name
+        self._producer = transactions.open_producer(spec, transactions.plan_id(flow_name))
+
+    def take_over(self, *, slices: int, deadline_s: float) -> Self:
+        ids = [transactions.slice_id(self._name, index) for index in range(slices)]
+        transactions.fence(self._spec, ids, deadline_s=deadline_s)
+        transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
+        return self
+
+    @contextlib.contextmanager
+    def transaction(self, *, deadline_s: float) -> Iterator[None]:
+        """All that is sent inside becomes visible at once, or none of it."""
+        transactions.begin(self._producer, self._spec)
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(Exception):
+                transactions.abort(self._producer, self._spec, deadline_s=deadline_s)
+            raise
+        try:
+            transactions.commit(self._producer, self._spec, deadline_s=deadline_s)
+        except transactions.Aborted as aborted:
+            raise aborted.cause from None
+
+    def send(self, rows: Iterable[Outgoing], *, deadline_s: float) -> list[int]:
+        """The offset that each record got, in order; a refused one raises."""
+        until = time.monotonic() + deadline_s
+        offsets: dict[int, int] = {}
+        failures: list[KafkaError] = []
+
+        def landed(at: int, error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+            else:
+                offsets[at] = message.offset() or 0
+
+        wanted = 0
+        try:
+            for row in rows:
+                self._produce(row, functools.partial(landed, wanted), until)
+                wanted += 1
+            self._producer.flush(max(0.1, until - time.monotonic()))
+        except RAISED as error:
+            raise transactions.given_up(error, self._spec, "write") from None
+        if failures:
+            raise translate(failures[0], where=self._spec.alias, doing="write")
+        if len(offsets) != wanted:
+            raise KafkaUnavailable(
+                f"Cluster {self._spec.alias} did not take {wanted - len(offsets)} of {wanted} "
+                "records in time.",
+                code="timeout",
+            )
+        return [offsets[at] for at in range(wanted)]
+
+    def _produce(
+        self, row: Outgoing, landed: Callable[[KafkaError | None, Message], None], until: float
+    ) -> None:
+        stamp = {} if row.timestamp is None else {"timestamp": row.timestamp}
+        while True:
+            try:
+                self._producer.produce(
+                    row.topic,
+                    row.value,
+                    row.key,
+                    row.partition,
+                    headers=list(row.headers) or None,
+                    on_delivery=landed,
+                    **stamp,
+                )
+            except BufferError:
+                if time.monotonic() >= until:
+                    raise KafkaUnavailable(
+                        f"Cluster {self._spec.alias} takes no records in time.", code="timeout"
+                    ) from None
+                self._producer.poll(0.05)
+            else:
+                self._producer.poll(0)
+                return

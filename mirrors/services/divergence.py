@@ -1,0 +1,194 @@
+"""Keep where both sides parted, when the target of a flow is promoted; and find it again.
+
+The topic on the target is the truth, the rows are its copy. Asked twice for the same promotion, the
+first answer stays: by then the target has records of its own, and its end says nothing any more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from django.db import transaction
+
+from mirrors.domain.failback.divergence import Divergence as Point
+from mirrors.domain.failback.divergence import diverge, divergence_topic
+from mirrors.domain.offsets import around
+from mirrors.domain.policy import ReplicationPolicy, policy_for
+from mirrors.domain.records import MalformedRecord, Position
+from mirrors.domain.runs import Run, generation, read_block
+from mirrors.domain.specs import FlowSpec
+from mirrors.kafka.admin import Admin, Place
+from mirrors.kafka.internal import Row, append, read_to_end
+from mirrors.kafka.internal_topics import ensure_topic
+from mirrors.kafka.progress import read_positions
+from mirrors.models import Divergence, Flow, PartitionMap, RunBlock
+from mirrors.models.offsets import blocks_around
+from mirrors.services.clock import milliseconds, moment
+from mirrors.services.flows import spec_of
+from mirrors.services.run_index import refresh_index
+
+CLIENT_ID = "understudy-divergence"
+DEADLINE_S = 20.0
+_BATCH = 400
+_FIELDS = tuple(
+    field.name
+    for field in dataclasses.fields(Point)
+    if field.name not in ("topic", "partition", "at")
+)
+
+
+def keep(
+    *, flow: Flow, mark: str, now: datetime, deadline_s: float = DEADLINE_S
+) -> list[Divergence]:
+    """The divergence point of every partition that the flow copied; nobody may write for it now.
+
+    `mark` names the promotion, such as a run's. Calls Kafka; raises when the target does not
+    answer, and then may be called again with the same mark.
+    """
+    until = time.monotonic() + deadline_s
+    spec = spec_of(flow)
+    refresh_index(flow=flow, deadline_s=deadline_s)
+    with Admin(spec.target, client_id=CLIENT_ID) as admin:
+        known = _read(admin, spec.source.alias, until)
+        fresh = _look(flow, spec, admin, mark, milliseconds(now), until)
+        points = {
+            place: known[place] if place in known and known[place].mark == mark else point
+            for place, point in fresh.items()
+        }
+        new = [point for place, point in points.items() if known.get(place) != point]
+        if new:
+            _write(spec, admin, new, until)
+    return _store(flow, points.values())
+
+
+def recall(*, flow: Flow, deadline_s: float = DEADLINE_S) -> list[Divergence]:
+    """What the topic on the target keeps, as rows: for a database that lost or never had them."""
+    spec = spec_of(flow)
+    with Admin(spec.target, client_id=CLIENT_ID) as admin:
+        known = _read(admin, spec.source.alias, time.monotonic() + deadline_s)
+    return _store(flow, known.values())
+
+
+def points_of(*, flow: Flow) -> list[Point]:
+    """The rows as the rules take them."""
+    return [
+        Point(
+            topic=row.topic,
+            partition=row.partition,
+            at=milliseconds(row.kept_at),
+            **{name: getattr(row, name) for name in _FIELDS},
+        )
+        for row in Divergence.objects.filter(flow=flow)
+    ]
+
+
+def _look(
+    flow: Flow, spec: FlowSpec, admin: Admin, mark: str, at: int, until: float
+) -> dict[Place, Point]:
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    rows = _positions(policy, admin, until)
+    remote = {place: (policy.remote_topic(place[0]), place[1]) for place in rows}
+    there = set(admin.topic_names(deadline_s=_left(until)))
+    places = [found for found in remote.values() if found[0] in there]
+    ends = admin.list_offsets(places, "latest", deadline_s=_left(until)).raise_first().done
+    runs = _last_runs(flow, rows)
+    return {
+        place: diverge(
+            row,
+            remote_topic=remote[place][0],
+            last=runs.get(place),
+            end=ends[remote[place]],
+            mark=mark,
+            at=at,
+        )
+        for place, row in rows.items()
+        if remote[place] in ends
+    }
+
+
+def _positions(policy: ReplicationPolicy, admin: Admin, until: float) -> Mapping[Place, Position]:
+    found = read_positions(admin, policy.positions_topic(), deadline_s=_left(until)).places
+    # Heartbeats are ours: nobody misses them, and they go both ways at all times.
+    return {place: row for place, row in found.items() if not policy.is_heartbeats_topic(place[0])}
+
+
+def _last_runs(flow: Flow, rows: Mapping[Place, Position]) -> dict[Place, Run]:
+    """The last run of each partition below its position, in the generation of that position."""
+    born = {(*place, _generation(row)): row.position for place, row in rows.items()}
+    maps = {
+        row.pk: (row.topic, row.partition, row.generation)
+        for row in PartitionMap.objects.filter(flow=flow)
+    }
+    wanted = {(pk, born[key] - 1): (key[0], key[1]) for pk, key in maps.items() if key in born}
+    below = {at: pair[0] for at, pair in blocks_around(wanted).items() if pair[0] is not None}
+    bodies = _bodies(pk for pk in below.values() if pk is not None)
+    found: dict[Place, Run] = {}
+    for at, block in below.items():
+        run, _ = around(at[1], read_block(bodies[block or 0]))
+        if run is not None:
+            found[wanted[at]] = run
+    return found
+
+
+def _bodies(blocks: Iterable[int]) -> dict[int, bytes]:
+    ids = sorted(set(blocks))
+    return {
+        row.pk: bytes(row.body)
+        for start in range(0, len(ids), _BATCH)
+        for row in RunBlock.objects.filter(pk__in=ids[start : start + _BATCH])
+    }
+
+
+def _generation(row: Position) -> str:
+    return generation(
+        row.source_cluster,
+        row.source_topic_id,
+        row.target_cluster,
+        row.target_topic_id,
+        row.resets,
+    )
+
+
+def _read(admin: Admin, source_alias: str, until: float) -> dict[Place, Point]:
+    known: dict[Place, Point] = {}
+    topic = divergence_topic(source_alias)
+    for record in read_to_end(admin, topic, deadline_s=_left(until)):
+        try:
+            point = Point.read(record.key, record.value)
+        except MalformedRecord:
+            continue  # one that a person took away
+        known[point.topic, point.partition] = point
+    return known
+
+
+def _write(spec: FlowSpec, admin: Admin, points: Iterable[Point], until: float) -> None:
+    topic = divergence_topic(spec.source.alias)
+    factor = spec.settings.checkpoints_topic_replication_factor
+    ensure_topic(admin, topic, replication_factor=factor, deadline_s=_left(until))
+    rows = [Row(point.key, point.value, 0) for point in points]
+    append(spec.target, topic, rows, deadline_s=_left(until))
+
+
+def _store(flow: Flow, points: Iterable[Point]) -> list[Divergence]:
+    """The rows become what the points say; of partitions that are no more none is left."""
+    rows = [
+        Divergence(
+            flow=flow,
+            topic=point.topic,
+            partition=point.partition,
+            kept_at=moment(point.at),
+            **{name: getattr(point, name) for name in _FIELDS},
+        )
+        for point in points
+    ]
+    with transaction.atomic():
+        Divergence.objects.filter(flow=flow).delete()
+        Divergence.objects.bulk_create(rows, batch_size=_BATCH)
+    return rows
+
+
+def _left(until: float) -> float:
+    return max(0.5, until - time.monotonic())
