@@ -13,6 +13,7 @@ from mirrors.api import (
     duties,
     failovers,
     flow_rows,
+    flow_templates,
     flows,
     gaps,
     groups,
@@ -43,6 +44,7 @@ router.register("runners", runners.RunnerViewSet)
 router.register("flows", flows.FlowViewSet)
 router.register("failovers", failovers.FailoverViewSet)
 router.register("tokens", tokens.TokenViewSet)
+router.register("templates", flow_templates.TemplateViewSet, basename="templates")
 router.register("imports", ImportViewSet, basename="imports")
 router.register("exports", ExportViewSet, basename="exports")
 router.register(r"flows/(?P<flow_id>\d{1,18})/takeover", TakeoverViewSet, basename="takeover")

@@ -8,6 +8,7 @@ from mirrors.views import (
     clusters,
     failovers,
     flow_edit,
+    flow_templates,
     flows,
     imports,
     plans,
@@ -38,6 +39,7 @@ register_converter(ActConverter, "act")
 urlpatterns = [
     path("flows/", flows.list_flows, name="flows"),
     path("add/flow/", flow_edit.add_flow, name="flow-add"),
+    path("add/template/", flow_templates.add_from_template, name="flow-template"),
     path("imports/", imports.import_file, name="import"),
     path("exports/mm2.properties", imports.export_file, name="export-mm2"),
     path("flows/<int:pk>/", flows.show_flow, name="flow"),

@@ -74,9 +74,7 @@ class FlowForm(SettingsForm):
         kwargs["initial"] = {**_flow_initial(flow), **kwargs.pop("initial", {})}
         super().__init__(*args, **kwargs)
         for key in FLOW_KEYS:
-            self.fields[field_of(key)] = _flow_field(
-                key, (flow.properties if flow else {}).get(key)
-            )
+            self.fields[field_of(key)] = flow_field(key, (flow.properties if flow else {}).get(key))
         self.fields[
             "properties"
         ].help_text = (
@@ -109,7 +107,7 @@ def _flow_initial(flow: Flow | None) -> dict[str, Any]:
     return {**typed, **chosen, "properties": lines_of(rest)}
 
 
-def _flow_field(key: str, now: str | None) -> forms.Field:
+def flow_field(key: str, now: str | None) -> forms.Field:
     known = KEYS[key]
     if choices := _CHOICES.get(key):
         if now and now not in dict(choices):

@@ -25,6 +25,7 @@ PAGES = {
     "flow-delete": "/flows/{pk}/delete/",
     "flow-explain": "/flows/{pk}/explain/?topic=orders",
     "flow-add": "/add/flow/",
+    "flow-template": "/add/template/?kind=chain",
     "alerts": "/alerts/",
     "alert-rules": "/alerts/rules/",
     "clusters": "/clusters/",

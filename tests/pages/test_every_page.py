@@ -55,6 +55,7 @@ READING = [
 ]
 OPERATING = [
     "/add/flow/",
+    "/add/template/",
     "/flows/{pk}/edit/",
     "/flows/{pk}/stop/",
     "/flows/{pk}/reverse/",
