@@ -59,7 +59,7 @@ RECONCILE_SECONDS = 2.0
 DUTIES_SECONDS = 2.0
 HEARTBEATS_SECONDS = 2.5
 RUNS_SECONDS = 5.0
-DRILLS_SECONDS = 5.0
+DRILLS_SECONDS = 10.0
 # What runs by itself. A message not taken before it expires is dropped, so none pile up.
 BEAT: dict[str, dict[str, Any]] = {
     "reconcile every runner and flow": {
@@ -120,7 +120,7 @@ BEAT: dict[str, dict[str, Any]] = {
     "run drills and certify them": {
         "task": "mirrors.tasks.run_drills",
         "schedule": DRILLS_SECONDS,
-        "options": {"queue": "default", "expires": 4.5},
+        "options": {"queue": "default", "expires": 9.0},
     },
     "prune old rows": {
         "task": "mirrors.tasks.prune",
