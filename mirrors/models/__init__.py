@@ -1,6 +1,7 @@
 """The rows of mirrors: what people asked for, what was seen, and who changed what."""
 
 from mirrors.models.clusters import Cluster, ClusterTest
+from mirrors.models.comparisons import Comparison, ComparisonFinding, ComparisonPart
 from mirrors.models.drift import AclPreview, CarriedAcl, Drift, TopicBaseline
 from mirrors.models.drills import Certificate, Drill, DrillRun, FlowObjectives, SigningKey
 from mirrors.models.duties import DutyRun, FlowPlan, HeartbeatState
@@ -21,6 +22,9 @@ __all__ = [
     "Certificate",
     "Cluster",
     "ClusterTest",
+    "Comparison",
+    "ComparisonFinding",
+    "ComparisonPart",
     "Divergence",
     "Drift",
     "Drill",

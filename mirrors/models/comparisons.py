@@ -1,0 +1,139 @@
+"""Comparison: both clusters of a flow beside each other. Its partitions, and what it found."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from mirrors.models.flows import Flow
+
+
+class ComparisonState(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+OPEN_COMPARISONS = (ComparisonState.QUEUED, ComparisonState.RUNNING)
+
+
+class Verdict(models.TextChoices):
+    """same: all agrees. partly: so does all that was read. differs: something does not."""
+
+    SAME = "same"
+    PARTLY = "partly"
+    DIFFERS = "differs"
+
+
+class Comparison(models.Model):
+    """The row first, then the queue. Workers take it in turns of some seconds, one at a time.
+
+    `rests` between two turns; `turn` counts them, so that of two workers one takes it. `records`
+    is how many of the last offsets of each partition are read, null for all that there are.
+    """
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="comparisons")
+    state = models.CharField(max_length=16, choices=ComparisonState, default=ComparisonState.QUEUED)
+    reason = models.TextField(blank=True)
+    since = models.DateTimeField(default=timezone.now)
+    verdict = models.CharField(max_length=16, choices=Verdict, blank=True)
+    topics = models.JSONField(default=list)
+    content = models.BooleanField(default=True)
+    records = models.BigIntegerField(null=True)
+    seconds = models.PositiveIntegerField()
+    megabytes = models.PositiveIntegerField()
+    why = models.CharField(max_length=500, blank=True)
+    requested_by = models.CharField(max_length=150)
+    abort_asked_by = models.CharField(max_length=150, blank=True)
+    progress = models.JSONField(default=dict)
+    summary = models.JSONField(null=True)
+    spent_ms = models.BigIntegerField(default=0)
+    read_bytes = models.BigIntegerField(default=0)
+    turn = models.PositiveIntegerField(default=0)
+    rests = models.BooleanField(default=False)
+    lost = models.PositiveSmallIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["flow"],
+                condition=Q(ended_at__isnull=True),
+                name="one_open_comparison_per_flow",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"comparison {self.pk}"
+
+
+class PartVerdict(models.TextChoices):
+    WAITING = "waiting"
+    SAME = "same"
+    DIFFERS = "differs"
+    PARTLY = "partly"
+    UNREAD = "unread"
+
+
+class ComparisonPart(models.Model):
+    """One partition. Compared are source offsets from `source_first` up to but without `next`;
+    it is done when that is `source_end`, or when `reason` says why it goes no further."""
+
+    comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="parts")
+    topic = models.CharField(max_length=255)
+    partition = models.PositiveIntegerField()
+    remote_topic = models.CharField(max_length=255)
+    verdict = models.CharField(max_length=16, choices=PartVerdict, default=PartVerdict.WAITING)
+    reason = models.TextField(blank=True)
+    compacted = models.BooleanField(default=False)
+    keeps_time = models.BooleanField(default=True)
+    source_first = models.BigIntegerField(null=True)
+    source_end = models.BigIntegerField(null=True)
+    target_first = models.BigIntegerField(null=True)
+    target_end = models.BigIntegerField(null=True)
+    next = models.BigIntegerField(null=True)
+    source_records = models.BigIntegerField(default=0)
+    target_records = models.BigIntegerField(default=0)
+    differences = models.PositiveIntegerField(default=0)
+    explained = models.PositiveIntegerField(default=0)
+    unread = models.BigIntegerField(default=0)
+    source_digest = models.CharField(max_length=32, blank=True)
+    target_digest = models.CharField(max_length=32, blank=True)
+
+    class Meta:
+        ordering = ("topic", "partition")
+        constraints = (
+            models.UniqueConstraint(
+                fields=["comparison", "topic", "partition"], name="one_part_per_partition"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class ComparisonFinding(models.Model):
+    """One thing that differs, or is worth knowing (`weight` is then note)."""
+
+    comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="findings")
+    about = models.CharField(max_length=16)
+    kind = models.CharField(max_length=16)
+    weight = models.CharField(max_length=16)
+    name = models.CharField(max_length=600)
+    partition = models.PositiveIntegerField(null=True)
+    source_offset = models.BigIntegerField(null=True)
+    target_offset = models.BigIntegerField(null=True)
+    sentence = models.TextField()
+
+    class Meta:
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return self.sentence[:80]
