@@ -20,6 +20,7 @@ log = logging.getLogger("spark_runner")
 
 POLL_S = 0.2
 REPORT_S = 1.0
+COUNT_S = 5.0
 MEASURE_S = 30.0
 STOP_S = 9.0
 _SUFFIX = ".spec.json"
@@ -38,11 +39,14 @@ class Reporter:
         self._process = psutil.Process()
         self._measured_at = 0.0
         self._rss: int | None = None
+        self._counted_at = 0.0
+        self._slots = 0
         self.host: Host | None = None
         self.application_id: str | None = None
 
     def report(self, state: State, reason: str = "", flows: tuple[int, ...] = ()) -> None:
         slots = self.host.slots if self.host is not None else None
+        self._measure()
         status = RunnerStatus(
             name=self._name,
             host=socket.gethostname(),
@@ -51,19 +55,22 @@ class Reporter:
             state=state,
             reason=reason,
             master=self._master,
-            slots=slots.total if slots else 0,
+            slots=self._slots,
             slots_used=slots.used if slots else 0,
             application_id=self.application_id,
             started_at=self._started_at,
             as_of=int(time.time() * 1000),
-            rss_bytes=self._memory(),
+            rss_bytes=self._rss,
             flows=flows,
         )
         write_whole(self._path, status.to_json())
 
-    def _memory(self) -> int | None:
-        """Of the whole process tree; measured seldom, since it walks all processes."""
+    def _measure(self) -> None:
+        """Seldom: to count slots asks Spark's JVM, to sum up memory walks all processes."""
         now = time.monotonic()
+        if self.host is not None and (not self._slots or now - self._counted_at > COUNT_S):
+            self._counted_at = now
+            self._slots = self.host.slots.total
         if self._rss is None or now - self._measured_at > MEASURE_S:
             self._measured_at = now
             total = 0
@@ -73,7 +80,6 @@ class Reporter:
                 except psutil.Error:
                     continue
             self._rss = total
-        return self._rss
 
 
 class Runner:
