@@ -1,4 +1,4 @@
-"""FailoverRun: one simulation, with its plan and result. FailoverStep: one thing it did."""
+"""FailoverRun: one simulated or real run, with plan and result. FailoverStep: one thing it did."""
 
 from __future__ import annotations
 
@@ -28,10 +28,22 @@ class FailoverState(models.TextChoices):
 OPEN_RUNS = (FailoverState.QUEUED, FailoverState.RUNNING, FailoverState.WAITING)
 
 
+class WaitsFor(models.TextChoices):
+    """What a waiting run waits for; each is something that a person does."""
+
+    APPROVAL = "approval"
+    PAUSE = "pause"
+    PERSON = "person"
+    TROUBLE = "trouble"
+
+
 class FailoverRun(models.Model):
     """The row first, then the queue. `mark` is in the names of the groups that it throws away.
 
     `seen_at` is when its worker was last heard of; `swept_at` when none of its groups was left.
+    An execution is worked on in turns: `holder` is the turn that has it, `next_at` when the next
+    one is due. `hooks` are the flow's settings for its outside steps as they were when it was
+    asked for.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="failovers")
@@ -52,6 +64,15 @@ class FailoverRun(models.Model):
     seen_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     swept_at = models.DateTimeField(null=True)
+    simulation = models.ForeignKey(
+        "self", on_delete=models.SET_NULL, null=True, related_name="executions"
+    )
+    hooks = models.JSONField(default=dict)
+    holder = models.CharField(max_length=32, blank=True, default="")
+    next_at = models.DateTimeField(null=True)
+    waits_for = models.CharField(max_length=16, choices=WaitsFor, blank=True, default="")
+    approved_by = models.CharField(max_length=150, blank=True, default="")
+    pause_asked_by = models.CharField(max_length=150, blank=True, default="")
 
     class Meta:
         ordering = ("-id",)
@@ -68,13 +89,19 @@ class FailoverRun(models.Model):
 class StepState(models.TextChoices):
     PENDING = "pending"
     RUNNING = "running"
+    WAITING = "waiting"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     SKIPPED = "skipped"
 
 
 class FailoverStep(models.Model):
-    """One step of a run; `reason` says what came of it."""
+    """One step of a run; `reason` says what came of it.
+
+    Of an execution: `acting_at` is written before its act and `acted_at` after, so that whoever
+    takes it up knows whether there may be an effect. `result` holds its numbers, and what it takes
+    to undo it. `command` is what a person types instead.
+    """
 
     run = models.ForeignKey(FailoverRun, on_delete=models.CASCADE, related_name="steps")
     number = models.PositiveSmallIntegerField()
@@ -84,6 +111,16 @@ class FailoverStep(models.Model):
     reason = models.TextField(blank=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    attempt = models.PositiveSmallIntegerField(default=0)
+    acting_at = models.DateTimeField(null=True)
+    acted_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True)
+    result = models.JSONField(default=dict)
+    command = models.TextField(blank=True, default="")
+    confirmed_by = models.CharField(max_length=150, blank=True, default="")
+    undone_at = models.DateTimeField(null=True)
+    undo_tries = models.PositiveSmallIntegerField(default=0)
+    undo_reason = models.TextField(blank=True, default="")
 
     class Meta:
         ordering = ("number",)
