@@ -26,6 +26,7 @@ from mirrors.api.imports import ExportViewSet, ImportViewSet
 from mirrors.api.takeovers import TakeoverViewSet
 from monitoring import api as alerts
 from monitoring.views.metrics import Metrics
+from monitoring.views.schedules_rest import ScheduleViewSet
 from monitoring.views.topology_rest import Topology
 
 
@@ -49,6 +50,7 @@ router.register("imports", ImportViewSet, basename="imports")
 router.register("exports", ExportViewSet, basename="exports")
 router.register(r"flows/(?P<flow_id>\d{1,18})/takeover", TakeoverViewSet, basename="takeover")
 router.register("offsets", offsets.OffsetViewSet, basename="offsets")
+router.register("schedules", ScheduleViewSet, basename="schedules")
 router.register("alerts", alerts.AlertViewSet)
 router.register("alert-rules", alerts.RuleViewSet)
 router.register("channels", alerts.ChannelViewSet)

@@ -4,7 +4,7 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from monitoring.charts import CHARTS
-from monitoring.views import alerts, charts, overview, topology
+from monitoring.views import alerts, charts, overview, schedules, topology
 
 
 class ChartConverter(StringConverter):
@@ -18,6 +18,7 @@ register_converter(ChartConverter, "chart")
 urlpatterns = [
     path("", overview.overview, name="overview"),
     path("topology/", topology.show_topology, name="topology"),
+    path("schedules/", schedules.show_schedules, name="schedules"),
     path("alerts/", alerts.list_alerts, name="alerts"),
     path("alerts/rules/", alerts.show_rules, name="alert-rules"),
     path("alerts/<int:pk>/acknowledge/", alerts.acknowledge, name="alert-acknowledge"),

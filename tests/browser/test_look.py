@@ -15,6 +15,7 @@ from tests.browser.conftest import Visitor
 PAGES = {
     "overview": "/",
     "topology": "/topology/",
+    "schedules": "/schedules/",
     "flows": "/flows/",
     "flow": "/flows/{pk}/",
     "flow-partitions": "/flows/{pk}/partitions/",

@@ -19,6 +19,7 @@ READING = [
     "/",
     "/topology/",
     "/topology/?cluster=primary",
+    "/schedules/",
     "/flows/",
     "/flows/{pk}/",
     "/flows/{pk}/partitions/",

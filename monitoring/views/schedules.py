@@ -1,0 +1,121 @@
+"""Schedules: flows that run by cron or until a moment, what comes next, what the last runs did."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from mirrors.domain.keys_of_control import SCHEDULE, UNTIL
+from mirrors.domain.timetable import standing_of
+from mirrors.models import Job, Role, Transition, needs
+from mirrors.models.flows import ObservedState
+from mirrors.models.reading import flows_with_lag
+from mirrors.services.clock import milliseconds, moment
+from mirrors.services.processes import SUPERVISOR
+from mirrors.views.render import render_page
+from mirrors.views.shared import curl, filter_of, mark_flow
+from mirrors.views.tables import Column, Question
+
+COMING = 8
+LAST_RUNS = 20
+QUESTION = Question(
+    columns=(
+        Column("label", "Flow", ("source__alias", "target__alias")),
+        Column("observed_state", "State", ("observed_state",)),
+        Column("schedule", "Schedule", title="Minute, hour, day, month, weekday; UTC"),
+        Column("until", "Until"),
+        Column("next_at", "Next run"),
+        Column(
+            "offset_lag",
+            "Would move",
+            ("offset_lag",),
+            number=True,
+            title="Records not yet copied, as last seen: what a run that began now would copy",
+        ),
+        Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
+        Column("last_started", "Last run"),
+        Column("last_records", "Moved", number=True),
+        Column("sentence", "In words"),
+    ),
+    search=("label", "reason"),
+    default="label",
+    filters={"observed_state": tuple(ObservedState.values)},
+)
+
+
+def scheduled() -> QuerySet[Any]:
+    """Flows with a schedule or an end, with who made them rest and their last job."""
+    rests = Transition.objects.filter(
+        subject="flow", subject_id=OuterRef("pk"), field="desired_state"
+    ).order_by("-id")
+    jobs = Job.objects.filter(flow=OuterRef("pk")).order_by("-id")
+    bounded = Q(properties__has_key=SCHEDULE) | Q(properties__has_key=UNTIL)
+    return (
+        flows_with_lag()
+        .filter(bounded)
+        .annotate(
+            rested_by=Subquery(rests.values("who")[:1]),
+            rested_at=Subquery(rests.values("when")[:1]),
+            last_job=Subquery(jobs.values("pk")[:1]),
+        )
+    )
+
+
+def mark_schedules(flows: list[Any], now: datetime) -> list[Any]:
+    """What each does now, when it runs next, and what its last run did."""
+    jobs = Job.objects.in_bulk([flow.last_job for flow in flows if flow.last_job])
+    for flow in flows:
+        mark_flow(flow, now)
+        flow.schedule = flow.properties.get(SCHEDULE)
+        flow.until = flow.properties.get(UNTIL)
+        rests_by_itself = flow.rested_at is not None and flow.rested_by == SUPERVISOR
+        standing = standing_of(
+            schedule=flow.schedule,
+            until=flow.until,
+            desired=flow.desired_state,
+            rests_since=milliseconds(flow.rested_at) if rests_by_itself else None,
+            now=milliseconds(now),
+        )
+        flow.word, flow.sentence = standing.word, standing.sentence
+        flow.next_at = None if standing.next_at is None else moment(standing.next_at)
+        job = jobs.get(flow.last_job)
+        flow.last_run = job
+        flow.last_started = job.started_at if job else None
+        flow.last_records = job.records if job else None
+    return flows
+
+
+def coming_up(flows: list[Any]) -> list[Any]:
+    """The next runs, the soonest first; one that runs already comes again after this run."""
+    waiting = [flow for flow in flows if flow.next_at is not None]
+    return sorted(waiting, key=lambda flow: (flow.next_at, flow.label))[:COMING]
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_schedules(request: HttpRequest) -> HttpResponseBase:
+    now = timezone.now()
+    flows = mark_schedules(list(scheduled()), now)
+    facts = {flow.pk: flow for flow in flows}
+    rows = flows_with_lag().filter(pk__in=facts)
+    if download := QUESTION.export(request, rows, "schedules", lambda row: facts[row.pk]):
+        return download
+    table = QUESTION.table(request, rows)
+    table.page.object_list = [facts[row.pk] for row in table.page]
+    jobs = Job.objects.filter(flow__in=facts).select_related("flow__source", "flow__target")
+    context = {
+        "table": table,
+        "filters": [filter_of("observed_state", "State", ObservedState.values, table.chosen)],
+        "coming": coming_up(flows),
+        "runs": jobs.order_by("-id")[:LAST_RUNS],
+        "schedule_key": SCHEDULE,
+        "until_key": UNTIL,
+        "commands": [curl(request, "Read the schedules", "GET", "schedules/")],
+    }
+    return render_page(request, "monitoring/schedules.html", context, section="schedules", every=5)

@@ -1,0 +1,107 @@
+"""The schedules page and its REST list: what comes next, what it would move, what was moved."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from mirrors.models import Flow
+from tests.pages import world
+
+NIGHTLY = {"run.until": "end", "run.schedule": "30 2 * * *"}
+
+
+def _rests(flow: Flow, who: str = "reconciler") -> None:
+    facts = {"field": "desired_state", "from_state": "running", "to_state": "stopped"}
+    world.transition(flow, who=who, when=timezone.now() - timedelta(minutes=1), **facts)
+
+
+@pytest.fixture
+def nightly(db: None) -> Flow:
+    """It rests between two runs, the last of which copied 1,200 records; another flow is plain."""
+    world.flow(world.cluster("east"), world.cluster("west"))
+    flow = world.flow(
+        world.cluster("primary"),
+        world.cluster("backup"),
+        properties=NIGHTLY,
+        desired_state="stopped",
+        observed_state="stopped",
+    )
+    world.topic(flow, offset_lag=4112, time_lag_ms=38_000)
+    ended = {"state": "stopped", "ended_at": timezone.now(), "reason": "Reached the ends."}
+    world.job(flow, records=1200, **ended)
+    _rests(flow)
+    return flow
+
+
+def _text(client: Client, query: str = "") -> str:
+    answer = client.get(f"/schedules/{query}")
+    assert answer.status_code == 200
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.content.decode()))
+
+
+def test_it_says_what_comes_next_what_it_would_move_and_what_the_last_run_moved(
+    viewer: Client, nightly: Flow
+) -> None:
+    text = _text(viewer)
+    coming, rest = text.split(" Coming up ")[1].split(" Last runs ")
+    assert re.search(r"02:30.* primary→backup 4,112 records The next run begins at", coming)
+    assert "east→west" not in text
+    assert re.search(r"primary→backup .*stopped .*1,200 .*Reached the ends\.", rest)
+
+
+def test_what_a_person_stopped_is_held_and_not_coming(viewer: Client, nightly: Flow) -> None:
+    _rests(nightly, who="ana")
+    text = _text(viewer)
+    assert "No run is coming" in text
+    assert "A person stopped it" in text
+
+
+def test_a_running_one_says_until_where(viewer: Client, nightly: Flow) -> None:
+    Flow.objects.filter(pk=nightly.pk).update(desired_state="running", observed_state="running")
+    assert "It runs, until the ends as of its start are copied." in _text(viewer)
+
+
+def test_without_a_schedule_it_says_how_to_have_one(viewer: Client) -> None:
+    world.flow()
+    assert "No flow has a schedule" in _text(viewer)
+
+
+def test_it_can_be_filtered_and_taken_as_a_file(viewer: Client, nightly: Flow) -> None:
+    assert "No flow matches" in _text(viewer, "?q=nothing")
+    lines = viewer.get("/schedules/?as=csv").getvalue().decode().splitlines()
+    assert lines[0].startswith("label,observed_state,schedule,until,next_at,offset_lag")
+    assert lines[1].startswith("primary->backup,stopped,30 2 * * *,end,")
+    assert viewer.get("/schedules/?as=json&q=nothing").json() == []
+
+
+def test_many_take_no_more_queries_than_one(viewer: Client, nightly: Flow) -> None:
+    def queries(path: str) -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            assert viewer.get(path).status_code == 200
+        return len(seen)
+
+    few = {path: queries(path) for path in ("/schedules/", "/api/v1/schedules/")}
+    for _ in range(20):
+        flow = world.flow(properties=NIGHTLY)
+        world.job(flow)
+    assert {path: queries(path) for path in few} == few
+    assert max(few.values()) <= 8
+
+
+def test_over_rest_it_is_a_paged_list(viewer: Client, nightly: Flow) -> None:
+    answer = viewer.get("/api/v1/schedules/").json()
+    assert answer["count"] == 1
+    row = answer["results"][0]
+    assert (row["name"], row["state"]) == ("primary->backup", "waiting")
+    assert row["next_at"].endswith("02:30:00Z")
+    assert (row["offset_lag"], row["last_records"]) == (4112, 1200)
+    assert viewer.get("/api/v1/schedules/?source=mars").json()["count"] == 0
