@@ -16,7 +16,9 @@ from mirrors.domain.evidence.proven import Proven
 from mirrors.domain.figures import BEHIND_AFTER_MS, OLD_AFTER, duration, plural
 
 # Where a lost point is mended: a page of the flow, or one beside it.
-Fix = Literal["flow", "cluster", "groups", "gaps", "duties", "drill", "objectives", "topics"]
+Fix = Literal[
+    "jobs", "cluster", "groups", "gaps", "duties", "drill", "drills", "objectives", "topics"
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,7 +93,8 @@ def _term(name: str, title: str, most: int, share: float, sentence: str, fix: Fi
 
 def _drill(picture: ReadinessPicture) -> Term:
     share = 1.0 if picture.proven.state == "proven" else 0.0
-    return _term("drill", "Proven by a drill", 25, share, picture.proven.sentence, "drill")
+    fix: Fix = "drills" if picture.proven.state == "failed" else "drill"
+    return _term("drill", "Proven by a drill", 25, share, picture.proven.sentence, fix)
 
 
 def _rpo(picture: ReadinessPicture) -> Term:
@@ -135,7 +138,7 @@ def _copies(picture: ReadinessPicture) -> Term:
     if runs and _is_old(picture):
         words = "The flow has sent no fresh figures, so nobody knows whether it still copies."
         runs = False
-    return _term("copies", "The flow copies", 10, 1.0 if runs else 0.0, words, "flow")
+    return _term("copies", "The flow copies", 10, 1.0 if runs else 0.0, words, "jobs")
 
 
 def _target(picture: ReadinessPicture) -> Term:

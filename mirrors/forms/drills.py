@@ -1,0 +1,71 @@
+"""A drill's schedule and a flow's objectives, as forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from mirrors.domain.figures import arrow
+from mirrors.forms.settings import SettingsForm, text_field
+from mirrors.models import Drill, Flow
+
+
+class FlowChoice(forms.ModelChoiceField):
+    def label_from_instance(self, obj: Any) -> str:
+        return arrow(obj.name)
+
+
+class DrillForm(SettingsForm):
+    rest = "groups"
+    flow = FlowChoice(label="Flow", queryset=Flow.objects.none(), empty_label="Choose a flow")
+    schedule = text_field("Schedule", required=True, max_length=100, initial="0 3 * * 1")
+    time_zone = text_field("Time zone", required=True, max_length=64, initial="UTC")
+    groups = text_field("Consumer groups", area=4)
+    enabled = forms.BooleanField(label="Runs", required=False, initial=True)
+
+    def __init__(self, *args: Any, drill: Drill | None = None, **kwargs: Any) -> None:
+        if drill is not None:
+            kwargs["initial"] = {
+                "flow": drill.flow_id,
+                "schedule": drill.schedule,
+                "time_zone": drill.time_zone,
+                "groups": "\n".join(drill.groups),
+                "enabled": drill.enabled,
+            }
+        super().__init__(*args, **kwargs)
+        flows = Flow.objects.select_related("source", "target")
+        self.fields["flow"].queryset = flows.order_by(  # type: ignore[attr-defined]
+            "source__alias", "target__alias"
+        )
+        self.fields["flow"].disabled = drill is not None
+        self.fields["schedule"].help_text = (
+            "Five fields of cron: minute, hour, day, month, weekday. `0 3 * * 1` is each Monday at "
+            "03:00."
+        )
+        self.fields["time_zone"].help_text = "Such as `UTC` or `Europe/Berlin`."
+        self.fields["groups"].help_text = "One a line. Empty: all that the flow looks after."
+        self.fields["enabled"].help_text = "Off: the schedule is kept, and nothing is made up."
+
+    def clean_groups(self) -> list[str]:
+        return [line.strip() for line in self.cleaned_data["groups"].splitlines() if line.strip()]
+
+
+class ObjectivesForm(SettingsForm):
+    rest = ""
+    rpo_seconds = forms.IntegerField(label="RPO, seconds", min_value=0, required=False)
+    rpo_records = forms.IntegerField(label="RPO, records", min_value=0, required=False)
+    rto_seconds = forms.IntegerField(label="RTO, seconds", min_value=1, required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields[
+            "rpo_seconds"
+        ].help_text = (
+            "How old the oldest record that is not copied yet may be when the source dies."
+        )
+        self.fields["rpo_records"].help_text = "How many records may be lost then."
+        self.fields["rto_seconds"].help_text = (
+            "How long it may take until every group reads again. A drill measures our own part: "
+            "the plan, and each group's first records."
+        )

@@ -1,0 +1,90 @@
+"""Readiness and proof as pages show them: the terms with their fixes, the badge of every flow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from mirrors.domain.evidence.readiness import Fix, Term
+from mirrors.models import DrillRun, Flow
+from mirrors.models.proving import proof_of, readiness_of, with_proof
+from mirrors.models.reading import flows_with_lag
+from mirrors.services.objectives import objectives_of
+
+# The state whose shape and colour a proof has.
+PROOF_STATES = {"proven": "good", "stale": "unknown", "failed": "critical", "never": "unknown"}
+_LABELS: dict[Fix, str] = {
+    "jobs": "Look at its jobs",
+    "cluster": "Look at the cluster",
+    "groups": "Look at its groups",
+    "gaps": "Decide on its gaps",
+    "duties": "Look at its duties",
+    "drill": "Schedule a drill",
+    "drills": "Read why it failed",
+    "objectives": "Set objectives",
+    "topics": "Look at its topics",
+}
+_LAST_DRILLS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    term: Term
+    label: str
+    link: str
+
+
+def mark_proof(flow: Any, now: datetime) -> Any:
+    """Give a flow that `with_proof` read its badge."""
+    flow.proof = proof_of(flow, now)
+    flow.proof_state = PROOF_STATES[flow.proof.state]
+    return flow
+
+
+def mark_proofs(flows: Iterable[Any], now: datetime) -> None:
+    """The same for flows that were read otherwise, in one query."""
+    rows = list(flows)
+    known = {row.pk: row for row in with_proof(Flow.objects.filter(pk__in=[f.pk for f in rows]))}
+    for flow in rows:
+        if flow.pk in known:
+            marked = mark_proof(known[flow.pk], now)
+            flow.proof, flow.proof_state = marked.proof, marked.proof_state
+
+
+def readiness_part(flow: Flow) -> dict[str, Any]:
+    """What the tab shows."""
+    row = with_proof(flows_with_lag()).get(pk=flow.pk)
+    found = readiness_of([row], timezone.now())[flow.pk]
+    return {
+        "readiness": found,
+        "lines": [
+            Line(
+                term,
+                _LABELS[term.fix] if term.fix else "",
+                fix_link(flow, term.fix) if term.fix else "",
+            )
+            for term in found.terms
+        ],
+        "objectives": objectives_of(flow=flow),
+        "drills": DrillRun.objects.filter(flow=flow).select_related("certificate")[:_LAST_DRILLS],
+        "schedules": flow.drills.order_by("pk"),
+    }
+
+
+def fix_link(flow: Flow, fix: Fix) -> str:
+    if fix == "cluster":
+        return reverse("cluster", args=[flow.target.alias])
+    if fix == "drill":
+        return f"{reverse('drill-add')}?flow={flow.pk}"
+    if fix == "drills":
+        return f"{reverse('drills')}?q={flow.source.alias}-%3E{flow.target.alias}"
+    if fix == "objectives":
+        return reverse("flow-objectives", args=[flow.pk])
+    if fix == "topics":
+        return reverse("flow", args=[flow.pk])
+    return reverse("flow-part", args=[flow.pk, fix])
