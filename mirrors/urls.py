@@ -5,7 +5,10 @@ from django.urls.converters import StringConverter
 
 from mirrors.views import (
     actions,
+    certificates,
     clusters,
+    drill_forms,
+    drills,
     failovers,
     flow_edit,
     flow_templates,
@@ -33,7 +36,14 @@ class ActConverter(StringConverter):
     regex = "|".join(ACTS)
 
 
+class FileConverter(StringConverter):
+    """A form in which a certificate is downloaded."""
+
+    regex = "json|pdf|evidence"
+
+
 register_converter(PartConverter, "part")
+register_converter(FileConverter, "file")
 register_converter(ActConverter, "act")
 
 urlpatterns = [
@@ -50,6 +60,22 @@ urlpatterns = [
     path("flows/<int:pk>/plan/look/", plans.look_at_plan, name="flow-plan-look"),
     path("flows/<int:pk>/plan/apply/", plans.apply_plan, name="flow-plan-apply"),
     path("flows/<int:pk>/simulate/", failovers.simulate, name="flow-simulate"),
+    path("flows/<int:pk>/drill/", drills.drill_now, name="flow-drill"),
+    path("flows/<int:pk>/objectives/", drill_forms.edit_objectives, name="flow-objectives"),
+    path("drills/", drills.list_runs, name="drills"),
+    path("drills/schedules/", drills.list_schedules, name="drill-schedules"),
+    path("drills/runs/<int:pk>/", drills.show_run, name="drill-run"),
+    path("drills/<int:pk>/edit/", drill_forms.edit_drill, name="drill-edit"),
+    path("drills/<int:pk>/delete/", drill_forms.delete_drill, name="drill-delete"),
+    path("add/drill/", drill_forms.add_drill, name="drill-add"),
+    path("certificates/<str:number>/", certificates.show_certificate, name="certificate"),
+    path(
+        "certificates/<str:number>/<file:form>",
+        certificates.download_certificate,
+        name="certificate-file",
+    ),
+    path("verify/", certificates.verify_any, name="verify"),
+    path("verify/<str:number>/", certificates.verify_one, name="verify-one"),
     path("failovers/", failovers.list_runs, name="failovers"),
     path("failovers/<int:pk>/", failovers.show_run, name="failover"),
     path("failovers/<int:pk>/abort/", failovers.abort, name="failover-abort"),

@@ -22,6 +22,7 @@ from mirrors.models.clusters import SecurityProtocol
 from mirrors.models.reading import flows_with_lag
 from mirrors.services import clusters as services
 from mirrors.views.changes import Impact, changes_between
+from mirrors.views.readiness import mark_proofs
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_cluster, mark_flows
 from mirrors.views.tables import Column, Question
@@ -67,11 +68,13 @@ def list_clusters(request: HttpRequest) -> HttpResponseBase:
 def show_cluster(request: HttpRequest, alias: str) -> HttpResponse:
     cluster = mark_cluster(get_object_or_404(Cluster, alias=alias))
     test = cluster.tests.first()
-    flows = flows_with_lag().filter(Q(source=cluster) | Q(target=cluster)).order_by("pk")
+    rows = flows_with_lag().filter(Q(source=cluster) | Q(target=cluster)).order_by("pk")
+    flows = mark_flows(list(rows), timezone.now())
+    mark_proofs(flows, timezone.now())
     context = {
         "cluster": cluster,
         "test": test,
-        "flows": mark_flows(list(flows), timezone.now()),
+        "flows": flows,
         "transitions": Transition.objects.filter(subject="cluster", subject_id=cluster.pk)[:6],
         "commands": [
             curl(request, "Read this cluster", "GET", f"clusters/{alias}/"),

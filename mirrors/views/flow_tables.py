@@ -26,6 +26,7 @@ from mirrors.models import (
 from mirrors.models.flows import JobState
 from mirrors.models.gaps import GapKind, GapState
 from mirrors.services import duties
+from mirrors.views.readiness import readiness_part
 from mirrors.views.tables import Column, Question
 
 STATES = typing.get_args(TopicState)
@@ -222,6 +223,7 @@ PARTS = {
     "groups": Part("Groups", "mirrors/_flow_groups.html", GROUPS, _groups),
     "gaps": Part("Gaps", "mirrors/_flow_gaps.html", GAPS, _gaps),
     "offsets": Part("Offsets", "mirrors/_flow_offsets.html"),
+    "readiness": Part("Readiness", "mirrors/_flow_readiness.html", context=readiness_part),
     "duties": Part("Duties", "mirrors/_flow_duties.html", context=_duties),
     "plan": Part("Plan", "mirrors/_flow_plan.html", context=_plan),
     "jobs": Part("Jobs", "mirrors/_flow_jobs.html", JOBS, _jobs),

@@ -16,10 +16,12 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.keys import KEYS
 from mirrors.models import Flow, Role, needs
 from mirrors.models.flows import ObservedState
+from mirrors.models.proving import readiness_of, with_proof
 from mirrors.models.reading import flows_with_lag
 from mirrors.services.explain import explain_topic
 from mirrors.views.actions import actions_of
 from mirrors.views.flow_tables import PARTS, Part
+from mirrors.views.readiness import mark_proof
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_flow
 from mirrors.views.tables import Column, Question, clean
@@ -39,6 +41,7 @@ QUESTION = Question(
             title="Age of the oldest record not yet copied: what a failover would lose now",
         ),
         Column("copied", "Topics", ("copied",), number=True),
+        Column("proof.at", "Proven", ("proven_at",), title="When a drill last passed"),
         Column("runner.name", "Runner", ("runner__name",)),
         Column("since", "Since", ("since",)),
         Column("reason", "Reason"),
@@ -52,13 +55,15 @@ QUESTION = Question(
 @require_safe
 @needs(Role.VIEWER)
 def list_flows(request: HttpRequest) -> HttpResponseBase:
-    if download := QUESTION.export(request, flows_with_lag(), "flows"):
-        return download
-    rows = flows_with_lag()
-    table = QUESTION.table(request, rows)
     now = timezone.now()
+    rows = with_proof(flows_with_lag())
+    if download := QUESTION.export(
+        request, rows, "flows", mark=lambda flow: mark_proof(flow, now)
+    ):
+        return download
+    table = QUESTION.table(request, rows)
     for flow in table.page:
-        mark_flow(flow, now)
+        mark_proof(mark_flow(flow, now), now)
     states = filter_of("observed_state", "State", ObservedState.values, table.chosen)
     context = {"table": table, "filters": [states]}
     return render_page(request, "mirrors/flows.html", context, section="flows", every=3)
@@ -81,9 +86,11 @@ def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpRespon
 
 def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
     """What the head of a flow's page shows, whichever tab is below it."""
-    flow = mark_flow(get_object_or_404(flows_with_lag(), pk=pk), timezone.now())
+    now = timezone.now()
+    flow = mark_flow(get_object_or_404(with_proof(flows_with_lag()), pk=pk), now)
     return {
-        "flow": flow,
+        "flow": mark_proof(flow, now),
+        "ready": readiness_of([flow], now)[pk].score,
         "job": flow.jobs.filter(ended_at__isnull=True).first(),
         "tab": tab,
         "tabs": [(name, part.label, _tab_link(pk, name)) for name, part in PARTS.items()],

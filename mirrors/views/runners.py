@@ -20,6 +20,7 @@ from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
 from mirrors.services import runners as services
 from mirrors.views.changes import Change, Impact
+from mirrors.views.readiness import mark_proofs
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_flows
 from mirrors.views.tables import Column, Question
@@ -61,10 +62,12 @@ def list_runners(request: HttpRequest) -> HttpResponseBase:
 @needs(Role.VIEWER)
 def show_runner(request: HttpRequest, name: str) -> HttpResponse:
     runner = get_object_or_404(Runner, name=name)
-    flows = flows_with_lag().filter(runner=runner).order_by("pk")
+    now = timezone.now()
+    flows = mark_flows(list(flows_with_lag().filter(runner=runner).order_by("pk")), now)
+    mark_proofs(flows, now)
     context = {
         "runner": runner,
-        "flows": mark_flows(list(flows), timezone.now()),
+        "flows": flows,
         "transitions": Transition.objects.filter(subject="runner", subject_id=runner.pk)[:8],
         "commands": [curl(request, "Read this runner", "GET", f"runners/{name}/")],
     }

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from mirrors.models import Cluster, Role, Runner, Sighting, Transition, needs
 from mirrors.models.reading import flows_with_lag, worst_topics
+from mirrors.views.readiness import mark_proofs
 from mirrors.views.render import render_page
 from mirrors.views.shared import mark_cluster, mark_flow
 from monitoring.domain.summary import FlowPicture, by_trouble, summarise
@@ -38,6 +39,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         if part["state"] == "missing" and part["label"] in ENGINE.values()
     ]
     summary = summarise(pictures, now, silent)
+    mark_proofs(ordered[:ROWS], now)
     context = {
         "summary": summary,
         "troubles": [(flows[item.flow], item.sentence) for item in summary.troubles],
