@@ -11,10 +11,13 @@ then for each run: upstream gap and downstream gap to the end of the one before,
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from operator import add
 from typing import NamedTuple, Self
 
 from mirrors.domain.records import MalformedRecord
@@ -162,19 +165,59 @@ def pack(open_block: OpenBlock | None, runs: Iterable[Run]) -> Packed:
 
 def read_block(data: bytes) -> Iterator[Run]:
     """The runs of a block, in order."""
-    numbers = _numbers(data)
-    if numbers and numbers[0] != VERSION:
-        raise MalformedRecord(f"the block has version {numbers[0]}; only {VERSION} is known")
-    if len(numbers) < 4 or len(numbers) < 4 + 3 * numbers[1]:
+    return map(Run, *_columns(data))
+
+
+def runs_around(data: bytes, upstream: int) -> tuple[Run | None, Run | None]:
+    """Of a block's runs the last one that begins at or below the offset, and the next one."""
+    columns = _columns(data)
+    at = bisect.bisect_right(columns[0], upstream)
+    below, above = (
+        Run(*(column[row] for column in columns)) if 0 <= row < len(columns[0]) else None
+        for row in (at - 1, at)
+    )
+    return below, above
+
+
+def _columns(data: bytes) -> tuple[list[int], list[int], list[int]]:
+    """Where the runs of a block begin upstream and downstream, and how long they are.
+
+    Numbers are added up by the standard library's loops: a look-up reads a whole block.
+    """
+    head, behind = _head(data)
+    if head[0] != VERSION:
+        raise MalformedRecord(f"the block has version {head[0]}; only {VERSION} is known")
+    _, count, upstream, downstream = head
+    numbers = _numbers(data[behind:])
+    if len(numbers) < 3 * count:
         raise MalformedRecord("the block is cut off")
-    _, count, upstream, downstream = numbers[:4]
-    for at in range(4, 4 + 3 * count, 3):
-        upstream += numbers[at]
-        downstream += numbers[at + 1]
-        length = numbers[at + 2] + 1
-        yield Run(upstream, downstream, length)
-        upstream += length
-        downstream += length
+    gaps, downstream_gaps, shorts = (numbers[column : 3 * count : 3] for column in range(3))
+    lengths = [short + 1 for short in shorts]
+    return _starts(upstream, gaps, lengths), _starts(downstream, downstream_gaps, lengths), lengths
+
+
+def _starts(first: int, gaps: list[int], lengths: list[int]) -> list[int]:
+    """Each run begins a gap behind the end of the one before."""
+    if not gaps:
+        return []
+    return list(accumulate(map(add, gaps[1:], lengths), initial=first + gaps[0]))
+
+
+def _head(data: bytes) -> tuple[list[int], int]:
+    """The four numbers before the runs, and where those begin."""
+    found = []
+    value = shift = 0
+    for at, byte in enumerate(data):
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            found.append(value)
+            value = shift = 0
+            if len(found) == 4:
+                return found, at + 1
+    if found and found[0] != VERSION:
+        return found, len(data)
+    raise MalformedRecord("the block is cut off")
 
 
 def _put(run: Run, end: tuple[int, int]) -> bytes:
@@ -197,7 +240,7 @@ def _number(value: int) -> bytes:
 def _numbers(data: bytes) -> list[int]:
     if data.isascii():
         return list(data)
-    found = []
+    found: list[int] = []
     value = shift = 0
     for byte in data:
         if byte < 0x80:

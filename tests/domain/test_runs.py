@@ -15,6 +15,7 @@ from mirrors.domain.runs import (
     generation,
     pack,
     read_block,
+    runs_around,
     runs_topic,
 )
 
@@ -81,6 +82,20 @@ def test_an_aborted_transaction_leaves_no_trace(kept: list[Run], aborted: list[R
 def test_no_block_holds_more_runs_than_it_should(runs: list[Run]) -> None:
     for block in pack(None, runs).blocks:
         assert len(list(read_block(block.to_bytes()))) <= BLOCK_RUNS
+
+
+@given(run_lists(most=BLOCK_RUNS), st.data())
+def test_the_runs_around_an_offset_are_those_that_a_scan_finds(
+    runs: list[Run], data: st.DataObject
+) -> None:
+    for block in pack(None, runs).blocks:
+        packed = block.to_bytes()
+        held = list(read_block(packed))
+        edges = [run.upstream + step for run in held for step in (-1, 0, 1)]
+        offset = data.draw(st.sampled_from(edges) | gaps)
+        below = [run for run in held if run.upstream <= offset][-1:]
+        above = [run for run in held if run.upstream > offset][:1]
+        assert runs_around(packed, offset) == (*(below or [None]), *(above or [None]))
 
 
 def test_a_run_that_goes_back_begins_another_block() -> None:

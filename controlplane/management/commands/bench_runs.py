@@ -1,0 +1,28 @@
+"""`manage.py bench_runs`: how fast offsets are translated in an index of a hundred million runs."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from controlplane.bench import runs
+from mirrors.models import Cluster, Flow
+
+
+class Command(BaseCommand):
+    help = "Fill an empty database with offset runs and time look-ups in them."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--runs", type=int, default=100_000_000)
+        parser.add_argument("--partitions", type=int, default=100)
+        parser.add_argument("--times", type=int, default=400, help="how many single look-ups")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if Flow.objects.exists() or Cluster.objects.exists():
+            raise CommandError(
+                "This database already has clusters or flows. Set DATABASE_URL to an empty one."
+            )
+        filled = runs.fill(runs=options["runs"], partitions=options["partitions"])
+        self.stdout.write(runs.table(filled, runs.measure(filled, times=options["times"])))
