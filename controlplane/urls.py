@@ -9,7 +9,9 @@ from rest_framework.routers import SimpleRouter
 
 from controlplane import api, docs, health
 from mirrors.api import (
+    certificates,
     clusters,
+    drills,
     duties,
     failovers,
     flow_rows,
@@ -19,6 +21,7 @@ from mirrors.api import (
     groups,
     offsets,
     plans,
+    readiness,
     runners,
     tokens,
 )
@@ -44,6 +47,9 @@ router.register("tests", clusters.ClusterTestViewSet)
 router.register("runners", runners.RunnerViewSet)
 router.register("flows", flows.FlowViewSet)
 router.register("failovers", failovers.FailoverViewSet)
+router.register("drills", drills.DrillViewSet)
+router.register("drill-runs", drills.DrillRunViewSet)
+router.register("certificates", certificates.CertificateViewSet)
 router.register("tokens", tokens.TokenViewSet)
 router.register("templates", flow_templates.TemplateViewSet, basename="templates")
 router.register("imports", ImportViewSet, basename="imports")
@@ -66,6 +72,7 @@ for name, rows in (
     ("duties", duties.DutyViewSet),
     ("heartbeat", duties.HeartbeatViewSet),
     ("plan", plans.PlanViewSet),
+    ("readiness", readiness.ReadinessViewSet),
 ):
     router.register(rf"flows/(?P<flow_id>\d{{1,18}})/{name}", rows, basename=f"flow-{name}")
 
@@ -73,6 +80,11 @@ urlpatterns = [
     re_path(r"^api/v1/schema/?$", SpectacularJSONAPIView.as_view(), name="schema"),
     re_path(r"^api/v1/docs/?$", docs.docs, name="api-docs"),
     re_path(r"^api/v1/topology/?$", Topology.as_view(), name="topology-rest"),
+    re_path(
+        r"^api/v1/flows/(?P<flow_id>\d{1,18})/objectives/?$",
+        readiness.ObjectivesViewSet.as_view({"get": "list", "patch": "partial_update"}),
+        name="flow-objectives-rest",
+    ),
     path("api/v1/", include(router.urls)),
     re_path(r"^api/", api.nowhere),
     path("admin/", admin.site.urls),

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -15,6 +16,7 @@ from rest_framework.response import Response
 
 from mirrors import tasks
 from mirrors.api import progress
+from mirrors.api.readiness import ProofSerializer
 from mirrors.api.shapes import (
     PropertiesField,
     ReasonSerializer,
@@ -23,6 +25,7 @@ from mirrors.api.shapes import (
 )
 from mirrors.models import Cluster, Flow, Role, Runner
 from mirrors.models.flows import DesiredState
+from mirrors.models.proving import proof_of, with_proof
 from mirrors.models.reading import flows_with_lag
 from mirrors.services import explain, flows
 
@@ -45,6 +48,7 @@ class FlowSerializer(StrictModelSerializer):
     desired_state = serializers.ChoiceField(choices=DesiredState.choices, required=False)
     offset_lag = serializers.IntegerField(read_only=True, allow_null=True, default=None)
     time_lag_ms = serializers.IntegerField(read_only=True, allow_null=True, default=None)
+    proven = serializers.SerializerMethodField()
 
     class Meta:
         model = Flow
@@ -59,11 +63,19 @@ class FlowSerializer(StrictModelSerializer):
             *_SEEN,
             "offset_lag",
             "time_lag_ms",
+            "proven",
             "created_at",
         )
         read_only_fields = ("id", *_SEEN, "created_at")
         # One flow a pair is judged by the service, with a sentence.
         validators = ()
+
+    @extend_schema_field(ProofSerializer(allow_null=True))
+    def get_proven(self, flow: Flow) -> Any:
+        """Answered to those who read; null to those who just changed the flow."""
+        if not hasattr(flow, "proven_at"):
+            return None
+        return ProofSerializer(proof_of(flow, timezone.now())).data
 
 
 class EditSerializer(FlowSerializer):
@@ -114,7 +126,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
 
     def get_queryset(self) -> QuerySet[Flow]:
         if self.action in {"list", "retrieve"}:
-            return flows_with_lag().order_by("id")
+            return with_proof(flows_with_lag()).order_by("id")
         return Flow.objects.select_related("source", "target", "runner").order_by("id")
 
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
