@@ -67,9 +67,21 @@ def secret_key(app_configs: Any, **options: Any) -> list[CheckMessage]:
     return [Error(text, hint=hint, id="understudy.E006")]
 
 
+def signing_key(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    if settings.UNDERSTUDY_SIGNING_KEY:
+        return []
+    hint = "Set UNDERSTUDY_SIGNING_KEY_FILE to an Ed25519 key in PEM, the same for every worker."
+    text = (
+        "Certificates of drills are signed with a key that each worker makes for itself in "
+        f"{settings.UNDERSTUDY_SIGNING_KEY_PATH}; it is new wherever that file is not kept."
+    )
+    return [Warning(text, hint=hint, id="understudy.W007")]
+
+
 def install() -> None:
     """Java is asked for at deployment only: it takes a second, and the web needs none."""
     register(python_packages, Tags.compatibility)
     register(broker_url, Tags.compatibility)
     register(java, Tags.compatibility, deploy=True)
     register(secret_key, Tags.security, deploy=True)
+    register(signing_key, Tags.security, deploy=True)

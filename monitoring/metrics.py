@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from mirrors.models import Cluster, FlowPartition, FlowTopic, Job, Runner, Sighting
 from mirrors.models.flows import DesiredState, ObservedState
+from mirrors.models.proving import readiness_of, with_proof
 from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
 from monitoring.domain.lag import FINE
@@ -47,12 +48,13 @@ class _Rows(Collector):
         self.partitions = partitions
 
     def collect(self) -> Iterator[Metric]:
-        flows = list(flows_with_lag())
+        flows = list(with_proof(flows_with_lag()))
         labels: dict[int, Labels] = {
             flow.pk: (flow.label, flow.source.alias, flow.target.alias) for flow in flows
         }
         yield from _lags(flows, labels, self.now)
         yield from _states(flows, labels)
+        yield from _proofs(flows, labels, self.now)
         yield from _copied(labels)
         yield from _rates(flows, labels)
         yield from _topics(labels)
@@ -90,6 +92,21 @@ def _states(flows: list[Any], labels: dict[int, Labels]) -> Iterator[Metric]:
                 holds = 1 if getattr(flow, field) == state else 0
                 family.add_metric((*labels[flow.pk], state), holds)
         yield family
+
+
+def _proofs(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterator[Metric]:
+    """A flow that no drill ever proved has no age: 0 would say that it was proven just now."""
+    score = _gauge("understudy_flow_readiness_score", "How ready the standby is, 0 to 100", FLOW)
+    age = _gauge("understudy_flow_last_proven_age_seconds", "Since a drill last passed", FLOW)
+    failed = _gauge("understudy_flow_last_drill_failed", "1 when the last drill failed", FLOW)
+    for pk, found in readiness_of(flows, now).items():
+        score.add_metric(labels[pk], found.score)
+    for flow in flows:
+        if flow.proven_at is not None:
+            age.add_metric(labels[flow.pk], (now - flow.proven_at).total_seconds())
+        if flow.drilled_at is not None:
+            failed.add_metric(labels[flow.pk], 1 if flow.drill_state == "failed" else 0)
+    yield from (score, age, failed)
 
 
 def _copied(labels: dict[int, Labels]) -> Iterator[Metric]:

@@ -48,6 +48,7 @@ class Services:
             "REDIS_URL": f"redis://{HOST}:{self.redis_port}/0",
             "UNDERSTUDY_SECRET_KEY": self._workspace.secret("secret_key", 48),
             "UNDERSTUDY_RUNNER_ROOT": str(self.runner_root),
+            "UNDERSTUDY_SIGNING_KEY_PATH": str(self.runner_root.parent / "signing" / "key.pem"),
             "UNDERSTUDY_COOKIE_PREFIX": f"understudy_{self.web_port}",
             "DJANGO_SETTINGS_MODULE": "controlplane.settings",
             "PYTHONUNBUFFERED": "1",

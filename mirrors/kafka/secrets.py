@@ -18,8 +18,8 @@ from typing import NoReturn
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.properties import read_properties
 
-# Not the key that signs our own sessions: a broker would be shown it as a password.
-DEFAULT_ENV_PATTERN = r"^(?!UNDERSTUDY_SECRET_KEY$)(UNDERSTUDY_|KAFKA_)[A-Z0-9_]+$"
+# Not the keys that sign our own sessions and certificates: a broker would be shown them.
+DEFAULT_ENV_PATTERN = r"^(?!UNDERSTUDY_(SECRET|SIGNING)_KEY$)(UNDERSTUDY_|KAFKA_)[A-Z0-9_]+$"
 DEFAULT_ROOTS = "/run/secrets"
 MAX_BYTES = 512 * 1024
 HIDDEN = "(hidden)"

@@ -7,6 +7,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from mirrors.models import ClusterTest, DutyRun, Gap, Job, Transition
+from mirrors.services.evidence_pruning import delete_old_runs, drop_old_rows
 from mirrors.services.sightings import forget_gone
 
 _TESTS_FOR = timedelta(days=7)
@@ -30,5 +31,7 @@ def prune() -> dict[str, int]:
         "duty_runs": duty_runs,
         "gaps": gaps,
         "transitions": transitions,
+        "evidence": drop_old_rows(now=now),
+        "simulations": delete_old_runs(now=now),
         "sightings": forget_gone(),
     }
