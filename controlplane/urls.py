@@ -25,6 +25,7 @@ from mirrors.api import (
     runners,
     tokens,
 )
+from mirrors.api.flow_history import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
 from mirrors.api.imports import ExportViewSet, ImportViewSet
 from mirrors.api.takeovers import TakeoverViewSet
 from monitoring import api as alerts
@@ -51,6 +52,7 @@ router.register("drills", drills.DrillViewSet)
 router.register("drill-runs", drills.DrillRunViewSet)
 router.register("certificates", certificates.CertificateViewSet)
 router.register("tokens", tokens.TokenViewSet)
+router.register("audit", AuditViewSet, basename="audit")
 router.register("templates", flow_templates.TemplateViewSet, basename="templates")
 router.register("imports", ImportViewSet, basename="imports")
 router.register("exports", ExportViewSet, basename="exports")
@@ -69,6 +71,8 @@ for name, rows in (
     ("gaps", gaps.GapViewSet),
     ("jobs", flow_rows.JobViewSet),
     ("transitions", flow_rows.TransitionViewSet),
+    ("history", SettingChangeViewSet),
+    ("audit", AuditOfFlowViewSet),
     ("duties", duties.DutyViewSet),
     ("heartbeat", duties.HeartbeatViewSet),
     ("plan", plans.PlanViewSet),

@@ -19,8 +19,10 @@ from mirrors.views import (
     takeovers,
 )
 from mirrors.views.actions import ACTS
+from mirrors.views.audit import show_audit
 from mirrors.views.flow_tables import PARTS
 from mirrors.views.gaps import show_gap
+from mirrors.views.jobs import show_job
 from mirrors.views.offsets import show_offsets
 
 
@@ -81,6 +83,7 @@ urlpatterns = [
     path("failovers/<int:pk>/abort/", failovers.abort, name="failover-abort"),
     path("flows/<int:pk>/gaps/<int:gap>/", show_gap, name="flow-gap"),
     path("flows/<int:pk>/offsets/", show_offsets, name="flow-offsets"),
+    path("flows/<int:pk>/jobs/<int:job>/", show_job, name="flow-job"),
     path("flows/<int:pk>/<part:part>/", flows.show_flow, name="flow-part"),
     path("flows/<int:pk>/<act:action>/", actions.act_on_flow, name="flow-act"),
     path("clusters/", clusters.list_clusters, name="clusters"),
@@ -89,6 +92,7 @@ urlpatterns = [
     path("clusters/<str:alias>/edit/", clusters.edit_cluster, name="cluster-edit"),
     path("clusters/<str:alias>/delete/", clusters.delete_cluster, name="cluster-delete"),
     path("clusters/<str:alias>/test/", clusters.test_cluster, name="cluster-test"),
+    path("audit/", show_audit, name="audit"),
     path("runners/", runners.list_runners, name="runners"),
     path("add/runner/", runners.add_runner, name="runner-add"),
     path("runners/<str:name>/", runners.show_runner, name="runner"),

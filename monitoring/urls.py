@@ -5,6 +5,7 @@ from django.urls.converters import StringConverter
 
 from monitoring.charts import CHARTS
 from monitoring.views import alerts, charts, overview, schedules, topology
+from monitoring.views.flow_alerts import show_flow_alerts
 
 
 class ChartConverter(StringConverter):
@@ -26,6 +27,7 @@ urlpatterns = [
     path("alerts/silences/<int:pk>/end/", alerts.end_silence, name="silence-end"),
     path("alerts/channels/<int:pk>/test/", alerts.test_channel, name="channel-test"),
     path("alerts/deliveries/<int:pk>/retry/", alerts.retry_delivery, name="delivery-retry"),
+    path("flows/<int:pk>/alerts/", show_flow_alerts, name="flow-alerts"),
     path("flows/<int:pk>/charts/", charts.show_charts, name="flow-charts"),
     path("flows/<int:pk>/charts/<chart:chart>/", charts.figure, name="flow-figure"),
 ]

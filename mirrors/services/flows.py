@@ -11,10 +11,12 @@ from django.utils import timezone
 
 from mirrors.domain.bandwidth import is_live_edit
 from mirrors.domain.conflicts import check_flow
+from mirrors.domain.edits import first_edit
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.policy import policy_for
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import Cluster, Flow, Job, Runner, claim
+from mirrors.models.edits import keep_edit
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.transitions import note, record
 from mirrors.services.errors import Conflict
@@ -53,6 +55,7 @@ def create_flow(
             warnings=warnings,
         )
         record(flow, field="desired_state", before="", who=who, why="Created.")
+        keep_edit(flow, first_edit(spec.properties), who=who)
     return flow
 
 
@@ -102,6 +105,7 @@ def update_flow(
         locked.generation += 1
         _forgive(locked)
         locked.save(update_fields=["properties", "warnings", "runner", "generation"])
+        keep_edit(locked, changes, who=who)
         words = [f"{item['key']}: {item['before']} → {item['after']}" for item in changes]
         note(locked, what=f"generation {locked.generation}", who=who, why="; ".join(words))
     return locked

@@ -23,10 +23,13 @@ from mirrors.models import (
     Job,
     Transition,
 )
+from mirrors.models.acts import acts_on
 from mirrors.models.flows import JobState
 from mirrors.models.gaps import GapKind, GapState
 from mirrors.services import duties
 from mirrors.views.readiness import readiness_part
+from mirrors.views.flow_heartbeats import directions
+from mirrors.views.flow_history import AUDIT, HISTORY, setting_changes
 from mirrors.views.tables import Column, Question
 
 STATES = typing.get_args(TopicState)
@@ -224,9 +227,12 @@ PARTS = {
     "gaps": Part("Gaps", "mirrors/_flow_gaps.html", GAPS, _gaps),
     "offsets": Part("Offsets", "mirrors/_flow_offsets.html"),
     "readiness": Part("Readiness", "mirrors/_flow_readiness.html", context=readiness_part),
+    "heartbeats": Part("Heartbeats", "mirrors/_flow_heartbeats.html", context=directions),
     "duties": Part("Duties", "mirrors/_flow_duties.html", context=_duties),
     "plan": Part("Plan", "mirrors/_flow_plan.html", context=_plan),
     "jobs": Part("Jobs", "mirrors/_flow_jobs.html", JOBS, _jobs),
     "transitions": Part("Transitions", "mirrors/_transitions.html", TRANSITIONS, _transitions),
     "configuration": Part("Configuration", "mirrors/_flow_configuration.html"),
+    "history": Part("History", "mirrors/_flow_history.html", HISTORY, setting_changes),
+    "audit": Part("Audit", "mirrors/_audit.html", AUDIT, acts_on),
 }

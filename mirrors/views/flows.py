@@ -20,6 +20,7 @@ from mirrors.models.proving import readiness_of, with_proof
 from mirrors.models.reading import flows_with_lag
 from mirrors.services.explain import explain_topic
 from mirrors.views.actions import actions_of
+from mirrors.views.flow_history import recent_changes
 from mirrors.views.flow_tables import PARTS, Part
 from mirrors.views.readiness import mark_proof
 from mirrors.views.render import render_page
@@ -108,7 +109,8 @@ def _part_context(
     if part.context is not None:
         return part.context(flow)
     if part.question is None or rows is None:
-        return {"settings": settings_of(flow), "commands": commands_of(request, flow)}
+        shown = {"settings": settings_of(flow), "commands": commands_of(request, flow)}
+        return shown | recent_changes(flow)
     table = part.question.table(request, rows)
     filters = [
         filter_of(field, "State" if field.endswith("state") else "Kind", values, table.chosen)

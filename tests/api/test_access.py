@@ -35,6 +35,7 @@ VALUES = {
     "name": "default",
     "pk": "1",
     "gap": "1",
+    "job": "1",
     "flow_id": "1",
     "token_key": "abc",
     "part": "topics",

@@ -22,6 +22,12 @@ PAGES = {
     "flow-jobs": "/flows/{pk}/jobs/",
     "flow-transitions": "/flows/{pk}/transitions/",
     "flow-configuration": "/flows/{pk}/configuration/",
+    "flow-job": "/flows/{pk}/jobs/{job}/",
+    "flow-history": "/flows/{pk}/history/",
+    "flow-audit": "/flows/{pk}/audit/",
+    "flow-heartbeats": "/flows/{pk}/heartbeats/",
+    "flow-alerts": "/flows/{pk}/alerts/",
+    "audit": "/audit/",
     "flow-edit": "/flows/{pk}/edit/",
     "flow-delete": "/flows/{pk}/delete/",
     "flow-explain": "/flows/{pk}/explain/?topic=orders",
@@ -78,7 +84,7 @@ def test_every_page_is_accessible_quiet_in_the_console_and_fits_every_width(
     visitor = visit(color_scheme=theme)
     found: dict[str, list[str]] = {}
     for name, path in PAGES.items():
-        visitor.page.goto(path.format(pk=flow.pk))
+        visitor.page.goto(path.format(pk=flow.pk, job=flow.jobs.get(state="failed").pk))
         if bad := [*_axe(visitor), *_widths_that_scroll_sideways(visitor, name, theme)]:
             found[name] = bad
     assert found == {}

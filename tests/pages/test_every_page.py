@@ -34,6 +34,13 @@ READING = [
     "/flows/{pk}/jobs/",
     "/flows/{pk}/transitions/",
     "/flows/{pk}/configuration/",
+    "/flows/{pk}/history/",
+    "/flows/{pk}/audit/",
+    "/flows/{pk}/heartbeats/",
+    "/flows/{pk}/alerts/",
+    "/flows/{pk}/jobs/{pk}/",
+    "/audit/",
+    "/audit/?by=everybody",
     "/alerts/",
     "/alerts/rules/",
     "/flows/{pk}/charts/",
@@ -86,6 +93,8 @@ def flow(db: None) -> Flow:
     ended = {"state": "aborted", "ended_at": flow.since, "mark": "m", "requested_by": "tester"}
     FailoverRun.objects.create(pk=flow.pk, flow=flow, kind="simulation", **ended)
     world.gap(flow, pk=flow.pk)
+    if not flow.jobs.filter(pk=flow.pk).exists():
+        world.job(flow, pk=flow.pk, state="stopped", ended_at=flow.since)
     return flow
 
 

@@ -1,0 +1,49 @@
+"""The tab of a flow's alerts: what fires now, what fired before, and which rules watch it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from django.db.models import Q
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.views.decorators.http import require_safe
+
+from mirrors.models import Role, needs
+from mirrors.views.flows import flow_context
+from mirrors.views.render import render_page
+from mirrors.views.shared import curl, filter_of
+from monitoring.domain.alerts import KINDS
+from monitoring.models import Alert, AlertRule, AlertState, Severity
+from monitoring.views.alerts import QUESTION as ALL
+
+QUESTION = dataclasses.replace(
+    ALL, columns=tuple(column for column in ALL.columns if column.key != "subject_name")
+)
+_TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_flow_alerts(request: HttpRequest, pk: int) -> HttpResponseBase:
+    context = flow_context(request, pk, "alerts")
+    flow = context["flow"]
+    rows = Alert.objects.filter(flow=flow).exclude(state=AlertState.PENDING)
+    name = f"{flow.source.alias}-{flow.target.alias}-alerts"
+    if download := QUESTION.export(request, rows, name):
+        return download
+    table = QUESTION.table(request, rows)
+    for alert in table.page:
+        alert.tone = "good" if alert.state == "resolved" else _TONES[alert.severity]
+    rules = AlertRule.objects.filter(Q(flow=flow) | Q(flow=None)).order_by("name")
+    context |= {
+        "tab_template": "monitoring/_flow_alerts.html",
+        "table": table,
+        "filters": [
+            filter_of("state", "State", QUESTION.filters["state"], table.chosen),
+            filter_of("severity", "Severity", Severity.values, table.chosen),
+        ],
+        "rules": [(rule, *KINDS[rule.kind][:2]) for rule in rules],
+        "commands": [curl(request, "What is wrong now", "GET", "alerts/?state=firing")],
+    }
+    return render_page(request, "mirrors/flow.html", context, section="flows", every=5)

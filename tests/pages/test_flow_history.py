@@ -1,0 +1,173 @@
+"""Tabs of a flow that look back: changed settings, acts of people, jobs; and the audit of all."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from mirrors.models import Cluster, FailoverRun, Flow, HeartbeatState, SettingChange
+from mirrors.models.transitions import record
+from mirrors.services import flows
+from monitoring.models import Alert, AlertRule
+from tests.pages import world
+
+
+@pytest.fixture
+def edited(pair: tuple[Cluster, Cluster]) -> Flow:
+    """Made by ana with one setting; ben changed it, added one; our own process stopped it."""
+    world.runner()
+    flow = flows.create_flow(
+        source=pair[0], target=pair[1], properties={"topics": "orders"}, who="ana"
+    )
+    after = {"topics": "orders, payments", "tasks.max": "4"}
+    flow = flows.update_flow(flow=flow, properties=after, who="ben")
+    flows.pause_flow(flow=flow, who="ben", why="A drill of theirs.")
+    world.transition(flow, who="reconciler", why="Seen by us.")
+    return flow
+
+
+def _text(client: Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    text = answer.content.decode().split('<div id="live"')[1].split("<dialog")[0]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
+
+
+def test_every_changed_setting_is_kept_with_who_before_and_after(edited: Flow) -> None:
+    rows = SettingChange.objects.filter(flow=edited).order_by("pk")
+    facts = [(row.who, row.generation, row.key, row.before, row.after) for row in rows]
+    assert facts == [
+        ("ana", 1, "topics", None, "orders"),
+        ("ben", 2, "tasks.max", None, "4"),
+        ("ben", 2, "topics", "orders", "orders, payments"),
+    ]
+
+
+def test_an_edit_that_changes_nothing_leaves_no_row_and_another_runner_does(edited: Flow) -> None:
+    before = SettingChange.objects.count()
+    flows.update_flow(flow=edited, properties=edited.properties, who="ben")
+    assert SettingChange.objects.count() == before
+    flows.update_flow(flow=edited, runner=world.runner("other"), who="ben")
+    last = SettingChange.objects.latest("pk")
+    assert (last.key, last.before, last.after) == ("runner", "default", "other")
+
+
+def test_the_history_is_a_tab_with_search_and_files(viewer: Client, edited: Flow) -> None:
+    page = f"/flows/{edited.pk}/history/"
+    assert "topics orders orders, payments ben 2" in _text(viewer, page)
+    assert "tasks.max" not in _text(viewer, f"{page}?q=payments")
+    lines = viewer.get(f"{page}?as=csv&sort=when").getvalue().decode().splitlines()
+    assert lines[0] == "when,key,before,after,who,generation"
+    assert len(lines) == 4
+    assert "No change matches" in _text(viewer, f"{page}?q=nothing")
+    configuration = _text(viewer, f"/flows/{edited.pk}/configuration/")
+    assert "topics orders orders, payments ben 2" in configuration
+
+
+def test_over_rest_the_history_is_paged_and_filtered(viewer: Client, edited: Flow) -> None:
+    answer = viewer.get(f"/api/v1/flows/{edited.pk}/history/?key=tasks.max").json()
+    assert answer["count"] == 1
+    row = answer["results"][0]
+    assert (row["who"], row["before"], row["after"]) == ("ben", None, "4")
+
+
+def test_the_audit_of_a_flow_is_what_people_did_with_their_reasons(
+    viewer: Client, edited: Flow
+) -> None:
+    run = FailoverRun.objects.create(flow=edited, kind="simulation", mark="m", requested_by="cara")
+    record(run, field="state", before="", who="cara", why="Before the audit.")
+    text = _text(viewer, f"/flows/{edited.pk}/audit/")
+    assert "A drill of theirs." in text
+    assert "Before the audit." in text
+    assert "Seen by us." not in text
+    rows = viewer.get(f"/api/v1/flows/{edited.pk}/audit/?who=cara").json()["results"]
+    assert [(row["to"], row["why"]) for row in rows] == [("queued", "Before the audit.")]
+    file = viewer.get(f"/flows/{edited.pk}/audit/?as=json").json()
+    assert {"who": "ben", "why": "A drill of theirs."}.items() <= {
+        key: file[1][key] for key in ("who", "why")
+    }.items()
+
+
+def test_the_audit_of_all_leaves_our_own_processes_out_until_asked(
+    viewer: Client, edited: Flow
+) -> None:
+    assert "Seen by us." not in _text(viewer, "/audit/")
+    assert "Seen by us." in _text(viewer, "/audit/?by=everybody")
+    assert "A drill of theirs." not in _text(viewer, "/audit/?subject=cluster")
+    lines = viewer.get("/audit/?as=csv&q=drill").getvalue().decode().splitlines()
+    assert len(lines) == 2
+    assert lines[1].split(",")[1:4] == ["ben", "flow", "primary->backup"]
+    assert viewer.get("/api/v1/audit/?search=drill").json()["count"] == 1
+
+
+def test_a_job_has_a_page_with_its_error_whole_and_its_log(viewer: Client) -> None:
+    flow = world.busy()
+    error = "The runner 4211 is gone. " + "x" * 900 + " end of it"
+    job = world.job(flow, state="failed", ended_at=timezone.now(), error=error)
+    world.transition(flow, subject="job", subject_id=job.pk, to_state="failed", why="Of the job.")
+    old = timezone.now() - timedelta(days=1)
+    world.transition(flow, when=old, why="Long before.")
+    text = _text(viewer, f"/flows/{flow.pk}/jobs/{job.pk}/")
+    assert error in text
+    assert "Of the job." in text
+    assert "Long before." not in text
+    assert (
+        f"/flows/{flow.pk}/jobs/{job.pk}/" in viewer.get(f"/flows/{flow.pk}/jobs/").content.decode()
+    )
+    other = world.flow()
+    assert viewer.get(f"/flows/{other.pk}/jobs/{job.pk}/").status_code == 404
+
+
+def test_heartbeats_of_both_directions_stand_side_by_side(viewer: Client) -> None:
+    flow = world.busy()
+    back = world.flow(flow.target, flow.source)
+    now = timezone.now()
+    HeartbeatState.objects.create(flow=flow, seen_at=now, latency_ms=120, as_of=now)
+    late = now - timedelta(minutes=5)
+    HeartbeatState.objects.create(flow=back, seen_at=late, place="target", as_of=now)
+    text = _text(viewer, f"/flows/{flow.pk}/heartbeats/")
+    assert re.search(r"primary→backup arrives .* 0\.1 s", text)
+    assert re.search(r"backup→primary late 5 min", text)
+    back.delete()
+    assert "No flow leads back" in _text(viewer, f"/flows/{flow.pk}/heartbeats/")
+
+
+def test_alerts_of_a_flow_and_the_rules_that_watch_it_are_a_tab(viewer: Client) -> None:
+    flow, other = world.busy(), world.flow()
+    rule = AlertRule.objects.create(name="Far behind", kind="time_lag", threshold=10, flow=flow)
+    AlertRule.objects.create(name="Of another", kind="time_lag", threshold=10, flow=other)
+    facts = {"rule": rule, "rule_name": rule.name, "severity": "critical", "state": "firing"}
+    Alert.objects.create(flow=flow, subject=f"flow:{flow.pk}", sentence="38 s behind.", **facts)
+    Alert.objects.create(flow=other, subject=f"flow:{other.pk}", sentence="Elsewhere.", **facts)
+    text = _text(viewer, f"/flows/{flow.pk}/alerts/")
+    assert "38 s behind." in text
+    assert "Elsewhere." not in text
+    assert "Far behind" in text
+    assert "Of another" not in text
+
+
+@pytest.mark.parametrize("part", ["history", "audit", "heartbeats", "alerts"])
+def test_a_tab_takes_the_same_few_queries_for_many_rows(viewer: Client, part: str) -> None:
+    flow = world.busy()
+    path = f"/flows/{flow.pk}/{part}/"
+
+    def queries() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            assert viewer.get(path).status_code == 200
+        return len(seen)
+
+    few = queries()
+    for number in range(30):
+        SettingChange.objects.create(flow=flow, generation=number, who="ana", key="topics")
+        world.transition(flow, who="ana")
+        Alert.objects.create(flow=flow, subject=f"x:{number}", state="firing", severity="info")
+    assert queries() == few
+    assert few <= 12
