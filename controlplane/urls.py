@@ -25,6 +25,7 @@ from mirrors.api import (
     runners,
     tokens,
 )
+from mirrors.api.cluster_groups import ClusterGroupViewSet
 from mirrors.api.flow_history import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
 from mirrors.api.imports import ExportViewSet, ImportViewSet
 from mirrors.api.takeovers import TakeoverViewSet
@@ -44,6 +45,9 @@ class Router(SimpleRouter):
 
 router = Router()
 router.register("clusters", clusters.ClusterViewSet)
+router.register(
+    r"clusters/(?P<alias>[A-Za-z0-9._-]{1,100})/groups", ClusterGroupViewSet, basename="cluster-groups"
+)
 router.register("tests", clusters.ClusterTestViewSet)
 router.register("runners", runners.RunnerViewSet)
 router.register("flows", flows.FlowViewSet)

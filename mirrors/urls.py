@@ -20,6 +20,7 @@ from mirrors.views import (
 )
 from mirrors.views.actions import ACTS
 from mirrors.views.audit import show_audit
+from mirrors.views.cluster_groups import list_groups
 from mirrors.views.flow_tables import PARTS
 from mirrors.views.gaps import show_gap
 from mirrors.views.jobs import show_job
@@ -89,6 +90,7 @@ urlpatterns = [
     path("clusters/", clusters.list_clusters, name="clusters"),
     path("add/cluster/", clusters.add_cluster, name="cluster-add"),
     path("clusters/<str:alias>/", clusters.show_cluster, name="cluster"),
+    path("clusters/<str:alias>/groups/", list_groups, name="cluster-groups"),
     path("clusters/<str:alias>/edit/", clusters.edit_cluster, name="cluster-edit"),
     path("clusters/<str:alias>/delete/", clusters.delete_cluster, name="cluster-delete"),
     path("clusters/<str:alias>/test/", clusters.test_cluster, name="cluster-test"),

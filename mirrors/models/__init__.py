@@ -5,8 +5,8 @@ from mirrors.models.comparisons import Comparison, ComparisonFinding, Comparison
 from mirrors.models.drift import AclPreview, CarriedAcl, Drift, TopicBaseline
 from mirrors.models.drills import Certificate, Drill, DrillRun, FlowObjectives, SigningKey
 from mirrors.models.duties import DutyRun, FlowPlan, HeartbeatState
-from mirrors.models.failbacks import Divergence, Failback, OrphanChunk, OrphanStretch
 from mirrors.models.edits import SettingChange
+from mirrors.models.failbacks import Divergence, Failback, OrphanChunk, OrphanStretch
 from mirrors.models.failovers import FailoverRun, FailoverStep
 from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job
 from mirrors.models.gaps import Gap

@@ -11,6 +11,7 @@ from django.db.models import (
     Count,
     F,
     Max,
+    Min,
     OuterRef,
     Q,
     QuerySet,
@@ -21,7 +22,9 @@ from django.db.models import (
 )
 from django.db.models.functions import Concat
 
+from mirrors.models.clusters import Cluster
 from mirrors.models.flows import Flow, FlowTopic
+from mirrors.models.groups import GroupOffset
 
 _COPIED = Q(topics__remote_topic__isnull=False) & ~Q(topics__state="skipped")
 
@@ -46,6 +49,23 @@ def flows_with_lag() -> QuerySet[Any]:
         ),
         time_lag_ms=Max("topics__time_lag_ms", filter=_COPIED),
         worst_topic=Subquery(worst.values("topic")[:1]),
+    )
+
+
+def groups_of(cluster: Cluster) -> QuerySet[Any]:
+    """The consumer groups that flows know on a cluster, one row a group.
+
+    On a source all that were seen there, on a target those that are there.
+    """
+    here = Q(flow__source=cluster) | Q(flow__target=cluster, target_offset__isnull=False)
+    rows = GroupOffset.objects.filter(here).order_by().values("group")
+    return rows.annotate(
+        topics=Count("topic", distinct=True, filter=~Q(topic="")),
+        places=Count("pk", filter=~Q(topic="")),
+        flows=Count("flow", distinct=True),
+        moved=Count("pk", filter=Q(sync_state__in=("in_sync", "moved"))),
+        last_seen=Max("as_of"),
+        flow=Min("flow_id"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -17,9 +18,9 @@ from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.forms import ClusterForm
-from mirrors.models import Cluster, Role, Transition, needs
+from mirrors.models import Cluster, Flow, Role, Transition, needs
 from mirrors.models.clusters import SecurityProtocol
-from mirrors.models.reading import flows_with_lag
+from mirrors.models.reading import flows_with_lag, groups_of
 from mirrors.services import clusters as services
 from mirrors.views.changes import Impact, changes_between
 from mirrors.views.readiness import mark_proofs
@@ -27,6 +28,8 @@ from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_cluster, mark_flows
 from mirrors.views.tables import Column, Question
 
+# Of its groups so many stand on a cluster's own page.
+GROUPS = 10
 QUESTION = Question(
     columns=(
         Column("alias", "Alias", ("alias",)),
@@ -71,10 +74,14 @@ def show_cluster(request: HttpRequest, alias: str) -> HttpResponse:
     rows = flows_with_lag().filter(Q(source=cluster) | Q(target=cluster)).order_by("pk")
     flows = mark_flows(list(rows), timezone.now())
     mark_proofs(flows, timezone.now())
+    groups = groups_of(cluster)
     context = {
         "cluster": cluster,
         "test": test,
         "flows": flows,
+        "sides": _sides(cluster, flows),
+        "groups": groups.order_by("group")[:GROUPS],
+        "group_count": groups.count(),
         "transitions": Transition.objects.filter(subject="cluster", subject_id=cluster.pk)[:6],
         "commands": [
             curl(request, "Read this cluster", "GET", f"clusters/{alias}/"),
@@ -83,6 +90,14 @@ def show_cluster(request: HttpRequest, alias: str) -> HttpResponse:
     }
     every = 1 if test is not None and test.ended_at is None else 4
     return render_page(request, "mirrors/cluster.html", context, section="clusters", every=every)
+
+
+def _sides(cluster: Cluster, flows: Sequence[Flow]) -> list[dict[str, Any]]:
+    out = [flow for flow in flows if flow.source_id == cluster.pk]
+    into = [flow for flow in flows if flow.target_id == cluster.pk]
+    words = {"word": "source", "title": "Flows out", "verb": "reads from", "way": "from"}
+    back = {"word": "target", "title": "Flows in", "verb": "writes to", "way": "to"}
+    return [{**words, "flows": out}, {**back, "flows": into}]
 
 
 @require_POST

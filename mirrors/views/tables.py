@@ -177,10 +177,10 @@ def _json(columns: Sequence[Column], rows: Iterable[Any]) -> Iterator[str]:
     yield "\n]\n"
 
 
-def value_of(row: Model, path: str) -> Any:
+def value_of(row: Model | dict[str, Any], path: str) -> Any:
     value: Any = row
     for part in path.split("."):
-        value = getattr(value, part, None)
+        value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
     return value
 
 

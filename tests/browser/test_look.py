@@ -37,6 +37,7 @@ PAGES = {
     "alert-rules": "/alerts/rules/",
     "clusters": "/clusters/",
     "cluster": "/clusters/primary/",
+    "cluster-groups": "/clusters/primary/groups/",
     "cluster-edit": "/clusters/primary/edit/",
     "runners": "/runners/",
     "runner": "/runners/default/",

@@ -52,6 +52,7 @@ READING = [
     "/failovers/{pk}/",
     "/clusters/",
     "/clusters/primary/",
+    "/clusters/primary/groups/",
     "/runners/",
     "/runners/default/",
     "/account/tokens/",

@@ -1,0 +1,43 @@
+"""Consumer groups of one cluster, over all flows that read from it or write to it."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from mirrors.models import Cluster, Role, needs
+from mirrors.models.reading import groups_of
+from mirrors.views.render import render_page
+from mirrors.views.shared import curl, mark_cluster
+from mirrors.views.tables import Column, Question
+
+QUESTION = Question(
+    columns=(
+        Column("group", "Group", ("group",)),
+        Column("topics", "Topics", ("topics",), number=True),
+        Column("places", "Partitions", ("places",), number=True),
+        Column("flows", "Flows", ("flows",), number=True),
+        Column("moved", "In place", ("moved",), number=True, title="Partitions where a target has it"),
+        Column("last_seen", "As of", ("last_seen",)),
+    ),
+    search=("group",),
+    default="group",
+    tie=("group",),
+)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_groups(request: HttpRequest, alias: str) -> HttpResponseBase:
+    cluster = mark_cluster(get_object_or_404(Cluster, alias=alias))
+    rows = groups_of(cluster)
+    if download := QUESTION.export(request, rows, f"{alias}-groups"):
+        return download
+    context = {
+        "cluster": cluster,
+        "table": QUESTION.table(request, rows),
+        "commands": [curl(request, "Its groups", "GET", f"clusters/{alias}/groups/")],
+    }
+    return render_page(request, "mirrors/cluster_groups.html", context, section="clusters", every=5)

@@ -1,0 +1,102 @@
+"""A cluster's page: flows out and in, groups, version, rights, last test, since when it is stale."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from mirrors.models import Cluster, ClusterTest, Flow, GroupOffset
+from monitoring.models import ClusterSweep
+from tests.pages import world
+
+
+@pytest.fixture
+def primary(db: None) -> Cluster:
+    """Copied to backup and to lake; backup copies back; two groups read it."""
+    primary, backup = world.cluster("primary"), world.cluster("backup")
+    out = world.flow(primary, backup)
+    world.flow(primary, world.cluster("lake"))
+    world.flow(backup, primary)
+    for partition in range(3):
+        _group(out, "billing", partition, target_offset=5, sync_state="in_sync")
+    _group(out, "audit", 0, sync_state="waiting")
+    return primary
+
+
+def _group(flow: Flow, group: str, partition: int, **facts: object) -> None:
+    GroupOffset.objects.create(
+        flow=flow,
+        group=group,
+        topic="orders",
+        partition=partition,
+        **{"as_of": timezone.now(), **facts},
+    )
+
+
+def _text(client: Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.content.decode()))
+
+
+def test_flows_out_and_in_stand_apart(viewer: Client, primary: Cluster) -> None:
+    text = _text(viewer, "/clusters/primary/")
+    out, rest = text.split(" Flows out Flow ")[1].split(" Flows in Flow ")
+    into = rest.split(" Consumer groups ")[0]
+    assert "primary→backup" in out
+    assert "primary→lake" in out
+    assert "backup→primary" in into
+    assert "primary→" not in into.replace("backup→primary", "")
+
+
+def test_it_tells_version_topics_the_last_test_and_since_when_figures_are_stale(
+    viewer: Client, primary: Cluster
+) -> None:
+    result = {"version": "4.3", "topics": 12, "brokers": [], "rights": [], "warnings": []}
+    ended = {"state": "succeeded", "ended_at": timezone.now(), "requested_by": "ana"}
+    ClusterTest.objects.create(cluster=primary, result=result, **ended)
+    since = timezone.now() - timedelta(minutes=5)
+    ClusterSweep.objects.create(cluster=primary, stale_since=since, error="Refused.")
+    text = _text(viewer, "/clusters/primary/")
+    assert re.search("Topics 12 Kafka 4.3 Last test just now", text)
+    assert "Figures stale since 5 min ago" in text
+
+
+def test_groups_are_counted_on_both_sides_and_have_a_page(viewer: Client, primary: Cluster) -> None:
+    text = _text(viewer, "/clusters/primary/groups/")
+    assert re.search(r"audit 1 1 1 0 .*billing 1 3 1 3 ", text)
+    assert "audit" not in _text(viewer, "/clusters/backup/groups/")
+    lines = viewer.get("/clusters/primary/groups/?as=csv&sort=-places").getvalue().decode()
+    assert lines.splitlines()[1].startswith("billing,1,3,1,3,")
+    assert "No group matches" in _text(viewer, "/clusters/primary/groups/?q=nothing")
+    assert "No group is known" in _text(viewer, "/clusters/lake/groups/")
+    assert viewer.get("/clusters/mars/groups/").status_code == 404
+
+
+def test_groups_over_rest(viewer: Client, primary: Cluster) -> None:
+    rows = viewer.get("/api/v1/clusters/primary/groups/?search=bill").json()["results"]
+    assert [(row["group"], row["partitions"], row["moved"]) for row in rows] == [("billing", 3, 3)]
+    assert viewer.get("/api/v1/clusters/mars/groups/").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/clusters/primary/", "/clusters/primary/groups/"])
+def test_many_rows_take_no_more_queries(viewer: Client, primary: Cluster, path: str) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            assert viewer.get(path).status_code == 200
+        return len(seen)
+
+    few = queries()
+    for number in range(20):
+        flow = world.flow(primary)
+        _group(flow, f"g{number}", 0, sync_state="moved")
+    assert queries() == few
+    assert few <= 14
