@@ -24,7 +24,7 @@ SUPERVISOR = "reconciler"
 # A start that was claimed and never written down: its worker died in between.
 CLAIM_PATIENCE_MS = 8_000
 # The control plane's own secrets stay out of the process that talks to Kafka.
-_KEPT_BACK = ("DATABASE_URL", "REDIS_URL", "UNDERSTUDY_SECRET_KEY")
+_KEPT_BACK = ("DATABASE_URL", "REDIS_URL", "UNDERSTUDY_SECRET_KEY", "UNDERSTUDY_SIGNING_KEY")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
