@@ -1,0 +1,70 @@
+"""manage.py verify_certificate FILE: is it, byte for byte, a certificate that was issued here?"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from mirrors.domain.evidence.certificates import Verification, fingerprint_of, verify
+from mirrors.services.signing import known_keys
+
+_KEY_BYTES = 32
+
+
+class Command(BaseCommand):
+    help = "Say whether a drill certificate is genuine; exits 1 when it is not."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", help="the JSON file of a certificate; - for standard input")
+        parser.add_argument("--evidence", help="the evidence's file: its digest is compared")
+        parser.add_argument(
+            "--public-key",
+            help="64 hexadecimal letters; then no database is asked, and only that key counts",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        text = self._read(options["file"])
+        given = options["public_key"]
+        found = verify(text, _one_key(given) if given else known_keys())
+        if not found.genuine or found.document is None:
+            raise CommandError(f"Not genuine. {found.sentence}")
+        document = found.document
+        lines = [
+            f"Genuine. {found.sentence}",
+            f"Drill of {document['scope']['flow']}: {document['result']}.",
+            document["sentence"],
+            f"Issued {document['issued_at']}, number {document['number']}.",
+        ]
+        if options["evidence"]:
+            lines.append(self._compare(found, options["evidence"]))
+        return "\n".join(lines)
+
+    def _compare(self, found: Verification, path: str) -> str:
+        wanted = (found.document or {})["evidence"]["digest"]
+        if hashlib.sha256(self._read(path)).hexdigest() != wanted:
+            raise CommandError(
+                "The certificate is genuine, but the evidence is not what it speaks of: its digest "
+                "is another. It was changed, or belongs to another drill."
+            )
+        return "The evidence is what the certificate speaks of: its digest is the same."
+
+    def _read(self, path: str) -> bytes:
+        try:
+            return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        except OSError as error:
+            raise CommandError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _one_key(text: str) -> dict[str, str]:
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise CommandError("A public key is 64 hexadecimal letters, as the verify page shows it.")
+    return {fingerprint_of(key): key.hex()}
