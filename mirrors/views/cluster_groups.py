@@ -19,7 +19,7 @@ QUESTION = Question(
         Column("topics", "Topics", ("topics",), number=True),
         Column("places", "Partitions", ("places",), number=True),
         Column("flows", "Flows", ("flows",), number=True),
-        Column("moved", "In place", ("moved",), number=True, title="Partitions where a target has it"),
+        Column("moved", "In place", ("moved",), number=True, title="Where a target has it"),
         Column("last_seen", "As of", ("last_seen",)),
     ),
     search=("group",),

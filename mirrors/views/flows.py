@@ -21,6 +21,7 @@ from mirrors.models.reading import flows_with_lag
 from mirrors.services.explain import explain_topic
 from mirrors.views.actions import actions_of
 from mirrors.views.flow_history import recent_changes
+from mirrors.views.flow_sheets import SHEETS
 from mirrors.views.flow_tables import PARTS, Part
 from mirrors.views.readiness import mark_proof
 from mirrors.views.render import render_page
@@ -76,12 +77,15 @@ def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpRespon
     context = flow_context(request, pk, part)
     flow, shown = context["flow"], PARTS[part]
     rows = shown.rows(flow) if shown.rows else None
+    name = f"{flow.source.alias}-{flow.target.alias}-{part}"
     if shown.question and rows is not None:
-        name = f"{flow.source.alias}-{flow.target.alias}-{part}"
-        if download := shown.question.export(request, rows, name):
+        download = shown.question.export(request, rows, name)
+        if download:
             return download
     context["tab_template"] = shown.template
     context |= _part_context(request, flow, shown, rows)
+    if (sheet := SHEETS.get(part)) and (file := sheet.file(request, context, name)):
+        return file
     return render_page(request, "mirrors/flow.html", context, section="flows", every=2)
 
 

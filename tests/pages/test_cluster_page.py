@@ -1,4 +1,4 @@
-"""A cluster's page: flows out and in, groups, version, rights, last test, since when it is stale."""
+"""A cluster: flows out and in, groups, version, rights, last test, since when it is stale."""
 
 from __future__ import annotations
 

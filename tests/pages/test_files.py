@@ -1,0 +1,58 @@
+"""Every table can be taken as CSV and JSON, and every list is searched by its address."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from mirrors.models import FlowPlan, HeartbeatState
+from tests.pages import world
+
+LISTS = ("/flows/", "/topology/", "/schedules/", "/clusters/", "/runners/", "/audit/", "/alerts/")
+PARTS = ("topics", "partitions", "groups", "gaps", "jobs", "transitions", "history", "audit")
+SHEETS = {
+    "heartbeats": "flow.name",
+    "duties": "schedule.name",
+    "plan": "kind",
+    "configuration": "key",
+}
+
+
+@pytest.mark.parametrize("part", SHEETS)
+def test_tables_that_are_no_rows_are_files_too(viewer: Client, part: str) -> None:
+    flow = world.busy()
+    now = timezone.now()
+    HeartbeatState.objects.create(flow=flow, seen_at=now, as_of=now)
+    change = {"kind": "create topic", "name": "a", "before": None, "after": "3", "reason": "new"}
+    FlowPlan.objects.create(flow=flow, state="ready", changes=[change], since=now, as_of=now)
+    path = f"/flows/{flow.pk}/{part}/"
+    page = viewer.get(path).content.decode()
+    assert "?as=csv" in page
+    rows = viewer.get(f"{path}?as=json").json()
+    assert rows
+    assert SHEETS[part] in rows[0]
+    lines = viewer.get(f"{path}?as=csv").getvalue().decode().splitlines()
+    assert lines[0].split(",")[0] == SHEETS[part]
+    assert len(lines) >= len(rows) + 1
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_list_of_a_flow_has_search_and_files(viewer: Client, part: str) -> None:
+    flow = world.busy()
+    path = f"/flows/{flow.pk}/{part}/" if part != "topics" else f"/flows/{flow.pk}/"
+    page = viewer.get(f"{path}?q=no-such-thing").content.decode()
+    assert re.search(r'<input type="search" name="q" value="no-such-thing"', page)
+    assert "as=csv" in page
+    assert viewer.get(f"{path}?as=json&q=no-such-thing").json() == []
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_every_list_has_files(viewer: Client, path: str) -> None:
+    world.busy()
+    answer = viewer.get(f"{path}?as=json")
+    assert answer["Content-Type"].startswith("application/json")
+    assert isinstance(answer.json(), list)
+    assert viewer.get(f"{path}?as=csv")["Content-Type"].startswith("text/csv")
