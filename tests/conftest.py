@@ -9,14 +9,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from pytest_django import Settings
 
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
 
 # Quick to start beats quick under load here; the second compiler costs more than it gives.
 _QUICK = ("-XX:TieredStopAtLevel=1",)
+
+
+@pytest.fixture
+def signing_key(tmp_path: Path, settings: Settings) -> Path:
+    """Where this test's own key is made when a certificate is signed."""
+    settings.UNDERSTUDY_SIGNING_KEY = ""
+    settings.UNDERSTUDY_SIGNING_KEY_PATH = tmp_path / "signing" / "key.pem"
+    return tmp_path / "signing" / "key.pem"
 
 
 @pytest.fixture(scope="session")
