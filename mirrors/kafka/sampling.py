@@ -84,7 +84,7 @@ def _read_turn(
                 result.failed[place] = _late(spec, place)
                 result.done.pop(place, None)
             return
-        for place, message, reached in _messages(consumer, spec, result.failed):
+        for place, message, reached in messages(consumer, spec, result.failed):
             if place not in left:
                 continue
             if reached is None:
@@ -125,7 +125,7 @@ def read_as_group(
                     result.failed[place] = _late(spec, place)
                     del result.done[place]
                 break
-            for place, message, reached in _messages(consumer, spec, result.failed):
+            for place, message, reached in messages(consumer, spec, result.failed):
                 if place not in left:
                     continue
                 if reached is None:
@@ -148,7 +148,7 @@ def _note(
     reading.ended = reading.ended or message is None or reached >= end
 
 
-def _messages(
+def messages(
     consumer: Consumer, spec: ClusterSpec, failed: dict[Place, Any]
 ) -> Iterator[tuple[Place, Message | None, int | None]]:
     """(partition, record, next offset); without a record at an end, without an offset if failed."""
@@ -197,15 +197,15 @@ def _seen(message: Message) -> Seen:
 def content_digest(message: Message) -> bytes:
     """Key, value and headers in order; null is not the same as empty."""
     digest = hashlib.blake2b(digest_size=16)
-    parts: list[bytes | None] = [_bytes(message.key()), _bytes(message.value())]
+    parts: list[bytes | None] = [as_bytes(message.key()), as_bytes(message.value())]
     headers: Any = message.headers()  # the client's stubs forget the lists of pairs
     for name, value in headers or ():
-        parts += [name.encode(), _bytes(value)]
+        parts += [name.encode(), as_bytes(value)]
     for part in parts:
         digest.update(struct.pack(">q", -1 if part is None else len(part)))
         digest.update(part or b"")
     return digest.digest()
 
 
-def _bytes(value: Any) -> bytes | None:
+def as_bytes(value: Any) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
