@@ -1,0 +1,234 @@
+"""Two sequences of records side by side: which one was changed, left out, added or swapped.
+
+Records count as equal by their digest alone; where they stand in their topics does not matter. So a
+record that is missing is one difference, not a shift of everything behind it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from itertools import islice
+from typing import Literal, NamedTuple
+
+# changed: another record stands there. missing: not on the target. extra: on the target only.
+# doubled: the target holds it twice. swapped: two records changed places. apart: from here on
+# nothing agrees, so no single record can be named.
+Kind = Literal["changed", "missing", "extra", "doubled", "swapped", "apart"]
+
+# So many records that agree again prove that both sides are in step.
+_AGREE = 3
+_LOOK = 256
+# Further ahead nobody looks for the place where both sides agree again.
+WINDOW = 16_384
+# A stretch that differs in more places than that has no single records to point at.
+MOST = 1000
+_REMEMBERED = 4096
+_TWINS = 16
+_LONGEST_SCRIPT = 1024
+
+
+class Row(NamedTuple):
+    """A record: where it stands, what it is; PARTS names its parts."""
+
+    offset: int
+    digest: bytes
+    parts: tuple[object, ...] = ()
+
+
+PARTS = ("key", "value", "headers", "timestamp")
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """`source` and `target` are the records in question; `twin` is the other record of a pair:
+    of a double the one that it repeats, of a swap the one that stands in its place."""
+
+    kind: Kind
+    source: Row | None = None
+    target: Row | None = None
+    twin: int | None = None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What differs in a record that was changed."""
+        if self.source is None or self.target is None:
+            return ()
+        pairs = zip(PARTS, self.source.parts, self.target.parts, strict=False)
+        return tuple(name for name, one, two in pairs if one != two)
+
+
+class Aligner:
+    """Takes both sides piece by piece and keeps no more of them than it needs."""
+
+    def __init__(self) -> None:
+        self._left: deque[Row] = deque()
+        self._right: deque[Row] = deque()
+        self._ended = (False, False)
+        self._look = _LOOK
+        self._found: list[Difference] = []
+        self._recent: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+        self.is_over = False
+
+    @property
+    def wants(self) -> tuple[bool, bool]:
+        """Of which side more is needed to go on."""
+        return (
+            not self._ended[0] and len(self._left) < self._look,
+            not self._ended[1] and len(self._right) < self._look,
+        )
+
+    def feed(self, left: Iterable[Row] = (), right: Iterable[Row] = ()) -> None:
+        self._left.extend(left)
+        self._right.extend(right)
+        self._step()
+
+    def end(self, *, left: bool = False, right: bool = False) -> None:
+        self._ended = (self._ended[0] or left, self._ended[1] or right)
+        self._step()
+
+    def differences(self) -> list[Difference]:
+        """All of them, once both sides have ended; two that belong together are one."""
+        return _paired(self._found)
+
+    def _step(self) -> None:
+        while not self.is_over:
+            self._match()
+            if not self._left and not self._right:
+                return
+            if any(self.wants):
+                return
+            if (gap := self._meeting()) is not None:
+                self._look = _LOOK
+                ours = [self._left.popleft() for _ in range(gap[0])]
+                self._note(ours, [self._right.popleft() for _ in range(gap[1])])
+            elif self._look < WINDOW:
+                self._look *= 4
+            else:
+                self._give_up()
+            if len(self._found) > MOST:
+                self._give_up()
+
+    def _match(self) -> None:
+        left, right, recent = self._left, self._right, self._recent
+        while left and right and left[0].digest == right[0].digest:
+            row, other = left.popleft(), right.popleft()
+            recent[row.digest] = (row.offset, other.offset)
+            if len(recent) > _REMEMBERED:
+                recent.popitem(last=False)
+
+    def _meeting(self) -> tuple[int, int] | None:
+        """How many records of each side lie before the place where both agree again: the fewest."""
+        left, right = list(islice(self._left, self._look)), list(islice(self._right, self._look))
+        ended = (len(left) == len(self._left), len(right) == len(self._right))
+        places: dict[bytes, list[int]] = {}
+        for at, row in enumerate(right):
+            known = places.setdefault(row.digest, [])
+            if len(known) < _TWINS:
+                known.append(at)
+        best: tuple[int, int, int, int] | None = None
+        if all(ended) and all(self._ended):
+            best = (len(left) + len(right), 0, len(left), len(right))
+        for one, row in enumerate(left):
+            if best is not None and one > best[0]:
+                break
+            for two in places.get(row.digest, ()):
+                cost = (one + two, abs(one - two), one, two)
+                if (best is None or cost < best) and self._agree(left, one, right, two):
+                    best = cost
+        return None if best is None else (best[2], best[3])
+
+    def _agree(self, left: Sequence[Row], one: int, right: Sequence[Row], two: int) -> bool:
+        for _ in range(_AGREE):
+            if one == len(left) or two == len(right):
+                # Where a look ends nothing is known; where a side ends the other must as well.
+                cut = (one == len(left) < len(self._left)) or (two == len(right) < len(self._right))
+                return cut or (one == len(left) and two == len(right))
+            if left[one].digest != right[two].digest:
+                return False
+            one, two = one + 1, two + 1
+        return True
+
+    def _note(self, left: list[Row], right: list[Row]) -> None:
+        """The fewest words for what lies between two places where both sides agree."""
+        in_place = [
+            Difference("changed", one, two)
+            for one, two in zip(left, right, strict=False)
+            if one.digest != two.digest
+        ]
+        if len(left) != len(right):
+            in_place += [Difference("missing", row) for row in left[len(right) :]]
+            in_place += [self._added(row, left) for row in right[len(left) :]]
+        if max(len(left), len(right)) > _LONGEST_SCRIPT:
+            self._found += in_place
+            return
+        script = self._script(left, right)
+        self._found += in_place if len(in_place) <= len(script) else script
+
+    def _script(self, left: list[Row], right: list[Row]) -> list[Difference]:
+        matcher = SequenceMatcher(
+            None, [row.digest for row in left], [row.digest for row in right], autojunk=False
+        )
+        found: list[Difference] = []
+        for does, a, b, c, d in matcher.get_opcodes():
+            if does == "equal":
+                continue
+            both = min(b - a, d - c)
+            found += [
+                Difference("changed", one, two)
+                for one, two in zip(left[a : a + both], right[c : c + both], strict=True)
+            ]
+            found += [Difference("missing", row) for row in left[a + both : b]]
+            found += [self._added(row, left) for row in right[c + both : d]]
+        return found
+
+    def _added(self, row: Row, beside: Sequence[Row]) -> Difference:
+        known = self._recent.get(row.digest)
+        twin = known[0] if known is not None else None
+        if twin is None:
+            twin = next((one.offset for one in beside if one.digest == row.digest), None)
+        return Difference("extra" if twin is None else "doubled", None, row, twin)
+
+    def _give_up(self) -> None:
+        here = self._left[0] if self._left else None
+        self._found = self._found[:MOST]
+        self._found.append(Difference("apart", here, self._right[0] if self._right else None))
+        self._left.clear()
+        self._right.clear()
+        self.is_over = True
+
+
+def _paired(found: Sequence[Difference]) -> list[Difference]:
+    """Two records that stand in each other's place are swapped; one that only moved is so too."""
+    crossed: dict[tuple[bytes, bytes], int] = {}
+    gone: dict[bytes, int] = {}
+    kept: list[Difference | None] = list(found)
+    for at, row in enumerate(found):
+        one, two = row.source, row.target
+        if row.kind == "changed" and one is not None and two is not None:
+            other = crossed.pop((two.digest, one.digest), None)
+            if other is None:
+                crossed[one.digest, two.digest] = at
+                continue
+            kept[other], kept[at] = _swapped(found[other], row), None
+        elif row.kind in {"missing", "extra", "doubled"}:
+            digest = one.digest if one is not None else two.digest if two is not None else b""
+            other = gone.get(digest)
+            if other is None or found[other].kind == row.kind or kept[other] is None:
+                gone[digest] = at
+                continue
+            kept[min(other, at)], kept[max(other, at)] = _moved(found[other], row), None
+            del gone[digest]
+    return [row for row in kept if row is not None]
+
+
+def _swapped(first: Difference, second: Difference) -> Difference:
+    twin = second.source.offset if second.source is not None else None
+    return Difference("swapped", first.source, first.target, twin)
+
+
+def _moved(one: Difference, two: Difference) -> Difference:
+    """It is missing at one place and stands at another."""
+    return Difference("swapped", one.source or two.source, one.target or two.target)

@@ -1,0 +1,91 @@
+"""Content by digest: a partition in chunks of source offsets, each with one digest a side.
+
+Only chunks whose digests differ are read again, record by record. The map of offsets says which
+stretch of the target belongs to a chunk; a map that is wrong makes chunks differ, never agree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+
+CHUNK = 500
+
+
+def borders(first: int, end: int, most: int) -> list[int]:
+    """Source offsets where chunks begin, and the end: at most `most` chunks from `first` on."""
+    until = min(end, first + CHUNK * most)
+    return [*(range(first, until, CHUNK) or [first]), until]
+
+
+class SideDigest:
+    """One side of a partition by chunks. Two equal `borders` are an empty chunk."""
+
+    def __init__(self, borders: Sequence[int]) -> None:
+        self.borders = list(borders)
+        self.counts = [0] * (len(borders) - 1)
+        self._hashes = [hashlib.blake2b(digest_size=16) for _ in self.counts]
+        self._at = 0
+        self.reached = self.borders[0]
+
+    def add(self, offset: int, digest: bytes) -> None:
+        """Records come in the order of their offsets; what lies outside is none of ours."""
+        if not self.borders[0] <= offset < self.borders[-1]:
+            return
+        while offset >= self.borders[self._at + 1]:
+            self._at += 1
+        self.counts[self._at] += 1
+        self._hashes[self._at].update(digest)
+
+    def reach(self, offset: int) -> None:
+        """All before this offset has been read."""
+        self.reached = max(self.reached, offset)
+
+    @property
+    def complete(self) -> int:
+        """How many chunks from the first on were read to their end."""
+        return sum(end <= self.reached for end in self.borders[1:])
+
+    def digest(self, chunk: int) -> tuple[int, bytes]:
+        return self.counts[chunk], self._hashes[chunk].digest()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compared:
+    """`chunks` were read on both sides; `ranges` are those that differ, neighbours as one."""
+
+    chunks: int
+    ranges: tuple[tuple[int, int], ...]
+    source_records: int
+    target_records: int
+
+
+def compare_chunks(source: SideDigest, target: SideDigest) -> Compared:
+    """Chunk by chunk as far as both were read."""
+    done = min(source.complete, target.complete)
+    ranges: list[tuple[int, int]] = []
+    for at in range(done):
+        if source.digest(at) == target.digest(at):
+            continue
+        if ranges and ranges[-1][1] == at:
+            ranges[-1] = (ranges[-1][0], at + 1)
+        else:
+            ranges.append((at, at + 1))
+    return Compared(
+        chunks=done,
+        ranges=tuple(ranges),
+        source_records=sum(source.counts[:done]),
+        target_records=sum(target.counts[:done]),
+    )
+
+
+def chain(before: str, side: SideDigest, chunks: int) -> str:
+    """The digest of a partition as far as it was read: that of its chunks, one after the other."""
+    text = before
+    for at in range(chunks):
+        count, digest = side.digest(at)
+        if count:
+            link = bytes.fromhex(text) + count.to_bytes(8, "big") + digest
+            text = hashlib.blake2b(link, digest_size=16).hexdigest()
+    return text
