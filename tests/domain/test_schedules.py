@@ -1,14 +1,17 @@
-"""When bounded runs begin and end: cron in UTC, once for any number of moments missed."""
+"""When bounded runs and drills begin: cron by a clock, once for any number of moments missed."""
 
 from __future__ import annotations
 
 import datetime as dt
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.schedules import is_due, next_run_ms, shown
+from mirrors.domain.schedules import is_due, latest_run_ms, next_run_ms, shown, zone_of
 from mirrors.domain.specs import FlowSettings
+from tests.domain.cases import laws
 
 
 def at(text: str) -> int:
@@ -54,3 +57,52 @@ def test_an_end_is_the_ends_or_a_moment() -> None:
     assert (settings.run_until, settings.run_until_ms) == ("end", None)
     assert settings.run_schedule == "0 2 * * *"
     assert FlowSettings.from_properties({"run.until": "1700000000000"}).run_until_ms == 1.7e12
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ("2026-03-27T12:00:00", "2026-03-28T01:30:00"),
+        # 02:30 does not exist on the day when clocks go forward: right after the hour that is not.
+        ("2026-03-28T12:00:00", "2026-03-29T01:30:00"),
+        ("2026-03-29T12:00:00", "2026-03-30T00:30:00"),
+        # 02:30 comes twice when clocks go back: the first time counts, and only that.
+        ("2026-10-24T12:00:00", "2026-10-25T00:30:00"),
+        ("2026-10-25T00:30:00", "2026-10-26T01:30:00"),
+    ],
+)
+def test_the_clocks_of_a_time_zone_decide(after: str, expected: str) -> None:
+    assert next_run_ms("30 2 * * *", at(after), "Europe/Berlin") == at(expected)
+
+
+def test_of_moments_that_were_missed_the_latest_is_made_up_once() -> None:
+    since, now = at("2026-10-20T00:00:00"), at("2026-10-26T00:30:00")
+    latest = latest_run_ms("30 2 * * *", since=since, now=now, zone="Europe/Berlin")
+    assert latest == at("2026-10-25T00:30:00")
+    assert latest_run_ms("30 2 * * *", since=latest, now=now, zone="Europe/Berlin") is None
+    later = at("2026-10-26T01:30:00")
+    assert latest_run_ms("30 2 * * *", since=latest, now=later, zone="Europe/Berlin") == later
+
+
+@laws
+@given(
+    st.integers(at("2024-01-01T00:00:00"), at("2030-01-01T00:00:00")),
+    st.integers(0, 40 * 86_400_000),
+    st.sampled_from(["30 2 * * *", "*/7 * * * *", "0 2,3 * * 0", "59 23 28-31 * *"]),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]),
+)
+def test_the_latest_moment_behind_one_is_the_end_of_the_chain_of_next_ones(
+    since: int, more: int, schedule: str, zone: str
+) -> None:
+    now = since + more % (3 * 86_400_000)
+    chain = None
+    found = next_run_ms(schedule, since, zone)
+    while found <= now:
+        chain, found = found, next_run_ms(schedule, found, zone)
+    assert latest_run_ms(schedule, since=since, now=now, zone=zone) == chain
+
+
+@pytest.mark.parametrize("name", ["", "Europe", "Nowhere/Else", "../etc/passwd", "/etc/passwd"])
+def test_a_zone_that_does_not_exist_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="must be a time zone"):
+        zone_of(name)

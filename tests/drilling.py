@@ -1,0 +1,67 @@
+"""Drills without brokers: a simulation is ended as a worker would end it, with the given totals."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from mirrors.domain.failover import plan_failover
+from mirrors.domain.failover_result import Totals
+from mirrors.models import DrillRun, FailoverRun, Flow
+from mirrors.services import certificates, drill_runs, drills, failovers, simulation
+from tests.domain.test_failover import picture
+
+TOTALS = Totals(
+    groups=1,
+    places=1,
+    proven=1,
+    differs=0,
+    unproven=0,
+    unread=0,
+    loss=0,
+    loss_is="counted",
+    re_reads=0,
+    first_record_ms=12,
+    drain_ms=40,
+)
+
+
+def simulated(run: FailoverRun, *, state: str = "succeeded", **totals: Any) -> None:
+    """What the task does, without asking any cluster."""
+    taken = failovers.take_run(run_id=run.pk)
+    assert taken is not None
+    for name, _ in simulation.STEPS:
+        failovers.begin_step(run=taken, name=name)
+        failovers.end_step(run=taken, name=name, state="succeeded", reason="As it should.")
+    found = dataclasses.replace(TOTALS, **totals)
+    failovers.end_run(
+        run_id=run.pk,
+        state=state,
+        reason="All is well." if state == "succeeded" else "backup refused.",
+        swept=True,
+        plan=plan_failover(picture()).to_dict(),
+        result={
+            "sentence": "All is well.",
+            "source_trouble": "",
+            "totals": dataclasses.asdict(found),
+            "partitions": [{"group": "billing", "verdict": "proven"}],
+        },
+    )
+
+
+def drilled(flow: Flow, *, now: datetime | None = None, **facts: Any) -> DrillRun:
+    """One that a person asked for, to its end and its certificate."""
+    run = drills.request_drill(flow=flow, who="ann")
+    return finished(run, now=now, **facts)
+
+
+def finished(run: DrillRun, *, now: datetime | None = None, **facts: Any) -> DrillRun:
+    at = now or timezone.now()
+    (begun,) = drill_runs.begin_waiting(now=at)
+    simulated(FailoverRun.objects.get(pk=begun), **facts)
+    assert drill_runs.judge_ended(now=at) == 1
+    assert certificates.issue_missing(now=at) == 1
+    return DrillRun.objects.select_related("certificate", "run", "flow").get(pk=run.pk)
