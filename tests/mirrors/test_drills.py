@@ -1,0 +1,301 @@
+"""Drills: each moment once, missed ones made up once, judged, certified, their evidence dropped."""
+
+from __future__ import annotations
+
+import json
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.core.management import CommandError, call_command
+from pytest_django import Settings
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.evidence.canonical import canonical
+from mirrors.domain.evidence.certificates import fingerprint_of
+from mirrors.domain.evidence.objectives import Objectives
+from mirrors.models import Certificate, Drill, DrillRun, FailoverRun, Flow, SigningKey
+from mirrors.services import certificates, drill_runs, drills, failovers, simulation
+from mirrors.services.errors import Conflict
+from mirrors.services.evidence_pruning import delete_old_runs, drop_old_rows
+from mirrors.services.objectives import set_objectives
+from mirrors.services.pruning import prune
+from mirrors.services.signing import SigningKeyUnusable, load_key
+from tests.drilling import drilled, finished, simulated
+from tests.pages import world
+
+MONDAY = datetime(2026, 11, 23, 2, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def flow(db: None, signing_key: Path) -> Flow:
+    return world.flow()
+
+
+@pytest.fixture
+def drill(flow: Flow) -> Drill:
+    """Mondays at four by the clocks of Berlin: at three, in UTC."""
+    drill = drills.create_drill(
+        flow=flow, schedule="0 4 * * 1", time_zone="Europe/Berlin", groups=["billing"], who="ann"
+    )
+    Drill.objects.update(since=MONDAY - HOUR)
+    drill.refresh_from_db()
+    return drill
+
+
+def test_a_moment_of_the_schedule_is_taken_once_however_often_beat_asks(drill: Drill) -> None:
+    assert drills.take_due(now=MONDAY) == 0
+    assert drills.next_at(drill, now=MONDAY) == MONDAY + HOUR
+    due = MONDAY + HOUR + timedelta(seconds=3)
+    assert drills.take_due(now=due) == 1
+    assert drills.take_due(now=due) == 0
+    run = finished(DrillRun.objects.get(), now=due)
+    assert (run.slot, run.drill) == (int((MONDAY + HOUR).timestamp() * 1000), drill)
+    assert (run.groups, run.requested_by) == (["billing"], "ann")
+    assert run.schedule == "0 4 * * 1 Europe/Berlin"
+    assert "The turn of 2026-11-23 03:00 UTC." in run.run.why
+    assert drills.take_due(now=due + timedelta(days=6)) == 0
+    assert drills.take_due(now=due + timedelta(days=7)) == 1
+
+
+def test_two_beats_that_saw_the_same_moment_make_one_run(drill: Drill) -> None:
+    due = MONDAY + HOUR
+    seen = Drill.objects.select_related("flow__source", "flow__target").get()
+    assert drills._take(seen, due)
+    assert not drills._take(seen, due)
+    assert DrillRun.objects.count() == 1
+
+
+def test_moments_that_were_missed_are_made_up_once_and_say_so(drill: Drill) -> None:
+    late = MONDAY + timedelta(days=15)
+    assert drills.next_at(drill, now=late) == MONDAY + HOUR + timedelta(days=14)
+    assert drills.take_due(now=late) == 1
+    run = finished(DrillRun.objects.get(), now=late)
+    assert "It is made up 23 h late: nobody ran it then." in run.run.why
+    assert drills.take_due(now=late) == 0
+
+
+def test_what_was_missed_before_an_edit_or_while_off_is_not_made_up(drill: Drill) -> None:
+    facts = {"schedule": "0 4 * * 1", "time_zone": "UTC", "groups": [], "who": "bob"}
+    off = drills.update_drill(drill=drill, enabled=False, **facts)
+    assert drills.next_at(off, now=MONDAY) is None
+    assert drills.take_due(now=MONDAY + timedelta(days=30)) == 0
+    on = drills.update_drill(drill=off, enabled=True, **facts)
+    assert drills.take_due(now=on.since) == 0
+    assert on.changed_by == "bob"
+
+
+def test_a_moment_that_comes_while_another_drill_runs_waits_for_its_end(drill: Drill) -> None:
+    person = drills.request_drill(flow=drill.flow, who="bob")
+    due = MONDAY + HOUR
+    assert drills.take_due(now=due) == 0
+    finished(person, now=due)
+    assert drills.take_due(now=due) == 1
+    with pytest.raises(Conflict, match="runs already"):
+        drills.request_drill(flow=drill.flow, who="bob")
+
+
+def test_a_drill_waits_for_another_simulation_of_its_flow_and_then_gives_up(flow: Flow) -> None:
+    busy = simulation.request_simulation(flow=flow, who="bob")
+    run = drills.request_drill(flow=flow, who="ann")
+    assert drill_runs.begin_waiting(now=run.created_at) == []
+    run.refresh_from_db()
+    assert (run.state, run.run) == ("queued", None)
+    assert drill_runs.begin_waiting(now=run.created_at + 2 * HOUR) == []
+    run.refresh_from_db()
+    assert run.state == "failed"
+    assert "could not begin within an hour" in run.reason
+    assert certificates.issue_missing(now=run.created_at) == 1
+    assert not Certificate.objects.get().passed
+    failovers.abort_run(run=busy, who="bob")
+    assert drilled(flow).state == "passed"
+
+
+def test_objectives_as_of_the_beginning_judge_it(flow: Flow) -> None:
+    world.topic(flow, offset_lag=7, time_lag_ms=42_000)
+    strict = Objectives(rpo_seconds=30, rpo_records=5, rto_seconds=600)
+    set_objectives(flow=flow, wanted=strict, who="eve")
+    run = drills.request_drill(flow=flow, who="ann")
+    (begun,) = drill_runs.begin_waiting(now=flow.as_of)
+    set_objectives(flow=flow, wanted=Objectives(), who="mallory")
+    simulated(FailoverRun.objects.get(pk=begun), loss=7)
+    drill_runs.judge_ended(now=flow.as_of)
+    run.refresh_from_db()
+    assert run.state == "failed"
+    assert [row["objective"] for row in run.verdict["breaches"]] == ["rpo_records", "rpo_seconds"]
+    assert "The RPO was missed by 12 s" in run.reason
+    assert "The RPO in records was missed by 2" in run.reason
+    certificates.issue_missing(now=flow.as_of)
+    document = json.loads(Certificate.objects.get().text)
+    assert document["result"] == "failed"
+    assert document["breaches"] == run.verdict["breaches"]
+    assert {"who": "eve", "did": "set the objectives"} in document["people"]
+
+
+def test_a_failed_or_aborted_simulation_fails_the_drill_and_is_certified(flow: Flow) -> None:
+    run = drilled(flow, state="failed", differs=1, proven=0)
+    assert (run.state, run.certificate.passed) == ("failed", False)
+    again = drills.request_drill(flow=flow, who="ann")
+    (begun,) = drill_runs.begin_waiting(now=again.created_at)
+    failovers.abort_run(run=FailoverRun.objects.get(pk=begun), who="bob")
+    drill_runs.judge_ended(now=again.created_at)
+    again.refresh_from_db()
+    assert (again.state, again.reason) == ("failed", "Aborted by bob.")
+    certificates.issue_missing(now=again.created_at)
+    document = json.loads(again.certificate.text)
+    assert {"who": "bob", "did": "aborted it"} in document["people"]
+
+
+def test_history_and_certificates_outlive_schedule_and_flow(drill: Drill) -> None:
+    drills.take_due(now=MONDAY + HOUR)
+    run = finished(DrillRun.objects.get(), now=MONDAY + HOUR)
+    drills.delete_drill(drill=drill, who="ann")
+    waiting = drills.request_drill(flow=drill.flow, who="ann")
+    run.flow.delete()
+    run.refresh_from_db()
+    assert (run.flow, run.drill, run.run) == (None, None, None)
+    assert certificates.verify_text(text=run.certificate.text.encode()).genuine
+    assert drill_runs.begin_waiting(now=MONDAY) == []
+    waiting.refresh_from_db()
+    assert "flow was deleted" in waiting.reason
+    assert certificates.issue_missing(now=MONDAY) == 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "field", "words"),
+    [
+        ({"schedule": "0 25 * * *"}, "schedule", "five fields of cron"),
+        ({"schedule": "0 0 31 2 *"}, "schedule", "never comes"),
+        ({"time_zone": "Mars/Olympus"}, "time_zone", "time zone"),
+        ({"groups": [str(number) for number in range(501)]}, "groups", "more than the 500"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused_by_field(
+    flow: Flow, facts: dict[str, object], field: str, words: str
+) -> None:
+    usual = {"schedule": "0 3 * * *", "time_zone": "UTC"}
+    with pytest.raises(InvalidSettings) as refused:
+        drills.create_drill(flow=flow, who="ann", **{**usual, **facts})
+    assert words in refused.value.fields[field][0]
+
+
+def test_the_certificate_has_scope_numbers_times_people_and_the_evidence_by_digest(
+    flow: Flow, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = drilled(flow)
+    text = run.certificate.text
+    document = json.loads(text)
+    assert document["scope"]["flow"] == flow.name
+    assert document["scope"]["groups"] == ["billing"]
+    assert document["measured"]["proven"] == 1
+    assert document["people"] == [{"who": "ann", "did": "asked for it"}]
+    assert [step["name"] for step in document["steps"]] == ["look", "read", "compare", "clean"]
+    assert all(step["ended_at"] for step in document["steps"])
+    evidence = certificates.evidence_of(run.run)
+    assert evidence is not None
+    paths = {"c": text.encode(), "e": evidence, "bad": evidence.replace(b"billing", b"Billing")}
+    for name, body in paths.items():
+        (tmp_path / name).write_bytes(body)
+    call_command("verify_certificate", str(tmp_path / "c"), evidence=str(tmp_path / "e"))
+    told = capsys.readouterr().out
+    assert "Genuine." in told
+    assert "The evidence is what the certificate speaks of" in told
+    with pytest.raises(CommandError, match="its digest is another"):
+        call_command("verify_certificate", str(tmp_path / "c"), evidence=str(tmp_path / "bad"))
+    (tmp_path / "c").write_text(text.replace('"proven":1', '"proven":2'))
+    with pytest.raises(CommandError, match="changed after it was signed"):
+        call_command("verify_certificate", str(tmp_path / "c"))
+    with pytest.raises(CommandError, match="cannot be read"):
+        call_command("verify_certificate", str(tmp_path / "nothing"))
+
+
+def test_an_auditor_verifies_with_the_public_key_alone(flow: Flow, tmp_path: Path) -> None:
+    (tmp_path / "c").write_text(drilled(flow).certificate.text)
+    key = SigningKey.objects.get().public_key
+    SigningKey.objects.all().delete()
+    with pytest.raises(CommandError, match="key that is not known here"):
+        call_command("verify_certificate", str(tmp_path / "c"))
+    call_command("verify_certificate", str(tmp_path / "c"), public_key=key)
+    with pytest.raises(CommandError, match="64 hexadecimal"):
+        call_command("verify_certificate", str(tmp_path / "c"), public_key="00")
+
+
+def test_the_key_is_made_once_for_its_owner_alone_and_is_nowhere_else(
+    signing_key: Path, db: None
+) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        keys = {key.private_bytes_raw() for key in pool.map(lambda _: load_key(), range(8))}
+    assert len(keys) == 1
+    assert stat.S_IMODE(signing_key.stat().st_mode) == 0o600
+    assert list(signing_key.parent.iterdir()) == [signing_key]
+    signing_key.chmod(0o644)
+    with pytest.raises(SigningKeyUnusable, match="chmod 600"):
+        load_key()
+
+
+def test_a_key_that_is_given_is_used_and_a_wrong_one_is_named(
+    settings: Settings, signing_key: Path
+) -> None:
+    mine = Ed25519PrivateKey.generate()
+    settings.UNDERSTUDY_SIGNING_KEY = mine.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()
+    assert load_key().private_bytes_raw() == mine.private_bytes_raw()
+    assert not signing_key.exists()
+    settings.UNDERSTUDY_SIGNING_KEY = "hunter2"
+    with pytest.raises(SigningKeyUnusable) as refused:
+        load_key()
+    assert "hunter2" not in refused.value.message
+
+
+def test_a_drill_whose_certificate_cannot_be_signed_says_so_and_gets_it_later(
+    flow: Flow, settings: Settings, signing_key: Path
+) -> None:
+    settings.UNDERSTUDY_SIGNING_KEY = "broken"
+    run = drills.request_drill(flow=flow, who="ann")
+    (begun,) = drill_runs.begin_waiting(now=run.created_at)
+    simulated(FailoverRun.objects.get(pk=begun))
+    drill_runs.judge_ended(now=run.created_at)
+    assert certificates.issue_missing(now=run.created_at) == 0
+    run.refresh_from_db()
+    assert run.state == "passed"
+    assert "not an Ed25519 private key" in run.uncertified
+    settings.UNDERSTUDY_SIGNING_KEY = ""
+    assert certificates.issue_missing(now=run.created_at) == 1
+    assert certificates.issue_missing(now=run.created_at) == 0
+    run.refresh_from_db()
+    assert run.uncertified == ""
+    public = load_key().public_key().public_bytes_raw()
+    assert json.loads(run.certificate.text)["key"]["fingerprint"] == fingerprint_of(public)
+
+
+def test_old_rows_are_dropped_and_totals_digest_and_certificate_stay(
+    flow: Flow, settings: Settings
+) -> None:
+    run = drilled(flow)
+    before = certificates.evidence_of(run.run)
+    ended = run.run.ended_at
+    assert drop_old_rows(now=ended + timedelta(days=settings.UNDERSTUDY_EVIDENCE_DAYS)) == 0
+    later = ended + timedelta(days=settings.UNDERSTUDY_EVIDENCE_DAYS, seconds=1)
+    assert drop_old_rows(now=later) == 1
+    assert drop_old_rows(now=later) == 0
+    kept = FailoverRun.objects.get(pk=run.run_id)
+    assert "partitions" not in kept.result
+    assert kept.result["totals"]["proven"] == 1
+    assert "places" not in kept.plan
+    assert len(canonical(kept.plan)) < len(canonical(run.run.plan))
+    assert certificates.evidence_of(kept) is None
+    assert before is not None
+    assert certificates.verify_text(text=run.certificate.text.encode()).genuine
+    assert delete_old_runs(now=ended + timedelta(days=399)) == 0
+    assert delete_old_runs(now=ended + timedelta(days=401)) == 1
+    run.refresh_from_db()
+    assert (run.run, run.state) == (None, "passed")
+    assert prune()["evidence"] == 0
