@@ -13,6 +13,8 @@ from mirrors.models import Flow, Transition
 from mirrors.models.acts import acts_on, by_people
 from mirrors.models.edits import SettingChange
 
+_TEXTS = ("who", "subject", "name", "field", "why")
+
 
 class SettingChangeSerializer(StrictModelSerializer):
     """`before` is null where the key was not set, `after` where it is not set any more."""
@@ -40,16 +42,14 @@ class ActSerializer(StrictModelSerializer):
 
     def get_fields(self) -> dict[str, serializers.Field]:
         # `from` is a word of Python's own, so it cannot be declared above.
-        texts = {"who": "who", "subject": "subject", "name": "name", "field": "field"}
-        texts |= {"from": "from_state", "to": "to_state", "why": "why"}
+        renamed = {"from": "from_state", "to": "to_state"}
         return {
             "id": serializers.IntegerField(read_only=True),
             "when": serializers.DateTimeField(read_only=True),
+            **{name: serializers.CharField(read_only=True) for name in _TEXTS},
             **{
-                name: serializers.CharField(
-                    read_only=True, **({} if name == source else {"source": source})
-                )
-                for name, source in texts.items()
+                name: serializers.CharField(read_only=True, source=source)
+                for name, source in renamed.items()
             },
         }
 

@@ -45,7 +45,7 @@ class TemplateAsked(StrictSerializer):
 
 class TemplateKindSerializer(serializers.Serializer[Any]):
     kind = serializers.CharField()
-    label = serializers.CharField()
+    label: Any = serializers.CharField()
     does = serializers.CharField()
     first = serializers.CharField(help_text="The role of the first cluster.")
     others = serializers.CharField(help_text="The role of the others.")

@@ -43,7 +43,7 @@ def show_flow_alerts(request: HttpRequest, pk: int) -> HttpResponseBase:
             filter_of("state", "State", QUESTION.filters["state"], table.chosen),
             filter_of("severity", "Severity", Severity.values, table.chosen),
         ],
-        "rules": [(rule, *KINDS[rule.kind][:2]) for rule in rules],
+        "rules": [(rule, *KINDS[rule.condition.kind]) for rule in rules],
         "commands": [curl(request, "What is wrong now", "GET", "alerts/?state=firing")],
     }
     return render_page(request, "mirrors/flow.html", context, section="flows", every=5)

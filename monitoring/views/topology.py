@@ -149,7 +149,8 @@ def _picture(world: World, chosen: dict[str, str], table: Table) -> dict[str, An
     drawing = draw(names, [edge_of(flow) for flow in flows])
     lit: Collection[int] | None = None
     if table.filtered:
-        lit = set(table.page.paginator.object_list.values_list("pk", flat=True))
+        found: Any = table.page.paginator.object_list
+        lit = set(found.values_list("pk", flat=True))
     return {
         "drawing": drawing,
         "undrawn": len(world.flows) - len(flows),

@@ -36,7 +36,7 @@ class WaySerializer(serializers.Serializer[Any]):
 
     id = serializers.IntegerField(source="pk")
     name = serializers.CharField()
-    source = serializers.CharField(source="source.alias")
+    source: Any = serializers.CharField(source="source.alias")
     target = serializers.CharField(source="target.alias")
     state = serializers.CharField(source="shown_state")
     reason = serializers.CharField()
