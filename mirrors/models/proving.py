@@ -88,7 +88,7 @@ def _places(keys: list[int]) -> dict[int, tuple[int, int]]:
         rows.exclude(sync_state__in=_LEFT_OUT)
         .order_by()
         .values_list("flow")
-        .annotate(Count("pk"), Count("pk", filter=Q(translated_offset__isnull=False)))
+        .annotate(every=Count("pk"), known=Count("pk", filter=Q(translated_offset__isnull=False)))
     )
     return {flow: (every, known) for flow, every, known in counted}
 
