@@ -17,11 +17,11 @@ from django.db.models import Q
 from django.urls import reverse
 
 from mirrors.domain.errors import UnderstudyError
-from monitoring.addresses import is_reference, reveal
+from mirrors.domain.signing import signature
+from mirrors.outgoing import Outcome, is_reference, post, reveal
 from monitoring.domain import messages
 from monitoring.domain.messages import Message
 from monitoring.models import Alert, Channel, ChannelKind, Delivery, DeliveryState
-from monitoring.outgoing import Outcome, post
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ def _http(channel: Channel, message: Message, now: datetime) -> Outcome:
     if channel.secret:
         at = int(now.timestamp())
         secret = reveal(channel.secret)
-        headers["X-Understudy-Signature"] = messages.signature(body, secret, at)
+        headers["X-Understudy-Signature"] = signature(body, secret, at)
     return post(_revealed(channel.target), body, headers)
 
 

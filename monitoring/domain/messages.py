@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import hmac
 import json
 from datetime import datetime, timedelta
 from typing import Any
@@ -105,12 +103,6 @@ def email(message: Message) -> tuple[str, str]:
 
 def body_of(payload: dict[str, Any]) -> bytes:
     return json.dumps(payload, sort_keys=True, separators=(",", ":")).encode()
-
-
-def signature(body: bytes, secret: str, at: int) -> str:
-    """`t=…,v1=…`: HMAC-SHA256 over `<t>.<body>`, so that neither can be replayed or changed."""
-    digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
-    return f"t={at},v1={digest}"
 
 
 def again_at(attempt: int, now: datetime, wait_s: float | None = None) -> datetime | None:

@@ -12,10 +12,10 @@ from django.core import mail
 from django.utils import timezone
 from pytest_django import Settings
 
+from mirrors.outgoing import post
 from monitoring import telling, wishes
 from monitoring.domain import messages
 from monitoring.models import Alert, Channel, Delivery
-from monitoring.outgoing import post
 from tests.monitoring.conftest import Receiver
 
 NOW = timezone.now()

@@ -4,6 +4,9 @@ The name is resolved once, the address judged, and the connection made to that v
 that a second resolution cannot lead elsewhere. UNDERSTUDY_NOTIFY_ALLOW names what may be reached,
 in the form of UNDERSTUDY_EGRESS_ALLOW; without it everything may but this machine and the
 link-local, multicast and unspecified addresses. Link-local ones (cloud metadata) never are.
+
+A request carries what its settings hold to wherever they point. So that nobody sends a broker's
+password to an address of his own, it sees only secrets that were named for such requests.
 """
 
 from __future__ import annotations
@@ -11,17 +14,25 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import os
+import re
 import socket
 import urllib.parse
+from pathlib import PurePath
 
 import urllib3
 
 from mirrors.kafka import egress
+from mirrors.kafka.secrets import SecretUnavailable, check_reference, resolve
 
 VARIABLE = "UNDERSTUDY_NOTIFY_ALLOW"
 TIMEOUT = urllib3.Timeout(connect=5.0, read=10.0)
 _ANSWER_BYTES = 300
 _AGAIN = {408, 425, 429}
+PREFIX = "UNDERSTUDY_NOTIFY_"
+FILE_PREFIX = "notify"
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
+# Ours to set, or of the connection itself.
+_OURS = {"host", "content-length", "content-type", "transfer-encoding", "connection"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,3 +130,37 @@ def _judge(host: str, address: str, port: int) -> None:
         raise Refused(
             f"The address leads to this machine or to nobody. Set {VARIABLE} where that is meant."
         )
+
+
+def is_reference(text: str) -> bool:
+    return text.startswith(("env:", "file:"))
+
+
+def reveal(reference: str) -> str:
+    if sentence := refusal(reference):
+        raise SecretUnavailable(sentence)
+    return resolve(reference).reveal()
+
+
+def refusal(reference: str) -> str | None:
+    """Why a request may not use a reference; None when it may."""
+    scheme, _, rest = reference.partition(":")
+    name = rest if scheme == "env" else PurePath(rest).name
+    wanted = PREFIX if scheme == "env" else FILE_PREFIX
+    if is_reference(reference) and not name.startswith(wanted):
+        return (
+            f"Channels and hooks use only secrets that were made for them: env:{PREFIX}… or a file "
+            f"whose name begins with {FILE_PREFIX}."
+        )
+    return check_reference(reference)
+
+
+def check_headers(headers: dict[str, str]) -> str | None:
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(name) or name.lower() in _OURS:
+            return f"{name[:64]!r} cannot be a header of such a request."
+        if not value.isprintable() or not value.isascii() or len(value) > 1000:
+            return f"The value of {name} holds characters that no header may hold."
+        if is_reference(value) and (sentence := refusal(value)):
+            return sentence
+    return None
