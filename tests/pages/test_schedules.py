@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
 
@@ -78,7 +79,7 @@ def test_it_can_be_filtered_and_taken_as_a_file(viewer: Client, nightly: Flow) -
     lines = viewer.get("/schedules/?as=csv").getvalue().decode().splitlines()
     assert lines[0].startswith("label,observed_state,schedule,until,next_at,offset_lag")
     assert lines[1].startswith("primary->backup,stopped,30 2 * * *,end,")
-    assert viewer.get("/schedules/?as=json&q=nothing").json() == []
+    assert json.loads(viewer.get("/schedules/?as=json&q=nothing").getvalue()) == []
 
 
 def test_many_take_no_more_queries_than_one(viewer: Client, nightly: Flow) -> None:
