@@ -24,12 +24,14 @@ OPEN = {
     "readyz": "probes have no account",
     "api/v1/tokens/": "POST takes name and password",
     "api/": "answers 404 to all that is nothing",
+    "verify/": "whoever holds a certificate may verify it",
+    "verify/c0ffee/": "whoever holds a certificate may verify it",
 }
 # One's own account, whatever one's role.
 OWN = {"logout/", "account/password/", "account/password/done/", "account/tokens/"}
 OWN |= {"account/tokens/1/revoke/", "api/v1/tokens/abc/"}
 # A question with a body: POST, but nothing is changed.
-ASKED = {"api/v1/offsets/translate/", "api/v1/exports/"}
+ASKED = {"api/v1/offsets/translate/", "api/v1/exports/", "api/v1/certificates/verify/"}
 VALUES = {
     "alias": "primary",
     "name": "default",
@@ -38,6 +40,8 @@ VALUES = {
     "job": "1",
     "flow_id": "1",
     "token_key": "abc",
+    "number": "c0ffee",
+    "form": "json",
     "part": "topics",
     "action": "start",
     "chart": "lag",

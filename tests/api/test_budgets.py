@@ -11,8 +11,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.models import Flow, FlowPartition, FlowTopic, GroupOffset, Job
-from mirrors.services import clusters, flows, simulation
+from mirrors.models import Certificate, Flow, FlowPartition, FlowTopic, GroupOffset, Job
+from mirrors.services import clusters, drills, flows, simulation
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
 
 # Token, its person, groups; then count and page.
@@ -28,6 +28,9 @@ LISTS = (
     "silences/",
     "deliveries/",
     "failovers/",
+    "drills/",
+    "drill-runs/",
+    "certificates/",
     "flows/{id}/topics/",
     "flows/{id}/partitions/",
     "flows/{id}/groups/",
@@ -45,6 +48,11 @@ def more(count: int, start: int) -> None:
         other = clusters.create_cluster(spec=spec, who="t")
         flow = flows.create_flow(source=hub, target=other, properties={}, who="t")
         simulation.request_simulation(flow=flow, who="t")
+        drills.create_drill(flow=flow, schedule="0 3 * * *", time_zone="UTC", who="t")
+        run = drills.request_drill(flow=flow, who="t")
+        Certificate.objects.create(
+            number=f"{number}", drill_run=run, flow=flow, passed=True, issued_at=timezone.now()
+        )
         clusters.request_test(cluster=other, who=f"person {number}")
         Job.objects.create(flow=flow, runner=flow.runner, generation=1, attempt=1)
         channel = Channel.objects.create(name=f"c{number}", kind="webhook")

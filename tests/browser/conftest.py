@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from controlplane.celery import app
 from mirrors.models import Flow, Role
 from mirrors.services.people import ensure_person
+from tests.drilling import drill_rows
 from tests.pages import world
 
 CHROMIUM = os.environ.get("UNDERSTUDY_CHROMIUM", "/usr/bin/chromium")
@@ -60,7 +61,9 @@ def person(transactional_db: None) -> str:
 
 @pytest.fixture
 def flow(person: str) -> Flow:
-    return world.busy()
+    made = world.busy()
+    drill_rows(made)
+    return made
 
 
 class Visitor:

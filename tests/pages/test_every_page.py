@@ -12,6 +12,7 @@ from controlplane.pages import urls as own_pages
 from mirrors import urls as mirrors_pages
 from mirrors.models import FailoverRun, Flow
 from monitoring import urls as monitoring_pages
+from tests.drilling import drill_rows
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -48,6 +49,11 @@ READING = [
     "/flows/{pk}/explain/",
     "/flows/{pk}/takeover/",
     "/flows/{pk}/explain/?topic=orders",
+    "/flows/{pk}/readiness/",
+    "/drills/",
+    "/drills/schedules/",
+    "/drills/runs/{pk}/",
+    "/certificates/c0ffee/",
     "/failovers/",
     "/failovers/{pk}/",
     "/clusters/",
@@ -69,6 +75,10 @@ OPERATING = [
     "/flows/{pk}/stop/",
     "/flows/{pk}/reverse/",
     "/flows/{pk}/delete/",
+    "/flows/{pk}/objectives/",
+    "/add/drill/",
+    "/drills/{pk}/edit/",
+    "/drills/{pk}/delete/",
 ]
 ADMINISTERING = [
     "/add/cluster/",
@@ -94,6 +104,7 @@ def flow(db: None) -> Flow:
     ended = {"state": "aborted", "ended_at": flow.since, "mark": "m", "requested_by": "tester"}
     FailoverRun.objects.create(pk=flow.pk, flow=flow, kind="simulation", **ended)
     world.gap(flow, pk=flow.pk)
+    drill_rows(flow)
     if not flow.jobs.filter(pk=flow.pk).exists():
         world.job(flow, pk=flow.pk, state="stopped", ended_at=flow.since)
     return flow
@@ -140,6 +151,9 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     changing |= {"flow-plan-look", "flow-plan-apply", "password_change_done", "flow-figure"}
     changing |= {"alert-acknowledge", "alert-silence", "silence-end"}
     changing |= {"channel-test", "delivery-retry"}
+    changing |= {"flow-drill", "certificate-file"}
+    # Open to everybody: tests/pages/test_drills.py asks them.
+    changing |= {"verify", "verify-one"}
     changing |= {"flow-simulate", "failover-abort", "flow-takeover-check"}
     for module in (own_pages, mirrors_pages, monitoring_pages):
         for pattern in module.urlpatterns:
