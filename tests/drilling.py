@@ -6,11 +6,14 @@ import dataclasses
 from datetime import datetime
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.utils import timezone
 
+from mirrors.domain.evidence.certificates import fingerprint_of, seal
+from mirrors.domain.evidence.objectives import Measured, Objectives, judge
 from mirrors.domain.failover import plan_failover
 from mirrors.domain.failover_result import Totals
-from mirrors.models import DrillRun, FailoverRun, Flow
+from mirrors.models import Certificate, Drill, DrillRun, FailoverRun, Flow, SigningKey
 from mirrors.services import certificates, drill_runs, drills, failovers, simulation
 from tests.domain.test_failover import picture
 
@@ -65,3 +68,45 @@ def finished(run: DrillRun, *, now: datetime | None = None, **facts: Any) -> Dri
     assert drill_runs.judge_ended(now=at) == 1
     assert certificates.issue_missing(now=at) == 1
     return DrillRun.objects.select_related("certificate", "run", "flow").get(pk=run.pk)
+
+
+def drill_rows(flow: Flow) -> None:
+    """A schedule, a drill that failed and its genuine certificate, for pages that show them."""
+    now = timezone.now()
+    Drill.objects.create(pk=flow.pk, flow=flow, schedule="0 3 * * 1", changed_by="ann")
+    simulated_run = FailoverRun.objects.create(
+        flow=flow, kind="simulation", mark="drill", requested_by="ann", ended_at=now, swept_at=now
+    )
+    wanted = Objectives(rpo_seconds=30, rto_seconds=60)
+    measured = Measured(groups=1, places=1, proven=1, loss=7, loss_is="counted", rpo_ms=42_000)
+    verdict = judge(wanted, measured)
+    run = DrillRun.objects.create(
+        pk=flow.pk,
+        flow=flow,
+        flow_name=flow.name,
+        run=simulated_run,
+        schedule="0 3 * * 1 UTC",
+        state="failed",
+        reason=verdict.sentence,
+        requested_by="ann",
+        objectives=dataclasses.asdict(wanted),
+        measured=dataclasses.asdict(measured),
+        verdict=verdict.to_dict(),
+        started_at=now,
+        ended_at=now,
+    )
+    key = Ed25519PrivateKey.generate()
+    public = key.public_key().public_bytes_raw()
+    SigningKey.objects.create(
+        fingerprint=fingerprint_of(public), public_key=public.hex(), host="here"
+    )
+    facts = certificates._facts(run, "c0ffee", now)
+    Certificate.objects.create(
+        number="c0ffee",
+        drill_run=run,
+        flow=flow,
+        flow_name=flow.name,
+        passed=False,
+        text=seal(facts, public_key=public, sign=key.sign).decode(),
+        issued_at=now,
+    )
