@@ -38,7 +38,11 @@ class Account:
         self.knows_positions = False
 
     def report(self, state: Literal["connecting", "ready", "copying", "stopping"]) -> None:
-        moved = [track for track in self._known() if self._told.get(track) != track.position]
+        moved = [
+            track
+            for track in self._known()
+            if self._told.get(track) != track.position or track.strangers
+        ]
         self._told.update({track: track.position for track in moved})
         stopped = [
             track
@@ -84,6 +88,7 @@ class Account:
     def _figure(self, track: Track) -> PartitionFigure:
         told = self._told_left_out.get(track, 0)
         self._told_left_out[track] = track.committed_left_out
+        found, track.strangers = tuple(track.strangers), []
         return PartitionFigure(
             topic=track.topic,
             partition=track.partition,
@@ -93,4 +98,5 @@ class Account:
             stable_end=track.stable_end,
             lane=f"repack: {track.why}" if track.why else "raw",
             left_out=track.committed_left_out - told,
+            strangers=found,
         )

@@ -24,6 +24,7 @@ from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.returns import Returns
 from spark_runner.lanes.same_topics import changed_topics
 from spark_runner.lanes.sockets import End, Sockets
+from spark_runner.lanes.strangers import Strangers
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track, Verdict
@@ -73,6 +74,8 @@ class Engine:
         self._pace = pace
         self._arenas = arenas
         self._pen = Pen(transactional=transactional)
+        book.markers = int(transactional)
+        self._strangers = Strangers(target, identity, watches=replicated is None)
         homes = Homes(
             target,
             [*tracks, book.positions, book.runs],
@@ -153,11 +156,17 @@ class Engine:
         self._end_transaction(time.monotonic() + (_HURRIED_S if hurry() else _DRAIN_S))
         self._book.committed()
         for track in moved:
-            track.commit()
+            track.commit(self._book.after_commit(track))
         self.commits += 1
         self.events += 1
         self._pace.committed(began, time.monotonic())
+        if not hurry():
+            self._strangers.look(self.tracks, time.monotonic())
         return True
+
+    def look_last(self) -> None:
+        """What was not looked into yet: the next epoch knows nothing of it."""
+        self._strangers.look(self.tracks, time.monotonic(), last=True)
 
     def abort(self, within: float) -> None:
         """As well as it goes: an open transaction would hold up the target's readers."""

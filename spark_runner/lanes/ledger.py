@@ -24,6 +24,8 @@ class Book:
     def __init__(
         self, positions: Track, runs: Track, *, source_cluster: str, target_cluster: str
     ) -> None:
+        # A transaction that wrote into a partition ends there with one marker.
+        self.markers = 1
         self.positions = positions
         self.runs = runs
         self._source_cluster = source_cluster
@@ -65,7 +67,14 @@ class Book:
             target_topic_id=id_text(track.remote_id),
             leader_epoch=track.epoch if track.epoch >= 0 else None,
             resets=track.resets,
+            next_downstream=there if (there := self.after_commit(track)) >= 0 else None,
         )
+
+    def after_commit(self, track: Track) -> int:
+        """Where the next batch belongs once this transaction has ended."""
+        if track.next_there < 0 or not track.records:
+            return track.next_there
+        return track.next_there + self.markers
 
     def _generation(self, track: Track) -> str:
         return generation(

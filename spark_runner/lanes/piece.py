@@ -11,8 +11,8 @@ from spark_runner.wire.records import frame_batch
 from spark_runner.wire.varint import read_signed, signed
 
 # Deltas and lengths are mostly small: looked up, not computed.
-_VARINTS = [signed(value) for value in range(1 << 14)]
-_KNOWN = len(_VARINTS)
+VARINTS = [signed(value) for value in range(1 << 14)]
+KNOWN = len(VARINTS)
 
 
 class Piece(NamedTuple):
@@ -61,10 +61,10 @@ def assemble(pieces: list[Piece], codec: int) -> bytearray:
         if timestamp > newest:
             newest = timestamp
         shift = timestamp - base
-        ahead = _VARINTS[shift] if 0 <= shift < _KNOWN else signed(shift)
-        place = _VARINTS[delta] if delta < _KNOWN else signed(delta)
+        ahead = VARINTS[shift] if 0 <= shift < KNOWN else signed(shift)
+        place = VARINTS[delta] if delta < KNOWN else signed(delta)
         size = 1 + len(ahead) + len(place) + len(rest)
-        prefix = _VARINTS[size] if size < _KNOWN else signed(size)
+        prefix = VARINTS[size] if size < KNOWN else signed(size)
         out += (prefix, attributes, ahead, place, rest)
     body = codecs.compress(codec, b"".join(out))
     return frame_batch(0, codec, body, len(pieces) - 1, base, newest, len(pieces))

@@ -188,6 +188,9 @@ class _Epoch:
         track.rewind(known.position)
         track.resets = known.resets
         track.leader_epoch = track.epoch = -1 if known.leader_epoch is None else known.leader_epoch
+        if self._transactional and known.next_downstream is not None:
+            # At least once, what was acknowledged behind the position may be another id's of ours.
+            track.next_there = track.there = known.next_downstream
         work = self._work
         now = Position(
             topic=track.topic,
@@ -214,6 +217,7 @@ class _Epoch:
             try:
                 ended = self._until_ended(engine)
                 engine.commit(hurry=_somebody_waits)
+                engine.look_last()
             except ProducerLost as lost:
                 self._lost(engine, lost)
                 continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 
-from spark_runner.lanes import legacy
+from spark_runner.lanes import legacy, splice
 from spark_runner.lanes.parcel import Parcel, Stretch
 from spark_runner.lanes.piece import Piece, assemble, walk
 from spark_runner.lanes.policy import Policy
@@ -34,6 +34,8 @@ def rebuild(group: list[Parcel], policy: Policy) -> tuple[list[Parcel], TooLarge
 
     With a record that is too large even alone, the parcels are those before it.
     """
+    if (spliced := _splice(group, policy)) is not None:
+        return [spliced], None
     head = group[0]
     pieces: list[Piece] = []
     for number, parcel in enumerate(group):
@@ -55,6 +57,25 @@ def rebuild(group: list[Parcel], policy: Policy) -> tuple[list[Parcel], TooLarge
         # Of the last one in all: one that is too new does no harm, one too old does.
         made.epoch = group[-1].epoch
     return built, too_large
+
+
+def _splice(group: list[Parcel], policy: Policy) -> Parcel | None:
+    """The whole group as one batch, where only deltas change and it is not too large."""
+    if not all(splice.is_whole(parcel, policy) for parcel in group):
+        return None
+    head = group[0]
+    try:
+        batch = splice.splice(group, head.header.codec if policy.codec is None else policy.codec)
+    except (IndexError, ValueError):
+        # Whose bytes they are is found record by record.
+        return None
+    if batch is None or (policy.most_bytes and len(batch) > policy.most_bytes):
+        return None
+    memory = memoryview(batch)
+    made = Parcel(None, memory, 0, address_of(batch), read_header(memory), head.why)
+    made.stretches = splice.stretches(group)
+    made.first, made.after, made.epoch = head.first, group[-1].after, group[-1].epoch
+    return made
 
 
 def split(parcel: Parcel, policy: Policy) -> list[Parcel]:

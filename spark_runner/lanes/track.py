@@ -7,6 +7,7 @@ import struct
 from collections import deque
 
 from mirrors.domain import runs as domain
+from mirrors.domain.continuity.strangers import Stretch
 from mirrors.domain.gaps import GapFacts
 from spark_runner.lanes.parcel import RAW, Parcel, Run, Skip
 from spark_runner.lanes.policy import Policy
@@ -14,6 +15,8 @@ from spark_runner.wire.batch import Sequences
 from spark_runner.work import ErrorState, PartitionError
 
 _INDEX = struct.Struct(">i")
+# Beyond that nobody looks into each; the runs say all the same what is ours.
+MOST_HOLES = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Track:
         "flying",
         "held_since",
         "held_until",
+        "holes",
         "index",
         "key",
         "leader_epoch",
@@ -63,6 +67,7 @@ class Track:
         "left_out",
         "name",
         "next_fetch",
+        "next_there",
         "partition",
         "place",
         "policy",
@@ -83,8 +88,10 @@ class Track:
         "source_node",
         "stable_end",
         "stop_at",
+        "strangers",
         "suspect",
         "target_node",
+        "there",
         "timestamp",
         "topic",
         "why",
@@ -136,6 +143,11 @@ class Track:
         self.target_node = -1
         self.sequences = Sequences()
         self.runs: list[Run] = []
+        # Where our next batch belongs if nobody else writes there, now and as committed; -1 when
+        # that is not known. Holes between our batches, and what others were found to have written.
+        self.next_there = self.there = -1
+        self.holes: list[tuple[int, int]] = []
+        self.strangers: list[Stretch] = []
         self.records = 0
         self.bytes = 0
         self.resets = 0
@@ -164,6 +176,7 @@ class Track:
         self.returned.clear()
         self.queued_bytes = 0
         self.runs = []
+        self.next_there = self.there
         self.skips.clear()
         self.left_out.clear()
         self.settle()
@@ -185,6 +198,9 @@ class Track:
         """The target has the batch, from this downstream offset on."""
         header = parcel.header
         records = header[12]
+        if base > self.next_there >= 0 and len(self.holes) < MOST_HOLES:
+            self.holes.append((self.next_there, base))
+        self.next_there = base + records
         if parcel.stretches:
             for first, count in parcel.stretches:
                 self._run(first, base, count)
@@ -222,9 +238,10 @@ class Track:
         self.all_bytes += self.bytes
         self.records = self.bytes = 0
 
-    def commit(self) -> None:
-        """What has landed counts from now on."""
+    def commit(self, there: int) -> None:
+        """What has landed counts from now on; our next batch there belongs at `there`."""
         self.position = self.done
+        self.next_there = self.there = there
         self.runs = []
         if self.left_out:
             passed = [skip for skip in self.left_out if skip.after <= self.done]

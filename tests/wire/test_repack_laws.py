@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.lanes import legacy, repack
+from spark_runner.lanes import legacy, repack, splice
 from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.piece import assemble, walk
 from spark_runner.lanes.policy import Policy
 from spark_runner.wire import codecs
 from spark_runner.wire.crc32c import address_of
@@ -55,6 +56,33 @@ def unwound(built: list[Parcel]) -> list[Record]:
         offsets = [first + at for first, count in made.stretches for at in range(count)]
         found += [row._replace(offset=offset) for row, offset in zip(rows, offsets, strict=True)]
     return found
+
+
+@given(source_batches(), st.integers(0, 4))
+def test_whole_batches_spliced_are_the_batch_that_record_by_record_gives(
+    batches: list[tuple[int, list[Record]]], codec: int
+) -> None:
+    whole = [
+        (packed, [row._replace(offset=rows[0].offset + at) for at, row in enumerate(rows)])
+        for packed, rows in batches
+    ]
+    # Not consecutive either, where the shortened batches leave room between them.
+    group = [parcel(packed, rows) for packed, rows in whole]
+    spliced = splice.splice(group, codec)
+    pieces = [
+        piece for one in group for piece in walk(one.memory, one.header, keep_append_time=True)
+    ]
+    assert spliced == assemble(pieces, codec)
+    offsets = [at for first, count in splice.stretches(group) for at in range(first, first + count)]
+    assert offsets == [row.offset for _, rows in whole for row in rows]
+
+
+def test_a_batch_whose_offsets_are_not_in_a_row_is_not_spliced() -> None:
+    rows = [Record(at, 5, b"k", b"v") for at in (0, 2, 3)]
+    holed = parcel(codecs.NONE, rows)
+    assert not splice.is_whole(holed, Policy())
+    # A header that hides the hole is not believed.
+    assert splice.splice([holed], codecs.NONE) is None
 
 
 @given(source_batches(), st.none() | st.integers(0, 4), st.integers(0, 40))
