@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message
 
@@ -95,7 +95,9 @@ class FlowPen:
     def _produce(
         self, row: Outgoing, landed: Callable[[KafkaError | None, Message], None], until: float
     ) -> None:
-        stamp = {} if row.timestamp is None else {"timestamp": row.timestamp}
+        stamp: dict[str, Any] = {}
+        if row.timestamp is not None:
+            stamp["timestamp"] = row.timestamp
         while True:
             try:
                 self._producer.produce(

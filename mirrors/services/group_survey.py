@@ -21,6 +21,7 @@ from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.connection import Partial
 from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets
 from mirrors.models import Flow
+from mirrors.services.backward import other_way
 from mirrors.services.group_rows import has_looked, known_groups, known_places, store_listing
 from mirrors.services.run_index import refresh_index
 from mirrors.services.translation import translate_offsets
@@ -60,7 +61,7 @@ def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) 
     seen = _on_source(spec.source, groups, known, budget)
     places = _selected(spec, seen)
     refresh_index(flow=flow, deadline_s=budget.left_s)
-    if spec.settings.skip_replicated:
+    if spec.settings.skip_replicated and not _is_settled(flow, budget):
         places = [_mixed(place) for place in places]
     else:
         places = _translated(flow, places)
@@ -68,6 +69,14 @@ def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) 
         places = _with_ends(admin, places, budget)
     states, places = look_at_target(spec.target, places, budget)
     return Survey(groups=tuple(groups), places=tuple(places), states=states)
+
+
+def _is_settled(flow: Flow, budget: Budget) -> bool:
+    """Whether the flow in the other direction rests, so that both maps together tell each place."""
+    there = other_way(flow)
+    if there is not None:
+        refresh_index(flow=there, deadline_s=budget.left_s)
+    return there is not None
 
 
 def find_groups(

@@ -8,6 +8,7 @@ from mirrors.domain.offsets import Translation, around, nearest, translate_betwe
 from mirrors.domain.runs import Run, read_block
 from mirrors.models import Flow, FlowPartition, PartitionMap, RunBlock
 from mirrors.models.offsets import Wanted, blocks_around
+from mirrors.services.backward import amend
 
 Place = tuple[str, int]
 _BATCH = 400
@@ -23,7 +24,7 @@ def translate_offsets(
     asked = {place: list(offsets) for place, offsets in places.items()}
     blocks = _Blocks(_current_maps(flow, asked), asked)
     reasons = _reasons(flow, {place for place in asked if not blocks.has(place)})
-    return {
+    answers = {
         place: [
             blocks.translate(place, offset)
             if place not in reasons
@@ -34,6 +35,7 @@ def translate_offsets(
         ]
         for place, offsets in asked.items()
     }
+    return amend(flow=flow, answers=answers)
 
 
 class _Blocks:

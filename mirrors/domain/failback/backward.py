@@ -4,7 +4,8 @@ A group at a downstream offset has consumed all below it. On the old primary it 
 
 1. the first record that the flow there brought over and the group has not read (by the inverse of
    that flow's runs: exact), nor
-2. the first record of the standby's own that it has not read (by the runs of the flow back).
+2. the first record of the standby's own that it has not read (by the runs of the flow back), nor
+3. where the flow there stands, as long as records behind it may be unread.
 
 Whichever comes first is the place. Below the divergence point that is 1; above it, 2.
 """
@@ -21,40 +22,39 @@ def upstream_between(downstream: int, *, below: Run | None, above: Run | None) -
     `below` is the run that begins at or below it on the target, `above` the next one.
     """
     if below is not None and downstream < below.downstream + below.length:
-        return below.upstream + max(0, downstream - below.downstream)
+        return below.upstream + downstream - below.downstream
     return None if above is None else above.upstream
 
 
-def bring_back(
-    asked: int,
-    forth: int | None,
-    back: Translation | None,
-    *,
-    reached: int,
-    rest: int,
-    undecided: bool,
-) -> Translation:
-    """`forth`: where rule 1 leads, `back`: what the flow back says (rule 2), which is at `reached`.
+def downstream_between(upstream: int, *, below: Run | None, above: Run | None) -> int | None:
+    """The target offset of the first record copied that lies at or behind `upstream`."""
+    if below is not None and upstream < below.upstream + below.length:
+        return below.downstream + upstream - below.upstream
+    return None if above is None else above.downstream
 
-    `rest` is where the flow there stands on the old primary, all that it copied lying before;
-    `undecided`: records behind it wait for a person's decision, so nobody may pass them.
+
+def bring_back(
+    asked: int, *, forth: int | None, back: int | None, rest: int, tail: int, undecided: bool
+) -> Translation:
+    """`forth`: by rule 1, `back`: by rule 2; None where nothing is left unread.
+
+    `rest` is where the flow there stands on the old primary; `undecided`: records behind it wait
+    for a person's decision (rule 3). `tail` is where the flow back has written up to.
     """
-    found = back.downstream if back is not None else None
-    first = rest if forth is None and undecided else forth
-    # From where the flow back stands on, what it copies will come behind all that is there.
-    if back is not None and found is not None and asked < reached:
-        if first is None or found < first:
-            return back
-    elif first is None and back is not None and found is not None and found >= rest:
-        return back
-    if forth is not None:
-        reason = f"the record at {asked}, or the next one, came from there: it has this offset"
-        return Translation(upstream=asked, downstream=forth, outcome="exact", reason=reason)
-    if undecided:
+    found = [place for place in (forth, back) if place is not None]
+    if undecided and rest <= min(found, default=rest):
         reason = (
-            f"records from offset {rest} on exist only on the old primary and nobody has decided "
-            "on them: the group does not pass them"
+            f"records from offset {rest} on exist only there and nobody has decided on them: the "
+            "group does not pass them"
         )
         return Translation(upstream=asked, downstream=rest, outcome="gap", reason=reason)
-    reason = "all that it read came from there; nothing of the standby's own is behind it yet"
-    return Translation(upstream=asked, downstream=rest, outcome="exact", reason=reason)
+    if not found:
+        reason = "all that it read, and all that is there, lies before"
+        return Translation(
+            upstream=asked, downstream=max(rest, tail), outcome="exact", reason=reason
+        )
+    if forth is not None and forth == min(found):
+        reason = "the first record that it has not read came from there, and has this offset there"
+    else:
+        reason = "the first record that it has not read was brought there by the flow back"
+    return Translation(upstream=asked, downstream=min(found), outcome="exact", reason=reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import bisect
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from mirrors.domain.failback.divergence import Divergence
@@ -65,14 +65,6 @@ def to_line(
     row |= _text("key", key) | _text("value", value)
     row["headers"] = [{"name": name, **_text("value", data)} for name, data in headers]
     return row
-
-
-def of_line(row: Mapping[str, Any], name: str) -> bytes | None:
-    """The bytes of a member again."""
-    if (coded := row.get(f"{name}_base64")) is not None:
-        return base64.b64decode(coded)
-    text = row.get(name)
-    return None if text is None else str(text).encode()
 
 
 def _text(name: str, data: bytes | None) -> dict[str, str | None]:

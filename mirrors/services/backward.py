@@ -1,0 +1,136 @@
+"""Offsets of the standby to those of the old primary: by the runs of both flows, from rows alone.
+
+Between a pair of flows that copy the same names, one flow's map tells half of it: what it left out
+came from the other side and lies there at an offset of its own. `amend` completes the answers of
+such a flow while the other one rests; `upstream_of` answers for remote topics that no flow brings
+back. What is not in the rows of either flow by then is later than what is asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.failback.backward import bring_back, downstream_between, upstream_between
+from mirrors.domain.offsets import Translation
+from mirrors.domain.runs import Run, read_block
+from mirrors.models import Divergence, Failback, Flow, Job, OrphanStretch, PartitionMap, RunBlock
+from mirrors.models.failbacks import OrphanState
+from mirrors.models.flows import DesiredState
+
+Place = tuple[str, int]
+# Of a promotion with this in its mark nothing was left behind: it waited for the last record.
+SWITCHOVER = "switchover"
+_SETTLED = (OrphanState.REPLAYED, OrphanState.EXPORTED, OrphanState.DROPPED)
+
+
+def other_way(flow: Flow) -> Flow | None:
+    """The flow in the other direction, when it rests and its target was promoted."""
+    rows = Flow.objects.filter(
+        source=flow.target_id, target=flow.source_id, desired_state=DesiredState.STOPPED
+    )
+    there = rows.filter(divergences__isnull=False).first()
+    if there is None or Job.objects.filter(flow=there, ended_at=None).exists():
+        return None
+    return there
+
+
+def amend(
+    *, flow: Flow, answers: Mapping[Place, list[Translation]]
+) -> dict[Place, list[Translation]]:
+    """The same answers, but of partitions that the other flow wrote before its target took over.
+
+    Places are source topics of `flow`, which are remote topics there.
+    """
+    there = other_way(flow) if answers else None
+    if there is None:
+        return dict(answers)
+    ways = _Ways(there, answers, flow)
+    return {
+        place: [ways.back(place, answer.upstream) for answer in rows]
+        if ways.knows(place, own_name=True)
+        else list(rows)
+        for place, rows in answers.items()
+    }
+
+
+def upstream_of(
+    *, there: Flow, places: Mapping[Place, Iterable[int]]
+) -> dict[Place, list[Translation]]:
+    """Of remote topics of the flow there: where a group that reads them goes on at its source."""
+    ways = _Ways(there, places, None)
+    return {
+        place: [ways.back(place, offset) for offset in offsets]
+        for place, offsets in places.items()
+        if ways.knows(place)
+    }
+
+
+class _Ways:
+    """What is known of some remote topics of one flow whose target was promoted."""
+
+    def __init__(self, there: Flow, places: Iterable[Place], back: Flow | None) -> None:
+        names = {topic for topic, _ in places}
+        rows = Divergence.objects.filter(flow=there, remote_topic__in=names)
+        self._points = {(row.remote_topic, row.partition): row for row in rows}
+        self._there = _maps(there, {point.topic for point in self._points.values()})
+        self._back = {} if back is None else _maps(back, names)
+        self._waiting = _undecided(there)
+
+    def knows(self, place: Place, *, own_name: bool = False) -> bool:
+        point = self._points.get(place)
+        if point is None or (own_name and point.topic != point.remote_topic):
+            return False
+        return (point.topic, point.partition) in self._there
+
+    def back(self, place: Place, asked: int) -> Translation:
+        point = self._points[place]
+        source = (point.topic, point.partition)
+        forth, back = self._there[source], self._back.get(place)
+        found: int | None = None
+        tail = 0
+        if back is not None:
+            found = downstream_between(asked, **_beside(back.pk, "first", asked))
+            last = RunBlock.objects.filter(map=back.pk).order_by("-first").first()
+            for run in read_block(bytes(last.body)) if last is not None else ():
+                tail = run.downstream + run.length
+        return bring_back(
+            asked,
+            forth=upstream_between(asked, **_beside(forth.pk, "downstream", asked)),
+            back=found,
+            rest=forth.position or 0,
+            tail=tail,
+            undecided=source in self._waiting if self._waiting is not None else _behind(point),
+        )
+
+
+def _behind(point: Divergence) -> bool:
+    """Nobody has looked for orphans: a switchover left none, a failover may have."""
+    return SWITCHOVER not in point.mark
+
+
+def _maps(flow: Flow, topics: set[str]) -> dict[Place, PartitionMap]:
+    rows = PartitionMap.objects.filter(flow=flow, topic__in=topics, position__isnull=False)
+    return {(row.topic, row.partition): row for row in rows}
+
+
+def _undecided(there: Flow) -> set[Place] | None:
+    """Partitions with orphans that wait for a decision; None when nobody has looked."""
+    run = Failback.objects.filter(flow=there, listed_at__isnull=False).first()
+    if run is None:
+        return None
+    rows = OrphanStretch.objects.filter(failback=run, records__gt=0)
+    return {(row.topic, row.partition) for row in rows.exclude(state__in=_SETTLED)}
+
+
+def _beside(map_id: int, side: str, offset: int) -> dict[str, Run | None]:
+    """Of a map's runs, the last that begins at or below this offset on one side, and the next."""
+    member = "upstream" if side == "first" else "downstream"
+    blocks = RunBlock.objects.filter(map=map_id)
+    block = blocks.filter(**{f"{side}__lte": offset}).order_by(f"-{side}").first()
+    below: Run | None = None
+    for run in read_block(bytes(block.body)) if block is not None else ():
+        if getattr(run, member) > offset:
+            return {"below": below, "above": run}
+        below = run
+    after = blocks.filter(**{f"{side}__gt": offset}).order_by(side).first()
+    return {"below": below, "above": next(read_block(bytes(after.body))) if after else None}

@@ -1,0 +1,107 @@
+"""What a failback looks at: ids and ends on both sides, and the positions of the flow back."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.failback.divergence import Divergence as Point
+from mirrors.domain.failback.starts import Side
+from mirrors.domain.records import Position
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import Admin, Place
+from mirrors.kafka.flow_pen import FlowPen, Outgoing
+from mirrors.kafka.internal_topics import POSITIONS_CONFIGS, ensure_topic
+from mirrors.kafka.progress import read_positions
+
+CLIENT_ID = "understudy-failback"
+DEADLINE_S = 20.0
+# A transaction that its producer left open when it died is aborted after a minute, as a rule.
+OPEN_S = 5.0
+_PAUSE_S = 0.2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sides:
+    """`old` is the side that failed, `new` the one that took over."""
+
+    old: Side
+    new: Side
+
+
+def look_at_sides(old: ClusterSpec, new: ClusterSpec, points: Sequence[Point]) -> Sides:
+    """Raises KafkaUnavailable when either does not answer, or has transactions open."""
+    here = _side(old, {point.topic for point in points})
+    _check_decided(old, here, points)
+    return Sides(old=here, new=_side(new, {point.remote_topic for point in points}))
+
+
+def _side(spec: ClusterSpec, topics: Iterable[str]) -> Side:
+    with Admin(spec, client_id=CLIENT_ID) as admin:
+        seen = admin.snapshot(topics, now=0, deadline_s=DEADLINE_S, with_configs=False)
+        if seen.failed:
+            raise KafkaUnavailable(next(iter(seen.failed.values())))
+        places = [(t.name, number) for t in seen.topics.values() for number in range(t.partitions)]
+        first = admin.list_offsets(places, "earliest", deadline_s=DEADLINE_S).raise_first()
+        end = admin.list_offsets(places, "latest", deadline_s=DEADLINE_S).raise_first()
+    return Side(
+        cluster=seen.cluster_id,
+        topic_ids={name: topic.topic_id for name, topic in seen.topics.items()},
+        first=first.done,
+        end=end.done,
+    )
+
+
+def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> None:
+    """What lies behind the flow's positions must be committed or aborted before it is listed."""
+    places = [(p.topic, p.partition) for p in points if (p.topic, p.partition) in side.end]
+    until = time.monotonic() + OPEN_S
+    with Admin(spec, client_id=CLIENT_ID) as admin:
+        while True:
+            stable = admin.list_offsets(places, "stable", deadline_s=DEADLINE_S).raise_first().done
+            still = [place for place in places if stable[place] < side.end[place]]
+            if not still:
+                return
+            if time.monotonic() > until:
+                break
+            time.sleep(_PAUSE_S)
+    name, number = still[0]
+    raise KafkaUnavailable(
+        f"{len(still)} partitions of {spec.alias} have transactions open, {name}-{number} from "
+        f"offset {stable[still[0]]} on: whether those records count is not decided. Kafka aborts "
+        "what a dead producer left after its transaction.timeout.ms, one minute by default. Try "
+        "again then.",
+        code="transactions_open",
+    )
+
+
+def positions_of_flow(target: ClusterSpec, topic: str) -> Mapping[Place, Position]:
+    """Where a flow stands, as its topic on the target says."""
+    with Admin(target, client_id=CLIENT_ID) as admin:
+        return read_positions(admin, topic, deadline_s=DEADLINE_S).places
+
+
+def write_positions(
+    target: ClusterSpec, flow_name: str, topic: str, rows: Sequence[Position], *, factor: int
+) -> None:
+    """Positions of a flow that rests, in its name; whoever still writes for it is fenced."""
+    if not rows:
+        return
+    with Admin(target, client_id=CLIENT_ID) as admin:
+        ensure_topic(
+            admin,
+            topic,
+            replication_factor=factor,
+            configs=POSITIONS_CONFIGS,
+            deadline_s=DEADLINE_S,
+        )
+        slices = read_positions(admin, topic, deadline_s=DEADLINE_S).slices or 0
+    pen = FlowPen(target, flow_name).take_over(slices=slices, deadline_s=DEADLINE_S)
+    with pen.transaction(deadline_s=DEADLINE_S):
+        pen.send(position_records(topic, rows), deadline_s=DEADLINE_S)
+
+
+def position_records(topic: str, rows: Iterable[Position]) -> list[Outgoing]:
+    return [Outgoing(topic=topic, partition=0, key=row.key, value=row.value) for row in rows]

@@ -1,0 +1,250 @@
+"""Records that only the old primary has: read once, kept as rows, decided on by people."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from mirrors.domain.errors import InvalidSettings, KafkaRefused
+from mirrors.domain.failback.divergence import Divergence as Point
+from mirrors.domain.failback.orphans import DECISIONS, Stretch, find_stretch, is_own, to_line
+from mirrors.domain.failback.starts import Side
+from mirrors.domain.runs import Run, read_block
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import Place
+from mirrors.kafka.internal import InternalRecord, consume
+from mirrors.models import Failback, Flow, OrphanChunk, OrphanStretch, PartitionMap, RunBlock, claim
+from mirrors.models.failbacks import OrphanState
+from mirrors.models.transitions import note
+from mirrors.services.errors import Conflict
+
+DEADLINE_S = 200.0
+MOST_BYTES = 64 << 20
+_CHUNK_RECORDS = 500
+_CHUNK_BYTES = 512 << 10
+_TICK_S = 1.0
+
+
+def list_orphans(
+    *,
+    run: Failback,
+    source: ClusterSpec,
+    points: Sequence[Point],
+    old: Side,
+    back: Flow | None,
+    tick: Callable[[], None],
+) -> list[OrphanStretch]:
+    """Read what lies behind the flow's positions on the old primary. Calls Kafka.
+
+    `back` is the flow that leads there, if any: what it wrote is nobody's orphan.
+    """
+    rows: dict[Place, OrphanStretch] = {}
+    remote = {(point.topic, point.partition): point.remote_topic for point in points}
+    written: dict[Place, list[Run]] = {}
+    for point in points:
+        place = (point.topic, point.partition)
+        found = find_stretch(point, first=old.first[place], end=old.end[place])
+        rows[place] = _row(run, found, remote[place])
+        written[place] = _written(back, remote[place], found)
+    keeper = _Keeper(tick)
+    for topic in sorted({place[0] for place in rows}):
+        _read(source, topic, rows, written, keeper)
+    with transaction.atomic():
+        OrphanStretch.objects.filter(failback=run).delete()
+        for row in rows.values():
+            if row.first < row.end and not row.records:
+                row.reason = "Only marks of transactions lie here: there is nothing to decide."
+        OrphanStretch.objects.bulk_create(rows.values())
+        OrphanChunk.objects.bulk_create(keeper.chunks)
+    return list(rows.values())
+
+
+def decide(
+    *,
+    run: Failback,
+    decision: str,
+    places: Iterable[Place] | None,
+    who: str,
+    why: str,
+    now: datetime,
+) -> int:
+    """What becomes of these partitions' orphans, or of all that nobody decided on yet.
+
+    The caller enqueues the worker that does it.
+    """
+    if decision not in DECISIONS:
+        raise InvalidSettings({"decision": [f"It must be one of {', '.join(DECISIONS)}."]})
+    if not why.strip():
+        raise InvalidSettings({"reason": ["Say why: it is kept in the history."]})
+    open_rows = run.orphans.filter(
+        state__in=(OrphanState.LISTED, OrphanState.FAILED), records__gt=0
+    )
+    wanted = None if places is None else set(places)
+    rows = [r for r in open_rows if wanted is None or (r.topic, r.partition) in wanted]
+    if not rows:
+        raise Conflict("None of these partitions has orphans that wait for a decision.")
+    torn = [row for row in rows if decision == "export" and row.kept < row.records]
+    if torn:
+        raise Conflict(
+            f"Of the {torn[0].records} records of {torn[0]} only the first {torn[0].kept} are kept "
+            "here, so an export would not have them all. Export them with Kafka's own "
+            f"console consumer from offset {torn[0].first} to {torn[0].end - 1}, then drop them."
+        )
+    with transaction.atomic():
+        said = {"decision": decision, "decided_by": who, "decided_at": now, "decided_why": why}
+        for row in rows:
+            claim(
+                OrphanStretch.objects.filter(pk=row.pk, state=row.state),
+                state=OrphanState.DECIDED,
+                reason=f"{who} decided: {decision}. A worker does it.",
+                who=who,
+                changes=said,
+            )
+        records = sum(row.records for row in rows)
+        words = f"{decision}: {records} records of {len(rows)} partitions. {why}"
+        note(run.flow, what=f"orphans: {decision}", who=who, why=words)
+    return len(rows)
+
+
+def read_records(
+    *, stretch: OrphanStretch, start: int = 0, count: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """The kept records, from the `start`-th on; rows alone, no call to Kafka."""
+    at, left = 0, count
+    for chunk in stretch.chunks.order_by("first").iterator():
+        if at + chunk.count <= start:
+            at += chunk.count
+            continue
+        for line in zlib.decompress(bytes(chunk.body)).splitlines():
+            if left == 0:
+                return
+            if at >= start:
+                place = {"topic": stretch.topic, "partition": stretch.partition}
+                yield {**place, **json.loads(line)}
+                left = None if left is None else left - 1
+            at += 1
+
+
+def filter_own(
+    *, run: Failback, row: OrphanStretch, records: Iterable[InternalRecord]
+) -> Iterator[InternalRecord]:
+    """Without what the flow back wrote among them."""
+    found = Stretch(row.topic, row.partition, row.first, row.end, row.gone)
+    written = _written(run.reverse, row.remote_topic, found)
+    return (record for record in records if is_own(record.offset, written))
+
+
+def _row(run: Failback, found: Stretch, remote_topic: str) -> OrphanStretch:
+    return OrphanStretch(
+        failback=run,
+        topic=found.topic,
+        partition=found.partition,
+        remote_topic=remote_topic,
+        first=found.first,
+        end=found.end,
+        gone=found.gone,
+        settled_to=found.first,
+    )
+
+
+def _written(back: Flow | None, remote_topic: str, found: Stretch) -> list[Run]:
+    """Runs of the flow back that end in this stretch, by where they lie here."""
+    runs: list[Run] = []
+    if back is None:
+        return runs
+    maps = PartitionMap.objects.filter(
+        flow=back, topic=remote_topic, partition=found.partition, position__isnull=False
+    )
+    blocks = RunBlock.objects.filter(map__in=maps, downstream__lt=found.end)
+    for block in blocks.order_by("-downstream").iterator(chunk_size=50):
+        here = list(read_block(bytes(block.body)))
+        runs = here + runs
+        if here[0].downstream <= found.first:
+            break
+    return runs
+
+
+def _read(
+    source: ClusterSpec,
+    topic: str,
+    rows: Mapping[Place, OrphanStretch],
+    written: Mapping[Place, list[Run]],
+    keeper: _Keeper,
+) -> None:
+    wanted = {p: row for (t, p), row in rows.items() if t == topic and row.first < row.end}
+    if not wanted:
+        return
+    starts = {number: row.first for number, row in wanted.items()}
+    ends = {number: row.end for number, row in wanted.items()}
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        for record in consume(source, topic, starts, ends, True, deadline):
+            row = wanted[record.partition]
+            if row.first <= record.offset < row.end and is_own(
+                record.offset, written[topic, record.partition]
+            ):
+                keeper.take(row, record)
+    except UnicodeDecodeError:
+        raise KafkaRefused(
+            f"Cluster {source.alias}: a record behind offset {min(starts.values())} of {topic} has "
+            "a header whose name is no text, which the client here cannot read. Start the flow "
+            "again instead: it copies such records as they are.",
+            code="headers",
+        ) from None
+    for row in wanted.values():
+        keeper.finish(row)
+
+
+class _Keeper:
+    """Counts all, and keeps records in chunks as long as there is room."""
+
+    def __init__(self, tick: Callable[[], None]) -> None:
+        self.chunks: list[OrphanChunk] = []
+        self._tick = tick
+        self._ticked = 0.0
+        self._bytes = 0
+        self._lines: dict[int, list[dict[str, Any]]] = {}
+        self._sizes: dict[int, int] = {}
+
+    def take(self, row: OrphanStretch, record: InternalRecord) -> None:
+        size = len(record.key or b"") + len(record.value or b"")
+        row.records += 1
+        row.bytes += size
+        if time.monotonic() - self._ticked > _TICK_S:
+            self._ticked = time.monotonic()
+            self._tick()
+        # What is kept has no hole: a stretch that did not fit once stays cut off there.
+        if self._bytes > MOST_BYTES or row.kept + 1 < row.records:
+            return
+        row.kept += 1
+        lines = self._lines.setdefault(id(row), [])
+        lines.append(
+            to_line(
+                offset=record.offset,
+                timestamp=record.timestamp,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+            )
+        )
+        self._sizes[id(row)] = self._sizes.get(id(row), 0) + size
+        if len(lines) >= _CHUNK_RECORDS or self._sizes[id(row)] >= _CHUNK_BYTES:
+            self.finish(row)
+
+    def finish(self, row: OrphanStretch) -> None:
+        lines = self._lines.pop(id(row), [])
+        self._sizes.pop(id(row), None)
+        if not lines:
+            return
+        text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines)
+        body = zlib.compress(text.encode(), 1)
+        self._bytes += len(body)
+        self.chunks.append(
+            OrphanChunk(stretch=row, first=lines[0]["offset"], count=len(lines), body=body)
+        )

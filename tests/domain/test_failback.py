@@ -1,0 +1,242 @@
+"""The way back, as laws: the union minus what was given up, no loop, no group past its place."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrors.domain.failback.backward import bring_back, downstream_between, upstream_between
+from mirrors.domain.failback.divergence import Divergence, diverge, divergence_topic
+from mirrors.domain.failback.orphans import find_stretch, is_own, to_line
+from mirrors.domain.failback.reverse import reverse_properties
+from mirrors.domain.failback.starts import Side, plan_starts
+from mirrors.domain.policy import ReplicationPolicy
+from mirrors.domain.records import MalformedRecord, Position
+from mirrors.domain.runs import Run
+
+TOPIC = "orders"
+BACK = ReplicationPolicy(kind="identity", source_alias="b", target_alias="a")
+
+
+@dataclasses.dataclass
+class Log:
+    """One partition: names of records by offset, None for a marker of a transaction."""
+
+    rows: list[str | None] = dataclasses.field(default_factory=list)
+
+    def write(self, name: str | None) -> int:
+        self.rows.append(name)
+        return len(self.rows) - 1
+
+    def names(self, start: int = 0) -> list[str]:
+        return [name for name in self.rows[start:] if name is not None]
+
+
+@dataclasses.dataclass
+class Copy:
+    """A flow: its position, its runs, and what it leaves out because the other one wrote it."""
+
+    source: Log
+    target: Log
+    position: int = 0
+    runs: list[Run] = dataclasses.field(default_factory=list)
+    other: Copy | None = None
+
+    def go(self, to: int, *, commit: bool = True) -> None:
+        moved = False
+        for at in range(self.position, min(to, len(self.source.rows))):
+            name = self.source.rows[at]
+            if name is not None and (self.other is None or is_own(at, self.other.runs)):
+                self.runs.append(Run(at, self.target.write(name), 1))
+                moved = True
+            self.position = at + 1
+        if moved and commit:
+            self.target.write(None)
+
+
+def beside(runs: Iterable[Run], member: str, offset: int) -> dict[str, Run | None]:
+    rows = list(runs)
+    below = [run for run in rows if getattr(run, member) <= offset]
+    above = [run for run in rows if getattr(run, member) > offset]
+    return {"below": below[-1] if below else None, "above": above[0] if above else None}
+
+
+def position(at: int) -> Position:
+    return Position(
+        topic=TOPIC, partition=0, position=at, source_cluster="A", source_topic_id="ta",
+        target_cluster="B", target_topic_id="tb",
+    )  # fmt: skip
+
+
+def side(cluster: str, topic_id: str, log: Log) -> Side:
+    ends = {(TOPIC, 0): len(log.rows)}
+    return Side(cluster=cluster, topic_ids={TOPIC: topic_id}, first={(TOPIC, 0): 0}, end=ends)
+
+
+class World:
+    def __init__(self, chunks: list[int], orphans: int, own: list[bool]) -> None:
+        self.a, self.b = Log(), Log()
+        self.there = Copy(self.a, self.b)
+        number = 0
+        for chunk in chunks:
+            for _ in range(chunk):
+                self.a.write(f"a{number}")
+                number += 1
+            self.there.go(len(self.a.rows))
+        for number in range(orphans):
+            self.a.write(f"o{number}")
+        last = self.there.runs[-1] if self.there.runs else None
+        self.point = diverge(
+            position(self.there.position), remote_topic=TOPIC, last=last, end=len(self.b.rows),
+            mark="failover-1", at=0,
+        )  # fmt: skip
+        self.stretch = find_stretch(self.point, first=0, end=len(self.a.rows))
+        for at, is_record in enumerate(own):
+            self.b.write(f"b{at}" if is_record else None)
+        (start,) = plan_starts(
+            [self.point], BACK, {}, old=side("A", "ta", self.a), new=side("B", "tb", self.b)
+        )
+        assert start.kind == "divergence"
+        self.back = Copy(self.b, self.a, position=start.offset or 0, other=self.there)
+
+    def settle(self, *, replay: bool) -> None:
+        """A person decided: the flow there brings them over, or passes them."""
+        if replay:
+            self.there.go(self.stretch.end)
+        self.there.position = max(self.there.position, self.stretch.end)
+
+    def place(self, asked: int, *, undecided: bool) -> int:
+        tail = self.back.runs[-1].downstream + 1 if self.back.runs else 0
+        found = bring_back(
+            asked,
+            forth=upstream_between(asked, **beside(self.there.runs, "downstream", asked)),
+            back=downstream_between(asked, **beside(self.back.runs, "upstream", asked)),
+            rest=self.there.position,
+            tail=tail,
+            undecided=undecided and self.stretch.offsets > 0,
+        )
+        assert found.downstream is not None
+        return found.downstream
+
+
+worlds = st.builds(
+    World,
+    st.lists(st.integers(0, 4), max_size=4),
+    st.integers(0, 4),
+    st.lists(st.booleans(), max_size=6),
+)
+
+
+@given(worlds, st.booleans(), st.integers(0, 12))
+def test_both_sides_are_the_union_minus_what_was_dropped_whatever_comes_first(
+    world: World, replay: bool, early: int
+) -> None:
+    world.back.go(early)
+    world.settle(replay=replay)
+    world.back.go(len(world.b.rows))
+    here, there = world.a.names(), world.b.names()
+    assert len(set(here)) == len(here)
+    assert len(set(there)) == len(there)
+    dropped = [] if replay else [f"o{at}" for at in range(world.stretch.offsets)]
+    assert sorted(here) == sorted(there + dropped)
+    # Both go on for ever, and nothing moves any more.
+    ends = len(world.a.rows), len(world.b.rows)
+    world.there.other = world.back
+    for _ in range(3):
+        world.there.go(len(world.a.rows))
+        world.back.go(len(world.b.rows))
+    assert (world.a.names(), world.b.names()) == (here, there)
+    assert ends == (len(world.a.rows), len(world.b.rows))
+
+
+@given(worlds, st.booleans(), st.booleans())
+def test_no_group_is_led_past_what_it_has_not_read_and_none_below_the_divergence_reads_again(
+    world: World, decided: bool, replay: bool
+) -> None:
+    if decided:
+        world.settle(replay=replay)
+    world.back.go(len(world.b.rows))
+    dropped = {f"o{at}" for at in range(world.stretch.offsets)} if decided and not replay else set()
+    for asked in range(len(world.b.rows) + 1):
+        read = set(Log(world.b.rows[:asked]).names())
+        unread = set(world.a.names()) - read - dropped
+        place = world.place(asked, undecided=not decided)
+        rest = set(world.a.names(place))
+        assert unread <= rest
+        if asked < world.point.downstream and not dropped:
+            assert rest == unread
+        if decided and not world.stretch.offsets:
+            assert rest == unread
+
+
+def test_a_divergence_point_is_read_back_as_it_was_written() -> None:
+    point = World([3], 2, [True]).point
+    assert Divergence.read(point.key, point.value) == point
+    assert (point.position, point.downstream, point.end, point.how) == (3, 3, 4, "runs")
+    assert divergence_topic("a") == "mm2-divergence.a.internal"
+    for value in (None, b"{}", b'{"v": 9}'):
+        with pytest.raises(MalformedRecord):
+            Divergence.read(point.key, value)
+
+
+def test_the_way_back_does_not_begin_where_the_old_primary_is_another_or_lost_records() -> None:
+    world = World([5], 0, [])
+    good, new = side("A", "ta", world.a), side("B", "tb", world.b)
+    for old, words in (
+        (dataclasses.replace(good, topic_ids={}), "is missing"),
+        (dataclasses.replace(good, topic_ids={TOPIC: "other"}), "another topic"),
+        (dataclasses.replace(good, end={(TOPIC, 0): 3}), "it lost 2 offsets"),
+    ):
+        (start,) = plan_starts([world.point], BACK, {}, old=old, new=new)
+        assert start.kind == "blocked"
+        assert words in start.reason
+    moved = dataclasses.replace(new, topic_ids={TOPIC: "made again"})
+    (start,) = plan_starts([world.point], BACK, {}, old=good, new=moved)
+    assert start.kind == "blocked"
+
+
+def test_a_flow_back_that_ran_before_goes_on_where_it_stood() -> None:
+    world = World([5], 0, [True])
+    here = dataclasses.replace(
+        position(2), source_cluster="B", source_topic_id="tb", target_cluster="A",
+        target_topic_id="ta",
+    )  # fmt: skip
+    sides = {"old": side("A", "ta", world.a), "new": side("B", "tb", world.b)}
+    (start,) = plan_starts([world.point], BACK, {(TOPIC, 0): here}, **sides)
+    assert (start.kind, start.offset, start.row) == ("goes_on", 2, None)
+    default = dataclasses.replace(BACK, kind="default")
+    remote = dataclasses.replace(world.point, remote_topic="a.orders")
+    sides["new"] = dataclasses.replace(sides["new"], topic_ids={"a.orders": "tb"})
+    (start,) = plan_starts([remote], default, {}, **sides)
+    assert start.kind == "names"
+
+
+def test_the_flow_back_begins_where_it_must_whatever_the_flow_there_was_told() -> None:
+    there = {
+        "topics": "orders", "start.from": "latest", "run.until": "now", "delivery": "at_least_once",
+        "source.consumer.auto.offset.reset": "latest",
+    }  # fmt: skip
+    assert reverse_properties(there, BACK) == {
+        "topics": "orders", "delivery": "exactly_once", "skip.replicated": "true"
+    }  # fmt: skip
+    default = dataclasses.replace(BACK, kind="default")
+    assert reverse_properties(there, default) == {"topics": "orders", "delivery": "at_least_once"}
+
+
+@given(st.none() | st.binary(), st.none() | st.binary())
+def test_a_listed_orphan_keeps_every_byte(key: bytes | None, value: bytes | None) -> None:
+    row = to_line(offset=7, timestamp=9, key=key, value=value, headers=[("h", value)])
+    for found, name, data in (
+        (row, "key", key),
+        (row, "value", value),
+        (row["headers"][0], "value", value),
+    ):
+        if f"{name}_base64" in found:
+            assert base64.b64decode(found[f"{name}_base64"]) == data
+        else:
+            assert found[name] == (None if data is None else data.decode())
