@@ -1,0 +1,135 @@
+"""A to B, B takes over, back to A, and A to B again: the union minus what was given up, no loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.utils import timezone
+
+from mirrors.models import Divergence, Failback, OrphanStretch
+from mirrors.services import divergence, failback_groups, orphan_settling, orphans
+from mirrors.services.flows import start_flow
+from tests.spark.lab import Lab, end_offsets
+from tests.spark.way_back import WHO, WayBack
+
+pytestmark = pytest.mark.django_db(transaction=True)
+IDENTITY = {"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"}
+
+
+def numbered(stem: str, partition: int, count: int) -> list[str]:
+    return [f"{stem}{partition}-{number}" for number in range(count)]
+
+
+@pytest.fixture
+def ways(lab: Lab) -> Iterator[list[WayBack]]:
+    found: list[WayBack] = []
+    yield found
+    for way in found:
+        way.close()
+
+
+def fail_over(way: WayBack, remote: str, local: str) -> None:
+    """Records on both sides, five that never cross, and some of the standby's own."""
+    for number in range(2):
+        way.write("a", way.topic, numbered("a", number, 20), number)
+    way.run(way.there)
+    way.settled(way.there, "a", way.topic)
+    way.stop(way.there)
+    for number in range(2):
+        way.write("a", way.topic, numbered("orphan", number, 5), number)
+    first = way.promote("failover-1")
+    if local != remote:
+        way.make("b", local)
+    for number in range(2):
+        way.write("b", local, numbered("b", number, 7), number)
+    again = way.promote("failover-1")
+    assert [point.end for point in again] == [point.end for point in first]
+
+
+def decide(run: Failback, decision: str, partition: int) -> None:
+    topic = run.orphans.first().topic
+    places = [(topic, partition)]
+    now = timezone.now()
+    orphans.decide(run=run, decision=decision, places=places, who=WHO, why="They count.", now=now)
+    assert orphan_settling.settle_orphans(run_id=run.pk) == 1
+
+
+def test_with_the_same_names_both_sides_end_as_the_union_minus_what_was_dropped(
+    lab: Lab, ways: list[WayBack]
+) -> None:
+    way = WayBack(lab, **IDENTITY)
+    ways.append(way)
+    topic, group = way.topic, f"{way.name}.readers"
+    fail_over(way, topic, topic)
+    way.stand("b", group, {(topic, 0): 12, (topic, 1): end_offsets(way.at["b"], topic)[topic, 1]})
+    run = way.go_back()
+    back = run.reverse
+    way.run(back)
+    way.settled(back, "b", topic)
+    found = [(row.first, row.end, row.records, row.gone) for row in run.orphans.all()]
+    assert found == [(20, 25, 5, 0), (20, 25, 5, 0)]
+    listed = [row["value"] for row in orphans.read_records(stretch=run.orphans.first())]
+    assert listed == numbered("orphan", 0, 5)
+    for number, rows in enumerate(way.read("a", topic)):
+        assert rows == [
+            *numbered("a", number, 20), *numbered("orphan", number, 5), *numbered("b", number, 7)
+        ]  # fmt: skip
+    decide(run, "replay", 0)
+    decide(run, "drop", 1)
+    assert way.marks("b", topic) == 5
+    way.settled(back, "b", topic)
+    rows = failback_groups.bring_groups_back(run_id=run.pk, act=True)
+    assert [row["state"] for row in rows] == ["moved", "moved"], rows
+    lagging, done = way.stands("a", group, topic)
+    assert lagging == 12
+    assert way.rest_from("a", topic, 1, done) == []
+    # And there again: the flow is a standby's once more, and what it brought stays where it is.
+    start_flow(flow=way.there, who=WHO)
+    way.run(way.there)
+    way.write("a", topic, ["new-a"])
+    way.write("b", topic, ["new-b"])
+    way.settled(way.there, "a", topic)
+    way.settled(back, "b", topic)
+    way.settled(way.there, "a", topic)
+    here, there = (way.read(side, topic) for side in "ab")
+    for number in range(2):
+        dropped = numbered("orphan", 1, 5) if number else []
+        assert sorted(here[number]) == sorted(there[number] + dropped)
+        assert len(set(here[number])) == len(here[number])
+    assert len(here[0]) == 20 + 5 + 7 + 2
+
+
+def test_with_the_default_names_nothing_of_the_other_side_comes_back(
+    lab: Lab, ways: list[WayBack]
+) -> None:
+    way = WayBack(lab)
+    ways.append(way)
+    topic, group = way.topic, f"{way.name}.readers"
+    remote = f"{way.clusters['a'].alias}.{topic}"
+    came_back = f"{way.clusters['b'].alias}.{topic}"
+    fail_over(way, remote, topic)
+    way.stand("b", group, {(remote, 0): 12, (topic, 1): 3})
+    Divergence.objects.all().delete()
+    assert len(divergence.recall(flow=way.there)) == 2, "the topic on the standby keeps them"
+    run = way.go_back()
+    back = run.reverse
+    assert {row["kind"] for row in run.starts} == {"names"}
+    way.run(back)
+    way.settled(back, "b", topic)
+    decide(run, "replay", 0)
+    decide(run, "export", 1)
+    assert {row.state for row in OrphanStretch.objects.all()} == {"replayed", "exported"}
+    rows = failback_groups.bring_groups_back(run_id=run.pk, act=True)
+    assert {row["state"] for row in rows} == {"moved"}, rows
+    assert way.stands("a", group, topic)[0] == 12
+    assert way.rest_from("a", came_back, 1, way.stands("a", group, came_back)[1])[0] == "b1-3"
+    start_flow(flow=way.there, who=WHO)
+    way.run(way.there)
+    way.write("a", topic, ["new-a"])
+    way.settled(way.there, "a", topic)
+    assert way.read("a", came_back) == [numbered("b", 0, 7), numbered("b", 1, 7)]
+    assert way.read("b", remote) == [
+        [*numbered("a", 0, 20), *numbered("orphan", 0, 5), "new-a"], numbered("a", 1, 20)
+    ]  # fmt: skip
+    assert way.marks("b", remote) == 5
