@@ -38,6 +38,7 @@ class Schedule:
     """A duty by its name; `switch` and `interval` name fields of FlowSettings.
 
     Without a switch it is always on; without an interval it runs every `every_s` seconds.
+    `at_rest`: also while the flow rests or its source is away, since it asks the target alone.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Schedule:
     switch: str = ""
     interval: str = ""
     every_s: int = 0
+    at_rest: bool = False
 
     def is_on(self, settings: FlowSettings) -> bool:
         return bool(getattr(settings, self.switch)) if self.switch else True
@@ -89,7 +91,7 @@ def judge(
     if not schedule.is_on(settings):
         key = next(key.name for key in KEYS.values() if key.field == schedule.switch)
         return Judgement(due=False, slot=slot, next_at=None, reason=f"{key} is false.")
-    if not running:
+    if not running and not schedule.at_rest:
         reason = "The flow is not asked to run; duties rest with it."
         return Judgement(due=False, slot=slot, next_at=None, reason=reason)
     if unreachable:

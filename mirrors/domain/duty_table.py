@@ -51,3 +51,9 @@ OFFSET_SYNCS = Schedule(
     switch="emit_offset_syncs_enabled",
     every_s=10,
 )
+STANDBY = Schedule(
+    name="standby",
+    does="Keeps settings, plan and last simulation on the target, to start again from there alone.",
+    every_s=60,
+    at_rest=True,
+)

@@ -22,6 +22,7 @@ from mirrors.domain.duty_table import (
     HEARTBEATS,
     OFFSET_SYNCS,
     PLAN,
+    STANDBY,
     TOPIC_ACLS,
     TOPIC_CONFIGS,
 )
@@ -29,7 +30,14 @@ from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import DutyRun, Flow
 from mirrors.models.flows import DesiredState
-from mirrors.services import checkpoints, group_offsets, offset_syncs, plans, sync_topics
+from mirrors.services import (
+    checkpoints,
+    group_offsets,
+    keeping,
+    offset_syncs,
+    plans,
+    sync_topics,
+)
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.duty_runs import close_run, end_lost, last_runs, open_run, pasts
 from mirrors.services.flows import spec_of
@@ -57,6 +65,7 @@ TABLE: tuple[Duty, ...] = (
     Duty(schedule=CHECKPOINTS, act=checkpoints.emit_checkpoints),
     Duty(schedule=GROUP_OFFSETS, act=group_offsets.move_groups),
     Duty(schedule=OFFSET_SYNCS, act=offset_syncs.write_offset_syncs),
+    Duty(schedule=STANDBY, act=keeping.keep_flow),
 )
 
 
@@ -89,7 +98,7 @@ class Standing:
 def due_duties(*, now: datetime) -> list[tuple[int, str]]:
     """(flow, duty) for each that is due; nothing is taken yet, so asking twice does no harm."""
     end_lost(now=now)
-    flows = list(_flows().filter(desired_state=DesiredState.RUNNING))
+    flows = list(_flows())
     known = pasts((flow.pk for flow in flows), now=now)
     return [
         (flow.pk, duty.schedule.name)
@@ -166,10 +175,11 @@ def _spec(flow: Flow) -> FlowSpec | None:
 def _judged(
     flow: Flow, spec: FlowSpec, known: dict[tuple[int, str], Past], now: datetime
 ) -> Iterator[tuple[Duty, Judgement]]:
-    unreachable = tuple(
+    away = tuple(
         cluster.alias for cluster in (flow.source, flow.target) if cluster.reachable is False
     )
     for duty in TABLE:
+        asked = away if not duty.schedule.at_rest else tuple({flow.target.alias} & set(away))
         yield (
             duty,
             judge(
@@ -178,6 +188,6 @@ def _judged(
                 known.get((flow.pk, duty.schedule.name), Past()),
                 now=milliseconds(now) // 1000,
                 running=flow.desired_state == DesiredState.RUNNING,
-                unreachable=unreachable,
+                unreachable=asked,
             ),
         )

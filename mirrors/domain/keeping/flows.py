@@ -1,0 +1,81 @@
+"""A flow as it is kept: two clusters with references only, settings, runner; and back again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+
+REFERENCES = ("sasl_password", "ssl_ca", "ssl_certificate", "ssl_key")
+_SCHEMES = ("env:", "file:", "properties:")
+_TEXTS = {field.name for field in dataclasses.fields(ClusterSpec)} - {"properties"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KeptFlow:
+    """What is made again. `desired` is what it was asked to do when it was last kept."""
+
+    source: ClusterSpec
+    target: ClusterSpec
+    properties: dict[str, str]
+    runner: str
+    desired: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.source.alias}->{self.target.alias}"
+
+
+def flow_body(spec: FlowSpec, *, runner: str, desired: str) -> dict[str, Any]:
+    """Refused when a field for a reference holds something else: that might be a secret."""
+    for cluster in (spec.source, spec.target):
+        for name in REFERENCES:
+            value = getattr(cluster, name)
+            if value and not value.startswith(_SCHEMES):
+                raise UnderstudyError(
+                    f"{name} of {cluster.alias} is no reference (env:NAME, file:/path), so nothing "
+                    f"of {spec.name} is written to {spec.target.alias}. Correct the cluster."
+                )
+    return {
+        "source": dataclasses.asdict(spec.source),
+        "target": dataclasses.asdict(spec.target),
+        "properties": spec.properties,
+        "runner": runner,
+        "desired": desired,
+    }
+
+
+def read_flow(body: Mapping[str, Any]) -> KeptFlow:
+    """Raises ValueError with what is wrong: whoever may write the topic can have written it."""
+    properties = body.get("properties")
+    if not _is_texts(properties):
+        raise ValueError("its settings are not names with texts")
+    return KeptFlow(
+        source=_cluster(body.get("source"), "source"),
+        target=_cluster(body.get("target"), "target"),
+        properties=dict(properties or {}),
+        runner=str(body.get("runner") or ""),
+        desired=str(body.get("desired") or ""),
+    )
+
+
+def _cluster(raw: Any, side: str) -> ClusterSpec:
+    if not isinstance(raw, dict):
+        raise ValueError(f"it names no {side}")
+    texts = {name: raw.get(name, "") for name in _TEXTS}
+    properties = raw.get("properties", {})
+    if not _is_texts(texts) or not _is_texts(properties):
+        raise ValueError(f"the {side} has a field that is no text")
+    given = {name: value for name, value in texts.items() if value}
+    if not given.get("alias") or not given.get("bootstrap_servers"):
+        raise ValueError(f"the {side} has no alias or no address")
+    return ClusterSpec(**given, properties=dict(properties))
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(name, str) and isinstance(text, str) for name, text in value.items()
+    )

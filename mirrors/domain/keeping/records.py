@@ -1,0 +1,113 @@
+"""Records of the compacted topic `mm2-flow.<source>.internal`: a flow, its plan, its simulation.
+
+The key names flow, kind and part; the value is JSON with a version. A body that is larger than one
+record may be is cut into parts, each of which tells how many there are and the digest of the whole,
+so that parts of two writings are never put together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, get_args
+
+VERSION = 1
+Kind = Literal["flow", "plan", "simulation"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+# Quoted once more, and four bytes a character at worst: below the default limit of 1 MB a batch.
+PART_CHARACTERS = 100_000
+MOST_PARTS = 1000
+_PREFIX, _SUFFIX = "mm2-flow.", ".internal"
+
+
+def kept_topic(source_alias: str) -> str:
+    """Literal dots, whatever the separator is: MM2's rule must count it internal."""
+    return f"{_PREFIX}{source_alias}{_SUFFIX}"
+
+
+def is_kept_topic(name: str) -> bool:
+    return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kept:
+    """One body as it was kept last; `flow` is the flow's name."""
+
+    flow: str
+    kind: str
+    body: dict[str, Any]
+
+
+def digest_of(body: dict[str, Any]) -> str:
+    return hashlib.sha256(_text(body).encode()).hexdigest()
+
+
+def to_records(flow: str, kind: Kind, body: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values to append, in order."""
+    text, digest = _text(body), digest_of(body)
+    cuts = range(0, max(1, len(text)), PART_CHARACTERS)
+    if len(cuts) > MOST_PARTS:
+        raise ValueError(f"the {kind} of {flow} is larger than {MOST_PARTS} records")
+    for number, start in enumerate(cuts):
+        key = {"flow": flow, "kind": kind, "part": number}
+        value = {
+            "version": VERSION,
+            "parts": len(cuts),
+            "digest": digest,
+            "text": text[start : start + PART_CHARACTERS],
+        }
+        yield _text(key).encode(), _text(value).encode()
+
+
+def from_records(
+    records: Iterable[tuple[bytes | None, bytes | None]],
+) -> tuple[list[Kept], list[str]]:
+    """What is whole, by name and kind, and a sentence for each thing that is not."""
+    parts: dict[tuple[str, str], dict[int, Any]] = {}
+    trouble: list[str] = []
+    for key, value in records:
+        try:
+            where = json.loads(key or b"")
+            name, kind, number = str(where["flow"]), str(where["kind"]), int(where["part"])
+            part = None if value is None else json.loads(value)
+            if part is not None and (not isinstance(part, dict) or "version" not in part):
+                raise ValueError("no version")
+        except (ValueError, TypeError, KeyError):
+            trouble.append("A record that Understudy did not write is left out.")
+            continue
+        parts.setdefault((name, kind), {})[number] = part
+    found = []
+    for (name, kind), rows in sorted(parts.items()):
+        body = _whole(rows)
+        if isinstance(body, dict):
+            found.append(Kept(flow=name, kind=kind, body=body))
+        elif body:
+            trouble.append(f"The {kind} of {name} is left out: {body}.")
+    return found, trouble
+
+
+def _whole(rows: dict[int, Any]) -> dict[str, Any] | str:
+    """The body, or why there is none; nothing of what was taken away."""
+    first = rows.get(0)
+    if first is None:
+        return ""
+    if first["version"] != VERSION:
+        return (
+            f"it was written in version {first['version']} and this edition reads {VERSION}; "
+            "use the edition that wrote it"
+        )
+    try:
+        wanted = [rows[number] for number in range(min(int(first["parts"]), MOST_PARTS))]
+        text = "".join(part["text"] for part in wanted)
+        body = json.loads(text)
+    except (KeyError, TypeError, ValueError):
+        return "it was not written to its end; what was kept before it is gone"
+    if not isinstance(body, dict) or digest_of(body) != first.get("digest"):
+        return "its parts belong to two writings"
+    return body
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

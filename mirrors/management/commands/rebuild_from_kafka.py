@@ -1,0 +1,87 @@
+"""manage.py rebuild_from_kafka: an empty database filled from what lies on a standby cluster."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.models import Cluster
+from mirrors.services.clusters import problems_of
+from mirrors.services.rebuild import DEADLINE_S, rebuild
+
+_FIELDS = (
+    ("security_protocol", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
+    ("sasl_mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"),
+    ("sasl_username", "the user"),
+    ("sasl_password", "a reference, env:NAME or file:/path, not the secret"),
+    ("ssl_ca", "a reference to the certificates to trust"),
+    ("ssl_certificate", "a reference to our certificate"),
+    ("ssl_key", "a reference to its key"),
+)
+
+
+class Command(BaseCommand):
+    help = (
+        "Restore clusters (secrets as references), flows with their settings, plans and last "
+        "simulations, and the index of runs, from what flows keep on their target."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        where = parser.add_mutually_exclusive_group(required=True)
+        where.add_argument("--bootstrap", help="addresses of the standby cluster, host:port,…")
+        where.add_argument("--cluster", help="the alias of one that is registered here")
+        for name, words in _FIELDS:
+            parser.add_argument(f"--{name.replace('_', '-')}", help=words)
+        parser.add_argument(
+            "--merge", action="store_true", help="add what is missing where rows are there already"
+        )
+        parser.add_argument(
+            "--start", action="store_true", help="run flows again that ran when they were kept"
+        )
+        parser.add_argument("--deadline", type=float, default=DEADLINE_S, help="seconds in all")
+        parser.add_argument("--who", default="command line", help="who does it, for the record")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            done = rebuild(
+                spec=_spec(options),
+                who=options["who"],
+                merge=options["merge"],
+                start=options["start"],
+                deadline_s=options["deadline"],
+            )
+        except UnderstudyError as error:
+            raise CommandError(error.message) from None
+        if not done.flows:
+            raise CommandError(f"No flow was restored. {' '.join(done.sentences)}")
+        for sentence in done.sentences:
+            self.stdout.write(sentence)
+        names = ", ".join(done.flows)
+        self.stdout.write(
+            f"Restored {names}. Secrets are references: see that they lead somewhere here, test "
+            "each cluster's connection, then start the flows that may run."
+        )
+
+
+def _spec(options: dict[str, Any]) -> ClusterSpec:
+    given = {name: options[name] for name, _ in _FIELDS if options[name]}
+    if alias := options["cluster"]:
+        cluster = Cluster.objects.filter(alias=alias).first()
+        if cluster is None:
+            raise CommandError(
+                f"No cluster {alias} is registered here. Give its addresses with --bootstrap."
+            )
+        if given:
+            raise CommandError(
+                "How to log in comes from the registered cluster; leave the options out that say "
+                "it, or give --bootstrap."
+            )
+        return cluster.spec
+    spec = ClusterSpec(alias="standby", bootstrap_servers=options["bootstrap"], **given)
+    if problems := problems_of(spec):
+        raise CommandError(" ".join(text for texts in problems.values() for text in texts))
+    return spec
