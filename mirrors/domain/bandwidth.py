@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from mirrors.domain.keys import KEYS
 from mirrors.domain.keys_of_control import BANDWIDTH
+from mirrors.domain.keys_of_failover import NAMES as FAILOVER
 
 # What was not used is kept for so long: a short burst after a pause is no harm.
 _BURST_S = 0.5
@@ -25,9 +26,9 @@ def limit_of(properties: Mapping[str, str]) -> int | None:
 
 
 def is_live_edit(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Whether the settings differ in nothing but what running slices can be told."""
+    """Whether the settings differ in nothing but what running slices can be told, or need not."""
     rest = [
-        {name: text for name, text in properties.items() if name != BANDWIDTH}
+        {name: text for name, text in properties.items() if name not in (BANDWIDTH, *FAILOVER)}
         for properties in (before, after)
     ]
     return rest[0] == rest[1]

@@ -8,6 +8,7 @@ from typing import Literal
 
 from mirrors.domain.group_keys import GROUP_KEYS
 from mirrors.domain.keys_of_control import CONTROL
+from mirrors.domain.keys_of_failover import FAILOVER_KEYS
 from mirrors.domain.setting import Key as Key
 from mirrors.domain.setting import Setting
 from mirrors.domain.sync_keys import SYNC_KEYS
@@ -163,7 +164,7 @@ OURS = (
     ),
 )
 KEYS: dict[str, Setting] = {
-    key.name: key for key in (*HONOURED, *GROUP_KEYS, *SYNC_KEYS, *OURS, *CONTROL)
+    key.name: key for key in (*HONOURED, *GROUP_KEYS, *SYNC_KEYS, *OURS, *CONTROL, *FAILOVER_KEYS)
 }
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from mirrors.domain import client_keys, control_rules
+from mirrors.domain import client_keys, control_rules, keys_of_failover
 from mirrors.domain.connection_rules import alias_warnings, check_connection
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.keys import KEYS, Key, nearest
@@ -107,6 +107,14 @@ class FlowSettings:
     skip_replicated: bool
     run_until: str | None
     run_schedule: str | None
+    failover_fence: str
+    failover_start_consumers: str
+    failover_redirect_producers: str
+    failover_webhook_url: str | None
+    failover_webhook_headers: str | None
+    failover_webhook_secret: str | None
+    failover_command: str | None
+    failover_second_person: bool | None
     consumer: dict[str, str] = dataclasses.field(default_factory=dict)
     producer: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -235,6 +243,7 @@ def _contradictions(properties: Mapping[str, str]) -> dict[str, list[str]]:
         for name, words in client_keys.contradictions(values).items()
     }
     found |= control_rules.contradictions(properties, consumer)
+    found |= keys_of_failover.contradictions(properties)
     start, reset = properties.get("start.from", "").strip(), consumer.get("auto.offset.reset")
     if start and reset and start != reset:
         sentence = f"start.from is {start}, but consumer.auto.offset.reset is {reset}: keep one."

@@ -1,0 +1,131 @@
+"""The nine steps as a table: what each looks at, does and waits for, its limits, and the way back.
+
+A step is done when what it waits for is so. Every act looks first whether it was done already, so
+that doing it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal
+
+Kind = Literal["switchover", "failover"]
+KINDS: tuple[Kind, ...] = ("switchover", "failover")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """`limit_s` is how long it may last, `tries` how often its act is tried, without a person.
+
+    `accepts`: what was not so in time may be taken as it is, by a person's decision.
+    """
+
+    name: str
+    title: str
+    check: str
+    act: str
+    wait: str
+    undo: str
+    limit_s: int
+    tries: int = 3
+    accepts: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether it leaves anything behind that an abort has to undo."""
+        return self.undo != _NOTHING
+
+
+_NOTHING = "It changes nothing, so there is nothing to undo."
+
+STEPS: tuple[Step, ...] = (
+    Step(
+        name="detect",
+        title="See how both clusters are",
+        check="Both clusters are asked for their groups and offsets.",
+        act="None.",
+        wait="The target answers; for a switchover the source too.",
+        undo=_NOTHING,
+        limit_s=60,
+    ),
+    Step(
+        name="verify_target",
+        title="Verify the target",
+        check="A new plan is made and compared with the simulated one.",
+        act="None.",
+        wait="The plan is not materially worse than what was simulated.",
+        undo=_NOTHING,
+        limit_s=120,
+    ),
+    Step(
+        name="fence_producers",
+        title="Fence the producers",
+        check="Whether WRITE is denied on the source's topics already.",
+        act="Denies WRITE on them, calls the hook, or asks a person.",
+        wait="The ends of the source's topics stand still.",
+        undo="Takes away exactly the access rules that it made, or calls the hook to open again.",
+        limit_s=90,
+        accepts=True,
+    ),
+    Step(
+        name="drain",
+        title="Drain and stop the flow",
+        check="How far each partition is from the source's end.",
+        act="Stops the flow; a switchover only once nothing is left to copy.",
+        wait="The flow's last job has committed and ended.",
+        undo="Starts the flow again if it ran before.",
+        limit_s=900,
+    ),
+    Step(
+        name="read_checkpoints",
+        title="Read checkpoints",
+        check="Positions, offset runs and group offsets, to their ends.",
+        act="Fixes the plan: the exact downstream offset of every group.",
+        wait="For a switchover: no group is still reading on the source.",
+        undo=_NOTHING,
+        limit_s=300,
+        accepts=True,
+    ),
+    Step(
+        name="reset_groups",
+        title="Set the groups on the target",
+        check="Which groups are idle on the target, and where they stand.",
+        act="Writes the exact offsets of idle groups, each once.",
+        wait="Reading them back shows the same offsets.",
+        undo="Puts back the offsets that it changed, where nobody consumed since.",
+        limit_s=45,
+        accepts=True,
+    ),
+    Step(
+        name="start_consumers",
+        title="Start the consumers on the target",
+        check="Whether the hook was called already.",
+        act="Calls the webhook or the command, or asks a person.",
+        wait="The hook says that it is done.",
+        undo="Calls the hook to stop them again.",
+        limit_s=300,
+        accepts=True,
+    ),
+    Step(
+        name="redirect_producers",
+        title="Redirect the producers",
+        check="Whether the hook was called already.",
+        act="Calls the webhook or the command, or asks a person.",
+        wait="The hook says that it is done.",
+        undo="Calls the hook to direct them back.",
+        limit_s=300,
+        accepts=True,
+    ),
+    Step(
+        name="verify_flow",
+        title="Verify",
+        check="Where the groups stand on the target; whether anything comes to the source.",
+        act="None.",
+        wait="Every group that was set has consumed there, or has nothing to read.",
+        undo=_NOTHING,
+        limit_s=120,
+        accepts=True,
+    ),
+)
+BY_NAME: Mapping[str, Step] = {step.name: step for step in STEPS}

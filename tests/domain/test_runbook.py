@@ -1,0 +1,254 @@
+"""The rules of a run: what is next whatever died, what stops it, what a person agreed to."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrors.domain.runbook.commands import commands, open_again
+from mirrors.domain.runbook.machine import (
+    Do,
+    End,
+    Outcome,
+    Rest,
+    RunFacts,
+    StepFacts,
+    Undo,
+    judge,
+    next_move,
+)
+from mirrors.domain.runbook.steps import BY_NAME, STEPS
+from mirrors.domain.runbook.worse import blast_radius, standing_blockers, what_is_worse
+
+NAMES = [step.name for step in STEPS]
+CHANGING = [step.name for step in STEPS if step.changes]
+
+
+class Crash(Exception):
+    """The worker is no more."""
+
+
+class World:
+    """Rows of a run, and what its acts left outside; each act looks before it leaps."""
+
+    def __init__(self, deaths: list[int]) -> None:
+        self.rows = {name: StepFacts(name=name) for name in NAMES}
+        self.effects: list[str] = []
+        self.undone: list[str] = []
+        self.aborts = False
+        self._deaths = deaths
+        self._clock = 0
+
+    def facts(self) -> RunFacts:
+        return RunFacts(steps=list(self.rows.values()), abort_asked=self.aborts)
+
+    def write(self, name: str, **facts: Any) -> None:
+        """A row is written; the worker may die right before or right after."""
+        self._may_die()
+        self.rows[name] = dataclasses.replace(self.rows[name], **facts)
+        self._may_die()
+
+    def do(self, name: str, outcome: Outcome) -> None:
+        row = self.rows[name]
+        self.write(name, state="running", begun=BY_NAME[name].changes, attempt=row.attempt + 1)
+        if name in CHANGING and name not in self.effects:
+            self.effects.append(name)
+        verdict = judge(BY_NAME[name], self.rows[name], outcome, now=0)
+        self.write(name, state=verdict.state)
+
+    def undo(self, name: str) -> None:
+        if name in self.effects:
+            self.effects.remove(name)
+            self.undone.append(name)
+        self.write(name, undone=True)
+
+    def _may_die(self) -> None:
+        self._clock += 1
+        if self._clock in self._deaths:
+            raise Crash
+
+
+DONE = Outcome(what="done", words="")
+
+
+def run_to_its_end(world: World, *, abort_at: str = "") -> list[str]:
+    """Workers come and go; the order in which steps were looked at."""
+    seen: list[str] = []
+    for _ in range(500):
+        move = next_move(world.facts())
+        try:
+            match move:
+                case Do(step):
+                    seen.append(step)
+                    world.do(step, DONE)
+                    world.aborts = world.aborts or step == abort_at
+                case Undo(step):
+                    world.undo(step)
+                case End(state):
+                    return [*seen, state]
+                case Rest():
+                    raise AssertionError(move)
+        except Crash:
+            world.aborts = world.aborts or (isinstance(move, Do) and move.step == abort_at)
+    raise AssertionError("it does not end")
+
+
+@given(deaths=st.lists(st.integers(1, 60), unique=True))
+def test_whoever_dies_wherever_the_run_ends_in_the_same_state(deaths: list[int]) -> None:
+    world = World(deaths)
+    seen = run_to_its_end(world)
+    assert seen[-1] == "succeeded"
+    assert world.effects == CHANGING
+    assert {row.state for row in world.rows.values()} == {"succeeded"}
+    # In order, and never back: a step is looked at again only until it is done.
+    order = [NAMES.index(name) for name in seen[:-1]]
+    assert order == sorted(order)
+
+
+@given(deaths=st.lists(st.integers(1, 60), unique=True), at=st.sampled_from(NAMES))
+def test_an_abort_undoes_what_was_begun_last_first_and_leaves_nothing(
+    deaths: list[int], at: str
+) -> None:
+    world = World(deaths)
+    assert run_to_its_end(world, abort_at=at)[-1] == "aborted"
+    assert world.effects == []
+    assert world.undone == sorted(world.undone, key=NAMES.index, reverse=True)
+    assert len(set(world.undone)) == len(world.undone)
+
+
+@given(
+    states=st.lists(
+        st.sampled_from(["pending", "running", "waiting", "succeeded", "failed", "skipped"]),
+        min_size=9,
+        max_size=9,
+    ),
+    pause=st.booleans(),
+)
+def test_no_step_is_done_before_those_before_it(states: list[Any], pause: bool) -> None:
+    steps = [StepFacts(name=name, state=at) for name, at in zip(NAMES, states, strict=True)]
+    move = next_move(RunFacts(steps=steps, pause_asked=pause))
+    first = next((step for step in steps if step.state not in ("succeeded", "skipped")), None)
+    if first is None:
+        assert move == End("succeeded")
+    else:
+        assert getattr(move, "step", "") == first.name
+        assert isinstance(move, Do) <= (first.state in ("pending", "running") and not pause)
+
+
+def test_trouble_before_anything_was_changed_ends_the_run_and_after_it_waits_for_a_person() -> None:
+    before = [StepFacts(name="detect", state="succeeded"), StepFacts(name="b", state="failed")]
+    assert next_move(RunFacts(steps=before)) == End("failed", "b")
+    begun = [dataclasses.replace(before[0], begun=True), before[1]]
+    assert next_move(RunFacts(steps=begun)) == Rest("trouble", "b")
+
+
+def test_a_way_back_that_does_not_work_is_left_to_a_person_after_some_tries() -> None:
+    step = StepFacts(name="drain", begun=True, undo_tries=2)
+    assert next_move(RunFacts(steps=[step], abort_asked=True)) == Undo("drain")
+    tired = dataclasses.replace(step, undo_tries=3)
+    assert next_move(RunFacts(steps=[tired], abort_asked=True)) == Rest("trouble", "drain")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "facts", "state", "afresh"),
+    [
+        (Outcome(what="not_yet", words="w"), {"due_at": 10}, "running", False),
+        (Outcome(what="not_yet", words="w"), {"due_at": 5}, "failed", False),
+        (
+            Outcome(what="failed", words="w", again=True),
+            {"attempt": 1, "due_at": 9},
+            "running",
+            True,
+        ),
+        (
+            Outcome(what="failed", words="w", again=True),
+            {"attempt": 3, "due_at": 9},
+            "failed",
+            False,
+        ),
+        (
+            Outcome(what="failed", words="w", again=True),
+            {"attempt": 1, "due_at": 5},
+            "failed",
+            False,
+        ),
+        (Outcome(what="failed", words="w"), {"attempt": 1}, "failed", False),
+        (Outcome(what="person", words="w"), {"due_at": 1}, "waiting", False),
+        (Outcome(what="skipped", words="w"), {}, "skipped", False),
+    ],
+)
+def test_a_step_is_tried_again_until_its_tries_or_its_time_are_over(
+    outcome: Outcome, facts: dict[str, Any], state: str, afresh: bool
+) -> None:
+    row = StepFacts(name="drain", state="running", **facts)
+    verdict = judge(BY_NAME["drain"], row, outcome, now=5)
+    assert (verdict.state, verdict.afresh) == (state, afresh)
+    assert "w" in verdict.words
+
+
+def plan(**changes: Any) -> dict[str, Any]:
+    place = {"group": "billing", "topic": "orders", "partition": 0, "remote_topic": "p.orders"}
+    part = {"topic": "orders", "partition": 0, "remote_topic": "p.orders"}
+    return {
+        "loss": 100,
+        "re_reads": 0,
+        "certainty": "observed",
+        "blockers": [],
+        "partitions": [part],
+        "places": [{**place, "downstream_offset": 7}],
+        **changes,
+    }
+
+
+def test_live_figures_may_move_but_what_nobody_agreed_to_stops_the_run() -> None:
+    assert what_is_worse("failover", plan(), plan(loss=1_050)) == ()
+    assert "2,000 records would be lost" in what_is_worse("failover", plan(), plan(loss=2_000))[0]
+    assert "not known any more" in what_is_worse("failover", plan(), plan(loss=None))[0]
+    assert what_is_worse("failover", plan(), plan(certainty="last_known")) == ()
+    # A switchover waits for what lags, but not without the source.
+    assert what_is_worse("switchover", plan(), plan(loss=10_000)) == ()
+    assert "needs it" in what_is_worse("switchover", plan(), plan(certainty="last_known"))[0]
+
+
+def test_a_new_blocker_and_a_lost_place_stop_the_run_each_said_once() -> None:
+    blocker = {"code": "gap", "where": "orders-0", "sentence": "orders-0 has an open gap."}
+    known = plan(blockers=[blocker])
+    assert what_is_worse("failover", plan(), known) == ("orders-0 has an open gap.",)
+    assert what_is_worse("failover", known, known) == ()
+    assert standing_blockers("switchover", known) == ("orders-0 has an open gap.",)
+    writing = plan(blockers=[{"code": "writing", "where": "x", "sentence": "It still writes."}])
+    assert what_is_worse("failover", plan(), writing) == ()
+    lost = plan(places=[{**plan()["places"][0], "downstream_offset": None}])
+    assert "had an exact place" in what_is_worse("failover", plan(), lost)[0]
+    told = {"code": "no_map", "where": "billing in orders-0", "sentence": "Nobody can say."}
+    assert what_is_worse("failover", plan(), {**lost, "blockers": [told]}) == ("Nobody can say.",)
+
+
+def test_the_blast_radius_counts_what_is_touched() -> None:
+    assert blast_radius(plan()) == {
+        "topics": 1,
+        "partitions": 1,
+        "groups": 1,
+        "places": 1,
+        "not_moved": 0,
+        "loss": 100,
+        "re_reads": 0,
+    }
+
+
+def test_every_step_has_a_command_of_kafkas_own_tools_and_odd_names_stay_one_word() -> None:
+    group = "bill'ing; rm -rf /"
+    odd = plan(places=[{**plan()["places"][0], "group": group}])
+    texts = commands(source="a:9092", target="b:9092", checkpoints="p.checkpoints", plan=odd)
+    assert list(texts) == NAMES
+    line = texts["reset_groups"].splitlines()
+    words = shlex.split(line[0].removesuffix("<<'END'"))
+    assert words[words.index("--group") + 1] == group
+    assert line[1] == "p.orders,0,7"
+    assert "--deny-principal 'User:*' --operation Write --topic orders" in texts["fence_producers"]
+    assert "--remove --force" in open_again(source="a:9092", topics=["orders"])
