@@ -122,6 +122,11 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": DRILLS_SECONDS,
         "options": {"queue": "default", "expires": 9.0},
     },
+    "go on with ways back that nobody finished": {
+        "task": "mirrors.tasks.sweep_failbacks",
+        "schedule": 10.0,
+        "options": {"queue": "default", "expires": 9.0},
+    },
     "prune old rows": {
         "task": "mirrors.tasks.prune",
         "schedule": 3600.0,

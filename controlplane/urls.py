@@ -13,6 +13,7 @@ from mirrors.api import (
     clusters,
     drills,
     duties,
+    failbacks,
     failovers,
     flow_rows,
     flow_templates,
@@ -55,6 +56,10 @@ router.register("failovers", failovers.FailoverViewSet)
 router.register("drills", drills.DrillViewSet)
 router.register("drill-runs", drills.DrillRunViewSet)
 router.register("certificates", certificates.CertificateViewSet)
+router.register("failbacks", failbacks.FailbackViewSet)
+router.register(
+    r"failbacks/(?P<failback_id>\d{1,18})/orphans", failbacks.OrphanViewSet, basename="orphans"
+)
 router.register("tokens", tokens.TokenViewSet)
 router.register("audit", AuditViewSet, basename="audit")
 router.register("templates", flow_templates.TemplateViewSet, basename="templates")
@@ -80,6 +85,7 @@ for name, rows in (
     ("duties", duties.DutyViewSet),
     ("heartbeat", duties.HeartbeatViewSet),
     ("plan", plans.PlanViewSet),
+    ("divergence", failbacks.DivergenceViewSet),
     ("readiness", readiness.ReadinessViewSet),
 ):
     router.register(rf"flows/(?P<flow_id>\d{{1,18}})/{name}", rows, basename=f"flow-{name}")

@@ -17,11 +17,15 @@ from mirrors.services import (
     drill_runs,
     drills,
     duties,
+    failback_turns,
+    failback_work,
+    failbacks,
     failovers,
     heartbeats,
     housekeeping,
     job_rows,
     jobs,
+    orphan_settling,
     plans,
     pruning,
     sightings,
@@ -147,6 +151,31 @@ def sweep_failovers() -> None:
     for run_id in failovers.waiting_runs():
         run_failover.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
     simulation.sweep()
+
+
+@shared_task(soft_time_limit=270, time_limit=290)
+def run_failback(run_id: int) -> None:
+    flow = failback_work.prepare_failback(run_id=run_id)
+    if flow is not None:
+        reconcile_flow.delay_on_commit(flow.pk)
+
+
+@shared_task(soft_time_limit=570, time_limit=590)
+def settle_orphans(run_id: int) -> None:
+    orphan_settling.settle_orphans(run_id=run_id)
+
+
+@shared_task(soft_time_limit=90, time_limit=100)
+def bring_groups_back(run_id: int, act: bool) -> None:
+    failback_turns.look_at_groups(run_id=run_id, act=act)
+
+
+@shared_task
+def sweep_failbacks() -> None:
+    for run_id in failbacks.waiting_failbacks():
+        run_failback.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
+    for run_id in failback_turns.waiting_orphans():
+        settle_orphans.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
 
 
 @shared_task

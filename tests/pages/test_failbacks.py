@@ -1,0 +1,131 @@
+"""Pages and REST of the way back: asked for with a reason, orphans read, downloaded, decided on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zlib
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from mirrors.domain.failback.orphans import to_line
+from mirrors.models import Divergence, Failback, Flow, OrphanChunk, OrphanStretch, Transition
+from tests.pages import world
+from tests.pages.conftest import As
+
+
+def rest(of: Flow) -> Flow:
+    of.desired_state = of.observed_state = "stopped"
+    of.save()
+    return of
+
+
+def going_back(flow: Flow, **facts: Any) -> Failback:
+    """A way back that runs, with two orphans in one partition and none in the other."""
+    back = Flow.objects.filter(source=flow.target, target=flow.source).first()
+    back = back or world.flow(flow.target, flow.source)
+    start = {"topic": "orders", "partition": 0, "kind": "divergence", "offset": 9, "reason": "So."}
+    defaults: dict[str, Any] = {
+        "reverse": back,
+        "state": "running",
+        "reason": "It runs.",
+        "requested_by": "tester",
+        "listed_at": timezone.now(),
+        "starts": [start],
+        "changes": ["backup->primary is made with the settings of the flow there."],
+    }
+    run = Failback.objects.create(flow=flow, **{**defaults, **facts})
+    place = {"failback": run, "topic": "orders", "remote_topic": "primary.orders", "first": 20}
+    found = OrphanStretch.objects.create(
+        **place, partition=0, end=22, records=2, kept=2, bytes=9, settled_to=20
+    )
+    OrphanStretch.objects.create(**place, partition=1, end=20, settled_to=20)
+    lines = [
+        to_line(offset=20, timestamp=5, key=b"k", value=b"=1+1", headers=[("h", b"\xff")]),
+        to_line(offset=21, timestamp=6, key=None, value=b"\xfe\xff", headers=[]),
+    ]
+    body = zlib.compress("\n".join(map(json.dumps, lines)).encode())
+    OrphanChunk.objects.create(stretch=found, first=20, count=2, body=body)
+    Divergence.objects.create(
+        flow=flow, topic="orders", partition=0, remote_topic="primary.orders", position=20,
+        downstream=9, end=10, how="runs", mark="failover-1", kept_at=timezone.now(),
+    )  # fmt: skip
+    return run
+
+
+@pytest.fixture
+def flow(db: None) -> Flow:
+    return rest(world.flow(world.cluster("primary"), world.cluster("backup")))
+
+
+@pytest.fixture
+def operator(signed_in: As) -> Client:
+    return signed_in("operator")
+
+
+def test_the_way_back_is_asked_for_with_a_reason_and_only_of_a_flow_at_rest(
+    operator: Client, viewer: Client, flow: Flow
+) -> None:
+    path = f"/flows/{flow.pk}/failback/"
+    assert b"Prepare and start" not in viewer.get(path).content
+    assert viewer.post(path, {"reason": "x"}).status_code == 403
+    assert operator.post(path, {"reason": " "}).status_code == 422
+    Flow.objects.update(desired_state="running")
+    refused = operator.post(path, {"reason": "It is up again."})
+    assert refused.status_code == 409
+    assert "is not stopped" in refused.content.decode()
+    rest(flow)
+    assert operator.post(path, {"reason": "It is up again."}).status_code == 302
+    run = Failback.objects.get()
+    assert (run.state, run.why, run.requested_by) == ("queued", "It is up again.", "the-operator")
+    assert operator.post(path, {"reason": "Again."}).status_code == 409
+    assert operator.get(f"/failbacks/{run.pk}/").status_code == 200
+
+
+def test_what_only_the_old_primary_has_is_read_downloaded_and_decided_on(
+    operator: Client, flow: Flow
+) -> None:
+    run = going_back(flow)
+    page = f"/failbacks/{run.pk}/"
+    assert "backup-&gt;primary is made" in operator.get(page).content.decode()
+    stretch = run.orphans.get(partition=0)
+    records = f"{page}orphans/{stretch.pk}/"
+    assert "=1+1" in operator.get(records).content.decode()
+    text = operator.get(f"{records}?as=jsonl").getvalue().decode()  # type: ignore[attr-defined]
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [row["offset"] for row in rows] == [20, 21]
+    assert rows[1]["value_base64"] == "/v8="
+    text = operator.get(f"{records}?as=csv").getvalue().decode()  # type: ignore[attr-defined]
+    (first, _) = csv.DictReader(io.StringIO(text))
+    assert first["value"] == "'=1+1", "no spreadsheet takes it for a formula"
+    asked = {"decision": "replay", "stretch": str(stretch.pk), "reason": "They count."}
+    operator.post(f"{page}decide/", {**asked, "reason": ""})
+    assert OrphanStretch.objects.filter(state="decided").count() == 0
+    operator.post(f"{page}decide/", asked)
+    stretch.refresh_from_db()
+    assert (stretch.state, stretch.decision) == ("decided", "replay")
+    assert Transition.objects.filter(to_state="orphans: replay", who="the-operator").exists()
+    again = operator.post(f"{page}decide/", asked, follow=True).content.decode()
+    assert "wait for a decision" in again
+
+
+def test_a_way_back_that_failed_is_tried_again_and_one_that_runs_is_closed(
+    operator: Client, viewer: Client, flow: Flow
+) -> None:
+    run = going_back(flow, state="failed", reason="It was not there.")
+    page = f"/failbacks/{run.pk}/"
+    operator.post(f"{page}groups/", {"act": "yes"})
+    for verb in ("retry", "close", "groups", "decide"):
+        assert viewer.post(f"{page}{verb}/").status_code == 403
+    operator.post(f"{page}retry/")
+    run.refresh_from_db()
+    assert run.state == "queued"
+    Failback.objects.update(state="running")
+    operator.post(f"{page}groups/", {"act": "yes"})
+    operator.post(f"{page}close/", {"reason": "All is back."})
+    run.refresh_from_db()
+    assert (run.state, run.ended_at is not None) == ("succeeded", True)
