@@ -22,8 +22,8 @@ _SOFT = ParagraphStyle("soft", parent=_TEXT, textColor=_FAINT)
 _TITLE = ParagraphStyle("title", parent=_TEXT, fontName="Helvetica-Bold", fontSize=16, leading=20)
 _HEAD = ParagraphStyle("head", parent=_TEXT, fontName="Helvetica-Bold", spaceBefore=10)
 _WIDTH = A4[0] - 36 * mm
-# Name and value; then by the number of columns of the tables with a header.
-_SHARES = {2: (0.3, 0.7), 4: (0.46, 0.18, 0.18, 0.18), 5: (0.34, 0.11, 0.2, 0.1, 0.25)}
+# Sentences; name and value; then by the number of columns of the tables with a header.
+_SHARES = {1: (1.0,), 2: (0.3, 0.7), 4: (0.46, 0.18, 0.18, 0.18), 5: (0.34, 0.11, 0.2, 0.1, 0.25)}
 
 
 def draw_pdf(*, document: dict[str, Any], address: str) -> bytes:
@@ -67,14 +67,12 @@ def draw_pdf(*, document: dict[str, Any], address: str) -> bytes:
 
 def _table(sheet: Sheet) -> Table:
     rows = [[Paragraph(_safe(cell), _SOFT) for cell in sheet.header]] if sheet.header else []
-    first = _TEXT if sheet.header else _SOFT
+    first = _SOFT if len(sheet.rows[0]) == 2 else _TEXT
     rows += [
         [Paragraph(_safe(cell), _TEXT if at else first) for at, cell in enumerate(row)]
         for row in sheet.rows
     ]
     shares = _SHARES[len(sheet.rows[0])]
-    if not any(row[0] for row in sheet.rows):
-        shares = (0.02, 0.98)
     table = Table(
         rows,
         colWidths=[share * _WIDTH for share in shares],

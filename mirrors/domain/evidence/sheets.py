@@ -16,7 +16,7 @@ _HOW = {"at_most": ", at most", "counted": "", "unknown": ""}
 
 @dataclasses.dataclass(frozen=True)
 class Sheet:
-    """One table; without a header its rows are name and value."""
+    """One table; without a header its rows are name and value, or one sentence each."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]
@@ -28,11 +28,11 @@ def sheets_of(document: Mapping[str, Any]) -> tuple[Sheet, ...]:
     notes = [*document["faults"], *(row["sentence"] for row in document["breaches"])]
     found = (
         _result(document),
-        Sheet("Missed", tuple(("", words) for words in notes)),
+        Sheet("Missed", tuple((words,) for words in notes)),
         _objectives(document),
         _measured(document["measured"]),
         _scope(document["scope"]),
-        Sheet("Remarks", tuple(("", words) for words in document["remarks"])),
+        Sheet("Remarks", tuple((words,) for words in document["remarks"])),
         _steps(document["steps"]),
         _people(document["people"]),
         _seal(document),

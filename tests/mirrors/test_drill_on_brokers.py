@@ -1,0 +1,78 @@
+"""A drill from its schedule to the public page, on real clusters: its numbers are the true ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from controlplane.celery import app
+from mirrors import tasks
+from mirrors.domain.evidence.objectives import Objectives
+from mirrors.models import Certificate, Drill, DrillRun, Flow
+from mirrors.services import certificates, drills
+from mirrors.services.objectives import set_objectives
+from tests.mirrors.test_simulation import Scene, flow, scene
+
+__all__ = ["flow", "scene"]
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def worker() -> Iterator[None]:
+    """What a task sends is done at once, in this process."""
+    app.conf.task_always_eager = True
+    yield
+    app.conf.task_always_eager = False
+
+
+def test_a_drill_runs_from_cron_and_leaves_a_certificate_that_the_public_page_verifies(
+    scene: Scene, flow: Flow, signing_key: Path, worker: None
+) -> None:
+    group = scene.group("drill", 7)
+    objectives = Objectives(rpo_records=scene.lost, rto_seconds=60)
+    set_objectives(flow=flow, wanted=objectives, who="eve")
+    drills.create_drill(
+        flow=flow, schedule="* * * * *", time_zone="Asia/Tokyo", groups=[group], who="ann"
+    )
+    Drill.objects.update(since=timezone.now() - timedelta(minutes=2))
+
+    tasks.run_drills()
+    Drill.objects.update(enabled=False)
+    tasks.run_drills()
+
+    run = DrillRun.objects.get()
+    assert run.state == "passed", run.reason
+    assert (run.measured["loss"], run.measured["proven"]) == (scene.lost, run.measured["places"])
+    assert run.measured["rto_ms"] > 0
+    text = run.certificate.text
+    document = json.loads(text)
+    assert document["scope"]["groups"] == [group]
+    assert scene.topic in document["scope"]["topics"]
+    evidence = certificates.evidence_of(run.run)
+    assert evidence is not None
+    assert hashlib.sha256(evidence).hexdigest() == document["evidence"]["digest"]
+    assert "Genuine." in Client().post("/verify/", {"text": text}).content.decode()
+    changed = text.replace(f'"loss":{scene.lost}', '"loss":0', 1)
+    assert changed != text
+    assert "Not genuine." in Client().post("/verify/", {"text": changed}).content.decode()
+    assert scene.left_over() == []
+
+
+def test_a_drill_that_misses_its_objective_is_certified_as_failed_by_how_much(
+    scene: Scene, flow: Flow, signing_key: Path, worker: None
+) -> None:
+    set_objectives(flow=flow, wanted=Objectives(rpo_records=scene.lost - 3), who="eve")
+    drills.request_drill(flow=flow, groups=[scene.group("drill", 7)], who="ann")
+    tasks.run_drills()
+    tasks.run_drills()
+    document = json.loads(Certificate.objects.get().text)
+    (breach,) = document["breaches"]
+    assert document["result"] == "failed"
+    assert (breach["objective"], breach["found"], breach["by"]) == ("rpo_records", scene.lost, 3)
