@@ -11,6 +11,7 @@ from controlplane import api, docs, health
 from mirrors.api import (
     certificates,
     clusters,
+    comparisons,
     drills,
     duties,
     failbacks,
@@ -53,6 +54,7 @@ router.register("tests", clusters.ClusterTestViewSet)
 router.register("runners", runners.RunnerViewSet)
 router.register("flows", flows.FlowViewSet)
 router.register("failovers", failovers.FailoverViewSet)
+router.register("comparisons", comparisons.ComparisonViewSet)
 router.register("drills", drills.DrillViewSet)
 router.register("drill-runs", drills.DrillRunViewSet)
 router.register("certificates", certificates.CertificateViewSet)
@@ -89,6 +91,12 @@ for name, rows in (
     ("readiness", readiness.ReadinessViewSet),
 ):
     router.register(rf"flows/(?P<flow_id>\d{{1,18}})/{name}", rows, basename=f"flow-{name}")
+for name, rows in (
+    ("partitions", comparisons.ComparisonPartViewSet),
+    ("findings", comparisons.ComparisonFindingViewSet),
+):
+    of_one = rf"comparisons/(?P<comparison_id>\d{{1,18}})/{name}"
+    router.register(of_one, rows, basename=f"comparison-{name}")
 
 urlpatterns = [
     re_path(r"^api/v1/schema/?$", SpectacularJSONAPIView.as_view(), name="schema"),

@@ -32,6 +32,8 @@ from mirrors.services import (
     simulation,
     takeovers,
 )
+from mirrors.services.comparing.rows import waiting_comparisons
+from mirrors.services.comparing.turn import run_turn
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,7 @@ DUTY_EXPIRES = 5.0
 HEARTS_S = 2.5
 RUNS_EXPIRES = 5.0
 FAILOVERS_EXPIRE = 10.0
+COMPARISONS_EXPIRE = 10.0
 # After a change a flow is looked at so often, until it is as asked; then beat goes on.
 LOOKS = 12
 LOOK_AGAIN_S = 0.25
@@ -187,6 +190,19 @@ def run_drills() -> None:
     drills.take_due(now=now)
     for run_id in drill_runs.begin_waiting(now=now):
         run_failover.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
+
+
+@shared_task(soft_time_limit=150, time_limit=170)
+def run_comparison(comparison_id: int) -> None:
+    """Some seconds of it; then it goes to the end of the queue, so that others have their turn."""
+    if run_turn(comparison_id=comparison_id):
+        run_comparison.delay(comparison_id)
+
+
+@shared_task
+def sweep_comparisons() -> None:
+    for comparison_id in waiting_comparisons():
+        run_comparison.apply_async(args=[comparison_id], expires=COMPARISONS_EXPIRE)
 
 
 @shared_task

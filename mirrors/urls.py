@@ -7,6 +7,7 @@ from mirrors.views import (
     actions,
     certificates,
     clusters,
+    comparisons,
     failbacks,
     drill_forms,
     drills,
@@ -22,6 +23,7 @@ from mirrors.views import (
 from mirrors.views.actions import ACTS
 from mirrors.views.audit import show_audit
 from mirrors.views.cluster_groups import list_groups
+from mirrors.views.comparison_tables import PARTS as COMPARED
 from mirrors.views.flow_tables import PARTS
 from mirrors.views.gaps import show_gap
 from mirrors.views.jobs import show_job
@@ -46,7 +48,14 @@ class FileConverter(StringConverter):
     regex = "json|pdf|evidence"
 
 
+class ViewConverter(StringConverter):
+    """A tab of a comparison's page."""
+
+    regex = "|".join(COMPARED)
+
+
 register_converter(PartConverter, "part")
+register_converter(ViewConverter, "compared")
 register_converter(FileConverter, "file")
 register_converter(ActConverter, "act")
 
@@ -90,6 +99,15 @@ urlpatterns = [
     path("failovers/", failovers.list_runs, name="failovers"),
     path("failovers/<int:pk>/", failovers.show_run, name="failover"),
     path("failovers/<int:pk>/abort/", failovers.abort, name="failover-abort"),
+    path("comparisons/", comparisons.list_comparisons, name="comparisons"),
+    path("add/comparison/", comparisons.add_comparison, name="comparison-add"),
+    path("comparisons/<int:pk>/", comparisons.show_comparison, name="comparison"),
+    path("comparisons/<int:pk>/abort/", comparisons.abort, name="comparison-abort"),
+    path(
+        "comparisons/<int:pk>/<compared:part>/",
+        comparisons.show_comparison,
+        name="comparison-part",
+    ),
     path("flows/<int:pk>/gaps/<int:gap>/", show_gap, name="flow-gap"),
     path("flows/<int:pk>/offsets/", show_offsets, name="flow-offsets"),
     path("flows/<int:pk>/jobs/<int:job>/", show_job, name="flow-job"),

@@ -6,13 +6,14 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from mirrors.models import ClusterTest, DutyRun, Gap, Job, Transition
+from mirrors.models import ClusterTest, Comparison, DutyRun, Gap, Job, Transition
 from mirrors.services.evidence_pruning import delete_old_runs, drop_old_rows
 from mirrors.services.sightings import forget_gone
 
 _TESTS_FOR = timedelta(days=7)
 _TRANSITIONS_FOR = timedelta(days=400)
 _JOBS_FOR = timedelta(days=90)
+_COMPARISONS_FOR = _JOBS_FOR
 _DUTY_RUNS_FOR = timedelta(days=30)
 _GAPS_FOR = _TRANSITIONS_FOR
 
@@ -23,12 +24,16 @@ def prune() -> dict[str, int]:
     tests, _ = ClusterTest.objects.filter(created_at__lt=now - _TESTS_FOR).delete()
     jobs, _ = Job.objects.filter(ended_at__lt=now - _JOBS_FOR).delete()
     duty_runs, _ = DutyRun.objects.filter(ended_at__lt=now - _DUTY_RUNS_FOR).delete()
+    old = Comparison.objects.filter(ended_at__lt=now - _COMPARISONS_FOR)
+    compared = old.count()
+    old.delete()
     gaps, _ = Gap.objects.filter(closed_at__lt=now - _GAPS_FOR).delete()
     transitions, _ = Transition.objects.filter(when__lt=now - _TRANSITIONS_FOR).delete()
     return {
         "tests": tests,
         "jobs": jobs,
         "duty_runs": duty_runs,
+        "comparisons": compared,
         "gaps": gaps,
         "transitions": transitions,
         "evidence": drop_old_rows(now=now),

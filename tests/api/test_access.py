@@ -39,6 +39,7 @@ VALUES = {
     "gap": "1",
     "job": "1",
     "flow_id": "1",
+    "comparison_id": "1",
     "token_key": "abc",
     "number": "c0ffee",
     "form": "json",

@@ -48,6 +48,8 @@ PAGES = {
     "cluster": "/clusters/primary/",
     "cluster-groups": "/clusters/primary/groups/",
     "cluster-edit": "/clusters/primary/edit/",
+    "comparisons": "/comparisons/",
+    "comparison-add": "/add/comparison/",
     "runners": "/runners/",
     "runner": "/runners/default/",
     "tokens": "/account/tokens/",

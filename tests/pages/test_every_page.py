@@ -10,7 +10,7 @@ from django.urls import URLPattern, get_resolver
 
 from controlplane.pages import urls as own_pages
 from mirrors import urls as mirrors_pages
-from mirrors.models import FailoverRun, Flow
+from mirrors.models import Comparison, FailoverRun, Flow
 from monitoring import urls as monitoring_pages
 from tests.drilling import drill_rows
 from tests.pages import world
@@ -55,6 +55,9 @@ READING = [
     "/drills/runs/{pk}/",
     "/certificates/c0ffee/",
     "/failovers/",
+    "/comparisons/",
+    "/comparisons/{pk}/",
+    "/comparisons/{pk}/partitions/",
     "/failovers/{pk}/",
     "/clusters/",
     "/clusters/primary/",
@@ -69,6 +72,7 @@ READING = [
     "/api/v1/docs/",
 ]
 OPERATING = [
+    "/add/comparison/",
     "/add/flow/",
     "/add/template/",
     "/flows/{pk}/edit/",
@@ -103,6 +107,8 @@ def flow(db: None) -> Flow:
     flow = world.busy()
     ended = {"state": "aborted", "ended_at": flow.since, "mark": "m", "requested_by": "tester"}
     FailoverRun.objects.create(pk=flow.pk, flow=flow, kind="simulation", **ended)
+    asked = {"seconds": 60, "megabytes": 60, "requested_by": "tester"}
+    Comparison.objects.create(pk=flow.pk, flow=flow, summary={"aspects": []}, **asked)
     world.gap(flow, pk=flow.pk)
     drill_rows(flow)
     if not flow.jobs.filter(pk=flow.pk).exists():
@@ -150,6 +156,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     changing = {"export-mm2", "token-revoke", "person-role", "cluster-test", "logout", "login"}
     changing |= {"flow-plan-look", "flow-plan-apply", "password_change_done", "flow-figure"}
     changing |= {"alert-acknowledge", "alert-silence", "silence-end"}
+    changing |= {"comparison-abort"}
     changing |= {"channel-test", "delivery-retry"}
     changing |= {"flow-drill", "certificate-file"}
     # Open to everybody: tests/pages/test_drills.py asks them.

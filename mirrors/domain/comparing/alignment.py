@@ -44,12 +44,14 @@ PARTS = ("key", "value", "headers", "timestamp")
 @dataclasses.dataclass(frozen=True)
 class Difference:
     """`source` and `target` are the records in question; `twin` is the other record of a pair:
-    of a double the one that it repeats, of a swap the one that stands in its place."""
+    of a double the one that it repeats, of a swap the one that stands in its place. `behind` are
+    the two offsets of the last record before it on which both sides agree, -1 where none is."""
 
     kind: Kind
     source: Row | None = None
     target: Row | None = None
     twin: int | None = None
+    behind: tuple[int, int] = (-1, -1)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -69,6 +71,7 @@ class Aligner:
         self._ended = (False, False)
         self._look = _LOOK
         self._found: list[Difference] = []
+        self._behind = (-1, -1)
         self._recent: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         self.is_over = False
 
@@ -115,7 +118,7 @@ class Aligner:
         left, right, recent = self._left, self._right, self._recent
         while left and right and left[0].digest == right[0].digest:
             row, other = left.popleft(), right.popleft()
-            recent[row.digest] = (row.offset, other.offset)
+            self._behind = recent[row.digest] = (row.offset, other.offset)
             if len(recent) > _REMEMBERED:
                 recent.popitem(last=False)
 
@@ -161,11 +164,10 @@ class Aligner:
         if len(left) != len(right):
             in_place += [Difference("missing", row) for row in left[len(right) :]]
             in_place += [self._added(row, left) for row in right[len(left) :]]
-        if max(len(left), len(right)) > _LONGEST_SCRIPT:
-            self._found += in_place
-            return
-        script = self._script(left, right)
-        self._found += in_place if len(in_place) <= len(script) else script
+        found = in_place
+        if max(len(left), len(right)) <= _LONGEST_SCRIPT:
+            found = min(in_place, self._script(left, right), key=len)
+        self._found += [dataclasses.replace(row, behind=self._behind) for row in found]
 
     def _script(self, left: list[Row], right: list[Row]) -> list[Difference]:
         matcher = SequenceMatcher(

@@ -1,0 +1,150 @@
+"""All but the records: topics, partitions, settings, access rules and groups of both sides."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from mirrors.domain.changes import SyncPlan
+from mirrors.domain.comparing.findings import (
+    Aspect,
+    Finding,
+    group_findings,
+    shape_findings,
+)
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.filters import ConfigSelection
+from mirrors.domain.snapshot import ClusterSnapshot
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.topic_configs import plan_configs
+from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
+from mirrors.kafka.admin import Admin
+from mirrors.kafka.groups import list_groups
+from mirrors.models import Flow
+from mirrors.services.group_survey import Budget, survey_groups
+
+LOOK_S = 25.0
+_SENTENCES = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shape:
+    """`copied` are the topics to read; `pictures` both clusters with the settings of those."""
+
+    copied: tuple[CopiedTopic, ...]
+    pictures: tuple[ClusterSnapshot, ClusterSnapshot]
+    findings: tuple[Finding, ...]
+    aspects: tuple[Aspect, ...]
+
+
+def look_at_shape(
+    *, flow: Flow, spec: FlowSpec, topics: Sequence[str], now: datetime, tick: Callable[[], None]
+) -> Shape:
+    """Raises when a cluster does not answer; `tick` is called between the questions."""
+    for side in (spec.source, spec.target):
+        _ask(side)
+        tick()
+    plan, pictures = _topics(spec, topics, now)
+    tick()
+    changes, left = plan_configs(*pictures, spec, plan.copied)
+    changed = SyncPlan(create=plan.create, grow=plan.grow, configs=changes)
+    survey = survey_groups(flow=flow, spec=spec, now=now, budget=Budget(LOOK_S))
+    places = [row for row in survey.places if not topics or row.topic in topics]
+    synced = spec.settings.sync_group_offsets_enabled
+    groups, standing = group_findings(places, survey.states, synced=synced)
+    aspects = (
+        Aspect(
+            about="topic",
+            compared=len(plan.copied),
+            differs=len(plan.create),
+            left_out=_left(
+                f"{row.topic} is not copied: {row.reason}." for row in plan.skipped if row.fault
+            ),
+        ),
+        Aspect(about="partition", compared=_partitions(plan.copied), differs=len(plan.grow)),
+        Aspect(
+            about="config",
+            compared=_settings(spec, plan.copied, pictures[0]),
+            differs=len(changes),
+            left_out=_left(left),
+        ),
+        standing,
+    )
+    return Shape(
+        copied=plan.copied,
+        pictures=pictures,
+        findings=(*shape_findings(changed), *groups),
+        aspects=aspects,
+    )
+
+
+def _ask(side: ClusterSpec) -> None:
+    """The quickest way to learn that a cluster is away."""
+    try:
+        list_groups(side)
+    except KafkaUnavailable as error:
+        words = f"{side.alias} cannot be asked, so nothing was compared: {error.message}"
+        raise KafkaUnavailable(words, code=error.code) from None
+
+
+def _topics(
+    spec: FlowSpec, topics: Sequence[str], now: datetime
+) -> tuple[TopicPlan, tuple[ClusterSnapshot, ClusterSnapshot]]:
+    """The flow's plan for its topics, and both clusters with the settings of those it copies."""
+    budget, at = Budget(LOOK_S), int(now.timestamp() * 1000)
+    with Admin(spec.source) as source, Admin(spec.target) as target:
+        theirs, ours = (
+            side.snapshot(now=at, deadline_s=budget.left_s, with_configs=False)
+            for side in (source, target)
+        )
+        plan = _only(plan_topics(theirs, ours, spec), topics)
+        theirs = _with_configs(source, theirs, [row.topic for row in plan.copied], budget)
+        ours = _with_configs(target, ours, [row.remote_topic for row in plan.copied], budget)
+    return plan, (theirs, ours)
+
+
+def _with_configs(
+    admin: Admin, seen: ClusterSnapshot, names: Iterable[str], budget: Budget
+) -> ClusterSnapshot:
+    wanted = [name for name in names if name in seen.topics]
+    found = admin.describe_configs(wanted, deadline_s=budget.left_s)
+    topics = {
+        name: dataclasses.replace(seen.topics[name], configs=configs)
+        for name, configs in found.done.items()
+    }
+    failed = {name: error.message for name, error in found.failed.items()}
+    return dataclasses.replace(
+        seen, topics={**seen.topics, **topics}, failed={**seen.failed, **failed}
+    )
+
+
+def _only(plan: TopicPlan, topics: Sequence[str]) -> TopicPlan:
+    if not topics:
+        return plan
+    return dataclasses.replace(
+        plan,
+        create=tuple(row for row in plan.create if row.topic in topics),
+        grow=tuple(row for row in plan.grow if row.topic in topics),
+        copied=tuple(row for row in plan.copied if row.topic in topics),
+        skipped=tuple(row for row in plan.skipped if row.topic in topics),
+    )
+
+
+def _settings(spec: FlowSpec, copied: Iterable[CopiedTopic], source: ClusterSnapshot) -> int:
+    selection = ConfigSelection(spec.settings)
+    return sum(
+        len(selection.later(source.topics[row.topic].configs))
+        for row in copied
+        if row.topic in source.topics
+    )
+
+
+def _partitions(copied: Iterable[CopiedTopic]) -> int:
+    return sum(row.partitions for row in copied)
+
+
+def _left(sentences: Iterable[str]) -> str:
+    rows = list(sentences)
+    more = f" And {len(rows) - _SENTENCES} more." if len(rows) > _SENTENCES else ""
+    return " ".join(rows[:_SENTENCES]) + more
