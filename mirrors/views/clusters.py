@@ -78,6 +78,7 @@ def show_cluster(request: HttpRequest, alias: str) -> HttpResponse:
     context = {
         "cluster": cluster,
         "test": test,
+        "found": test.result if test else {},
         "flows": flows,
         "sides": _sides(cluster, flows),
         "groups": groups.order_by("group")[:GROUPS],

@@ -26,11 +26,11 @@ def directions(flow: Flow) -> dict[str, Any]:
 
 
 def _direction(flow: Flow, now: datetime) -> dict[str, Any]:
-    row: HeartbeatState | None = getattr(flow, "heartbeat", None)
+    row: HeartbeatState = getattr(flow, "heartbeat", None) or HeartbeatState(flow=flow)
     every = int(flow.properties.get(_EVERY, KEYS[_EVERY].default or 1))
     is_on = flow.properties.get(_ON, "true").strip().lower() == "true"
     age = None
-    if row is not None and row.seen_at is not None:
+    if row.seen_at is not None:
         age = max(0, round((now - row.seen_at).total_seconds() * 1000))
     return {
         "flow": flow,
@@ -38,7 +38,7 @@ def _direction(flow: Flow, now: datetime) -> dict[str, Any]:
         "age_ms": age,
         "every": every,
         "state": _word(flow, age, every) if is_on else "off",
-        "place": (flow.target if row and row.place == "target" else flow.source).alias,
+        "place": (flow.target if row.place == "target" else flow.source).alias,
     }
 
 

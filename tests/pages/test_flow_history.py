@@ -165,10 +165,14 @@ def test_a_tab_takes_the_same_few_queries_for_many_rows(viewer: Client, part: st
             assert viewer.get(path).status_code == 200
         return len(seen)
 
+    def more(numbers: range) -> None:
+        for number in numbers:
+            SettingChange.objects.create(flow=flow, generation=number, who="ana", key="topics")
+            world.transition(flow, who="ana")
+            Alert.objects.create(flow=flow, subject=f"x:{number}", state="firing", severity="info")
+
+    more(range(1))
     few = queries()
-    for number in range(30):
-        SettingChange.objects.create(flow=flow, generation=number, who="ana", key="topics")
-        world.transition(flow, who="ana")
-        Alert.objects.create(flow=flow, subject=f"x:{number}", state="firing", severity="info")
+    more(range(1, 30))
     assert queries() == few
     assert few <= 12
