@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.test import APIClient
 
 from mirrors.models import Failback, Flow
-from tests.pages.test_failbacks import going_back
+from tests.going_back import going_back
 
 PATH = "/api/v1/failbacks/"
 

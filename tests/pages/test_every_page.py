@@ -13,6 +13,7 @@ from mirrors import urls as mirrors_pages
 from mirrors.models import Comparison, FailoverRun, Flow
 from monitoring import urls as monitoring_pages
 from tests.drilling import drill_rows
+from tests.going_back import going_back
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -48,6 +49,9 @@ READING = [
     "/flows/{pk}/charts/?range=30d",
     "/flows/{pk}/explain/",
     "/flows/{pk}/takeover/",
+    "/flows/{pk}/failback/",
+    "/failbacks/{pk}/",
+    "/failbacks/{pk}/orphans/{pk}/",
     "/flows/{pk}/explain/?topic=orders",
     "/flows/{pk}/readiness/",
     "/drills/",
@@ -110,6 +114,7 @@ def flow(db: None) -> Flow:
     asked = {"seconds": 60, "megabytes": 60, "requested_by": "tester"}
     Comparison.objects.create(pk=flow.pk, flow=flow, summary={"aspects": []}, **asked)
     world.gap(flow, pk=flow.pk)
+    going_back(flow)
     drill_rows(flow)
     if not flow.jobs.filter(pk=flow.pk).exists():
         world.job(flow, pk=flow.pk, state="stopped", ended_at=flow.since)
@@ -161,6 +166,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     changing |= {"flow-drill", "certificate-file"}
     # Open to everybody: tests/pages/test_drills.py asks them.
     changing |= {"verify", "verify-one"}
+    changing |= {"failback-decide", "failback-groups", "failback-retry", "failback-close"}
     changing |= {"flow-simulate", "failover-abort", "flow-takeover-check"}
     for module in (own_pages, mirrors_pages, monitoring_pages):
         for pattern in module.urlpatterns:
