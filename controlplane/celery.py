@@ -87,6 +87,11 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": 10.0,
         "options": {"queue": WATCH, "expires": 20.0},
     },
+    "sweep the sources whose turn it is": {
+        "task": "monitoring.tasks.sweep_sources",
+        "schedule": 10.0,
+        "options": {"queue": WATCH, "expires": 9.0},
+    },
     "tell what is to be told": {
         "task": "monitoring.tasks.deliver",
         "schedule": 5.0,
@@ -122,6 +127,11 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": DRILLS_SECONDS,
         "options": {"queue": "default", "expires": 9.0},
     },
+    "have comparisons go on": {
+        "task": "mirrors.tasks.sweep_comparisons",
+        "schedule": 10.0,
+        "options": {"queue": "default", "expires": 9.0},
+    },
     "go on with ways back that nobody finished": {
         "task": "mirrors.tasks.sweep_failbacks",
         "schedule": 10.0,
@@ -149,6 +159,8 @@ app.conf.update(
     task_routes={
         "mirrors.tasks.reconcile*": {"queue": RECONCILE},
         "mirrors.tasks.refresh_runs_of": {"queue": "collect"},
+        # It alone of these asks Kafka.
+        "monitoring.tasks.sweep_source": {"queue": "collect"},
         "monitoring.tasks.*": {"queue": WATCH},
     },
     task_serializer="json",

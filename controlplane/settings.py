@@ -87,6 +87,8 @@ UNDERSTUDY_HOST = env_str("UNDERSTUDY_HOST") or socket.gethostname()
 UNDERSTUDY_RUNNER_NAME = env_str("UNDERSTUDY_RUNNER_NAME", "default")
 UNDERSTUDY_RUNNER_MASTER = env_str("UNDERSTUDY_RUNNER_MASTER", "local[256,4]")
 UNDERSTUDY_RUNNER_SLOTS = int(env_str("UNDERSTUDY_RUNNER_SLOTS", "256"))
+# So long a page waits for PostgreSQL in all (controlplane/patience.py); 0: for ever.
+UNDERSTUDY_READ_SECONDS = float(env_str("UNDERSTUDY_READ_SECONDS", "0.9"))
 # How many connection tests one person may ask for in a minute.
 UNDERSTUDY_TESTS_PER_MINUTE = int(env_str("UNDERSTUDY_TESTS_PER_MINUTE", "20"))
 
@@ -140,6 +142,7 @@ MIDDLEWARE = [
     "controlplane.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "controlplane.patience.PatienceMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -87,6 +87,7 @@ for name, rows in (
     ("duties", duties.DutyViewSet),
     ("heartbeat", duties.HeartbeatViewSet),
     ("plan", plans.PlanViewSet),
+    ("outlook", alerts.OutlookViewSet),
     ("divergence", failbacks.DivergenceViewSet),
     ("readiness", readiness.ReadinessViewSet),
 ):

@@ -8,34 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from django.db import transaction
-from django.db.models import Count
 
-from mirrors.models import Flow, Gap, Runner
-from mirrors.models.flows import DesiredState
-from mirrors.models.gaps import GapState
-from mirrors.models.reading import flows_with_lag
-from monitoring.domain.alerts import (
-    Condition,
-    FlowFacts,
-    Reading,
-    RunnerFacts,
-    decide,
-    read_flow,
-    read_runner,
-    rules_of,
-)
-from monitoring.models import (
-    Alert,
-    AlertRule,
-    AlertState,
-    Channel,
-    Delivery,
-    Feed,
-    Silence,
-)
+from mirrors.models import Flow
+from monitoring import facts
+from monitoring.domain.alerts import Condition, Reading, decide, rules_of
+from monitoring.domain.readings import read_flow, read_runner
+from monitoring.models import Alert, AlertRule, AlertState, Channel, Delivery, Silence
 
 Subject = tuple[str, str, Flow | None]
 _GONE = Reading(False, True, None, "is no more, or its rule is not")
@@ -43,7 +23,7 @@ _GONE = Reading(False, True, None, "is no more, or its rule is not")
 
 def evaluate(*, now: datetime) -> None:
     rules = list(AlertRule.objects.filter(enabled=True))
-    unresolved = Alert.objects.filter(resolved_at=None).select_related("rule")
+    unresolved = Alert.objects.filter(resolved_at=None).select_related("rule", "flow")
     opened = {(alert.rule_id, alert.subject): alert for alert in unresolved}
     silences = list(Silence.objects.filter(starts_at__lte=now, ends_at__gt=now))
     for rule, subject, reading in _readings(rules, now):
@@ -55,9 +35,15 @@ def evaluate(*, now: datetime) -> None:
 
 def is_silenced(alert: Alert, silences: Sequence[Silence]) -> bool:
     return any(
-        one.flow_id in {None, alert.flow_id} and one.rule_id in {None, alert.rule_id}
+        one.flow_id in {None, alert.flow_id}
+        and one.rule_id in {None, alert.rule_id}
+        and (one.cluster_id is None or one.cluster_id in _clusters_of(alert))
         for one in silences
     )
+
+
+def _clusters_of(alert: Alert) -> set[int]:
+    return {alert.flow.source_id, alert.flow.target_id} if alert.flow else set()
 
 
 def _readings(
@@ -65,47 +51,14 @@ def _readings(
 ) -> Iterator[tuple[AlertRule, Subject, Reading]]:
     runner_rules = [rule for rule in rules if rule.kind == "runner_down"]
     flow_rules = [rule for rule in rules if rule.kind != "runner_down"]
-    feeds = {feed.flow_id: feed for feed in Feed.objects.all()}
-    gaps = _open_gaps()
-    for flow in flows_with_lag():
-        facts = _facts(flow, feeds.get(flow.pk), gaps.get(flow.pk, 0))
+    for flow, known in facts.of_flows(now):
         subject = (f"flow:{flow.pk}", flow.label.replace("->", "→"), flow)
         for rule in rules_of(flow_rules, flow.pk):
-            yield rule, subject, read_flow(rule.condition, facts, now)
-    wanted = Flow.objects.exclude(desired_state=DesiredState.STOPPED)
-    needed = set(wanted.values_list("runner", flat=True))
-    for runner in Runner.objects.all():
-        seen = RunnerFacts(
-            name=runner.name,
-            state=runner.state,
-            needed=runner.pk in needed,
-            reason=runner.reason,
-        )
+            yield rule, subject, read_flow(rule.condition, known, now)
+    for runner, seen in facts.of_runners():
         for rule in runner_rules:
             subject = (f"runner:{runner.pk}", f"Runner {runner.name}", None)
             yield rule, subject, read_runner(seen)
-
-
-def _open_gaps() -> dict[int, int]:
-    rows = Gap.objects.filter(state=GapState.OPEN, closed_at=None).order_by()
-    return dict(rows.values_list("flow").annotate(Count("pk")))
-
-
-def _facts(flow: Any, feed: Feed | None, gaps: int) -> FlowFacts:
-    return FlowFacts(
-        name=flow.label,
-        desired=flow.desired_state,
-        state=flow.observed_state,
-        reason=flow.reason,
-        offset_lag=flow.offset_lag,
-        time_lag_ms=flow.time_lag_ms,
-        as_of=feed.stale_since if feed and feed.stale_since else flow.as_of,
-        since=flow.since,
-        moved_at=feed.moved_at if feed else None,
-        lag_when_moved=feed.lag_when_moved if feed else None,
-        gaps=gaps,
-        failures=flow.attempt,
-    )
 
 
 def _step(

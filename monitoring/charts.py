@@ -41,7 +41,7 @@ CHARTS = {
     ),
     "rpo": Chart(
         "RPO",
-        lambda sample: None if sample.time_lag_ms is None else sample.time_lag_ms / 1000,
+        lambda sample: _seconds(sample.time_lag_ms),
         lambda value: figures.duration(value * 1000),
         _SECONDS,
     ),
@@ -56,6 +56,18 @@ CHARTS = {
         lambda sample: sample.bytes_per_second,
         lambda value: f"{figures.size(value)}/s",
         _BYTES,
+    ),
+    "latency": Chart(
+        "End to end",
+        lambda sample: _seconds(sample.latency_ms),
+        lambda value: figures.duration(value * 1000),
+        _SECONDS,
+    ),
+    "heartbeat": Chart(
+        "Age of the newest heartbeat",
+        lambda sample: _seconds(sample.heartbeat_age_ms),
+        lambda value: figures.duration(value * 1000),
+        _SECONDS,
     ),
 }
 
@@ -83,6 +95,10 @@ def figure(
         drawing.add_hline(y=objective / size, line=line)
     text: str = drawing.to_json()
     return text
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _line(

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Avg, Count, Max, Q
 
-from mirrors.models import FlowPartition, Job
+from mirrors.models import FlowPartition, HeartbeatState, Job
 from mirrors.models.reading import flows_with_lag
 from monitoring.domain.lag import (
     FINE,
@@ -50,11 +50,13 @@ def collect(*, now: datetime) -> int:
     flows = list(flows_with_lag())
     feeds = {feed.flow_id: feed for feed in Feed.objects.filter(flow__in=flows)}
     jobs = {job.flow_id: job for job in Job.objects.filter(ended_at=None)}
+    beats = {row.flow_id: row for row in HeartbeatState.objects.filter(flow__in=flows)}
     parts = _partitions()
     samples = []
     for flow in flows:
         feed = feeds.setdefault(flow.pk, Feed(flow=flow))
         figures = _figures(flow, jobs.get(flow.pk), *parts.get(flow.pk, (None, 0)))
+        figures = _with_heartbeat(figures, beats.get(flow.pk))
         sample = measure(figures, _counted(feed), now)
         _follow(feed, figures, now)
         if sample is not None:
@@ -113,6 +115,12 @@ def _figures(flow: Any, job: Job | None, ends: datetime | None, out_of_sync: int
     )
 
 
+def _with_heartbeat(figures: Figures, beat: HeartbeatState | None) -> Figures:
+    if beat is None:
+        return figures
+    return dataclasses.replace(figures, latency_ms=beat.latency_ms, heartbeat_at=beat.seen_at)
+
+
 def _counted(feed: Feed) -> Counted | None:
     if feed.as_of is None or feed.job is None:
         return None
@@ -169,6 +177,8 @@ def _roll_up_step(fine: Resolution, coarse: Resolution, at: datetime) -> int:
             Avg("records_per_second"),
             Avg("bytes_per_second"),
             Max("out_of_sync"),
+            Max("latency_ms"),
+            Max("heartbeat_age_ms"),
         )
     )
     rows = [
@@ -181,6 +191,8 @@ def _roll_up_step(fine: Resolution, coarse: Resolution, at: datetime) -> int:
             records_per_second=row["records_per_second__avg"],
             bytes_per_second=row["bytes_per_second__avg"],
             out_of_sync=row["out_of_sync__max"],
+            latency_ms=row["latency_ms__max"],
+            heartbeat_age_ms=row["heartbeat_age_ms__max"],
         )
         for row in merged
     ]

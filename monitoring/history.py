@@ -20,6 +20,8 @@ _FIELDS = (
     "records_per_second",
     "bytes_per_second",
     "out_of_sync",
+    "latency_ms",
+    "heartbeat_age_ms",
 )
 
 

@@ -6,13 +6,13 @@ that pages use; units stand in the names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Sum
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -21,10 +21,12 @@ from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.proving import readiness_of, with_proof
 from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
+from monitoring import gauges
 from monitoring.domain.lag import FINE
+from monitoring.gauges import FLOW
+from monitoring.gauges import gauge as _gauge
 from monitoring.models import Alert, AlertState, LagSample, Severity
 
-FLOW = ("flow", "source", "target")
 TOPIC = (*FLOW, "topic")
 PARTITION = (*TOPIC, "partition")
 MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
@@ -57,6 +59,8 @@ class _Rows(Collector):
         yield from _proofs(flows, labels, self.now)
         yield from _copied(labels)
         yield from _rates(flows, labels)
+        yield from gauges.ahead(labels, self.now)
+        yield from gauges.duties(labels, self.now)
         yield from _topics(labels)
         if self.partitions:
             yield from _partitions(labels)
@@ -229,7 +233,3 @@ def _others(now: datetime) -> Iterator[Metric]:
     for severity in Severity.values:
         firing.add_metric((severity,), known.get(severity, 0))
     yield from (reach, seen, firing)
-
-
-def _gauge(name: str, text: str, labels: Iterable[str]) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, text, labels=list(labels))

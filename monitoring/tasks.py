@@ -13,13 +13,15 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.models import Sighting
-from monitoring import alerting, collector, telling
+from monitoring import alerting, collector, sweeps, telling
 
 log = logging.getLogger(__name__)
 
 WATCHER = "watcher"
 # One call of `deliver` ends after so long; what is left is due at the next.
 _DELIVER_FOR_S = 20.0
+# Beat asks again so often.
+SWEEP_EXPIRES = 9.0
 
 
 @shared_task
@@ -45,6 +47,27 @@ def _show_sign(now: datetime) -> None:
     host = settings.UNDERSTUDY_HOST
     facts = {"kind": WATCHER, "host": host, "pid": os.getppid(), "seen_at": now}
     Sighting.objects.update_or_create(name=f"{WATCHER}@{host}", defaults=facts)
+
+
+@shared_task
+def sweep_sources() -> None:
+    """Sent by beat: have every source swept whose turn it is."""
+    try:
+        due = sweeps.due_clusters(timezone.now())
+    except DatabaseError as error:
+        log.error("sweeps: the database refuses: %s", error)
+        return
+    for cluster_id in due:
+        sweep_source.apply_async(args=[cluster_id], expires=SWEEP_EXPIRES)
+
+
+@shared_task
+def sweep_source(cluster_id: int) -> None:
+    """Asks Kafka, so not on the queue of those who watch."""
+    try:
+        sweeps.sweep(cluster_id=cluster_id, now=timezone.now())
+    except DatabaseError as error:
+        log.error("sweep of cluster %s: the database refuses: %s", cluster_id, error)
 
 
 @shared_task

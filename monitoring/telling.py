@@ -19,6 +19,7 @@ from django.urls import reverse
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.signing import signature
 from mirrors.outgoing import Outcome, is_reference, post, reveal
+from monitoring import links
 from monitoring.domain import messages
 from monitoring.domain.messages import Message
 from monitoring.models import Alert, Channel, ChannelKind, Delivery, DeliveryState
@@ -97,7 +98,7 @@ def message_of(delivery: Delivery, now: datetime) -> Message:
             link=_link(reverse("alerts")),
         )
     at = alert.resolved_at if delivery.what == "resolved" else alert.fired_at
-    page = reverse("flow", args=[alert.flow_id]) if alert.flow_id else reverse("alerts")
+    runbook = links.runbook_of(alert)
     return Message(
         key=str(delivery.key),
         alert=f"understudy-{alert.pk}",
@@ -107,8 +108,8 @@ def message_of(delivery: Delivery, now: datetime) -> Message:
         subject=alert.subject_name,
         sentence=alert.sentence,
         at=at or now,
-        link=_link(page),
-        runbook=alert.rule.runbook if alert.rule else "",
+        link=_link(links.page_of(alert)),
+        runbook=_link(runbook) if runbook.startswith("/") else runbook,
         labels=dict(alert.rule.labels) if alert.rule else {},
     )
 

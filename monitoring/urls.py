@@ -4,7 +4,8 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from monitoring.charts import CHARTS
-from monitoring.views import alerts, charts, overview, schedules, topology
+from monitoring.domain.alerts import KINDS
+from monitoring.views import alerts, charts, overview, rules, schedules, topology
 from monitoring.views.flow_alerts import show_flow_alerts
 
 
@@ -14,7 +15,14 @@ class ChartConverter(StringConverter):
     regex = "|".join(CHARTS)
 
 
+class KindConverter(StringConverter):
+    """What an alert rule asks."""
+
+    regex = "|".join(KINDS)
+
+
 register_converter(ChartConverter, "chart")
+register_converter(KindConverter, "kind")
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -22,6 +30,14 @@ urlpatterns = [
     path("schedules/", schedules.show_schedules, name="schedules"),
     path("alerts/", alerts.list_alerts, name="alerts"),
     path("alerts/rules/", alerts.show_rules, name="alert-rules"),
+    path("alerts/rules/add/", rules.add_rule, name="alert-rule-add"),
+    path("alerts/rules/<int:pk>/edit/", rules.edit_rule, name="alert-rule-edit"),
+    path("alerts/rules/<int:pk>/delete/", rules.delete_rule, name="alert-rule-delete"),
+    path("alerts/channels/add/", rules.add_channel, name="channel-add"),
+    path("alerts/channels/<int:pk>/edit/", rules.edit_channel, name="channel-edit"),
+    path("alerts/channels/<int:pk>/delete/", rules.delete_channel, name="channel-delete"),
+    path("alerts/silences/add/", rules.add_silence, name="silence-add"),
+    path("alerts/runbooks/<kind:kind>/", alerts.show_runbook, name="runbook"),
     path("alerts/<int:pk>/acknowledge/", alerts.acknowledge, name="alert-acknowledge"),
     path("alerts/<int:pk>/silence/", alerts.silence, name="alert-silence"),
     path("alerts/silences/<int:pk>/end/", alerts.end_silence, name="silence-end"),

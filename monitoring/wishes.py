@@ -1,12 +1,19 @@
-"""What people ask of alerts: acknowledge, silence, test a channel, try again."""
+"""What people ask of alerts: acknowledge, silence, test a channel, try again; and what is noted."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from django.db.models import Model
 from django.utils import timezone
 
+from mirrors.models.transitions import note
 from monitoring.models import Alert, Channel, Delivery, DeliveryState, Silence
+
+
+def noted(row: Model, *, what: str, who: str, why: str = "") -> None:
+    """Who changed a rule or a channel stands among the transitions, as all that people change."""
+    note(row, what=what, who=who, why=why)
 
 
 def acknowledge(*, alert: Alert, who: str, note: str = "") -> Alert:

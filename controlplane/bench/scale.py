@@ -17,12 +17,19 @@ from monitoring.models import LagSample
 
 TOPICS_A_FLOW = 10
 PARTITIONS_A_TOPIC = 10
+# One flow more, of a single wide topic: what one sweep of one source has to do with.
+WIDE = 10_000
 # Minutes and tens of seconds are kept for so many flows: a page reads those of one.
 WATCHED = 10
 
 
-def seed(*, flows: int, now: datetime, days: int = 30, watched: int = WATCHED) -> None:
-    """A hub and its spokes, each with ten topics of ten partitions, some of them behind."""
+def seed(
+    *, flows: int, now: datetime, days: int = 30, watched: int = WATCHED, wide: int = 0
+) -> None:
+    """A hub and its spokes, each with ten topics of ten partitions, some of them behind.
+
+    `wide` gives one flow more, with a single topic of so many partitions.
+    """
     hub = Cluster.objects.create(alias="hub", bootstrap_servers="hub.example:9092", reachable=True)
     spokes = Cluster.objects.bulk_create(
         Cluster(alias=f"spoke-{at:03}", bootstrap_servers=f"s{at}.example:9092", reachable=True)
@@ -45,6 +52,8 @@ def seed(*, flows: int, now: datetime, days: int = 30, watched: int = WATCHED) -
         for flow in made
     )
     _topics(made, now)
+    if wide:
+        _wide(hub, runner[0], wide, now)
     if days:
         _history(made, HOUR, now, timedelta(days=days))
         _history(made[:watched], MINUTE, now, timedelta(days=days))
@@ -74,6 +83,36 @@ def _topics(flows: Sequence[Flow], now: datetime) -> None:
         f" t.offset_lag, t.time_lag_ms, 'raw', t.as_of FROM {topic} t CROSS JOIN numbers n"
         " WHERE t.remote_topic LIKE 'spoke-%'",
         PARTITIONS_A_TOPIC,
+    )
+
+
+def _wide(hub: Cluster, runner: Runner, partitions: int, now: datetime) -> None:
+    source = Cluster.objects.create(alias="wide", bootstrap_servers="w:9092", reachable=True)
+    flow = Flow.objects.create(
+        source=source,
+        target=hub,
+        runner=runner,
+        desired_state="running",
+        observed_state="running",
+        as_of=now,
+    )
+    common = {"flow": flow, "topic": "wide", "remote_topic": "wide.wide", "as_of": now}
+    lag = {"state": "in_sync", "offset_lag": 0, "time_lag_ms": 0}
+    FlowTopic.objects.create(**common, **lag, partitions=partitions)
+    FlowPartition.objects.bulk_create(
+        (
+            FlowPartition(
+                **common,
+                **lag,
+                partition=number,
+                position=1_000_000,
+                source_end=1_000_000,
+                source_stable_end=1_000_000,
+                lane="raw",
+            )
+            for number in range(partitions)
+        ),
+        batch_size=500,
     )
 
 

@@ -15,6 +15,8 @@ from mirrors.models.runners import RunnerState
 BEAT = "beat"
 RECONCILE_WORKER = "reconcile worker"
 WORKER = "worker"
+# The queue `watch`: history, alerts and what is told of them.
+WATCHER = "watcher"
 # Each writes every few seconds; this silent, it counts as gone.
 GONE_AFTER = timedelta(seconds=45)
 _REFRESH = timedelta(seconds=5)
@@ -47,7 +49,8 @@ def is_served(host: str) -> bool:
 
 def readiness() -> list[Readiness]:
     """The processes that the database knows of, each with why it is not ready."""
-    return [_process(BEAT), _process(RECONCILE_WORKER), _process(WORKER), *_runners()]
+    processes = [_process(kind) for kind in (BEAT, RECONCILE_WORKER, WORKER)]
+    return [*processes, _process(WATCHER, name="watch worker"), *_runners()]
 
 
 def forget_gone(*, older_than: timedelta = timedelta(days=1)) -> int:
@@ -55,15 +58,16 @@ def forget_gone(*, older_than: timedelta = timedelta(days=1)) -> int:
     return gone
 
 
-def _process(kind: str) -> Readiness:
+def _process(kind: str, name: str = "") -> Readiness:
+    name = name or kind
     last = Sighting.objects.filter(kind=kind).order_by("-seen_at").first()
     if last is None:
-        return Readiness(name=kind, ok=False, reason="It was never seen. Is it started?")
+        return Readiness(name=name, ok=False, reason="It was never seen. Is it started?")
     age = timezone.now() - last.seen_at
     if age > GONE_AFTER:
         seconds = int(age.total_seconds())
-        return Readiness(name=kind, ok=False, reason=f"It was last seen {seconds} s ago.")
-    return Readiness(name=kind, ok=True, reason="")
+        return Readiness(name=name, ok=False, reason=f"It was last seen {seconds} s ago.")
+    return Readiness(name=name, ok=True, reason="")
 
 
 def _runners() -> list[Readiness]:

@@ -1,4 +1,4 @@
-"""When a condition calls a person: what holds, since when, and what an alert does next. Pure."""
+"""What rules ask of which facts, and what an alert does next. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Literal, Protocol, TypeVar
-
-from mirrors.domain.figures import duration, plural
-from monitoring.domain.lag import is_fresh
 
 Kind = Literal[
     "time_lag",
@@ -19,6 +16,10 @@ Kind = Literal[
     "gap",
     "stale",
     "runner_down",
+    "forecast",
+    "heartbeat",
+    "checkpoint",
+    "open_transaction",
 ]
 # What each kind asks, and the unit of its threshold; those without need none.
 KINDS: dict[Kind, tuple[str, str]] = {
@@ -30,8 +31,16 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "gap": ("Records of the source are lost or changed, and a decision is waited for", ""),
     "stale": ("The flow should run and sent no figures for so many seconds", "s"),
     "runner_down": ("A runner that flows need is not ready", ""),
+    "forecast": ("Retention deletes records before they are copied, within so many seconds", "s"),
+    "heartbeat": ("The newest heartbeat on the target is older than so many seconds", "s"),
+    "checkpoint": ("Checkpoints of consumer groups were last written so many seconds ago", "s"),
+    "open_transaction": ("A transaction left open keeps records back for so many seconds", "s"),
 }
-_UNASKED = {"draft", "stopped", "failed_over"}
+# Beyond any lag, and far from what JSON cannot say.
+LARGEST = 1e15
+LONGEST_S = 86_400
+# What is foretold counts below its threshold, everything else above.
+COUNTS_BELOW: frozenset[Kind] = frozenset({"forecast"})
 # Firing, a figure must fall below this share of its threshold before all is well again.
 CLEARS_BELOW = 0.8
 
@@ -49,9 +58,25 @@ class Condition:
 
     @property
     def clears_at(self) -> float:
+        if self.kind in COUNTS_BELOW:
+            return (self.threshold or 0) / CLEARS_BELOW
         if self.clear_below is not None:
             return self.clear_below
         return (self.threshold or 0) * CLEARS_BELOW
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OutlookFacts:
+    """What a sweep of the source that is not old says of a flow."""
+
+    as_of: datetime
+    offset_lag: int | None
+    moved_at: datetime | None
+    lag_when_moved: int | None
+    loses_at: datetime | None
+    loss: str
+    held_since: datetime | None
+    held_records: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,6 +93,11 @@ class FlowFacts:
     lag_when_moved: int | None = None
     gaps: int = 0
     failures: int = 0
+    outlook: OutlookFacts | None = None
+    heartbeat_at: datetime | None = None
+    heartbeats_on: bool = True
+    checkpoint_at: datetime | None = None
+    checkpoints_on: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,39 +119,6 @@ class Reading:
     over: bool
     value: float | None
     sentence: str
-
-
-def read_flow(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
-    if flow.desired == "stopped" or flow.state in _UNASKED:
-        return Reading(False, True, None, "is at rest")
-    if condition.kind == "time_lag":
-        return _time_lag(condition, flow, now)
-    if condition.kind == "offset_lag":
-        lag = flow.offset_lag if is_fresh(flow.as_of, now) else None
-        words = "" if lag is None else f"is {plural(lag, 'record')} behind"
-        return _level(condition, lag, words)
-    if condition.kind == "stands":
-        return _stands(condition, flow, now)
-    if condition.kind == "stale":
-        return _stale(condition, flow, now)
-    if condition.kind == "gap":
-        verb = "waits" if flow.gaps == 1 else "wait"
-        return _fact(flow.gaps > 0, f"has {plural(flow.gaps, 'gap')} that {verb} for a decision")
-    word = f"is {flow.state.replace('_', ' ')}"
-    if condition.kind == "flow_degraded" and flow.state == "starting" and flow.failures:
-        # Between two failures: it is not well again because it is tried again.
-        return _fact(True, f"starts again after {plural(flow.failures, 'failure')} in a row")
-    wrong = {"failed"} if condition.kind == "flow_failed" else {"degraded", "backing_off"}
-    reason = flow.reason.rstrip(".")
-    return _fact(flow.state in wrong, f"{word}: {reason}" if reason else word)
-
-
-def read_runner(runner: RunnerFacts) -> Reading:
-    reason = runner.reason.rstrip(".")
-    return _fact(
-        runner.needed and runner.state not in {"ready", "starting"},
-        f"is {runner.state}{': ' + reason if reason else ''}",
-    )
 
 
 def decide(
@@ -165,44 +162,18 @@ def rules_of(rules: Iterable[Rule], flow_id: int) -> list[Rule]:
     return own + [rule for rule in rules if rule.flow_id is None and rule.kind not in replaced]
 
 
-def _time_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
-    if flow.offset_lag == 0 and is_fresh(flow.as_of, now):
-        return _level(condition, 0, "is 0 s behind")
-    if flow.time_lag_ms is None or not is_fresh(flow.as_of, now):
-        return _level(condition, None, "")
-    lost = "" if flow.offset_lag is None else f", {plural(flow.offset_lag, 'record')}"
-    words = f"is {duration(flow.time_lag_ms)} behind{lost}"
-    return _level(condition, flow.time_lag_ms / 1000, words)
-
-
-def _stands(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
-    """Not copied although there is more and more to copy; a paused flow stands because asked to."""
-    if flow.desired == "paused":
-        return Reading(False, True, None, "is paused")
-    if flow.moved_at is None or not is_fresh(flow.as_of, now):
-        return _level(condition, None, "")
-    grew = (flow.offset_lag or 0) - (flow.lag_when_moved or 0)
-    seconds = (now - flow.moved_at).total_seconds() if grew > 0 else 0.0
-    words = f"copied nothing for {duration(seconds * 1000)} while its source grew by {grew:,}"
-    return _level(condition, seconds, words)
-
-
-def _stale(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
-    if flow.desired != "running" or flow.state == "failed":
-        return Reading(False, True, None, f"is {flow.state}")
-    heard = flow.as_of or flow.since
-    if heard is None:
-        return _level(condition, None, "")
-    seconds = (now - heard).total_seconds()
-    return _level(condition, seconds, f"sent no figures for {duration(round(seconds) * 1000)}")
-
-
-def _level(condition: Condition, value: float | None, words: str) -> Reading:
-    if value is None:
-        return Reading(None, False, None, "sends no fresh figures")
-    threshold = condition.threshold or 0
-    return Reading(value > threshold, value <= min(condition.clears_at, threshold), value, words)
-
-
-def _fact(wrong: bool, words: str) -> Reading:
-    return Reading(wrong, not wrong, None, words)
+def problems_of(
+    kind: Kind, threshold: float | None, clear_below: float | None
+) -> dict[str, list[str]]:
+    """Why a rule cannot work, by field."""
+    errors: dict[str, list[str]] = {}
+    unit = KINDS[kind][1]
+    if unit and threshold is None:
+        errors["threshold"] = [f"This kind needs a threshold in {unit}."]
+    if clear_below is None:
+        return errors
+    if kind in COUNTS_BELOW:
+        errors["clear_below"] = ["What is foretold clears by itself at 125 % of its threshold."]
+    elif threshold is not None and clear_below > threshold:
+        errors["clear_below"] = ["It clears at or below the threshold, not above it."]
+    return errors

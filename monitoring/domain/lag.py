@@ -55,6 +55,8 @@ class Sample:
     records_per_second: float | None = None
     bytes_per_second: float | None = None
     out_of_sync: int = 0
+    latency_ms: int | None = None
+    heartbeat_age_ms: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,6 +68,8 @@ class Figures:
     offset_lag: int | None
     time_lag_ms: int | None
     out_of_sync: int
+    latency_ms: int | None = None
+    heartbeat_at: datetime | None = None
 
 
 def seen_at(reported: datetime | None, ends: datetime | None) -> datetime | None:
@@ -95,6 +99,8 @@ def measure(figures: Figures, before: Counted | None, now: datetime) -> Sample |
         records_per_second=records,
         bytes_per_second=size,
         out_of_sync=figures.out_of_sync,
+        latency_ms=figures.latency_ms,
+        heartbeat_age_ms=_age_ms(figures.heartbeat_at, now),
     )
 
 
@@ -118,6 +124,8 @@ def coarser(samples: Sequence[Sample], at: datetime) -> Sample:
         records_per_second=_mean(sample.records_per_second for sample in samples),
         bytes_per_second=_mean(sample.bytes_per_second for sample in samples),
         out_of_sync=max((sample.out_of_sync for sample in samples), default=0),
+        latency_ms=_worst(sample.latency_ms for sample in samples),
+        heartbeat_age_ms=_worst(sample.heartbeat_age_ms for sample in samples),
     )
 
 
@@ -137,6 +145,10 @@ def with_breaks(samples: Iterable[Sample], step: timedelta) -> Iterator[Sample]:
             yield Sample(at=last.at + step, offset_lag=None, time_lag_ms=None)
         yield sample
         last = sample
+
+
+def _age_ms(moment: datetime | None, now: datetime) -> int | None:
+    return None if moment is None else max(0, (now - moment) // timedelta(milliseconds=1))
 
 
 def _worst(values: Iterable[int | None]) -> int | None:

@@ -3,6 +3,7 @@
 from monitoring.models.alerts import Alert, AlertRule, AlertState, Severity, Silence
 from monitoring.models.channels import Channel, ChannelKind, Delivery, DeliveryState
 from monitoring.models.history import Feed, LagSample
+from monitoring.models.sources import ClusterSweep, FlowOutlook, PartitionRange
 
 __all__ = [
     "Alert",
@@ -10,10 +11,13 @@ __all__ = [
     "AlertState",
     "Channel",
     "ChannelKind",
+    "ClusterSweep",
     "Delivery",
     "DeliveryState",
     "Feed",
+    "FlowOutlook",
     "LagSample",
+    "PartitionRange",
     "Severity",
     "Silence",
 ]

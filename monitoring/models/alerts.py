@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from mirrors.models import Flow
+from mirrors.models import Cluster, Flow
 from monitoring.domain.alerts import KINDS, Condition
 from monitoring.models.channels import Channel
 
@@ -38,6 +38,14 @@ class AlertRule(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def asks(self) -> str:
+        return KINDS[self.kind][0]  # type: ignore[index]
+
+    @property
+    def unit(self) -> str:
+        return KINDS[self.kind][1]  # type: ignore[index]
 
     @property
     def condition(self) -> Condition:
@@ -91,9 +99,14 @@ class Alert(models.Model):
 
 
 class Silence(models.Model):
-    """From one moment to another nothing is sent of a flow, of a rule, or of all when neither."""
+    """From one moment to another nothing is sent of a flow, of a cluster's flows, of a rule, or of
+    all where none is named. One that begins later is a maintenance window.
+    """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, null=True, related_name="silences")
+    cluster = models.ForeignKey(
+        Cluster, on_delete=models.CASCADE, null=True, related_name="silences"
+    )
     rule = models.ForeignKey(
         AlertRule, on_delete=models.CASCADE, null=True, related_name="silences"
     )

@@ -21,6 +21,9 @@ class LagSample(models.Model):
     records_per_second = models.FloatField(null=True)
     bytes_per_second = models.FloatField(null=True)
     out_of_sync = models.PositiveIntegerField()
+    # Of heartbeats: from being written to being seen on the target, and how old the newest was.
+    latency_ms = models.BigIntegerField(null=True)
+    heartbeat_age_ms = models.BigIntegerField(null=True)
 
     class Meta:
         ordering = ("at",)

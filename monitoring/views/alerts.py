@@ -17,8 +17,7 @@ from mirrors.models import Role, needs
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of
 from mirrors.views.tables import Column, Question
-from monitoring import alerting, tasks, wishes
-from monitoring.domain.alerts import KINDS
+from monitoring import alerting, links, runbooks, tasks, wishes
 from monitoring.models import (
     Alert,
     AlertRule,
@@ -57,7 +56,7 @@ _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
 @require_safe
 @needs(Role.VIEWER)
 def list_alerts(request: HttpRequest) -> HttpResponseBase:
-    rows = Alert.objects.exclude(state=AlertState.PENDING)
+    rows = Alert.objects.exclude(state=AlertState.PENDING).select_related("rule", "flow")
     if download := QUESTION.export(request, rows, "alerts"):
         return download
     now = timezone.now()
@@ -66,6 +65,7 @@ def list_alerts(request: HttpRequest) -> HttpResponseBase:
     for alert in table.page:
         alert.tone = "good" if alert.state == "resolved" else _TONES[alert.severity]
         alert.silenced = alert.state == "firing" and alerting.is_silenced(alert, silences)
+        alert.page, alert.runbook = links.page_of(alert), links.runbook_of(alert)
     context = {
         "table": table,
         "filters": [
@@ -126,19 +126,26 @@ def show_rules(request: HttpRequest) -> HttpResponse:
         "rules": AlertRule.objects.select_related("flow__source", "flow__target").order_by(
             F("flow").asc(nulls_first=True), "name"
         ),
-        "kinds": KINDS,
+        "now": now,
         "channels": Channel.objects.all(),
         "silences": Silence.objects.filter(ends_at__gt=now).select_related(
-            "rule", "flow__source", "flow__target"
+            "rule", "cluster", "flow__source", "flow__target"
         ),
         "dead": Delivery.objects.filter(state=DeliveryState.DEAD).select_related(
             "channel", "alert"
         )[:20],
         "commands": _commands(request),
     }
-    for rule in context["rules"]:
-        rule.unit = KINDS[rule.kind][1]
     return render_page(request, "monitoring/alert_rules.html", context, section="alerts", every=5)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_runbook(request: HttpRequest, kind: str) -> HttpResponse:
+    """What to do when an alert of this kind fires."""
+    title, text = runbooks.read(kind)
+    context = {"title": title, "text": text}
+    return render_page(request, "monitoring/runbook.html", context, section="alerts")
 
 
 @require_POST

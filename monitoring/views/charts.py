@@ -23,7 +23,7 @@ from monitoring.models import AlertRule
 # Rows of the table behind the charts.
 _ROWS = 12
 # The kind of rule whose threshold a chart draws.
-_RULED = {"rpo": "time_lag", "lag": "offset_lag"}
+_RULED = {"rpo": "time_lag", "lag": "offset_lag", "heartbeat": "heartbeat"}
 
 
 @require_safe

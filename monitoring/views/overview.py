@@ -48,7 +48,9 @@ def overview(request: HttpRequest) -> HttpResponse:
         "more": max(0, len(ordered) - ROWS),
         "worst": worst_topics(ordered) if ordered else [],
         "transitions": Transition.objects.exclude(subject__in=["job", "clustertest"])[:8],
-        "clusters": [mark_cluster(cluster) for cluster in Cluster.objects.all()[:20]],
+        "clusters": [
+            mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")[:20]
+        ],
         "runners": Runner.objects.all()[:10],
         "engine": engine,
     }

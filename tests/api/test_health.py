@@ -16,6 +16,7 @@ from controlplane import checks
 from controlplane.redaction import RedactSecrets, redact
 from mirrors.models import Sighting
 from mirrors.services import sightings
+from monitoring import tasks as monitoring
 
 
 def test_alive_needs_nothing(client: Client) -> None:
@@ -29,8 +30,10 @@ def test_ready_names_each_thing_that_is_missing(
     answer = client.get("/readyz")
     assert answer.status_code == 503
     missing = {check["name"] for check in answer.json()["checks"] if not check["ok"]}
-    assert missing == {"redis", "beat", "reconcile worker", "worker"}
-    for kind in (sightings.BEAT, sightings.RECONCILE_WORKER, sightings.WORKER):
+    assert missing == {"redis", "beat", "reconcile worker", "worker", "watch worker"}
+    assert sightings.WATCHER == monitoring.WATCHER
+    kinds = (sightings.BEAT, sightings.RECONCILE_WORKER, sightings.WORKER, sightings.WATCHER)
+    for kind in kinds:
         sightings.see(kind=kind, name=f"{kind}@here", pid=1)
     missing = {check["name"] for check in client.get("/readyz").json()["checks"] if not check["ok"]}
     assert missing == {"redis"}

@@ -124,7 +124,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Ho
             house.start("kafka-primary", "kafka-backup", "redis")
             server.start()
             house.processes["migrate"].run(90)
-            house.start("web", "worker", "tasks", "beat")
+            house.start("web", "worker", "tasks", "watch", "beat")
             yield house
         finally:
             own.brand.end()
@@ -208,6 +208,7 @@ def test_worker_tasks_and_beat_make_it_ready(house: House, until: Callable[..., 
         "beat",
         "reconcile worker",
         "worker",
+        "watch worker",
     }
 
 
@@ -235,7 +236,7 @@ def test_a_record_crosses_and_then_all_of_it_stops_and_leaves_no_process(
     until(lambda: house.celery_worker() not in (None, worker), 20, "another worker is there")
     assert launcher.is_alive(runner.pid, runner.start_tick), "the runner outlives a worker"
 
-    house.stop("beat", "tasks", "web", "worker")
+    house.stop("beat", "watch", "tasks", "web", "worker")
     assert not launcher.is_alive(runner.pid, runner.start_tick)
     assert "Runner default stopped." in house.processes["worker"].said()
     house.stop("kafka-primary", "kafka-backup", "redis")

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.models import Flow, FlowTopic, Runner
+from mirrors.models import DutyRun, Flow, FlowTopic, HeartbeatState, Runner
 from monitoring import alerting, telling, wishes
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
 from tests.monitoring.conftest import Receiver
@@ -169,5 +169,48 @@ def test_a_look_at_the_rules_costs_the_same_queries_for_many_flows(flow: Flow) -
 def test_the_rules_that_every_installation_begins_with(db: Any) -> None:
     kinds = set(AlertRule.objects.filter(flow=None, enabled=True).values_list("kind", flat=True))
     assert kinds == {
-        *("time_lag", "stands", "flow_failed", "flow_degraded", "gap", "stale", "runner_down")
+        *("time_lag", "stands", "flow_failed", "flow_degraded", "gap", "stale", "runner_down"),
+        *("forecast", "heartbeat", "checkpoint", "open_transaction"),
     }
+
+
+def test_a_maintenance_window_of_a_cluster_covers_its_flows_while_it_lasts(
+    flow: Flow, channel: Channel
+) -> None:
+    Silence.objects.create(
+        cluster=flow.target,
+        starts_at=START + timedelta(seconds=5),
+        ends_at=START + timedelta(seconds=25),
+        who="ann",
+    )
+    fire(flow)
+    assert Delivery.objects.count() == 0
+    at(30, 60, flow)
+    assert Delivery.objects.count() == 1
+    Silence.objects.update(cluster=world.cluster("elsewhere"), ends_at=START + timedelta(hours=1))
+    assert not alerting.is_silenced(Alert.objects.get(), list(Silence.objects.all()))
+
+
+def test_the_age_of_checkpoints_is_that_of_the_last_run_that_ended_well(flow: Flow) -> None:
+    AlertRule.objects.update(kind="checkpoint", threshold=600, for_seconds=0)
+    Flow.objects.update(since=START - timedelta(days=1))
+    for number, (minutes, error) in enumerate([(20, ""), (11, ""), (1, "Not authorised.")]):
+        ended = START - timedelta(minutes=minutes)
+        facts = {"since": ended, "started_at": ended, "ended_at": ended, "error": error}
+        DutyRun.objects.create(flow=flow, duty="checkpoints", slot=number, **facts)
+    at(0, 0, flow)
+    assert Alert.objects.get().sentence == "last wrote the checkpoints of its groups 11 min ago"
+    DutyRun.objects.update(error="")
+    at(10, 0, flow)
+    assert Alert.objects.get().state == "resolved"
+
+
+def test_a_heartbeat_that_came_long_ago_is_told_until_a_newer_one_comes(flow: Flow) -> None:
+    AlertRule.objects.update(kind="heartbeat", threshold=120, for_seconds=0)
+    beat = HeartbeatState.objects.create(flow=flow, seen_at=START - timedelta(minutes=3))
+    at(0, 0, flow)
+    assert Alert.objects.get().sentence == "last showed a heartbeat on its target 3 min ago"
+    beat.seen_at = START
+    beat.save()
+    at(10, 0, flow)
+    assert Alert.objects.get().state == "resolved"

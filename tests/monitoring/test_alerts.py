@@ -14,13 +14,14 @@ from monitoring.domain.alerts import (
     KINDS,
     Condition,
     FlowFacts,
+    OutlookFacts,
     Reading,
     RunnerFacts,
     decide,
-    read_flow,
-    read_runner,
+    problems_of,
     rules_of,
 )
+from monitoring.domain.readings import read_flow, read_runner
 
 NOW = datetime(2026, 11, 21, 2, 14, tzinfo=UTC)
 RPO = Condition(kind="time_lag", threshold=30.0, for_s=20)
@@ -147,6 +148,57 @@ def test_a_flow_s_own_rules_replace_the_general_ones_of_their_kind() -> None:
         ("time_lag", 7),
         ("stale", None),
     ]
+
+
+def outlook(**changes: Any) -> OutlookFacts:
+    nothing = {"offset_lag": 0, "moved_at": None, "lag_when_moved": None, "loses_at": None}
+    rest = {"loss": "", "held_since": None, "held_records": 0}
+    return OutlookFacts(as_of=NOW, **{**nothing, **rest, **changes})
+
+
+def test_a_forecast_counts_below_its_threshold_and_clears_well_above_it() -> None:
+    soon = Condition(kind="forecast", threshold=3_600.0)
+
+    def ask(minutes: int) -> Reading:
+        seen = outlook(loses_at=NOW + timedelta(minutes=minutes), loss="will lose data")
+        return read_flow(soon, flow(outlook=seen, desired="paused"), NOW)
+
+    assert (ask(50).holds, ask(50).sentence, ask(50).value) == (True, "will lose data", 3_000)
+    assert (ask(70).holds, ask(70).over) == (False, False)
+    assert ask(80).over is True
+    assert ask(-5).value == 0
+    assert read_flow(soon, flow(outlook=outlook()), NOW).over is True
+
+
+def test_a_heartbeat_and_checkpoints_grow_old_only_where_they_are_asked_for() -> None:
+    beat = Condition(kind="heartbeat", threshold=120.0)
+    old = {"heartbeat_at": NOW - timedelta(minutes=5)}
+    words = "last showed a heartbeat on its target 5 min ago"
+    assert read_flow(beat, flow(**old), NOW).sentence == words
+    assert read_flow(beat, flow(**old, heartbeats_on=False), NOW).over is True
+    assert read_flow(beat, flow(**old, desired="paused"), NOW).over is True
+    written = Condition(kind="checkpoint", threshold=600.0)
+    ago = {"checkpoint_at": NOW - timedelta(minutes=11)}
+    assert read_flow(written, flow(**ago), NOW).holds is True
+    assert read_flow(written, flow(**ago, checkpoints_on=False), NOW).over is True
+    never = flow(since=NOW - timedelta(hours=1))
+    assert read_flow(written, never, NOW).holds is True
+
+
+def test_a_transaction_left_open_says_how_much_it_keeps_back() -> None:
+    asked = Condition(kind="open_transaction", threshold=900.0)
+    seen = outlook(held_since=NOW - timedelta(minutes=20), held_records=7)
+    reading = read_flow(asked, flow(outlook=seen), NOW)
+    assert reading.holds is True
+    assert reading.sentence.startswith("is kept from 7 records by a transaction")
+    assert read_flow(asked, flow(outlook=outlook()), NOW).over is True
+
+
+def test_a_rule_that_cannot_work_is_named_by_field() -> None:
+    assert problems_of("gap", None, None) == {}
+    assert list(problems_of("time_lag", None, None)) == ["threshold"]
+    assert list(problems_of("time_lag", 10, 11)) == ["clear_below"]
+    assert list(problems_of("forecast", 10, 5)) == ["clear_below"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

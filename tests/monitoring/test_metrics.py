@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,18 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from controlplane.bench import scale
-from mirrors.models import Flow, FlowPartition, FlowTopic, Role, Sighting
+from mirrors.models import (
+    DutyRun,
+    Flow,
+    FlowPartition,
+    FlowTopic,
+    HeartbeatState,
+    Role,
+    Sighting,
+)
 from mirrors.services.people import create_token, ensure_person
 from monitoring import collector
-from monitoring.models import LagSample
+from monitoring.models import ClusterSweep, FlowOutlook, LagSample
 from tests.pages import world
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
@@ -42,6 +51,14 @@ def flow(db: None) -> Flow:
     flow.runner.seen_at = now
     flow.runner.save()
     Sighting.objects.create(name="beat", kind="beat", host="h", pid=1, seen_at=now)
+    HeartbeatState.objects.create(flow=flow, seen_at=now - timedelta(seconds=4), latency_ms=250)
+    ended = {"since": now, "started_at": now, "ended_at": now - timedelta(seconds=30)}
+    slot = int(now.timestamp())
+    DutyRun.objects.create(flow=flow, duty="checkpoints", slot=slot, **ended)
+    FlowOutlook.objects.create(
+        flow=flow, as_of=now, loses_at=now + timedelta(hours=2), at_risk=3, held_records=7
+    )
+    ClusterSweep.objects.create(cluster=flow.source, as_of=now)
     collector.collect(now=now)
     LagSample.objects.update(records_per_second=12.5, bytes_per_second=300.0)
     return flow
@@ -75,6 +92,23 @@ def test_a_scrape_says_what_the_pages_say_in_the_units_of_its_names(
     assert dict(topic)["topic"] == "orders"
     assert "understudy_partition_position" not in found
     assert len(scraped(scraper, "?partitions=1")["understudy_partition_position"]) == 3
+
+
+def test_what_lies_ahead_and_what_keeps_a_flow_honest_has_series(
+    scraper: Client, flow: Flow
+) -> None:
+    found = scraped(scraper)
+
+    def of(name: str) -> float:
+        [value] = found[f"understudy_{name}"].values()
+        return value
+
+    assert of("flow_loses_data_seconds") == pytest.approx(7_200, abs=60)
+    assert (of("flow_partitions_at_risk"), of("flow_held_records")) == (3, 7)
+    assert of("flow_heartbeat_age_seconds") == pytest.approx(4, abs=60)
+    assert of("flow_end_to_end_seconds") == 0.25
+    assert of("flow_checkpoint_age_seconds") == pytest.approx(30, abs=60)
+    assert of("cluster_sweep_age_seconds") == pytest.approx(0, abs=60)
 
 
 def test_mirror_maker_s_own_names_carry_the_labels_of_its_exporter(

@@ -12,6 +12,7 @@ from controlplane.pages import urls as own_pages
 from mirrors import urls as mirrors_pages
 from mirrors.models import Comparison, FailoverRun, Flow
 from monitoring import urls as monitoring_pages
+from monitoring.models import AlertRule, Channel
 from tests.drilling import drill_rows
 from tests.going_back import going_back
 from tests.pages import world
@@ -45,6 +46,7 @@ READING = [
     "/audit/?by=everybody",
     "/alerts/",
     "/alerts/rules/",
+    "/alerts/runbooks/forecast/",
     "/flows/{pk}/charts/",
     "/flows/{pk}/charts/?range=30d",
     "/flows/{pk}/explain/",
@@ -76,6 +78,10 @@ READING = [
     "/api/v1/docs/",
 ]
 OPERATING = [
+    "/alerts/rules/add/",
+    "/alerts/rules/1/edit/",
+    "/alerts/rules/1/delete/",
+    "/alerts/silences/add/",
     "/add/comparison/",
     "/add/flow/",
     "/add/template/",
@@ -89,6 +95,9 @@ OPERATING = [
     "/drills/{pk}/delete/",
 ]
 ADMINISTERING = [
+    "/alerts/channels/add/",
+    "/alerts/channels/{pk}/edit/",
+    "/alerts/channels/{pk}/delete/",
     "/add/cluster/",
     "/add/runner/",
     "/clusters/primary/edit/",
@@ -114,6 +123,8 @@ def flow(db: None) -> Flow:
     asked = {"seconds": 60, "megabytes": 60, "requested_by": "tester"}
     Comparison.objects.create(pk=flow.pk, flow=flow, summary={"aspects": []}, **asked)
     world.gap(flow, pk=flow.pk)
+    AlertRule.objects.get_or_create(pk=1, defaults={"name": "R", "kind": "gap"})
+    Channel.objects.create(pk=flow.pk, name="on-call", kind="webhook", target="https://x.example/")
     going_back(flow)
     drill_rows(flow)
     if not flow.jobs.filter(pk=flow.pk).exists():

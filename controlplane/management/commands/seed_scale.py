@@ -14,7 +14,7 @@ from mirrors.models import Cluster, Flow
 
 
 class Command(BaseCommand):
-    help = "Fill an empty database: 500 flows, 50,000 partitions, 30 days of history."
+    help = "Fill an empty database: 500 flows of 50,000 partitions, a wide one, 30 days of history."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--flows", type=int, default=500)
@@ -25,5 +25,5 @@ class Command(BaseCommand):
                 "This database already has clusters or flows. Set DATABASE_URL to an empty one."
             )
         began = time.monotonic()
-        scale.seed(flows=options["flows"], now=timezone.now())
+        scale.seed(flows=options["flows"], now=timezone.now(), wide=scale.WIDE)
         self.stdout.write(f"{options['flows']} flows in {time.monotonic() - began:.0f} s")

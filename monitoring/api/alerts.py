@@ -1,0 +1,133 @@
+"""REST of alerts: acknowledged, silenced, their pages and runbooks named."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors.api.shapes import StrictModelSerializer, StrictSerializer, person
+from mirrors.models import Cluster, Flow, Role
+from monitoring import links, wishes
+from monitoring.models import Alert, AlertRule, Silence
+
+
+class AlertSerializer(StrictModelSerializer):
+    rule = serializers.CharField(source="rule_name", read_only=True)
+    page = serializers.SerializerMethodField()
+    runbook = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Alert
+        fields = (
+            "id",
+            "rule",
+            "subject",
+            "subject_name",
+            "flow",
+            "severity",
+            "state",
+            "value",
+            "sentence",
+            "since",
+            "fired_at",
+            "told_at",
+            "resolved_at",
+            "acknowledged_at",
+            "acknowledged_by",
+            "note",
+            "page",
+            "runbook",
+        )
+        read_only_fields = fields
+
+    def get_page(self, alert: Alert) -> str:
+        """Where it is shown here."""
+        return links.page_of(alert)
+
+    def get_runbook(self, alert: Alert) -> str:
+        """What to do: the rule's own address, or the page of its kind."""
+        return links.runbook_of(alert)
+
+
+class SilenceSerializer(StrictModelSerializer):
+    flow = serializers.PrimaryKeyRelatedField(
+        queryset=Flow.objects.all(), allow_null=True, required=False
+    )
+    rule = serializers.SlugRelatedField(
+        slug_field="name", queryset=AlertRule.objects.all(), allow_null=True, required=False
+    )
+    cluster = serializers.SlugRelatedField(
+        slug_field="alias", queryset=Cluster.objects.all(), allow_null=True, required=False
+    )
+    starts_at = serializers.DateTimeField(required=False)
+
+    class Meta:
+        model = Silence
+        fields = ("id", "flow", "cluster", "rule", "starts_at", "ends_at", "who", "reason")
+        read_only_fields = ("who",)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["ends_at"] <= attrs.get("starts_at", timezone.now()):
+            raise serializers.ValidationError({"ends_at": ["It ends after it starts."]})
+        return attrs
+
+
+class NoteSerializer(StrictSerializer):
+    note = serializers.CharField(required=False, allow_blank=True, max_length=500)
+
+
+class AlertViewSet(
+    mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Alert]
+):
+    """What is wrong and what was: pending, firing or resolved."""
+
+    queryset = Alert.objects.select_related("rule").order_by("-id")
+    serializer_class = AlertSerializer
+    write_role = Role.OPERATOR
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("rule_name", "subject_name", "sentence")
+    ordering_fields = ("id", "severity", "state", "since", "fired_at", "resolved_at")
+    filter_fields: ClassVar = {"state": "state", "severity": "severity"}
+
+    @extend_schema(request=NoteSerializer)
+    @action(detail=True, methods=["post"])
+    def acknowledge(self, request: Request, pk: str) -> Response:
+        """Somebody has seen it: nobody else is told of it for the first time."""
+        asked = NoteSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        note = asked.validated_data.get("note", "")
+        alert = wishes.acknowledge(alert=self.get_object(), who=person(request), note=note)
+        return Response(self.get_serializer(alert).data)
+
+
+class SilenceViewSet(
+    mixins.CreateModelMixin,
+    mixins.RetrieveModelMixin,
+    mixins.ListModelMixin,
+    viewsets.GenericViewSet[Silence],
+):
+    """From when to when nothing is sent: of a flow, of a cluster's flows, of a rule, or of all.
+
+    One that begins later is a maintenance window. DELETE ends one now, or calls it off.
+    """
+
+    queryset = Silence.objects.select_related("rule", "cluster").order_by("-id")
+    serializer_class = SilenceSerializer
+    write_role = Role.OPERATOR
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("who", "reason")
+    ordering_fields = ("id", "starts_at", "ends_at")
+    filter_fields: ClassVar = {"who": "who"}
+
+    def perform_create(self, serializer: Any) -> None:
+        serializer.save(who=person(self.request))
+
+    def destroy(self, request: Request, pk: str) -> Response:
+        wishes.end_silence(silence=self.get_object(), now=timezone.now())
+        return Response(status=status.HTTP_204_NO_CONTENT)

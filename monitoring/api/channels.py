@@ -1,0 +1,119 @@
+"""REST of channels, and of what was told through them or given up."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors.api.shapes import StrictModelSerializer
+from mirrors.models import Role
+from mirrors.outgoing import check_headers, refusal
+from monitoring import tasks, wishes
+from monitoring.addresses import check_target
+from monitoring.api.noting import METHODS, Noted
+from monitoring.models import Channel, ChannelKind, Delivery
+
+
+class ChannelSerializer(StrictModelSerializer):
+    headers = serializers.DictField(child=serializers.CharField(max_length=1000), required=False)
+
+    class Meta:
+        model = Channel
+        fields = ("id", "name", "kind", "target", "secret", "headers", "enabled")
+
+    def validate_headers(self, value: dict[str, str]) -> dict[str, str]:
+        if sentence := check_headers(value):
+            raise serializers.ValidationError(sentence)
+        return value
+
+    def validate_secret(self, value: str) -> str:
+        if value and (sentence := refusal(value)):
+            raise serializers.ValidationError(sentence)
+        return value
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        kind = attrs.get("kind", getattr(self.instance, "kind", ""))
+        target = attrs.get("target", getattr(self.instance, "target", ""))
+        if sentence := check_target(kind, target):
+            raise serializers.ValidationError({"target": [sentence]})
+        secret = attrs.get("secret", getattr(self.instance, "secret", ""))
+        if kind == ChannelKind.PAGERDUTY and not secret:
+            sentence = "PagerDuty needs the routing key of its service, as a reference."
+            raise serializers.ValidationError({"secret": [sentence]})
+        return attrs
+
+
+class DeliverySerializer(StrictModelSerializer):
+    channel: Any = serializers.SlugRelatedField(slug_field="name", read_only=True)
+
+    class Meta:
+        model = Delivery
+        fields = (
+            "id",
+            "alert",
+            "channel",
+            "what",
+            "key",
+            "state",
+            "attempt",
+            "due_at",
+            "sent_at",
+            "error",
+            "created_at",
+        )
+        read_only_fields = fields
+
+
+class ChannelViewSet(Noted, viewsets.ModelViewSet[Channel]):
+    """Where alerts are told. Secrets are references, `env:UNDERSTUDY_NOTIFY_…` or `file:/path`."""
+
+    queryset = Channel.objects.order_by("name")
+    serializer_class = ChannelSerializer
+    http_method_names = METHODS
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("name", "kind")
+    ordering_fields = ("name", "kind", "enabled")
+    filter_fields: ClassVar = {"kind": "kind"}
+
+    @property
+    def write_role(self) -> Role:
+        return Role.OPERATOR if self.action == "test" else Role.ADMIN
+
+    @extend_schema(request=None, responses={202: DeliverySerializer})
+    @action(detail=True, methods=["post"])
+    def test(self, request: Request, pk: str) -> Response:
+        """Send a test; what came of it is at deliveries/{id}/."""
+        delivery = wishes.request_test(channel=self.get_object(), now=timezone.now())
+        tasks.send_one.delay_on_commit(delivery.pk)
+        return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)
+
+
+class DeliveryViewSet(
+    mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Delivery]
+):
+    """What was told, is being told, or was given up (`?state=dead`)."""
+
+    queryset = Delivery.objects.select_related("channel").order_by("-id")
+    serializer_class = DeliverySerializer
+    write_role = Role.OPERATOR
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("channel__name", "error")
+    ordering_fields = ("id", "state", "due_at", "sent_at")
+    filter_fields: ClassVar = {"state": "state", "channel": "channel__name", "what": "what"}
+
+    @extend_schema(request=None)
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, pk: str) -> Response:
+        """Try once more what was given up."""
+        delivery = get_object_or_404(Delivery, pk=pk)
+        if wishes.retry(delivery=delivery, now=timezone.now()):
+            tasks.send_one.delay_on_commit(delivery.pk)
+        delivery.refresh_from_db()
+        return Response(self.get_serializer(delivery).data)

@@ -1,0 +1,13 @@
+"""Moments as rows have them, and as epoch milliseconds, in which the rules count."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def milliseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

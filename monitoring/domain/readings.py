@@ -1,0 +1,169 @@
+"""What a rule's condition finds in the facts of a flow or a runner, in a sentence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from mirrors.domain.figures import duration, plural
+from monitoring.domain.alerts import (
+    COUNTS_BELOW,
+    Condition,
+    FlowFacts,
+    Kind,
+    Reading,
+    RunnerFacts,
+)
+from monitoring.domain.lag import is_fresh
+
+_UNASKED = {"draft", "stopped", "failed_over"}
+
+
+def read_flow(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.desired == "stopped" or flow.state in _UNASKED:
+        return Reading(False, True, None, "is at rest")
+    read = _READ.get(condition.kind)
+    if read is None:
+        return Reading(None, False, None, "is no runner")
+    return read(condition, flow, now)
+
+
+def read_runner(runner: RunnerFacts) -> Reading:
+    reason = runner.reason.rstrip(".")
+    return _fact(
+        runner.needed and runner.state not in {"ready", "starting"},
+        f"is {runner.state}{': ' + reason if reason else ''}",
+    )
+
+
+def _time_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.offset_lag == 0 and is_fresh(flow.as_of, now):
+        return _level(condition, 0, "is 0 s behind")
+    if flow.time_lag_ms is None or not is_fresh(flow.as_of, now):
+        return _level(condition, None, "")
+    lost = "" if flow.offset_lag is None else f", {plural(flow.offset_lag, 'record')}"
+    words = f"is {duration(flow.time_lag_ms)} behind{lost}"
+    return _level(condition, flow.time_lag_ms / 1000, words)
+
+
+def _offset_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    lag = flow.offset_lag if is_fresh(flow.as_of, now) else None
+    return _level(condition, lag, "" if lag is None else f"is {plural(lag, 'record')} behind")
+
+
+def _stands(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    """Not copied although there is more and more to copy; a paused flow stands because asked to.
+
+    Where no runner reports, what the sweep of the source saw counts.
+    """
+    if flow.desired == "paused":
+        return Reading(False, True, None, "is paused")
+    if flow.moved_at is not None and is_fresh(flow.as_of, now):
+        moved_at, lag, before = flow.moved_at, flow.offset_lag, flow.lag_when_moved
+    elif flow.outlook is not None and flow.outlook.moved_at is not None:
+        seen = flow.outlook
+        moved_at, lag, before = flow.outlook.moved_at, seen.offset_lag, seen.lag_when_moved
+    else:
+        return _level(condition, None, "")
+    grew = (lag or 0) - (before or 0)
+    seconds = (now - moved_at).total_seconds() if grew > 0 else 0.0
+    words = f"copied nothing for {duration(seconds * 1000)} while its source grew by {grew:,}"
+    return _level(condition, seconds, words)
+
+
+def _stale(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.desired != "running" or flow.state == "failed":
+        return Reading(False, True, None, f"is {flow.state}")
+    return _age(condition, flow.as_of or flow.since, now, "sent no figures for {}")
+
+
+def _gap(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    verb = "waits" if flow.gaps == 1 else "wait"
+    return _fact(flow.gaps > 0, f"has {plural(flow.gaps, 'gap')} that {verb} for a decision")
+
+
+def _failed(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    return _state(flow, {"failed"})
+
+
+def _degraded(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.state == "starting" and flow.failures:
+        # Between two failures: it is not well again because it is tried again.
+        return _fact(True, f"starts again after {plural(flow.failures, 'failure')} in a row")
+    return _state(flow, {"degraded", "backing_off"})
+
+
+def _forecast(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    """A paused flow loses data like any other."""
+    seen = flow.outlook
+    if seen is None:
+        return _level(condition, None, "")
+    if seen.loses_at is None:
+        return Reading(False, True, None, "loses nothing to retention as things are")
+    seconds = max(0.0, (seen.loses_at - now).total_seconds())
+    return _level(condition, seconds, seen.loss)
+
+
+def _heartbeat(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.desired != "running" or not flow.heartbeats_on:
+        return Reading(False, True, None, "is not asked for heartbeats")
+    words = "last showed a heartbeat on its target {} ago"
+    return _age(condition, flow.heartbeat_at, now, words)
+
+
+def _checkpoint(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.desired != "running" or not flow.checkpoints_on:
+        return Reading(False, True, None, "is not asked for checkpoints")
+    words = "last wrote the checkpoints of its groups {} ago"
+    return _age(condition, flow.checkpoint_at or flow.since, now, words)
+
+
+def _open_transaction(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    seen = flow.outlook
+    if seen is None:
+        return _level(condition, None, "")
+    if seen.held_since is None:
+        return Reading(False, True, None, "is held back by no transaction")
+    words = "is kept from {} by a transaction that has been open on its source for {}"
+    words = words.format(plural(seen.held_records, "record"), "{}")
+    return _age(condition, seen.held_since, now, words)
+
+
+def _age(condition: Condition, since: datetime | None, now: datetime, words: str) -> Reading:
+    if since is None:
+        return _level(condition, None, "")
+    seconds = (now - since).total_seconds()
+    return _level(condition, seconds, words.format(duration(round(seconds) * 1000)))
+
+
+def _level(condition: Condition, value: float | None, words: str) -> Reading:
+    if value is None:
+        return Reading(None, False, None, "sends no fresh figures")
+    threshold = condition.threshold or 0
+    if condition.kind in COUNTS_BELOW:
+        return Reading(value < threshold, value >= condition.clears_at, value, words)
+    return Reading(value > threshold, value <= min(condition.clears_at, threshold), value, words)
+
+
+def _state(flow: FlowFacts, wrong: set[str]) -> Reading:
+    word, reason = f"is {flow.state.replace('_', ' ')}", flow.reason.rstrip(".")
+    return _fact(flow.state in wrong, f"{word}: {reason}" if reason else word)
+
+
+def _fact(wrong: bool, words: str) -> Reading:
+    return Reading(wrong, not wrong, None, words)
+
+
+_READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], Reading]] = {
+    "time_lag": _time_lag,
+    "offset_lag": _offset_lag,
+    "stands": _stands,
+    "flow_failed": _failed,
+    "flow_degraded": _degraded,
+    "gap": _gap,
+    "stale": _stale,
+    "forecast": _forecast,
+    "heartbeat": _heartbeat,
+    "checkpoint": _checkpoint,
+    "open_transaction": _open_transaction,
+}

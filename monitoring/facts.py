@@ -1,0 +1,119 @@
+"""The facts that rules are held against, of every flow and runner, in a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, OuterRef, Subquery
+
+from mirrors.domain.duty_table import CHECKPOINTS
+from mirrors.models import DutyRun, Flow, Gap, HeartbeatState, Runner
+from mirrors.models.flows import DesiredState
+from mirrors.models.gaps import GapState
+from mirrors.models.reading import flows_with_lag
+from monitoring import outlooks
+from monitoring.domain.alerts import FlowFacts, OutlookFacts, RunnerFacts
+from monitoring.domain.forecast import Risk, in_words
+from monitoring.domain.moments import milliseconds, moment
+from monitoring.models import ClusterSweep, Feed, FlowOutlook
+
+_IN_FULL = ("as_of", "offset_lag", "loses_at", "held_since")
+
+
+def of_flows(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
+    feeds = {feed.flow_id: feed for feed in Feed.objects.all()}
+    gaps = _open_gaps()
+    beats = {row.flow_id: row for row in HeartbeatState.objects.all()}
+    seen = {row.flow_id: row for row in FlowOutlook.objects.defer("tracks", "held")}
+    for flow in flows_with_lag().annotate(checkpoint_at=_last_checkpoints()):
+        feed, beat = feeds.get(flow.pk), beats.get(flow.pk)
+        yield (
+            flow,
+            FlowFacts(
+                name=flow.label,
+                desired=flow.desired_state,
+                state=flow.observed_state,
+                reason=flow.reason,
+                offset_lag=flow.offset_lag,
+                time_lag_ms=flow.time_lag_ms,
+                as_of=feed.stale_since if feed and feed.stale_since else flow.as_of,
+                since=flow.since,
+                moved_at=feed.moved_at if feed else None,
+                lag_when_moved=feed.lag_when_moved if feed else None,
+                gaps=gaps.get(flow.pk, 0),
+                failures=flow.attempt,
+                outlook=outlook_of(seen.get(flow.pk), now),
+                heartbeat_at=beat.seen_at if beat else None,
+                heartbeats_on=_is_on(flow, "emit.heartbeats.enabled")
+                and _is_on(flow, "heartbeats.replication.enabled"),
+                checkpoint_at=flow.checkpoint_at,
+                checkpoints_on=_is_on(flow, "emit.checkpoints.enabled"),
+            ),
+        )
+
+
+def of_runners() -> Iterator[tuple[Runner, RunnerFacts]]:
+    wanted = Flow.objects.exclude(desired_state=DesiredState.STOPPED)
+    needed = set(wanted.values_list("runner", flat=True))
+    for runner in Runner.objects.all():
+        yield (
+            runner,
+            RunnerFacts(
+                name=runner.name,
+                state=runner.state,
+                needed=runner.pk in needed,
+                reason=runner.reason,
+            ),
+        )
+
+
+def outlook_of(row: FlowOutlook | None, now: datetime) -> OutlookFacts | None:
+    """None when nothing was swept, or too long ago."""
+    if row is None or now - row.as_of > outlooks.OLD_AFTER:
+        return None
+    risks = [Risk(**one) for one in row.risks]
+    return OutlookFacts(
+        as_of=row.as_of,
+        offset_lag=row.offset_lag,
+        moved_at=row.moved_at,
+        lag_when_moved=row.lag_when_moved,
+        loses_at=row.loses_at,
+        loss=in_words(risks[0], row.at_risk - 1, milliseconds(now)) if risks else "",
+        held_since=row.held_since,
+        held_records=row.held_records,
+    )
+
+
+def outlook_in_full(flow: Flow) -> dict[str, Any]:
+    """As programs read it, with since when and why it is old; all null before the first sweep."""
+    row = FlowOutlook.objects.filter(flow=flow).defer("tracks").first()
+    swept = ClusterSweep.objects.filter(cluster=flow.source).first()
+    return {
+        **{name: getattr(row, name, None) for name in _IN_FULL},
+        "at_risk": row.at_risk if row else 0,
+        "held_records": row.held_records if row else 0,
+        "stale_since": swept.stale_since if swept else None,
+        "reason": swept.error if swept else "Its source was not swept yet.",
+        "risks": [
+            {**one, "lost": Risk(**one).lost, "loses_at": moment(one["loses_at"])}
+            for one in (row.risks if row else [])
+        ],
+        "held": [{**one, "since": moment(one["since"])} for one in (row.held if row else [])],
+    }
+
+
+def _open_gaps() -> dict[int, int]:
+    rows = Gap.objects.filter(state=GapState.OPEN, closed_at=None).order_by()
+    return dict(rows.values_list("flow").annotate(Count("pk")))
+
+
+def _last_checkpoints() -> Subquery:
+    """When the duty last ended well; rows of a flow are read from the newest on."""
+    done = DutyRun.objects.filter(flow=OuterRef("pk"), duty=CHECKPOINTS.name, error="")
+    return Subquery(done.exclude(ended_at=None).order_by("-slot").values("ended_at")[:1])
+
+
+def _is_on(flow: Flow, key: str) -> bool:
+    return str(flow.properties.get(key, "true")).strip().lower() != "false"

@@ -1,0 +1,181 @@
+"""Sweeps of source clusters, one at a time each: both ends of every partition that a flow copies.
+
+A sweep that fails writes no figures: its row says since when they are old, and why. It comes again
+the later, the more often it failed; one that takes long comes more seldom.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from django.db.models import Q, QuerySet
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.models import Cluster, FlowPartition
+from mirrors.models.flows import DesiredState
+from monitoring import outlooks
+from monitoring.domain.moments import milliseconds, moment
+from monitoring.domain.outlook import Place, Range, seen
+from monitoring.models import ClusterSweep, PartitionRange
+from monitoring.sources import OPEN, Answers
+
+EVERY = timedelta(seconds=10)
+AT_MOST_EVERY = timedelta(seconds=120)
+# A sweep may take one part in so many of a worker's time.
+SHARE = 20
+DEADLINE_S = 10.0
+_CLAIM = timedelta(seconds=55)
+_BATCH = 500
+_RANGE_FIELDS = ["earliest", "end", "stable_end", "steps", "held_since", "as_of"]
+
+
+def due_clusters(now: datetime) -> list[int]:
+    """Sources of flows that are to run, and not being swept just now."""
+    wanted = Cluster.objects.filter(flows_out__in=outlooks.swept_flows()).distinct()
+    free = Q(sweep__claimed_until=None) | Q(sweep__claimed_until__lt=now)
+    due = Q(sweep=None) | (Q(sweep__due_at__lte=now) & free)
+    return list(wanted.filter(due).values_list("pk", flat=True))
+
+
+class Source(Protocol):
+    def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers: ...
+
+
+def sweep(*, cluster_id: int, now: datetime, sources: Source = OPEN) -> bool:
+    """True when this call swept the cluster; False when another did, or nothing answered."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is None or not _claim(cluster, now):
+        return False
+    if cluster.reachable is False:
+        # The look at the cluster asks by itself; a worker does not wait for it twice.
+        _failed(cluster, cluster.reason, now)
+        return False
+    places = list(_copied(cluster).values_list("topic", "partition").distinct())
+    began = time.monotonic()
+    try:
+        answers = sources.ask(cluster, places, deadline_s=DEADLINE_S) if places else Answers()
+    except UnderstudyError as error:
+        _failed(cluster, error.message, now)
+        return False
+    ranges = _keep(cluster, places, answers, now)
+    outlooks.keep(cluster=cluster, ranges=ranges, now=now)
+    _succeeded(cluster, places, ranges, answers.refused, now, time.monotonic() - began)
+    return True
+
+
+def _claim(cluster: Cluster, now: datetime) -> bool:
+    ClusterSweep.objects.get_or_create(cluster=cluster, defaults={"due_at": now})
+    free = Q(claimed_until=None) | Q(claimed_until__lt=now)
+    rows = ClusterSweep.objects.filter(free, cluster=cluster, due_at__lte=now)
+    return bool(rows.update(claimed_until=now + _CLAIM))
+
+
+def _copied(cluster: Cluster) -> QuerySet[FlowPartition]:
+    rows = FlowPartition.objects.filter(flow__source=cluster).order_by()
+    return rows.exclude(flow__desired_state=DesiredState.STOPPED)
+
+
+def _failed(cluster: Cluster, why: str, now: datetime) -> None:
+    row = ClusterSweep.objects.get(cluster=cluster)
+    pause = min(AT_MOST_EVERY, EVERY * 2 ** min(row.failures, 8))
+    row.failures, row.error, row.claimed_until = row.failures + 1, why, None
+    row.due_at, row.stale_since = now + pause, row.stale_since or row.as_of or now
+    row.save()
+
+
+def _succeeded(
+    cluster: Cluster,
+    places: list[Place],
+    ranges: dict[Place, Range],
+    refused: str,
+    now: datetime,
+    seconds: float,
+) -> None:
+    pause = min(AT_MOST_EVERY, max(EVERY, timedelta(seconds=seconds * SHARE)))
+    ClusterSweep.objects.filter(cluster=cluster).update(
+        due_at=now + pause,
+        claimed_until=None,
+        as_of=now,
+        stale_since=None,
+        error=refused,
+        failures=0,
+        partitions=len(places),
+        unanswered=len(places) - len(ranges),
+        took_ms=round(seconds * 1000),
+    )
+
+
+def _keep(
+    cluster: Cluster, places: Iterable[Place], answers: Answers, now: datetime
+) -> dict[Place, Range]:
+    """Ranges of what was answered; only those rows are written whose beginning or hold changed."""
+    known = {
+        (topic, partition): Range(
+            earliest=earliest,
+            end=end,
+            stable=stable,
+            steps=tuple((at, offset) for at, offset in steps),
+            held_since=milliseconds(held) if held else None,
+        )
+        for topic, partition, earliest, end, stable, steps, held in _rows(cluster)
+    }
+    at, found, changed = milliseconds(now), {}, []
+    for place in places:
+        if not answers.whole(place):
+            continue
+        before = known.pop(place, None)
+        after = found[place] = seen(
+            before,
+            earliest=answers.earliest[place],
+            end=answers.end[place],
+            stable=answers.stable[place],
+            at=at,
+        )
+        if before is None or _matters(before, after):
+            changed.append(_row(cluster, place, after, now))
+    PartitionRange.objects.bulk_create(
+        changed,
+        batch_size=_BATCH,
+        update_conflicts=True,
+        unique_fields=["cluster", "topic", "partition"],
+        update_fields=_RANGE_FIELDS,
+    )
+    _forget(cluster, set(known) - set(places))
+    return found
+
+
+def _rows(cluster: Cluster) -> Iterable[tuple[str, int, int, int, int, list[list[int]], datetime]]:
+    rows = PartitionRange.objects.filter(cluster=cluster).order_by()
+    fields = ("topic", "partition", "earliest", "end", "stable_end", "steps", "held_since")
+    return rows.values_list(*fields)
+
+
+def _matters(before: Range, after: Range) -> bool:
+    if before.earliest != after.earliest or before.held_since != after.held_since:
+        return True
+    return after.held_since is not None and before.stable != after.stable
+
+
+def _row(cluster: Cluster, place: Place, found: Range, now: datetime) -> PartitionRange:
+    return PartitionRange(
+        cluster=cluster,
+        topic=place[0],
+        partition=place[1],
+        earliest=found.earliest,
+        end=found.end,
+        stable_end=found.stable,
+        steps=found.steps,
+        held_since=None if found.held_since is None else moment(found.held_since),
+        as_of=now,
+    )
+
+
+def _forget(cluster: Cluster, gone: set[Place]) -> None:
+    """Partitions that no flow copies any more, a topic at a time."""
+    for topic in {place[0] for place in gone}:
+        numbers = [number for name, number in gone if name == topic]
+        rows = PartitionRange.objects.filter(cluster=cluster, topic=topic)
+        rows.filter(partition__in=numbers[:_BATCH]).delete()

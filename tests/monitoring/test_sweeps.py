@@ -1,0 +1,196 @@
+"""Sweeps of sources: one at a time, nothing written when they fail, few rows when they do not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.models import Cluster, Flow, FlowPartition
+from monitoring import alerting, sweeps
+from monitoring.models import Alert, AlertRule, ClusterSweep, FlowOutlook, PartitionRange
+from monitoring.sources import Answers
+from tests.pages import world
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+class Source:
+    """Stands in for the connection alone; tests/kafka/test_sweeps.py asks a real broker."""
+
+    def __init__(self) -> None:
+        self.earliest, self.end, self.stable = 0, 100_000, 100_000
+        self.down = False
+        self.asked = 0
+
+    def ask(self, cluster: Cluster, places: Any, *, deadline_s: float) -> Answers:
+        self.asked += 1
+        if self.down:
+            raise KafkaUnavailable("Cluster primary: no broker can be reached.")
+        return Answers(
+            earliest=dict.fromkeys(places, self.earliest),
+            end=dict.fromkeys(places, self.end),
+            stable=dict.fromkeys(places, self.stable),
+        )
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def flow(db: None, source: Source) -> Flow:
+    AlertRule.objects.exclude(kind__in=["forecast", "stands", "open_transaction"]).delete()
+    AlertRule.objects.update(for_seconds=0)
+    flow = world.flow(world.cluster("primary"), world.cluster("backup"), desired_state="paused")
+    world.partition(flow, number=3, position=50_000, source_end=100_000)
+    return flow
+
+
+def sweep(flow: Flow, source: Source, seconds: int) -> bool:
+    now = NOON + timedelta(seconds=seconds)
+    ClusterSweep.objects.update(due_at=now)
+    done = sweeps.sweep(cluster_id=flow.source_id, now=now, sources=source)
+    alerting.evaluate(now=now)
+    return done
+
+
+def deletes(flow: Flow, source: Source, until: int) -> None:
+    """Retention deletes a thousand records every ten seconds."""
+    for seconds in range(0, until, 10):
+        source.earliest = seconds * 100
+        assert sweep(flow, source, seconds)
+
+
+def test_a_paused_flow_that_retention_overtakes_is_told_before_with_the_partition_and_the_time(
+    flow: Flow, source: Source
+) -> None:
+    deletes(flow, source, 120)
+    alert = Alert.objects.get()
+    assert alert.state == "firing"
+    assert alert.severity == "critical"
+    # At 500 s the first offset passes 50,000; told at 110 s, within a tenth of what is left.
+    assert alert.sentence.startswith("partition 3 of orders will lose data in 6 min 3")
+    outlook = FlowOutlook.objects.get()
+    lost_at = NOON + timedelta(seconds=500)
+    assert outlook.loses_at is not None
+    assert abs((outlook.loses_at - lost_at).total_seconds()) < 39
+
+
+def test_the_forecast_ends_when_the_flow_has_caught_up(flow: Flow, source: Source) -> None:
+    deletes(flow, source, 60)
+    FlowPartition.objects.update(position=100_000)
+    sweep(flow, source, 60)
+    alert = Alert.objects.get()
+    assert (alert.state, alert.sentence) == (
+        "resolved",
+        "loses nothing to retention as things are",
+    )
+
+
+def test_a_sweep_that_fails_writes_nothing_and_says_since_when(flow: Flow, source: Source) -> None:
+    deletes(flow, source, 30)
+    before = list(PartitionRange.objects.values()), list(FlowOutlook.objects.values())
+    source.down = True
+    assert not sweep(flow, source, 30)
+    assert not sweep(flow, source, 40)
+    assert (list(PartitionRange.objects.values()), list(FlowOutlook.objects.values())) == before
+    row = ClusterSweep.objects.get()
+    assert (row.stale_since, row.failures) == (NOON + timedelta(seconds=20), 2)
+    assert row.error == "Cluster primary: no broker can be reached."
+    assert row.due_at == NOON + timedelta(seconds=60)
+    source.down = False
+    assert sweep(flow, source, 60)
+    row.refresh_from_db()
+    assert (row.stale_since, row.failures, row.error) == (None, 0, "")
+
+
+def test_an_old_sweep_neither_fires_nor_ends_an_alert(flow: Flow, source: Source) -> None:
+    deletes(flow, source, 120)
+    source.down = True
+    sweep(flow, source, 600)
+    assert Alert.objects.get().state == "firing"
+
+
+def test_a_cluster_that_is_known_to_be_away_is_not_asked(flow: Flow, source: Source) -> None:
+    Cluster.objects.filter(pk=flow.source_id).update(reachable=False, reason="Refused.")
+    assert not sweep(flow, source, 0)
+    assert source.asked == 0
+    assert ClusterSweep.objects.get().error == "Refused."
+
+
+def test_two_workers_sweep_a_cluster_once(flow: Flow, source: Source) -> None:
+    assert sweeps.due_clusters(NOON) == [flow.source_id]
+    assert sweeps.sweep(cluster_id=flow.source_id, now=NOON, sources=source)
+    assert not sweeps.sweep(cluster_id=flow.source_id, now=NOON, sources=source)
+    assert sweeps.due_clusters(NOON) == []
+    assert sweeps.due_clusters(NOON + timedelta(seconds=10)) == [flow.source_id]
+    ClusterSweep.objects.update(claimed_until=NOON + timedelta(seconds=50))
+    assert sweeps.due_clusters(NOON + timedelta(seconds=10)) == []
+    assert sweeps.due_clusters(NOON + timedelta(seconds=51)) == [flow.source_id]
+
+
+def test_a_flow_that_was_stopped_is_left_alone(flow: Flow, source: Source) -> None:
+    deletes(flow, source, 30)
+    Flow.objects.update(desired_state="stopped", observed_state="stopped")
+    assert sweeps.due_clusters(NOON + timedelta(hours=1)) == []
+
+
+def test_a_transaction_left_open_is_told_apart_from_being_behind(
+    flow: Flow, source: Source
+) -> None:
+    Flow.objects.update(desired_state="running")
+    FlowPartition.objects.update(position=90_000)
+    source.stable = 90_000
+    for seconds in (0, 600, 1_000):
+        sweep(flow, source, seconds)
+    outlook = FlowOutlook.objects.get()
+    assert (outlook.offset_lag, outlook.held_records) == (0, 10_000)
+    alert = Alert.objects.get()
+    assert alert.sentence == (
+        "is kept from 10,000 records by a transaction that has been open on its source for "
+        "16 min 40 s"
+    )
+    source.stable = 95_000
+    sweep(flow, source, 1_010)
+    assert Alert.objects.get().state == "resolved"
+
+
+def test_without_a_runner_the_sweep_tells_that_a_flow_stands_while_its_source_grows(
+    flow: Flow, source: Source
+) -> None:
+    Flow.objects.update(desired_state="running", as_of=NOON - timedelta(hours=1))
+    for seconds in range(0, 100, 10):
+        source.end = source.stable = 100_000 + seconds
+        sweep(flow, source, seconds)
+    alert = Alert.objects.get(rule__kind="stands")
+    assert alert.sentence == "copied nothing for 1 min 30 s while its source grew by 90"
+
+
+def test_a_sweep_writes_only_partitions_whose_beginning_moved(flow: Flow, source: Source) -> None:
+    for number in range(10, 60):
+        world.partition(flow, number=number)
+    sweep(flow, source, 0)
+    assert PartitionRange.objects.filter(as_of=NOON).count() == 51
+    source.end = source.stable = source.end + 1_000
+    sweep(flow, source, 10)
+    assert PartitionRange.objects.filter(as_of=NOON).count() == 51
+    source.earliest += 1
+    with CaptureQueriesContext(connection) as queries:
+        sweeps_at = NOON + timedelta(seconds=20)
+        ClusterSweep.objects.update(due_at=sweeps_at)
+        sweeps.sweep(cluster_id=flow.source_id, now=sweeps_at, sources=source)
+    assert not PartitionRange.objects.filter(as_of=NOON).exists()
+    assert len(queries) < 25
+
+
+def test_partitions_that_no_flow_copies_any_more_are_forgotten(flow: Flow, source: Source) -> None:
+    sweep(flow, source, 0)
+    FlowPartition.objects.update(partition=4)
+    sweep(flow, source, 10)
+    assert [str(row) for row in PartitionRange.objects.all()] == ["orders-4"]
