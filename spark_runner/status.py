@@ -5,10 +5,11 @@ Nothing here talks to anybody; the flow's thread feeds it and writes the file, w
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from pathlib import Path
 
+from mirrors.domain.continuity.strangers import Stretch
 from mirrors.domain.jobs import (
     JobSpec,
     JobState,
@@ -26,6 +27,8 @@ from spark_runner.work import PartitionError, PartitionFigure
 
 # Who is so far behind for so long is catching up; less is the beat of commits.
 LAGGING_MS = 10_000
+# The control plane takes them up every two seconds.
+MOST_STRANGERS = 200
 
 
 class _Row:
@@ -39,6 +42,7 @@ class _Row:
         "left_out",
         "position",
         "stable",
+        "strangers",
         "timestamp",
     )
 
@@ -50,11 +54,14 @@ class _Row:
         self.ends_as_of = 0
         self.lane = ""
         self.left_out = 0
+        # The newest of what others wrote into the remote partition.
+        self.strangers: deque[Stretch] = deque(maxlen=MOST_STRANGERS)
         self.caught_up_at: int | None = None
 
     def moved(self, figure: PartitionFigure, now: int) -> None:
         self.position, self.lane = figure.position, figure.lane
         self.left_out += figure.left_out
+        self.strangers.extend(figure.strangers)
         self.timestamp = figure.timestamp or self.timestamp
         # The ends were asked a moment ago, and what was copied since was there: never behind it.
         self.end = None if self.end is None else max(self.end, figure.position)
@@ -203,6 +210,8 @@ class Board:
             lane=row.lane,
             as_of=row.ends_as_of,
             gap=error.gap if error else None,
+            remote_topic_id=work.remote_topic_id if work and row.strangers else "",
+            strangers=tuple(row.strangers),
         )
 
     def _left_out(self, count: int) -> str:

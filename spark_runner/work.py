@@ -24,6 +24,7 @@ import dataclasses
 import json
 from typing import Any, Literal, Self
 
+from mirrors.domain.continuity.strangers import Stretch
 from mirrors.domain.gaps import GapFacts
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 
@@ -110,6 +111,12 @@ class PartitionFigure:
     lane: str = "record"
     # Since it was last told: records of other flows that were passed over.
     left_out: int = 0
+    # Since it was last told: what others wrote into the remote partition.
+    strangers: tuple[Stretch, ...] = ()
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> Self:
+        return cls(strangers=tuple(Stretch(*row) for row in raw.pop("strangers")), **raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -197,7 +204,7 @@ class SliceResult:
 
 
 def _with_rows(raw: dict[str, Any]) -> dict[str, Any]:
-    raw["partitions"] = tuple(PartitionFigure(**row) for row in raw["partitions"])
+    raw["partitions"] = tuple(PartitionFigure.from_dict(row) for row in raw["partitions"])
     raw["errors"] = tuple(PartitionError.from_dict(row) for row in raw["errors"])
     raw["lanes"] = tuple(LaneFigure(**row) for row in raw["lanes"])
     return raw

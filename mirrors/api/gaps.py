@@ -21,10 +21,16 @@ from mirrors.services import gaps
 
 
 class GapSerializer(StrictModelSerializer):
-    """`digest` names exactly these facts; `was` and `now` are the ids that differ, if any."""
+    """`digest` names exactly these facts; `was` and `now` are the ids that differ, if any.
+
+    Of the kind `remote_written`, which is told and stops nothing, `remote_first` and `remote_last`
+    are offsets of the remote topic, and `count` is how many records of others lie there.
+    """
 
     was = serializers.CharField(source="facts.was", read_only=True)
     now = serializers.CharField(source="facts.now", read_only=True)
+    remote_first = serializers.SerializerMethodField()
+    remote_last = serializers.SerializerMethodField()
     digest = serializers.SerializerMethodField()
 
     class Meta:
@@ -42,6 +48,8 @@ class GapSerializer(StrictModelSerializer):
             "first_lost",
             "last_lost",
             "count",
+            "remote_first",
+            "remote_last",
             "was",
             "now",
             "opened_at",
@@ -53,6 +61,12 @@ class GapSerializer(StrictModelSerializer):
             "digest",
         )
         read_only_fields = fields
+
+    def get_remote_first(self, gap: Gap) -> int | None:
+        return gaps.remote_offsets(gap)[0]
+
+    def get_remote_last(self, gap: Gap) -> int | None:
+        return gaps.remote_offsets(gap)[1]
 
     def get_digest(self, gap: Gap) -> str:
         return gaps.digest_of(gap)

@@ -20,6 +20,7 @@ GapKind = Literal[
     "source_replaced",
     "remote_recreated",
     "remote_missing",
+    "remote_written",
     "target_replaced",
 ]
 Choice = Literal["accept", "restart"]
@@ -41,6 +42,8 @@ class GapFacts:
     """`position` is the first upstream offset not copied; `first` and `end` what the source holds.
 
     `was` and `now` are the ids that differ, where an id does. `resets` counts earlier restarts.
+    Of `remote_written` position and end are offsets of the remote topic `now`: the first that
+    somebody else wrote, and the one behind the last.
     """
 
     kind: GapKind

@@ -10,6 +10,7 @@ import dataclasses
 import json
 from typing import Any, Literal, Self
 
+from mirrors.domain.continuity.strangers import Stretch
 from mirrors.domain.gaps import Decision, GapFacts
 from mirrors.domain.specs import ClusterSpec
 
@@ -81,11 +82,15 @@ class PartitionStatus:
     as_of: int
     # In the state gap, once the planner has found its numbers.
     gap: GapFacts | None = None
+    # What others wrote into the remote partition since the job began, and into which topic.
+    remote_topic_id: str = ""
+    strangers: tuple[Stretch, ...] = ()
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:
         gap = raw.pop("gap", None)
-        return cls(gap=GapFacts(**gap) if gap else None, **raw)
+        found = tuple(Stretch(*row) for row in raw.pop("strangers", ()))
+        return cls(gap=GapFacts(**gap) if gap else None, strangers=found, **raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

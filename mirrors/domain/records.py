@@ -144,6 +144,7 @@ class Position:
     """One record of `mm2-positions.<source>.internal`: the next upstream offset to be copied.
 
     The ids say which generation of both topics it belongs to; `resets` counts operator's restarts.
+    `next_downstream` is the offset that the next batch gets there if nobody else writes.
     """
 
     topic: str
@@ -155,6 +156,7 @@ class Position:
     target_topic_id: str
     leader_epoch: int | None = None
     resets: int = 0
+    next_downstream: int | None = None
 
     @property
     def key(self) -> bytes:
@@ -162,7 +164,10 @@ class Position:
 
     @property
     def value(self) -> bytes:
-        return _compact({"v": 1} | {name: getattr(self, name) for name in _POSITION_BODY})
+        body = {"v": 1} | {name: getattr(self, name) for name in _POSITION_BODY}
+        if self.next_downstream is not None:
+            body["next_downstream"] = self.next_downstream
+        return _compact(body)
 
 
 _POSITION_BODY = (

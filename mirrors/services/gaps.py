@@ -18,7 +18,7 @@ from django.db.models import F
 from mirrors.domain.gaps import Choice, Decision, GapFacts
 from mirrors.domain.jobs import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap, claim
-from mirrors.models.gaps import GapState
+from mirrors.models.gaps import GapKind, GapState
 from mirrors.models.transitions import note, record
 from mirrors.services.errors import Conflict
 
@@ -92,6 +92,13 @@ def digest_of(gap: Gap) -> str:
     facts = {**gap.facts, "end": gap.facts["end"] if gap.kind == "truncated" else None}
     text = json.dumps([gap.topic, gap.partition, facts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def remote_offsets(gap: Gap) -> tuple[int | None, int | None]:
+    """First and last offset of the remote topic that others wrote; None for other kinds."""
+    if gap.kind != GapKind.REMOTE_WRITTEN:
+        return None, None
+    return gap.facts["position"], gap.facts["end"] - 1
 
 
 def in_words(facts: GapFacts) -> str:

@@ -11,7 +11,7 @@ from django.db import models, transaction
 
 from mirrors.domain.jobs import JobStatus, PartitionStatus
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job
-from mirrors.services import gaps
+from mirrors.services import gaps, strangers
 from mirrors.services.clock import moment
 
 Row = TypeVar("Row", FlowTopic, FlowPartition)
@@ -45,6 +45,7 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
         _replace(FlowPartition, flow, partitions, _PARTITION_KEY, _PARTITION_FIELDS)
         _replace(FlowTopic, flow, topics, _TOPIC_KEY, _TOPIC_FIELDS)
         gaps.fold(flow=flow, status=status, now=as_of)
+        strangers.fold(flow=flow, status=status, now=as_of)
         Flow.objects.filter(pk=flow.pk).update(as_of=as_of, warnings=list(status.warnings))
         Job.objects.filter(pk=job.pk).update(
             as_of=as_of,

@@ -13,6 +13,7 @@ from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import arrow, count
 from mirrors.models import Gap, Role, needs, role_of
+from mirrors.models.gaps import GapKind
 from mirrors.services import gaps
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl
@@ -56,14 +57,7 @@ def _page(request: HttpRequest, gap: Gap, error: str = "", status: int = 200) ->
         "gap": gap,
         "flow": gap.flow,
         "title": f"Gap in {gap} of {arrow(gap.flow.name)}",
-        "figures": [
-            ("Position", count(gap.position)),
-            ("Source begins at", count(gap.first_available)),
-            ("Source ends at", count(gap.source_end)),
-            ("First lost", count(gap.first_lost)),
-            ("Last lost", count(gap.last_lost)),
-            ("Offsets lost", count(gap.count)),
-        ],
+        "figures": _figures(gap),
         "choices": list(_choices(gap).items()),
         "digest": body["digest"],
         "is_open": gap.state == "open" and gap.closed_at is None,
@@ -79,6 +73,24 @@ def _page(request: HttpRequest, gap: Gap, error: str = "", status: int = 200) ->
         ],
     }
     return render_page(request, "mirrors/gap.html", context, section="flows", status=status)
+
+
+def _figures(gap: Gap) -> list[tuple[str, str]]:
+    if gap.kind == GapKind.REMOTE_WRITTEN:
+        first, last = gaps.remote_offsets(gap)
+        return [
+            ("First written by others", count(first)),
+            ("Last written by others", count(last)),
+            ("Records of others", count(gap.count)),
+        ]
+    return [
+        ("Position", count(gap.position)),
+        ("Source begins at", count(gap.first_available)),
+        ("Source ends at", count(gap.source_end)),
+        ("First lost", count(gap.first_lost)),
+        ("Last lost", count(gap.last_lost)),
+        ("Offsets lost", count(gap.count)),
+    ]
 
 
 def _choices(gap: Gap) -> dict[str, str]:

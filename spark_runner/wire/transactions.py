@@ -58,6 +58,8 @@ class Identity:
         self.epoch = -1
         self.version = 1
         self._most_version = most_version
+        # Another one at each start: what was written before cannot be told from a stranger's.
+        self.is_anonymous = False
 
     def fence(self, deadline: float) -> None:
         """Take the id: the predecessor is refused from now on, its open transaction is aborted."""
@@ -88,6 +90,7 @@ class Identity:
         if reply.error_code:
             raise self._refused(reply.error_code, "get a producer id")
         self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
+        self.is_anonymous = True
 
     def add(self, partitions: Iterable[tuple[str, int]], deadline: float) -> None:
         """Transaction version 1 only: name the partitions that the transaction will touch."""

@@ -1,0 +1,79 @@
+"""Records that somebody else wrote into a remote topic, found where our own runs leave a hole.
+
+Each acknowledgement tells the offset that our batch got. It follows the one before, or a marker of
+our own transaction lies between. What else lies there is looked at: batches of another producer,
+committed or in no transaction, are a stranger's; markers and aborted batches are nobody's records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+# Told one by one up to here; beyond it the first and last offset and the exact number say it.
+SHOWN = 20
+
+
+class Hole(NamedTuple):
+    """Offsets from `first` up to, not including, `stop` that none of our batches got."""
+
+    first: int
+    stop: int
+
+
+class Seen(NamedTuple):
+    """One batch as it lies there, in no aborted transaction."""
+
+    first: int
+    last: int
+    records: int
+    producer: int
+    control: bool
+
+
+class Stretch(NamedTuple):
+    """Offsets `first` to `last`, both of them, that hold `records` records of others."""
+
+    first: int
+    last: int
+    records: int
+
+
+def strangers(hole: Hole, batches: Iterable[Seen], own: Collection[int]) -> list[Stretch]:
+    """What in the hole is neither ours nor a marker; neighbours become one stretch."""
+    found: list[Stretch] = []
+    for batch in sorted(batches):
+        if batch.control or batch.producer in own or not batch.records:
+            continue
+        if batch.last < hole.first or batch.first >= hole.stop:
+            continue
+        if found and found[-1].last + 1 == batch.first:
+            before = found[-1]
+            found[-1] = Stretch(before.first, batch.last, before.records + batch.records)
+        else:
+            found.append(Stretch(batch.first, batch.last, batch.records))
+    return found
+
+
+def unknown_yet(stretches: Iterable[Stretch], told_to: int) -> list[Stretch]:
+    """Those behind all that was told; a runner tells each of them again and again."""
+    return sorted(stretch for stretch in stretches if stretch.first >= told_to)
+
+
+def in_words(stretches: Iterable[Stretch], *, remote: str, target: str) -> str:
+    """The sentence for a person; `remote` names the remote partition."""
+    rows = sorted(stretches)
+    where = ", ".join(
+        str(row.first) if row.first == row.last else f"{row.first} to {row.last}"
+        for row in rows[:SHOWN]
+    )
+    more = f" and {len(rows) - SHOWN} more stretches" if len(rows) > SHOWN else ""
+    count = sum(row.records for row in rows)
+    records = "1 record" if count == 1 else f"{count} records"
+    one = len(rows) == 1 and rows[0].first == rows[0].last
+    return (
+        f"Somebody else wrote {records} into {remote} on {target}, at offset{'' if one else 's'} "
+        f"{where}{more}. Consumers there read them among the copied ones. Copying goes on, and no "
+        "offset of a group is translated wrongly by it. Find the writer, and let only Understudy "
+        "write remote topics (an ACL)."
+    )
