@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mirrors.domain.evidence.readiness import Fix, Term
-from mirrors.models import DrillRun, Flow
+from mirrors.models import Drill, DrillRun, Flow
 from mirrors.models.proving import proof_of, readiness_of, with_proof
 from mirrors.models.reading import flows_with_lag
 from mirrors.services.objectives import objectives_of
@@ -72,7 +72,7 @@ def readiness_part(flow: Flow) -> dict[str, Any]:
         ],
         "objectives": objectives_of(flow=flow),
         "drills": DrillRun.objects.filter(flow=flow).select_related("certificate")[:_LAST_DRILLS],
-        "schedules": flow.drills.order_by("pk"),
+        "schedules": Drill.objects.filter(flow=flow).order_by("pk"),
     }
 
 
