@@ -14,6 +14,7 @@ from mirrors.services import (
     catching_up,
     certificates,
     clusters,
+    drift,
     drill_runs,
     drills,
     duties,
@@ -125,6 +126,11 @@ def look_at_plan(flow_id: int) -> None:
 @shared_task
 def apply_plan(flow_id: int) -> None:
     plans.apply_now(flow_id=flow_id, now=timezone.now())
+
+
+@shared_task
+def fix_drift(flow_id: int) -> None:
+    drift.fix_now(flow_id=flow_id, now=timezone.now())
 
 
 @shared_task

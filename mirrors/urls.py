@@ -24,6 +24,7 @@ from mirrors.views.actions import ACTS
 from mirrors.views.audit import show_audit
 from mirrors.views.cluster_groups import list_groups
 from mirrors.views.comparison_tables import PARTS as COMPARED
+from mirrors.views.drift import show_drift
 from mirrors.views.flow_tables import PARTS
 from mirrors.views.gaps import show_gap
 from mirrors.views.jobs import show_job
@@ -72,6 +73,8 @@ urlpatterns = [
     path("flows/<int:pk>/takeover/check/", takeovers.check_takeover, name="flow-takeover-check"),
     path("flows/<int:pk>/plan/look/", plans.look_at_plan, name="flow-plan-look"),
     path("flows/<int:pk>/plan/apply/", plans.apply_plan, name="flow-plan-apply"),
+    path("flows/<int:pk>/plan/follow/", plans.let_acls_follow, name="flow-plan-follow"),
+    path("flows/<int:pk>/drift/<int:finding>/", show_drift, name="flow-drift"),
     path("flows/<int:pk>/simulate/", failovers.simulate, name="flow-simulate"),
     path("flows/<int:pk>/drill/", drills.drill_now, name="flow-drill"),
     path("flows/<int:pk>/objectives/", drill_forms.edit_objectives, name="flow-objectives"),

@@ -216,14 +216,19 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         return self._act(flows.reverse_flow, request)
 
     @extend_schema(
-        parameters=[OpenApiParameter("topic", required=True)],
+        parameters=[OpenApiParameter("topic"), OpenApiParameter("group")],
         responses=progress.ExplanationSerializer,
     )
     @action(detail=True, filter_backends=[], pagination_class=None)
     def explain(self, request: Request, pk: str) -> Response:
-        """Why a topic is copied or not, rule by rule."""
-        topic = request.query_params.get("topic", "")
-        if not 1 <= len(topic) <= 1000:
-            sentence = "Say which topic: ?topic=NAME."
+        """Why a topic is copied, or a group's offsets follow, or not: rule by rule."""
+        topic, group = (request.query_params.get(name, "") for name in ("topic", "group"))
+        name = topic or group
+        if not 1 <= len(name) <= 1000 or "\0" in name or (topic and group):
+            sentence = "Say which one topic or group: ?topic=NAME or ?group=NAME."
             raise serializers.ValidationError({"topic": [sentence]})
-        return Response(explain.explain_topic(flow=self.get_object(), topic=topic))
+        flow = self.get_object()
+        if group:
+            now = timezone.now()
+            return Response(explain.explain_group_of(flow=flow, group=group, now=now))
+        return Response(explain.explain_topic_of(flow=flow, topic=topic))

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from mirrors import tasks
 from mirrors.api.shapes import StrictSerializer, person
 from mirrors.models import Flow, FlowPlan, Role
-from mirrors.services import plans
+from mirrors.services import acl_previews, plans
 
 NOT_YET = "No worker has looked yet. POST here to have one look."
 
@@ -29,14 +29,21 @@ class ChangeSerializer(serializers.Serializer[Any]):
 
 
 class PlanSerializer(serializers.ModelSerializer[FlowPlan]):
-    """`digest` names exactly these changes; null `as_of` means nobody has looked yet."""
+    """`digest` names exactly these changes; null `as_of` means nobody has looked yet.
+
+    `acls_wait` says why access rules do not follow yet, empty when they do or are off.
+    """
 
     changes: Any = ChangeSerializer(many=True)
     left_out = serializers.ListField(child=serializers.CharField())
+    acls_wait = serializers.SerializerMethodField()
 
     class Meta:
         model = FlowPlan
-        fields = ("digest", "state", "reason", "since", "as_of", "changes", "left_out")
+        fields = ("digest", "state", "reason", "since", "as_of", "changes", "left_out", "acls_wait")
+
+    def get_acls_wait(self, plan: FlowPlan) -> str:
+        return acl_previews.waits_of(plan.flow)
 
 
 class DigestSerializer(StrictSerializer):
@@ -56,7 +63,7 @@ class PlanViewSet(viewsets.GenericViewSet[Any]):
     def list(self, request: Request, flow_id: str) -> Response:
         row = FlowPlan.objects.filter(flow=self._flow()).first()
         if row is None:
-            row = FlowPlan(state="unknown", reason=NOT_YET, since=timezone.now())
+            row = FlowPlan(flow=self._flow(), state="unknown", reason=NOT_YET, since=timezone.now())
         return Response(PlanSerializer(row).data)
 
     @extend_schema(request=None, responses={202: PlanSerializer})
@@ -80,6 +87,24 @@ class PlanViewSet(viewsets.GenericViewSet[Any]):
         )
         tasks.apply_plan.delay_on_commit(row.flow_id)
         return Response(PlanSerializer(row).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=DigestSerializer, responses=PlanSerializer)
+    @action(detail=False, methods=["post"])
+    def follow(self, request: Request, flow_id: str) -> Response:
+        """The access rules of the plan of this digest were read: their duty may begin.
+
+        With `sync.topic.acls.enabled` the duty waits until then. Refused (409, `stale`) when the
+        plan is no longer that one, or could not read the rules.
+        """
+        asked = DigestSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        acl_previews.let_follow(
+            flow=self._flow(),
+            digest=asked.validated_data["digest"],
+            who=person(request),
+            now=timezone.now(),
+        )
+        return self.list(request, flow_id)
 
     def _flow(self) -> Flow:
         flows = Flow.objects.select_related("source", "target")

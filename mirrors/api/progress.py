@@ -96,8 +96,11 @@ class RuleSerializer(StrictSerializer):
 
 
 class ExplanationSerializer(StrictSerializer):
-    topic = serializers.CharField()
-    remote_topic = serializers.CharField(allow_null=True)
+    """Of a topic or of a group, whichever was asked for."""
+
+    topic = serializers.CharField(required=False)
+    remote_topic = serializers.CharField(required=False, allow_null=True)
+    group = serializers.CharField(required=False)
     replicated = serializers.BooleanField()
     reason = serializers.CharField()
     rules = RuleSerializer(many=True)

@@ -7,10 +7,18 @@ import hashlib
 import json
 from typing import Any, Literal
 
-from mirrors.domain.acls import AclRule
+from mirrors.domain.acls.rules import GROUP, PREFIXED, AclRule
 from mirrors.domain.topics import Growth, NewTopic
 
-Kind = Literal["create topic", "add partitions", "topic config", "topic acl"]
+Kind = Literal[
+    "create topic",
+    "add partitions",
+    "topic config",
+    "topic acl",
+    "group acl",
+    "take topic acl",
+    "take group acl",
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,13 +37,17 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConfigChange:
-    """One setting of a remote topic; `after` None returns it to the target's default."""
+    """One setting of a remote topic; `after` None returns it to the target's default.
+
+    `stands` is what is set there now, None where the default holds; `before` says it in words.
+    """
 
     topic: str
     remote_topic: str
     key: str
     before: str | None
     after: str | None
+    stands: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +58,7 @@ class SyncPlan:
     grow: tuple[Growth, ...] = ()
     configs: tuple[ConfigChange, ...] = ()
     acls: tuple[AclRule, ...] = ()
+    take: tuple[AclRule, ...] = ()
     left_out: tuple[str, ...] = ()
 
     def changes(self) -> tuple[Change, ...]:
@@ -54,6 +67,7 @@ class SyncPlan:
             *map(_grown, self.grow),
             *map(_set, self.configs),
             *map(_granted, self.acls),
+            *map(_taken, self.take),
         )
 
     @property
@@ -61,7 +75,7 @@ class SyncPlan:
         """Names exactly these changes: the same plan has the same digest whenever it is made."""
         acts = {
             name: [dataclasses.asdict(row) for row in getattr(self, name)]
-            for name in ("create", "grow", "configs", "acls")
+            for name in ("create", "grow", "configs", "acls", "take")
         }
         text = json.dumps(acts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
@@ -110,9 +124,29 @@ def _set(change: ConfigChange) -> Change:
 
 def _granted(rule: AclRule) -> Change:
     return Change(
-        kind="topic acl",
-        name=f"{rule.topic}: {rule.principal}",
+        kind="group acl" if rule.resource == GROUP else "topic acl",
+        name=f"{_covers(rule)}: {rule.principal}",
         before=None,
-        after=f"{rule.permission} {rule.operation} from host {rule.host}",
-        reason="The source has this rule for its topic; ALL is carried as READ, WRITE is not.",
+        after=_effect(rule),
+        reason="The source has this rule for its group."
+        if rule.resource == GROUP
+        else "The source has this rule for its topic; ALL is carried as READ, WRITE is not.",
     )
+
+
+def _taken(rule: AclRule) -> Change:
+    return Change(
+        kind="take group acl" if rule.resource == GROUP else "take topic acl",
+        name=f"{_covers(rule)}: {rule.principal}",
+        before=_effect(rule),
+        after=None,
+        reason="This flow made it, and the source has no rule any more that leads to it.",
+    )
+
+
+def _covers(rule: AclRule) -> str:
+    return f"{rule.name}* (prefix)" if rule.pattern == PREFIXED else rule.name
+
+
+def _effect(rule: AclRule) -> str:
+    return f"{rule.permission} {rule.operation} from host {rule.host}"

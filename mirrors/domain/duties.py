@@ -84,13 +84,19 @@ def judge(
     now: int,
     running: bool,
     unreachable: tuple[str, ...] = (),
+    waits_for: str = "",
 ) -> Judgement:
-    """`now` is seconds since the epoch; `unreachable` names clusters that do not answer."""
+    """`now` is seconds since the epoch; `unreachable` names clusters that do not answer.
+
+    `waits_for` is what a person has to do first, as a sentence.
+    """
     interval = schedule.interval_s(settings)
     slot = now - now % interval
     if not schedule.is_on(settings):
         key = next(key.name for key in KEYS.values() if key.field == schedule.switch)
         return Judgement(due=False, slot=slot, next_at=None, reason=f"{key} is false.")
+    if waits_for:
+        return Judgement(due=False, slot=slot, next_at=None, reason=waits_for)
     if not running and not schedule.at_rest:
         reason = "The flow is not asked to run; duties rest with it."
         return Judgement(due=False, slot=slot, next_at=None, reason=reason)

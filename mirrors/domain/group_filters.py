@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mirrors.domain.filters import RuleVerdict
 from mirrors.domain.patterns import NamePatterns
 from mirrors.domain.specs import FlowSettings
 
@@ -33,11 +34,25 @@ class GroupSelection:
         if kind not in _KINDS or protocol not in _PROTOCOLS:
             what = f"{kind} group" if kind not in _KINDS else f"group of the protocol {protocol}"
             return GroupVerdict(False, f"is a {what}, which has no consumer's offsets")
-        if not self._include.matches(group):
-            where = "matches no element of groups"
+        included, excluded = self.rules(group)
+        if not included.passed:
+            return GroupVerdict(False, included.reason)
+        if not excluded.passed:
+            return GroupVerdict(False, excluded.reason)
+        return GroupVerdict(True, included.reason)
+
+    def rules(self, group: str) -> tuple[RuleVerdict, RuleVerdict]:
+        """What each of the two filters says of a name."""
+        if self._include.matches(group):
+            reason = f"matches groups ({self._include.first_match(group)})"
+            included = RuleVerdict("groups", True, reason)
+        else:
             empty = "groups is empty, which matches nothing"
-            return GroupVerdict(False, where if self._include.elements else empty)
-        if self._exclude.matches(group):
-            element = self._exclude.first_match(group)
-            return GroupVerdict(False, f"matches groups.exclude ({element})")
-        return GroupVerdict(True, f"matches groups ({self._include.first_match(group)})")
+            where = "matches no element of groups" if self._include.elements else empty
+            included = RuleVerdict("groups", False, where)
+        if not self._exclude.matches(group):
+            return included, RuleVerdict(
+                "groups.exclude", True, "matches no element of groups.exclude"
+            )
+        reason = f"matches groups.exclude ({self._exclude.first_match(group)})"
+        return included, RuleVerdict("groups.exclude", False, reason)

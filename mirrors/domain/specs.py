@@ -100,6 +100,8 @@ class FlowSettings:
     sync_topic_configs_interval_seconds: int
     sync_topic_acls_enabled: bool
     sync_topic_acls_interval_seconds: int
+    sync_acls_scope: str
+    drift_grace_seconds: int
     delivery: str
     commit_interval_ms: int
     start_from: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirrors.domain.setting import Setting
-from mirrors.domain.values import Flag, Whole
+from mirrors.domain.values import Flag, OneOf, Whole
 
 _SECONDS = Whole(1, 86400)
 
@@ -62,8 +62,8 @@ SYNC_KEYS = (
         default="false",
         mm2="true",
         meaning="Whether access rules (ACLs) of copied topics follow.",
-        why="Off until somebody has looked at the flow's plan: rules grant rights to people, and "
-        "none is ever taken back. The literal topic * is not carried, it would cover more.",
+        why="Off unless asked for, and then it waits until somebody has looked at the plan: rules "
+        "grant rights to people. The literal topic * is not carried, it would cover more.",
     ),
     Setting(
         name="sync.topic.acls.interval.seconds",
@@ -72,5 +72,21 @@ SYNC_KEYS = (
         default="600",
         mm2="600",
         meaning="How often topic ACLs follow.",
+    ),
+    Setting(
+        name="sync.acls.scope",
+        verdict="ours",
+        kind=OneOf(("topics", "complete")),
+        default="topics",
+        meaning="Which access rules follow: those of literal topics as in MM2, or also those of "
+        "name prefixes and consumer groups, and with deleted ones taken away that the flow made.",
+    ),
+    Setting(
+        name="drift.grace.seconds",
+        verdict="ours",
+        kind=Whole(0, 2_592_000),
+        default="3600",
+        meaning="How long what somebody changed on the target by hand waits for a decision before "
+        "it is put back; 0 puts it back at the next turn, as MM2 does.",
     ),
 )

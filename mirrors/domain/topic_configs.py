@@ -63,5 +63,6 @@ def _compare(
             key=key,
             before=entry.value if explicit else f"{entry.value} (default)",
             after=value,
+            stands=entry.value if explicit else None,
         )
     )

@@ -1,4 +1,4 @@
-"""Access rules of topics: read them all, make new ones. Nothing here takes one away.
+"""Access rules of topics and consumer groups: read them, make new ones, take exact ones away.
 
 They are read by a dialogue of our own: confluent-kafka answers an empty list where the broker
 refuses, or keeps no rules at all, and an empty list would read as "all is in step".
@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+)
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from kafka.protocol.admin import DescribeAclsRequest
 
-from mirrors.domain.acls import AclRule
+from mirrors.domain.acls.rules import GROUP, TOPIC, AclRule
 from mirrors.kafka.connection import DEADLINE_S, AdminConnection, Partial
 from mirrors.kafka.dialogues import Dialogues
 from mirrors.kafka.errors import translate_number
@@ -24,12 +29,15 @@ _ANY = 1
 
 
 class Acls(AdminConnection):
-    """One cluster's access rules of topics."""
+    """One cluster's access rules."""
 
-    def topic_rules(self, *, deadline_s: float = DEADLINE_S) -> list[AclRule] | None:
+    def rules(
+        self, *, groups_too: bool = False, deadline_s: float = DEADLINE_S
+    ) -> list[AclRule] | None:
         """Every rule of topics; None where the cluster has no authorizer and so keeps none."""
+        wanted = ResourceType.ANY if groups_too else ResourceType.TOPIC
         question = DescribeAclsRequest(
-            resource_type_filter=ResourceType.TOPIC.value,
+            resource_type_filter=wanted.value,
             resource_name_filter=None,
             pattern_type_filter=_ANY,
             principal_filter=None,
@@ -43,7 +51,7 @@ class Acls(AdminConnection):
             return None
         if answer.error_code:
             raise translate_number(
-                answer.error_code, where=self.spec.alias, doing="read access rules of topics"
+                answer.error_code, where=self.spec.alias, doing="read access rules"
             )
         return [
             rule
@@ -62,17 +70,36 @@ class Acls(AdminConnection):
         futures = self.client.create_acls(list(wanted), request_timeout=deadline_s)
         return self.gather(
             {wanted[binding]: future for binding, future in futures.items()},
-            doing=lambda rule: f"make an access rule of topic {rule.topic} for {rule.principal}",
+            doing=lambda rule: f"make an access rule of {rule.where} for {rule.principal}",
+            deadline_s=deadline_s,
+            fold=lambda _: None,
+        )
+
+    def delete_rules(
+        self, rules: Iterable[AclRule], *, deadline_s: float = DEADLINE_S
+    ) -> Partial[AclRule, None]:
+        """Exactly these; one that is gone already is deleted again without effect."""
+        wanted = {_exactly(rule): rule for rule in rules}
+        if not wanted:
+            return Partial()
+        futures = self.client.delete_acls(list(wanted), request_timeout=deadline_s)
+        return self.gather(
+            {wanted[which]: future for which, future in futures.items()},
+            doing=lambda rule: f"take away an access rule of {rule.where} for {rule.principal}",
             deadline_s=deadline_s,
             fold=lambda _: None,
         )
 
 
 def _rule(resource: Any, entry: Any) -> AclRule | None:
-    """None for a rule in words that are newer than this program."""
+    """None for a rule of something else, or in words that are newer than this program."""
     try:
+        kind = ResourceType(resource.resource_type).name
+        if kind not in (TOPIC, GROUP):
+            return None
         return AclRule(
-            topic=resource.resource_name,
+            resource=kind,
+            name=resource.resource_name,
             principal=entry.principal,
             host=entry.host,
             operation=AclOperation(entry.operation).name,
@@ -84,9 +111,17 @@ def _rule(resource: Any, entry: Any) -> AclRule | None:
 
 
 def _binding(rule: AclRule) -> AclBinding:
-    return AclBinding(
-        ResourceType.TOPIC,
-        rule.topic,
+    return AclBinding(*_fields(rule))
+
+
+def _exactly(rule: AclRule) -> AclBindingFilter:
+    return AclBindingFilter(*_fields(rule))
+
+
+def _fields(rule: AclRule) -> tuple[Any, ...]:
+    return (
+        ResourceType[rule.resource],
+        rule.name,
         ResourcePatternType[rule.pattern],
         rule.principal,
         rule.host,

@@ -31,11 +31,13 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.models import DutyRun, Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services import (
+    acl_previews,
     checkpoints,
     group_offsets,
     keeping,
     offset_syncs,
     plans,
+    sync_acls,
     sync_topics,
 )
 from mirrors.services.clock import milliseconds, moment
@@ -59,7 +61,7 @@ class Duty:
 TABLE: tuple[Duty, ...] = (
     Duty(schedule=HEARTBEATS),
     Duty(schedule=TOPIC_CONFIGS, act=sync_topics.sync_configs),
-    Duty(schedule=TOPIC_ACLS, act=sync_topics.sync_acls),
+    Duty(schedule=TOPIC_ACLS, act=sync_acls.sync_acls),
     Duty(schedule=PLAN, act=plans.plan_duty),
     Duty(schedule=GROUPS, act=checkpoints.look_for_groups),
     Duty(schedule=CHECKPOINTS, act=checkpoints.emit_checkpoints),
@@ -161,7 +163,7 @@ def _attempt(
 
 
 def _flows() -> QuerySet[Flow]:
-    return Flow.objects.select_related("source", "target")
+    return Flow.objects.select_related("source", "target", "acl_preview")
 
 
 def _spec(flow: Flow) -> FlowSpec | None:
@@ -189,5 +191,6 @@ def _judged(
                 now=milliseconds(now) // 1000,
                 running=flow.desired_state == DesiredState.RUNNING,
                 unreachable=asked,
+                waits_for=acl_previews.waits_for(flow, spec) if duty.schedule is TOPIC_ACLS else "",
             ),
         )

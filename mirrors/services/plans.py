@@ -12,7 +12,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.models import Flow, FlowPlan
 from mirrors.models.duties import PlanState
 from mirrors.models.transitions import note
-from mirrors.services import sync_topics
+from mirrors.services import acl_previews, sync_topics
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.errors import Conflict
 from mirrors.services.flows import spec_of
@@ -75,6 +75,7 @@ def ask_apply(*, flow: Flow, digest: str, who: str, now: datetime) -> FlowPlan:
         row.save(update_fields=["state", "since", "asked_by", "reason"])
         why = f"{len(row.changes)} changes of {digest[:12]}."
         note(flow, what="plan applied", who=who, why=why)
+        acl_previews.note_read(flow=flow, plan=row, who=who, now=now)
     return row
 
 

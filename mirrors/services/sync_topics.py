@@ -1,88 +1,96 @@
-"""Settings and access rules of remote topics: what is not in step, and bringing it into step."""
+"""Settings of remote topics brought into step, and the whole plan of a flow."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from mirrors.domain.acls import AclRule, plan_acls
+from mirrors.domain.acls.previews import NOT_IN_PLAN
+from mirrors.domain.acls.rules import AclPlan
 from mirrors.domain.changes import ConfigChange, SyncPlan
+from mirrors.domain.drift.by_hand import next_baselines, place_of
+from mirrors.domain.drift.findings import Place
 from mirrors.domain.duties import DutyContext, Outcome
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.filters import ConfigSelection
-from mirrors.domain.snapshot import ClusterSnapshot
-from mirrors.domain.topic_configs import plan_configs
-from mirrors.domain.topics import TopicPlan, plan_topics
+from mirrors.domain.topics import NewTopic
 from mirrors.kafka.acls import Acls
 from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.services.clock import moment
+from mirrors.services.deadlines import Clock
+from mirrors.services.drift_rows import (
+    keep_baselines,
+    note_applied,
+    note_rules,
+    store_findings,
+)
+from mirrors.services.sync_acls import AclLook, look_at_acls
+from mirrors.services.topic_look import TopicLook, look_at_topics
 
-# A cluster that does not answer by then is left: a worker has more to do.
-CALL_S = 15.0
-
-
-class Clock:
-    """What is left of a deadline, for one call after another; none gets all of it."""
-
-    def __init__(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds
-
-    @property
-    def left(self) -> float:
-        return min(CALL_S, max(0.5, self._until - time.monotonic()))
+_TOPIC_KINDS = ("partitions", "deleted topic")
+_KINDS = ("topic config", *_TOPIC_KINDS)
 
 
 def sync_configs(context: DutyContext) -> Outcome:
     """The duty `topic configs`: bring the settings of remote topics into step."""
     clock = Clock(context.deadline_s)
     with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
-        topics, pictures = _look_at_topics(context, source, target, clock)
-        changes, left = plan_configs(*pictures, context.spec, topics.copied)
-        failed = _alter(target, changes, clock)
+        look = look_at_topics(context, source, target, clock)
+        due = look.due()
+        failed = _alter(target, due, clock)
+    done = [change for change in due if change.remote_topic not in failed]
+    _note(context, look, done, failed)
     return Outcome(
         counts={
-            "topics": len(topics.copied),
-            "changed": len(changes) - sum(1 for c in changes if c.remote_topic in failed),
+            "topics": len(look.topics.copied),
+            "changed": len(done),
             "failed": len(failed),
         },
-        reasons=(*failed.values(), *left),
+        reasons=(*failed.values(), *look.held(), *look.left),
     )
 
 
-def sync_acls(context: DutyContext) -> Outcome:
-    """The duty `topic acls`: make the access rules that the source's topics have."""
+def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
+    """Only what people want put back; answers a sentence for each that failed."""
     clock = Clock(context.deadline_s)
-    with Acls(context.spec.source) as source, Acls(context.spec.target) as target:
-        rules, left = _look_at_acls(context, source, target, clock)
-        made = target.create_rules(rules, deadline_s=clock.left)
-    failed = [error.message for error in made.failed.values()]
-    counts = {"made": len(made.done), "failed": len(failed)}
-    return Outcome(counts=counts, reasons=(*failed, *left))
+    with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
+        look = look_at_topics(context, source, target, clock)
+        due = [change for change in look.configs if place_of(change) in places]
+        failed = _alter(target, due, clock)
+        wanted = {name for kind, name, _ in places if kind == "deleted topic"}
+        new = [topic for topic in look.topics.create if topic.remote_topic in wanted]
+        made = target.create_topics(_specs(new), deadline_s=clock.left)
+    done = [change for change in due if change.remote_topic not in failed]
+    _note(context, look, done, failed, made={str(name) for name in made.done})
+    return (*failed.values(), *(error.message for error in made.failed.values()))
 
 
 def look(context: DutyContext) -> SyncPlan:
-    """Everything that is not in step, whichever duties are on."""
+    """Everything that is not in step, whichever duties are on, but for what people decided on."""
     clock = Clock(context.deadline_s)
     spec = context.spec
     with contextlib.ExitStack() as stack:
         source, target = (stack.enter_context(Admin(side)) for side in (spec.source, spec.target))
-        topics, pictures = _look_at_topics(context, source, target, clock)
-        configs, left = plan_configs(*pictures, spec, topics.copied)
+        seen = look_at_topics(context, source, target, clock)
         theirs, ours = (stack.enter_context(Acls(side)) for side in (spec.source, spec.target))
         try:
-            rules, stay = _look_at_acls(context, theirs, ours, clock)
+            rules = look_at_acls(context, theirs, ours, clock)
+            stay = (*rules.held(decided_only=True), *rules.plan.left)
         except KafkaRefused as error:
-            rules, stay = (), (f"Access rules are not part of this plan. {error.message}",)
+            rules, stay = AclLook(plan=AclPlan(), read=False), (f"{NOT_IN_PLAN} {error.message}",)
+    now = moment(context.now)
+    topics = {place: row for place, row in seen.ruled.items() if place[0] in _TOPIC_KINDS}
+    store_findings(context.flow_id, topics, kinds=_TOPIC_KINDS, put_back=(), now=now)
     faults = tuple(
-        f"{row.topic} is not copied: {row.reason}." for row in topics.skipped if row.fault
+        f"{row.topic} is not copied: {row.reason}." for row in seen.topics.skipped if row.fault
     )
     return SyncPlan(
-        create=topics.create,
-        grow=topics.grow,
-        configs=configs,
-        acls=rules,
-        left_out=(*faults, *left, *stay),
+        create=_but_decided(seen),
+        grow=seen.topics.grow,
+        configs=seen.undecided(),
+        acls=rules.undecided(),
+        take=rules.plan.take,
+        left_out=(*faults, *seen.held(decided_only=True), *seen.left, *stay),
     )
 
 
@@ -90,72 +98,71 @@ def apply(context: DutyContext, plan: SyncPlan) -> tuple[str, ...]:
     """Do all of it; answers a sentence for each thing that failed."""
     clock = Clock(context.deadline_s)
     with Admin(context.spec.target) as target:
-        new = [
-            NewTopicSpec(
-                name=topic.remote_topic,
-                partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                configs=topic.configs,
-            )
-            for topic in plan.create
-        ]
-        made = target.create_topics(new, deadline_s=clock.left)
+        made = target.create_topics(_specs(plan.create), deadline_s=clock.left)
         wanted = {growth.remote_topic: growth.partitions for growth in plan.grow}
         grown = target.grow_topics(wanted, deadline_s=clock.left)
         failed = _alter(target, plan.configs, clock)
     with Acls(context.spec.target) as acls:
         granted = acls.create_rules(plan.acls, deadline_s=clock.left)
+        taken = acls.delete_rules(plan.take, deadline_s=clock.left)
+    note_applied(context.flow_id, (row for row in plan.configs if row.remote_topic not in failed))
+    note_rules(
+        context.flow_id,
+        made=tuple(granted.done),
+        gone=tuple(taken.done),
+        now=moment(context.now),
+    )
     errors: Iterable[UnderstudyError] = (
         *made.failed.values(),
         *grown.failed.values(),
         *granted.failed.values(),
+        *taken.failed.values(),
     )
     return (*(error.message for error in errors), *failed.values())
 
 
-def _look_at_topics(
-    context: DutyContext, source: Admin, target: Admin, clock: Clock
-) -> tuple[TopicPlan, tuple[ClusterSnapshot, ClusterSnapshot]]:
-    """The plan of topics, and both clusters with the settings of the topics that it copies."""
-    now, spec = context.now, context.spec
-    theirs = source.snapshot(now=now, deadline_s=clock.left, with_configs=False)
-    ours = target.snapshot(now=now, deadline_s=clock.left, with_configs=False)
-    plan = plan_topics(theirs, ours, spec)
-    theirs = _with_configs(source, theirs, [row.topic for row in plan.copied], clock)
-    ours = _with_configs(target, ours, [row.remote_topic for row in plan.copied], clock)
-    selection = ConfigSelection(spec.settings)
-    create = tuple(
-        dataclasses.replace(new, configs=selection.at_creation(theirs.topics[new.topic].configs))
-        for new in plan.create
+def _note(
+    context: DutyContext,
+    look: TopicLook,
+    done: Iterable[ConfigChange],
+    failed: dict[str, str],
+    made: Iterable[str] = (),
+) -> None:
+    """Remember how the remote topics are left, and what somebody did to them."""
+    put_back = {place_of(change) for change in done}
+    put_back |= {("deleted topic", name, "") for name in made}
+    held = {place for place in look.ruled if place not in put_back}
+    pending = {place_of(change) for change in look.configs} - put_back
+    after = next_baselines(
+        look.topics.copied,
+        look.source,
+        look.target,
+        ConfigSelection(context.spec.settings),
+        look.baselines,
+        unsettled=held | pending,
+        failed=failed,
     )
-    return dataclasses.replace(plan, create=create), (theirs, ours)
-
-
-def _with_configs(
-    admin: Admin, seen: ClusterSnapshot, names: Sequence[str], clock: Clock
-) -> ClusterSnapshot:
-    wanted = [name for name in names if name in seen.topics]
-    found = admin.describe_configs(wanted, deadline_s=clock.left)
-    topics = {
-        name: dataclasses.replace(seen.topics[name], configs=configs)
-        for name, configs in found.done.items()
-    }
-    failed = {name: error.message for name, error in found.failed.items()}
-    return dataclasses.replace(
-        seen, topics={**seen.topics, **topics}, failed={**seen.failed, **failed}
+    keep_baselines(context.flow_id, look.baselines, after)
+    store_findings(
+        context.flow_id, look.ruled, kinds=_KINDS, put_back=put_back, now=moment(context.now)
     )
 
 
-def _look_at_acls(
-    context: DutyContext, source: Acls, target: Acls, clock: Clock
-) -> tuple[tuple[AclRule, ...], tuple[str, ...]]:
-    """Rules to make, and why others stay; nothing where one side keeps no rules at all."""
-    theirs = source.topic_rules(deadline_s=clock.left)
-    ours = target.topic_rules(deadline_s=clock.left) if theirs is not None else None
-    if theirs is None or ours is None:
-        alias = context.spec.source.alias if theirs is None else context.spec.target.alias
-        return (), (f"Cluster {alias} has no authorizer, so there are no access rules to carry.",)
-    return plan_acls(theirs, ours, context.spec)
+def _but_decided(seen: TopicLook) -> tuple[NewTopic, ...]:
+    decided = {name for (kind, name, _), (_, rule) in seen.ruled.items() if rule.decided}
+    return tuple(new for new in seen.topics.create if new.remote_topic not in decided)
+
+
+def _specs(topics: Iterable[NewTopic]) -> list[NewTopicSpec]:
+    return [
+        NewTopicSpec(
+            name=topic.remote_topic,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            configs=topic.configs,
+        )
+        for topic in topics
+    ]
 
 
 def _alter(target: Admin, changes: Iterable[ConfigChange], clock: Clock) -> dict[str, str]:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from mirrors.domain.checkpoints import SYNC_STATES
 from mirrors.domain.jobs import TopicState
 from mirrors.models import (
+    Drift,
     Flow,
     FlowPartition,
     FlowPlan,
@@ -26,10 +27,11 @@ from mirrors.models import (
 from mirrors.models.acts import acts_on
 from mirrors.models.flows import JobState
 from mirrors.models.gaps import GapKind, GapState
-from mirrors.services import duties
-from mirrors.views.readiness import readiness_part
+from mirrors.services import acl_previews, duties
+from mirrors.views.drift import TABLE as DRIFT
 from mirrors.views.flow_heartbeats import directions
 from mirrors.views.flow_history import AUDIT, HISTORY, setting_changes
+from mirrors.views.readiness import readiness_part
 from mirrors.views.tables import Column, Question
 
 STATES = typing.get_args(TopicState)
@@ -63,6 +65,10 @@ def _gaps(flow: Flow) -> QuerySet[Gap]:
     return Gap.objects.filter(flow=flow)
 
 
+def _drift(flow: Flow) -> QuerySet[Drift]:
+    return Drift.objects.filter(flow=flow)
+
+
 def _jobs(flow: Flow) -> QuerySet[Job]:
     return Job.objects.filter(flow=flow).select_related("runner")
 
@@ -85,7 +91,8 @@ def _duties(flow: Flow) -> dict[str, Any]:
 
 
 def _plan(flow: Flow) -> dict[str, Any]:
-    return {"plan": FlowPlan.objects.filter(flow=flow).first()}
+    plan = FlowPlan.objects.filter(flow=flow).first()
+    return {"plan": plan, "acls_wait": acl_previews.waits_of(flow)}
 
 
 TOPICS = Question(
@@ -230,6 +237,7 @@ PARTS = {
     "heartbeats": Part("Heartbeats", "mirrors/_flow_heartbeats.html", context=directions),
     "duties": Part("Duties", "mirrors/_flow_duties.html", context=_duties),
     "plan": Part("Plan", "mirrors/_flow_plan.html", context=_plan),
+    "drift": Part("Drift", "mirrors/_flow_drift.html", DRIFT, _drift),
     "jobs": Part("Jobs", "mirrors/_flow_jobs.html", JOBS, _jobs),
     "transitions": Part("Transitions", "mirrors/_transitions.html", TRANSITIONS, _transitions),
     "configuration": Part("Configuration", "mirrors/_flow_configuration.html"),

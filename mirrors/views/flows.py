@@ -18,7 +18,7 @@ from mirrors.models import Flow, Role, needs
 from mirrors.models.flows import ObservedState
 from mirrors.models.proving import readiness_of, with_proof
 from mirrors.models.reading import flows_with_lag
-from mirrors.services.explain import explain_topic
+from mirrors.services.explain import explain_group_of, explain_topic_of
 from mirrors.views.actions import actions_of
 from mirrors.views.flow_history import recent_changes
 from mirrors.views.flow_sheets import SHEETS
@@ -59,9 +59,7 @@ QUESTION = Question(
 def list_flows(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
     rows = with_proof(flows_with_lag())
-    if download := QUESTION.export(
-        request, rows, "flows", mark=lambda flow: mark_proof(flow, now)
-    ):
+    if download := QUESTION.export(request, rows, "flows", mark=lambda flow: mark_proof(flow, now)):
         return download
     table = QUESTION.table(request, rows)
     for flow in table.page:
@@ -161,20 +159,24 @@ def commands_of(request: HttpRequest, flow: Flow) -> list[dict[str, str]]:
 @require_safe
 @needs(Role.VIEWER)
 def explain(request: HttpRequest, pk: int) -> HttpResponse:
-    """Each rule in order with its verdict on one topic name, whether the topic exists or not."""
+    """Each rule in order with its verdict on the name of a topic or group, whether it exists."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
-    topic = clean(request.GET.get("topic", ""))
+    topic, group = (clean(request.GET.get(name, "")) for name in ("topic", "group"))
     verdict, error = None, ""
-    if topic:
-        try:
-            verdict = explain_topic(flow=flow, topic=topic)
-        except UnderstudyError as refusal:
-            error = refusal.message
+    try:
+        if topic:
+            verdict = explain_topic_of(flow=flow, topic=topic)
+        elif group:
+            verdict = explain_group_of(flow=flow, group=group, now=timezone.now())
+    except UnderstudyError as refusal:
+        error = refusal.message
+    asked = f"group={group}" if group and not topic else f"topic={topic}"
     context = {
         "flow": flow,
         "topic": topic,
+        "group": "" if topic else group,
         "verdict": verdict,
         "error": error,
-        "commands": [curl(request, "Ask over REST", "GET", f"flows/{pk}/explain/?topic={topic}")],
+        "commands": [curl(request, "Ask over REST", "GET", f"flows/{pk}/explain/?{asked}")],
     }
     return render_page(request, "mirrors/explain.html", context, section="flows")

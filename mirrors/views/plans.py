@@ -1,4 +1,4 @@
-"""A person has a worker look at what is not in step, or apply exactly the plan on the page."""
+"""What a person does with a plan: look anew, apply exactly it, let its access rules follow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.models import Flow, Role, needs
-from mirrors.services import plans
+from mirrors.services import acl_previews, plans
 
 
 @require_POST
@@ -36,6 +36,21 @@ def apply_plan(request: HttpRequest, pk: int) -> HttpResponse:
     else:
         tasks.apply_plan.delay_on_commit(flow.pk)
         messages.success(request, "The plan is being applied; its outcome will stand below.")
+    return redirect("flow-part", pk=pk, part="plan")
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def let_acls_follow(request: HttpRequest, pk: int) -> HttpResponse:
+    """Somebody has read which access rules the flow would make: its duty may begin."""
+    flow = _flow(pk)
+    digest, who = request.POST.get("digest", "")[:64], request.user.get_username()
+    try:
+        acl_previews.let_follow(flow=flow, digest=digest, who=who, now=timezone.now())
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    else:
+        messages.success(request, "Access rules follow from now on, at the turns of their duty.")
     return redirect("flow-part", pk=pk, part="plan")
 
 

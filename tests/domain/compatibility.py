@@ -12,6 +12,7 @@ from pathlib import Path
 from mirrors.domain import client_keys
 from mirrors.domain.keys import KEYS, Key, Setting
 from mirrors.domain.refused_keys import FAMILIES, NEVER, NOT_YET, ONE_VALUE
+from tests.domain.proofs import PROOFS
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "mm2-compatibility.md"
 _BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -33,30 +34,39 @@ def _code(text: str | None) -> str:
     return f"`{text}`" if text else "–"  # noqa: RUF001 - the sign for "none"
 
 
+def _proof(key: Setting) -> str:
+    """The test in a line that a table can break."""
+    path, _, name = PROOFS.get(key.name, "").removeprefix("tests/").partition("::")
+    return f"{_code(path)}: {name.removeprefix('test_').replace('_', ' ')}" if name else _code("")
+
+
 def _settings(verdict: str) -> list[Setting]:
     return [key for key in KEYS.values() if key.verdict == verdict]
 
 
 def _honoured() -> str:
     rows = (
-        (_code(k.name), _code(k.default), k.kind.words, k.meaning) for k in _settings("honoured")
+        (_code(k.name), _code(k.default), k.kind.words, k.meaning, _proof(k))
+        for k in _settings("honoured")
     )
-    return _table(("key", "default", "takes", "meaning"), rows)
+    return _table(("key", "default", "takes", "meaning", "shown by"), rows)
 
 
 def _different() -> str:
     rows = (
-        (_code(k.name), _code(k.mm2), _code(k.default), k.kind.words, k.meaning, k.why)
+        (_code(k.name), _code(k.mm2), _code(k.default), k.kind.words, k.meaning, k.why, _proof(k))
         for k in _settings("different")
     )
-    return _table(
-        ("key", "MM2's default", "here", "takes", "meaning", "what differs, and why"), rows
-    )
+    head = ("key", "MM2's default", "here", "takes", "meaning", "what differs, and why", "shown by")
+    return _table(head, rows)
 
 
 def _ours() -> str:
-    rows = ((_code(k.name), _code(k.default), k.kind.words, k.meaning) for k in _settings("ours"))
-    return _table(("key", "default", "takes", "meaning"), rows)
+    rows = (
+        (_code(k.name), _code(k.default), k.kind.words, k.meaning, _proof(k))
+        for k in _settings("ours")
+    )
+    return _table(("key", "default", "takes", "meaning", "shown by"), rows)
 
 
 def _fixed() -> str:

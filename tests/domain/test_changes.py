@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.acls import AclRule, plan_acls
+from mirrors.domain.acls.rules import AclRule, plan_acls
 from mirrors.domain.changes import SyncPlan
 from mirrors.domain.filters import ConfigSelection
 from mirrors.domain.snapshot import (
@@ -107,7 +107,7 @@ def test_settings_follow_as_mm2_would_make_them(case: dict[str, Any]) -> None:
 
 def rule(topic: str, operation: str, permission: str = "ALLOW", **more: str) -> AclRule:
     return AclRule(
-        topic=topic,
+        name=topic,
         principal="User:x",
         host="*",
         operation=operation,
@@ -123,27 +123,26 @@ def test_allow_all_becomes_read_write_stays_and_deny_is_carried_whole() -> None:
         rule("t", "ALL", "DENY"),
         rule("t", "WRITE", "DENY"),
     ]
-    made, left = plan_acls(source, [], flow())
-    assert [(r.topic, r.permission, r.operation) for r in made] == [
+    plan = plan_acls(source, [], flow())
+    assert [(r.name, r.permission, r.operation) for r in plan.make] == [
         ("a.t", "DENY", "ALL"),
         ("a.t", "ALLOW", "READ"),
         ("a.t", "DENY", "WRITE"),
     ]
-    assert [sentence.split(":")[0] for sentence in left] == [
+    assert [sentence.split(":")[0] for sentence in plan.left] == [
         "Access rules that allow WRITE are not carried"
     ]
 
 
 def test_prefixes_the_star_and_topics_that_are_not_copied_are_left_and_named() -> None:
     source = [rule("t", "READ", pattern="PREFIXED"), rule("*", "READ"), rule("__offsets", "READ")]
-    made, left = plan_acls(source, [], flow())
-    assert made == ()
-    assert len(left) == 3
+    plan = plan_acls(source, [], flow())
+    assert plan.make == ()
+    assert len(plan.left) == 3
 
 
 def test_rules_that_are_there_are_not_made_again() -> None:
-    made, _ = plan_acls([rule("t", "ALL")], [rule("a.t", "READ")], flow())
-    assert made == ()
+    assert plan_acls([rule("t", "ALL")], [rule("a.t", "READ")], flow()).make == ()
 
 
 def test_a_digest_names_exactly_one_plan() -> None:

@@ -9,6 +9,8 @@ from mirrors.domain.keys import KEYS
 from mirrors.domain.refused_keys import REFUSED
 from tests.domain.cases import golden
 from tests.domain.compatibility import PAGE, TABLES, render
+from tests.domain.proofs import CLIENTS, FAMILIES, PROOFS, is_there
+from tests.domain.proofs import REFUSED as REFUSALS
 
 TEXT = PAGE.read_text()
 
@@ -36,3 +38,13 @@ def test_every_option_that_mm2_validates_is_known_by_name() -> None:
     options = {name for case in golden("validation")["cases"] for name in case["add"]}
     clients = {name for name in options if "consumer." in name and name not in REFUSED}
     assert options - clients - {"unknown.key"} <= {*KEYS, *REFUSED}
+
+
+def test_every_key_of_the_page_names_a_test_that_exists() -> None:
+    assert not [name for name, key in KEYS.items() if key.verdict != "ours" and name not in PROOFS]
+    assert not [name for name in PROOFS if name not in KEYS]
+    assert not [proof for proof in PROOFS.values() if not is_there(proof)]
+    for proof in (REFUSALS, FAMILIES, CLIENTS):
+        assert is_there(proof)
+        assert proof.removeprefix("tests/").split("::")[0] in TEXT
+    assert not is_there("tests/domain/test_compatibility.py::test_that_nobody_wrote")

@@ -34,6 +34,8 @@ READING = [
     "/flows/{pk}/offsets/",
     "/flows/{pk}/duties/",
     "/flows/{pk}/plan/",
+    "/flows/{pk}/drift/",
+    "/flows/{pk}/drift/{pk}/",
     "/flows/{pk}/jobs/",
     "/flows/{pk}/transitions/",
     "/flows/{pk}/configuration/",
@@ -55,6 +57,7 @@ READING = [
     "/failbacks/{pk}/",
     "/failbacks/{pk}/orphans/{pk}/",
     "/flows/{pk}/explain/?topic=orders",
+    "/flows/{pk}/explain/?group=app",
     "/flows/{pk}/readiness/",
     "/drills/",
     "/drills/schedules/",
@@ -171,6 +174,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     # A file to download is no page.
     changing = {"export-mm2", "token-revoke", "person-role", "cluster-test", "logout", "login"}
     changing |= {"flow-plan-look", "flow-plan-apply", "password_change_done", "flow-figure"}
+    changing |= {"flow-plan-follow"}
     changing |= {"alert-acknowledge", "alert-silence", "silence-end"}
     changing |= {"comparison-abort"}
     changing |= {"channel-test", "delivery-retry"}

@@ -11,7 +11,17 @@ from typing import Any
 from django.utils import timezone
 
 from mirrors.domain.gaps import GapFacts
-from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, Gap, Job, Runner, Transition
+from mirrors.models import (
+    Cluster,
+    Drift,
+    Flow,
+    FlowPartition,
+    FlowTopic,
+    Gap,
+    Job,
+    Runner,
+    Transition,
+)
 
 _numbers = itertools.count(1)
 
@@ -76,6 +86,15 @@ def gap(of: Flow, **facts: Any) -> Gap:
     )
 
 
+def drift(of: Flow, **facts: Any) -> Drift:
+    """Somebody set the retention of a remote topic by hand."""
+    now = timezone.now()
+    rest = {"kind": "topic config", "name": f"{of.source.alias}.orders", "key": "retention.ms"}
+    rest |= {"expected": "604800000", "found": "3600000", "wanted": "604800000", "place": "p"}
+    rest |= {"reason": "retention.ms was set to 3600000 by hand; it was 604800000."}
+    return Drift.objects.create(flow=of, opened_at=now, seen_at=now, **{**rest, **facts})
+
+
 def transition(of: Flow, **facts: Any) -> Transition:
     return Transition.objects.create(
         **{
@@ -106,6 +125,7 @@ def busy() -> Flow:
     job(one)
     job(one, state="failed", ended_at=timezone.now(), error="The runner 4211 is gone.")
     transition(one)
+    drift(one, pk=one.pk)
     return one
 
 

@@ -1,32 +1,35 @@
-"""Access rules between two real brokers that keep them: MM2's rule, and nothing taken away."""
+"""Access rules between two real brokers that keep them: MM2's rule, all of them by choice."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import uuid
+from collections.abc import Callable, Iterator
 
 import pytest
+from django.utils import timezone
 
-from mirrors.domain.acls import AclRule
+from mirrors.domain.acls.previews import NOT_SEEN
+from mirrors.domain.acls.rules import AclRule
 from mirrors.domain.duties import DutyContext
 from mirrors.domain.errors import KafkaRefused
-from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.acls import Acls
-from mirrors.services import sync_topics
+from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.kafka.groups import GroupOffset, write_offsets
+from mirrors.models import CarriedAcl, Cluster, Drift, DutyRun, Flow, FlowPlan
+from mirrors.services import acl_previews, drift, duties, plans, sync_acls, sync_topics
+from mirrors.services.clock import milliseconds
+from mirrors.services.errors import Conflict
+from mirrors.services.flows import spec_of
+from tests.pages import world as rows
 from tests.security.secured import LIMITED, SecuredBroker
+
+pytestmark = pytest.mark.django_db
 
 PRINCIPAL = "User:reader"
 Pair = tuple[ClusterSpec, ClusterSpec]
-
-
-@pytest.fixture
-def sides(secured_pair: tuple[SecuredBroker, SecuredBroker]) -> Pair:
-    """Both as the broker's own superuser."""
-    specs = [
-        ClusterSpec(alias=alias, bootstrap_servers=side.broker.bootstrap)
-        for alias, side in zip(("one", "two"), secured_pair, strict=True)
-    ]
-    return specs[0], specs[1]
 
 
 @pytest.fixture
@@ -34,9 +37,32 @@ def topic() -> str:
     return f"rules-{uuid.uuid4().hex[:8]}"
 
 
-def rule(topic: str, operation: str, permission: str = "ALLOW", **more: str) -> AclRule:
+@pytest.fixture
+def sides(secured_pair: tuple[SecuredBroker, SecuredBroker], topic: str) -> Iterator[Pair]:
+    """Both as the broker's own superuser; what a test grants is taken away after it."""
+    one, two = (
+        ClusterSpec(alias=alias, bootstrap_servers=side.broker.bootstrap)
+        for alias, side in zip(("one", "two"), secured_pair, strict=True)
+    )
+    yield one, two
+    for side in (one, two):
+        with Acls(side) as acls:
+            left = [row for row in acls.rules(groups_too=True) or [] if topic in row.name]
+            acls.delete_rules(left).raise_first()
+        with Admin(side) as admin:
+            admin.delete_topics([name for name in admin.topic_names() if topic in name])
+
+
+@pytest.fixture
+def flow(sides: Pair, topic: str) -> Flow:
+    pair = [Cluster.objects.create(**dataclasses.asdict(side)) for side in sides]
+    keys = {"topics": f"{topic}.*", "groups": f"{topic}.*", "sync.topic.acls.enabled": "true"}
+    return rows.flow(pair[0], pair[1], properties=keys)
+
+
+def rule(name: str, operation: str, permission: str = "ALLOW", **more: str) -> AclRule:
     return AclRule(
-        topic=topic,
+        name=name,
         principal=PRINCIPAL,
         host="*",
         operation=operation,
@@ -45,59 +71,171 @@ def rule(topic: str, operation: str, permission: str = "ALLOW", **more: str) -> 
     )
 
 
-def rules_of(spec: ClusterSpec, topic: str) -> list[tuple[str, str]]:
+def rules_of(spec: ClusterSpec, topic: str) -> list[AclRule]:
     with Acls(spec) as acls:
-        found = [rule for rule in acls.topic_rules() or [] if rule.topic == topic]
-    return sorted((rule.permission, rule.operation) for rule in found)
+        return sorted(row for row in acls.rules(groups_too=True) or [] if topic in row.name)
 
 
-def context(sides: Pair, topic: str) -> DutyContext:
-    spec = FlowSpec.build(source=sides[0], target=sides[1], properties={"topics": topic})
-    return DutyContext(flow_id=1, spec=spec, now=0, deadline_s=20)
+def words(rules: list[AclRule]) -> list[tuple[str, ...]]:
+    return sorted(
+        (row.resource, row.pattern, row.name, row.permission, row.operation) for row in rules
+    )
 
 
-def grant(sides: Pair, topic: str) -> None:
-    with Acls(sides[0]) as acls:
-        made = [
-            rule(topic, "ALL"),
-            rule(topic, "WRITE"),
-            rule(topic, "DESCRIBE"),
-            rule(topic, "ALL", "DENY"),
-            rule(topic, "READ", pattern="PREFIXED"),
-            rule(f"other-{topic}", "READ"),
-        ]
-        acls.create_rules(made).raise_first()
-        until = time.monotonic() + 10
-        while len([row for row in acls.topic_rules() or [] if topic in row.topic]) < len(made):
-            assert time.monotonic() < until, "the rules are not there"
-            time.sleep(0.05)
-
-
-def test_allow_all_becomes_read_write_is_not_carried_and_deny_is(sides: Pair, topic: str) -> None:
-    grant(sides, topic)
-    outcome = sync_topics.sync_acls(context(sides, topic))
-    assert outcome.counts == {"made": 3, "failed": 0}
-    until = time.monotonic() + 10
-    while len(rules_of(sides[1], f"one.{topic}")) < 3 and time.monotonic() < until:
+def eventually(look: Callable[[], object]) -> None:
+    until = time.monotonic() + 15
+    while not look():
+        assert time.monotonic() < until, "it did not happen"
         time.sleep(0.05)
-    assert rules_of(sides[1], f"one.{topic}") == [
-        ("ALLOW", "DESCRIBE"), ("ALLOW", "READ"), ("DENY", "ALL"),
-    ]  # fmt: skip
+
+
+def context(flow: Flow) -> DutyContext:
+    flow.refresh_from_db()
+    now = milliseconds(timezone.now())
+    return DutyContext(flow_id=flow.pk, spec=spec_of(flow), now=now, deadline_s=20)
+
+
+def grant(spec: ClusterSpec, topic: str, made: list[AclRule]) -> None:
+    before = len(rules_of(spec, topic))
+    with Acls(spec) as acls:
+        acls.create_rules(made).raise_first()
+    eventually(lambda: len(rules_of(spec, topic)) == before + len(made))
+
+
+def take(spec: ClusterSpec, topic: str, gone: list[AclRule]) -> None:
+    with Acls(spec) as acls:
+        acls.delete_rules(gone).raise_first()
+    eventually(lambda: not set(gone) & set(rules_of(spec, topic)))
+
+
+def test_allow_all_becomes_read_write_is_not_carried_and_deny_is(
+    flow: Flow, sides: Pair, topic: str
+) -> None:
+    made = [
+        rule(topic, "ALL"),
+        rule(topic, "WRITE"),
+        rule(topic, "DESCRIBE"),
+        rule(topic, "ALL", "DENY"),
+        rule(topic, "READ", pattern="PREFIXED"),
+        rule(f"other-{topic}", "READ"),
+        rule(topic, "READ", resource="GROUP"),
+    ]
+    grant(sides[0], topic, made)
+    outcome = sync_acls.sync_acls(context(flow))
+    assert outcome.counts == {"made": 3, "taken": 0, "failed": 0}
+    eventually(lambda: len(rules_of(sides[1], topic)) == 3)
+    assert words(rules_of(sides[1], topic)) == [
+        ("TOPIC", "LITERAL", f"one.{topic}", "ALLOW", "DESCRIBE"),
+        ("TOPIC", "LITERAL", f"one.{topic}", "ALLOW", "READ"),
+        ("TOPIC", "LITERAL", f"one.{topic}", "DENY", "ALL"),
+    ]
     assert any("WRITE" in reason for reason in outcome.reasons)
     assert any("prefixes" in reason for reason in outcome.reasons)
-    assert sync_topics.sync_acls(context(sides, topic)).counts["made"] == 0
+    assert sync_acls.sync_acls(context(flow)).counts["made"] == 0
+    # MM2 never takes a rule away.
+    take(sides[0], topic, [made[2]])
+    assert sync_acls.sync_acls(context(flow)).counts["taken"] == 0
+    assert len(rules_of(sides[1], topic)) == 3
+
+
+def test_complete_rules_carry_prefixes_groups_and_deny_and_take_away_their_own_alone(
+    flow: Flow, sides: Pair, topic: str
+) -> None:
+    with Admin(sides[0]) as admin:
+        new = NewTopicSpec(name=f"{topic}-a", partitions=1, replication_factor=1)
+        admin.create_topics([new]).raise_first()
+        eventually(lambda: new.name in admin.topic_names())
+    write_offsets(sides[0], f"{topic}-app", {(new.name, 0): GroupOffset(0)}).raise_first()
+    flow.properties["sync.acls.scope"] = "complete"
+    flow.save()
+    there = rule(f"one.{topic}-a", "DESCRIBE")
+    grant(sides[1], topic, [there])
+    read = rule(topic, "ALL", pattern="PREFIXED")
+    described = rule(f"{topic}-a", "DESCRIBE")
+    grouped = rule(topic, "READ", resource="GROUP", pattern="PREFIXED")
+    denied = rule(f"{topic}-app", "DELETE", "DENY", resource="GROUP")
+    foreign = rule(f"x{topic}", "READ", resource="GROUP")
+    grant(sides[0], topic, [read, described, grouped, denied, foreign])
+    shown = {(row.kind, row.name) for row in sync_topics.look(context(flow)).changes()}
+    assert ("topic acl", f"one.{topic}* (prefix): {PRINCIPAL}") in shown
+    assert ("group acl", f"{topic}-app: {PRINCIPAL}") in shown
+    outcome = sync_acls.sync_acls(context(flow))
+    assert outcome.counts == {"made": 3, "taken": 0, "failed": 0}
+    carried = dataclasses.replace(read, name=f"one.{topic}", operation="READ")
+    eventually(lambda: len(rules_of(sides[1], topic)) == 4)
+    assert rules_of(sides[1], topic) == sorted([there, carried, grouped, denied])
+    assert CarriedAcl.objects.filter(flow=flow).count() == 3
+    # Deleted on the source: ours go, the one that was there before us stays.
+    take(sides[0], topic, [read, described, denied])
+    taken = [row for row in sync_topics.look(context(flow)).changes() if "take" in row.kind]
+    assert [row.kind for row in taken] == ["take group acl", "take topic acl"]
+    assert sync_acls.sync_acls(context(flow)).counts == {"made": 0, "taken": 2, "failed": 0}
+    eventually(lambda: len(rules_of(sides[1], topic)) == 2)
+    assert rules_of(sides[1], topic) == sorted([there, grouped])
+    assert sync_acls.sync_acls(context(flow)).counts == {"made": 0, "taken": 0, "failed": 0}
+
+
+def test_the_duty_waits_until_somebody_has_seen_which_rules_it_would_make(
+    flow: Flow, sides: Pair, topic: str
+) -> None:
+    grant(sides[0], topic, [rule(topic, "READ")])
+    now = timezone.now()
+    assert not duties.run_duty(flow_id=flow.pk, name="topic acls", now=now)
+    (standing,) = (
+        row for row in duties.standings(flow=flow, now=now) if row.schedule.name == "topic acls"
+    )
+    assert (standing.state, standing.judgement.reason) == ("waiting", NOT_SEEN)
+    with pytest.raises(Conflict, match="no plan yet"):
+        acl_previews.let_follow(flow=flow, digest="", who="me", now=now)
+    plans.ask_look(flow=flow, now=now)
+    plans.look_now(flow_id=flow.pk, now=now)
+    plan = FlowPlan.objects.get(flow=flow)
+    assert [row["kind"] for row in plan.changes] == ["topic acl"]
+    with pytest.raises(Conflict, match="went stale"):
+        acl_previews.let_follow(flow=flow, digest="other", who="me", now=now)
+    assert rules_of(sides[1], topic) == []
+    acl_previews.let_follow(flow=flow, digest=plan.digest, who="me", now=now)
+    assert duties.run_duty(flow_id=flow.pk, name="topic acls", now=now)
+    assert DutyRun.objects.get(flow=flow, duty="topic acls").counts["made"] == 1
+    # Other rules than those that were looked at: it waits again, and says which setting changed.
+    flow.properties["sync.acls.scope"] = "complete"
+    flow.save()
+    assert "sync.acls.scope changed" in acl_previews.waits_of(Flow.objects.get(pk=flow.pk))
+
+
+def test_a_rule_taken_away_by_hand_waits_for_a_decision_before_it_is_made_again(
+    flow: Flow, sides: Pair, topic: str
+) -> None:
+    grant(sides[0], topic, [rule(topic, "READ"), rule(topic, "DESCRIBE")])
+    assert sync_acls.sync_acls(context(flow)).counts["made"] == 2
+    eventually(lambda: len(rules_of(sides[1], topic)) == 2)
+    gone = rules_of(sides[1], topic)
+    take(sides[1], topic, gone)
+    outcome = sync_acls.sync_acls(context(flow))
+    assert outcome.counts["made"] == 0
+    assert sum("was taken away by hand" in reason for reason in outcome.reasons) == 2
+    first, second = Drift.objects.filter(flow=flow, kind="acl").order_by("key")
+    now = timezone.now()
+    drift.decide(finding=first, choice="accept", who="me", why="Not wanted.", now=now)
+    drift.decide(finding=second, choice="fix", who="me", why="A slip.", now=now)
+    drift.fix_now(flow_id=flow.pk, now=now)
+    eventually(lambda: len(rules_of(sides[1], topic)) == 1)
+    assert [f"{row.words}" for row in rules_of(sides[1], topic)] == [second.key]
+    second.refresh_from_db()
+    assert second.state == "fixed"
+    assert sync_acls.sync_acls(context(flow)).counts["made"] == 0
+    assert first.key not in str(sync_topics.look(context(flow)).changes())
 
 
 def test_a_principal_that_may_not_read_rules_gets_a_plan_without_them(
-    secured_pair: tuple[SecuredBroker, SecuredBroker], topic: str
+    secured_pair: tuple[SecuredBroker, SecuredBroker], flow: Flow
 ) -> None:
     login = {"sasl_username": LIMITED, "sasl_password": "env:KAFKA_TEST_LIMITED"}
-    pair = [
-        side.spec("LOGIN", "PLAIN", alias=alias, **login)
-        for alias, side in zip(("one", "two"), secured_pair, strict=True)
-    ]
-    limited = context((pair[0], pair[1]), topic)
+    for alias, side in zip(("one", "two"), secured_pair, strict=True):
+        spec = side.spec("LOGIN", "PLAIN", alias=alias, **login)
+        Cluster.objects.filter(alias=alias).update(**dataclasses.asdict(spec))
+    limited = context(Flow.objects.get(pk=flow.pk))
     with pytest.raises(KafkaRefused, match="cannot read access rules"):
-        sync_topics.sync_acls(limited)
+        sync_acls.sync_acls(limited)
     left = sync_topics.look(limited).left_out
     assert any(text.startswith("Access rules are not part of this plan.") for text in left)

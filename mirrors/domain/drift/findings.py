@@ -1,0 +1,145 @@
+"""What somebody changed on the target by hand, and how long it is left as it is.
+
+Invariants:
+
+A. Only what the flow itself last left otherwise is drift: a first look finds none.
+B. What is found waits `drift.grace.seconds` for a person; then the duty puts it back, as MM2 does.
+C. Accepted holds for that value, ignored for that place; neither is touched until it expires.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple, get_args
+
+Kind = Literal["topic config", "partitions", "deleted topic", "acl"]
+Choice = Literal["accept", "fix", "ignore"]
+KINDS: tuple[str, ...] = get_args(Kind)
+CHOICES: tuple[str, ...] = get_args(Choice)
+# The kind, the remote topic (or what a rule is of), and the setting (or the rule).
+Place = tuple[str, str, str]
+LONGEST_MS = 366 * 24 * 3600 * 1000
+_NEVER_FIXED = {
+    "partitions": "Kafka cannot take partitions away. Accept it, or ignore it for a time; the "
+    "further partitions stay empty.",
+}
+# Made again only when somebody says so: what is copied into it is another decision.
+_BY_PEOPLE = {*_NEVER_FIXED, "deleted topic"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Deviation:
+    """`expected` is how the flow last left it, `wanted` what it would make of it now."""
+
+    kind: Kind
+    name: str
+    key: str = ""
+    expected: str | None
+    found: str | None
+    wanted: str | None
+
+    @property
+    def place(self) -> Place:
+        return self.kind, self.name, self.key
+
+    @property
+    def words(self) -> str:
+        """What happened, in a sentence."""
+        if self.kind == "deleted topic":
+            return f"{self.name} was deleted on the target."
+        if self.kind == "partitions":
+            return f"{self.name} was given {self.found} partitions by hand; it had {self.expected}."
+        if self.kind == "acl":
+            return f"The access rule {self.key} of {self.name} was taken away by hand."
+        found, expected = (
+            "the default" if value is None else value for value in (self.found, self.expected)
+        )
+        return f"{self.key} of {self.name} was set to {found} by hand; it was {expected}."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """A remote topic as the flow last left it; a setting that is not named had its default."""
+
+    topic_id: str = ""
+    partitions: int
+    configs: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What is known of a deviation since an earlier look; times are epoch milliseconds."""
+
+    state: str
+    found: str | None
+    opened_at: int
+    expires_at: int | None = None
+    who: str = ""
+    why: str = ""
+
+
+class Ruling(NamedTuple):
+    """Whether it is left as it is, and why; `anew` where nobody has decided on this value yet."""
+
+    leave: bool
+    reason: str
+    anew: bool = False
+    decided: bool = False
+
+
+def rule_on(deviation: Deviation, known: Finding | None, *, now: int, grace_s: int) -> Ruling:
+    """What the duties do about it at this look."""
+    if known is None:
+        return _undecided(deviation, now, now, grace_s, anew=True)
+    expired = known.expires_at is not None and known.expires_at <= now
+    if known.state == "fixing":
+        return Ruling(deviation.kind in _NEVER_FIXED, deviation.words)
+    if known.state == "ignored" and not expired:
+        return _decided(deviation, known, "ignored")
+    if known.state == "accepted" and not expired and known.found == deviation.found:
+        return _decided(deviation, known, "accepted")
+    if expired:
+        return Ruling(deviation.kind in _BY_PEOPLE, deviation.words)
+    anew = known.found != deviation.found
+    return _undecided(deviation, now if anew else known.opened_at, now, grace_s, anew=anew)
+
+
+def refusal(kind: str, choice: str, *, why: str, expires_at: int | None, now: int) -> str | None:
+    """Why a decision cannot be taken, as a sentence."""
+    if not why.strip():
+        return "Say why: it is kept in the history."
+    if choice == "fix" and kind in _NEVER_FIXED:
+        return _NEVER_FIXED[kind]
+    if choice == "fix" and expires_at is not None:
+        return "What is fixed does not expire. Leave the time out."
+    if choice == "ignore" and expires_at is None:
+        return "Say until when it is ignored; to leave this value for good, accept it."
+    if expires_at is not None and not now < expires_at <= now + LONGEST_MS:
+        return "The time at which it expires must lie ahead, by no more than a year."
+    return None
+
+
+def time_of(milliseconds: int) -> str:
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _undecided(
+    deviation: Deviation, opened_at: int, now: int, grace_s: int, *, anew: bool
+) -> Ruling:
+    if deviation.kind in _BY_PEOPLE:
+        return Ruling(True, f"{deviation.words} Decide on the tab Drift.", anew)
+    until = opened_at + grace_s * 1000
+    if until <= now:
+        return Ruling(False, deviation.words, anew)
+    reason = (
+        f"{deviation.words} It is put back at {time_of(until)} unless somebody accepts or ignores "
+        "it on the tab Drift."
+    )
+    return Ruling(True, reason, anew)
+
+
+def _decided(deviation: Deviation, known: Finding, word: str) -> Ruling:
+    until = f" until {time_of(known.expires_at)}" if known.expires_at is not None else ""
+    reason = f"{deviation.words} It is {word}{until} by {known.who}: {known.why}"
+    return Ruling(True, reason, decided=True)
