@@ -9,17 +9,26 @@ back. What is not in the rows of either flow by then is later than what is asked
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from mirrors.domain.failback.backward import bring_back, downstream_between, upstream_between
 from mirrors.domain.offsets import Translation
 from mirrors.domain.runs import Run, read_block
-from mirrors.models import Divergence, Failback, Flow, Job, OrphanStretch, PartitionMap, RunBlock
+from mirrors.models import (
+    Divergence,
+    Failback,
+    FailoverRun,
+    Flow,
+    Job,
+    OrphanStretch,
+    PartitionMap,
+    RunBlock,
+)
 from mirrors.models.failbacks import OrphanState
+from mirrors.models.failovers import FailoverKind, FailoverState
 from mirrors.models.flows import DesiredState
 
 Place = tuple[str, int]
-# Of a promotion with this in its mark nothing was left behind: it waited for the last record.
-SWITCHOVER = "switchover"
 _SETTLED = (OrphanState.REPLAYED, OrphanState.EXPORTED, OrphanState.DROPPED)
 
 
@@ -74,7 +83,14 @@ class _Ways:
         self._points = {(row.remote_topic, row.partition): row for row in rows}
         self._there = _maps(there, {point.topic for point in self._points.values()})
         self._back = {} if back is None else _maps(back, names)
-        self._waiting = _undecided(there)
+        kept_at = max((point.kept_at for point in self._points.values()), default=None)
+        self._waiting = _undecided(there, kept_at)
+        # Such a run waited for the last record: it left nothing behind.
+        self._complete = set(
+            FailoverRun.objects.filter(
+                flow=there, kind=FailoverKind.SWITCHOVER, state=FailoverState.SUCCEEDED
+            ).values_list("mark", flat=True)
+        )
 
     def knows(self, place: Place, *, own_name: bool = False) -> bool:
         point = self._points.get(place)
@@ -99,13 +115,10 @@ class _Ways:
             back=found,
             rest=forth.position or 0,
             tail=tail,
-            undecided=source in self._waiting if self._waiting is not None else _behind(point),
+            undecided=point.mark not in self._complete
+            if self._waiting is None
+            else source in self._waiting,
         )
-
-
-def _behind(point: Divergence) -> bool:
-    """Nobody has looked for orphans: a switchover left none, a failover may have."""
-    return SWITCHOVER not in point.mark
 
 
 def _maps(flow: Flow, topics: set[str]) -> dict[Place, PartitionMap]:
@@ -113,9 +126,9 @@ def _maps(flow: Flow, topics: set[str]) -> dict[Place, PartitionMap]:
     return {(row.topic, row.partition): row for row in rows}
 
 
-def _undecided(there: Flow) -> set[Place] | None:
-    """Partitions with orphans that wait for a decision; None when nobody has looked."""
-    run = Failback.objects.filter(flow=there, listed_at__isnull=False).first()
+def _undecided(there: Flow, kept_at: datetime | None) -> set[Place] | None:
+    """Partitions with orphans that wait for a decision; None when nobody has looked since."""
+    run = Failback.objects.filter(flow=there, listed_at__gte=kept_at).first() if kept_at else None
     if run is None:
         return None
     rows = OrphanStretch.objects.filter(failback=run, records__gt=0)
