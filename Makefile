@@ -65,6 +65,9 @@ test-fast: $(VENV)/.dev ## The rules and the pages only: no broker, no Spark, no
 test-kills: $(VENV)/.dev ## kill -9 of each process in turn, then twenty at random, under load; all compared at the end
 	$(PYTEST) tests/journeys/test_kills.py --timeout 3600 -m "" $(RUN)
 
+test-takeover: $(VENV)/.dev ## A real MirrorMaker 2, then a flow, then MirrorMaker 2 again in mid-stream: nothing lost, little repeated
+	$(PYTEST) tests/spark/test_relay.py --timeout 900 -m "" $(RUN)
+
 test-soak: $(VENV)/.dev ## The long runs: storms of kill -9, hours of load (RUN="-k name" narrows it)
 	$(PYTEST) -m soak --timeout 7200 $(RUN)
 
@@ -138,5 +141,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: demo demo-check clean-demo bench bench-web setup check format test test-fast test-kills test-soak system requirements help migrate \
+.PHONY: demo demo-check clean-demo bench bench-web setup check format test test-fast test-kills test-takeover test-soak system requirements help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static

@@ -176,5 +176,7 @@ def test_a_group_is_explained_by_page_and_rest(flow: Flow, signed_in: As) -> Non
     for wrong in ({}, {"topic": "a", "group": "b"}, {"group": "a\0b"}):
         assert viewer.get(place, wrong).status_code == 400
     # A topic that the flow has not seen says so too.
+    flow.properties = {}
+    flow.save()
     told = viewer.get(place, {"topic": "nowhere"}).json()
     assert "is not among the topics that the flow saw on primary" in told["reason"]
