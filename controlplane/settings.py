@@ -105,6 +105,19 @@ UNDERSTUDY_EVIDENCE_DAYS = int(env_str("UNDERSTUDY_EVIDENCE_DAYS", "90"))
 # How many certificates one address may have verified in a minute, per web process.
 UNDERSTUDY_VERIFICATIONS_PER_MINUTE = int(env_str("UNDERSTUDY_VERIFICATIONS_PER_MINUTE", "60"))
 
+# --- failovers ----------------------------------------------------------------------------------
+
+# How old a simulation may be that a switchover or failover is begun from.
+UNDERSTUDY_FAILOVER_FRESH_MINUTES = int(env_str("UNDERSTUDY_FAILOVER_FRESH_MINUTES", "15"))
+# Whether a second person must approve one, where a flow does not say.
+UNDERSTUDY_FAILOVER_SECOND_PERSON = env_bool("UNDERSTUDY_FAILOVER_SECOND_PERSON")
+# What a flow's steps may run, `name=/path` separated by commas; nothing else is ever run.
+UNDERSTUDY_FAILOVER_COMMANDS = {
+    name.strip(): path.strip()
+    for name, _, path in (part.partition("=") for part in env_list("UNDERSTUDY_FAILOVER_COMMANDS"))
+    if path.strip().startswith("/")
+}
+
 # --- alerts -------------------------------------------------------------------------------------
 
 # How people reach these pages, for the links in what is sent; empty: no links.

@@ -33,6 +33,9 @@ from mirrors.services import (
     simulation,
     takeovers,
 )
+from mirrors.services.runbook import fencing
+from mirrors.services.runbook.rows import due_runs
+from mirrors.services.runbook.turn import advance
 from mirrors.services.comparing.rows import waiting_comparisons
 from mirrors.services.comparing.turn import run_turn
 
@@ -152,12 +155,25 @@ def refresh_runs_of(flow_id: int) -> None:
 
 @shared_task(soft_time_limit=150, time_limit=170)
 def run_failover(run_id: int) -> None:
-    simulation.run_simulation(run_id=run_id)
+    """A simulation in one go; a real run turn by turn, each of which sends the next."""
+    if simulation.run_simulation(run_id=run_id):
+        return
+    turn = advance(run_id=run_id)
+    if turn.changed_flow is not None:
+        reconcile_flow.delay_on_commit(turn.changed_flow)
+    if turn.again_s is not None:
+        expires = turn.again_s + FAILOVERS_EXPIRE
+        run_failover.apply_async(args=[run_id], countdown=turn.again_s, expires=expires)
+
+
+@shared_task
+def lift_fence(run_id: int, who: str) -> None:
+    fencing.lift_fence(run_id=run_id, who=who)
 
 
 @shared_task
 def sweep_failovers() -> None:
-    for run_id in failovers.waiting_runs():
+    for run_id in [*failovers.waiting_runs(), *due_runs(now=timezone.now())]:
         run_failover.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
     simulation.sweep()
 

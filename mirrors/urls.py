@@ -11,6 +11,7 @@ from mirrors.views import (
     failbacks,
     drill_forms,
     drills,
+    failover_runs,
     failovers,
     flow_edit,
     flow_templates,
@@ -55,10 +56,17 @@ class ViewConverter(StringConverter):
     regex = "|".join(COMPARED)
 
 
+class VerbConverter(StringConverter):
+    """What a person can ask of a run."""
+
+    regex = "approve|confirm|pause|resume|lift"
+
+
 register_converter(PartConverter, "part")
 register_converter(ViewConverter, "compared")
 register_converter(FileConverter, "file")
 register_converter(ActConverter, "act")
+register_converter(VerbConverter, "verb")
 
 urlpatterns = [
     path("flows/", flows.list_flows, name="flows"),
@@ -99,9 +107,11 @@ urlpatterns = [
     path("failbacks/<int:pk>/retry/", failbacks.retry, name="failback-retry"),
     path("failbacks/<int:pk>/close/", failbacks.close, name="failback-close"),
     path("failbacks/<int:pk>/orphans/<int:stretch>/", failbacks.show_orphans, name="orphans"),
+    path("flows/<int:pk>/failover/", failover_runs.begin, name="flow-failover"),
     path("failovers/", failovers.list_runs, name="failovers"),
     path("failovers/<int:pk>/", failovers.show_run, name="failover"),
     path("failovers/<int:pk>/abort/", failovers.abort, name="failover-abort"),
+    path("failovers/<int:pk>/<verb:verb>/", failover_runs.steer, name="failover-steer"),
     path("comparisons/", comparisons.list_comparisons, name="comparisons"),
     path("add/comparison/", comparisons.add_comparison, name="comparison-add"),
     path("comparisons/<int:pk>/", comparisons.show_comparison, name="comparison"),

@@ -1,4 +1,4 @@
-"""REST of failovers: ask for a simulation, follow its steps, read its plan and result, abort it."""
+"""REST of failovers: ask for a run, follow its steps, read plan and result, steer and abort it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from rest_framework.response import Response
 
 from mirrors import tasks
 from mirrors.api.shapes import ReasonSerializer, StrictSerializer, person
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.runbook.steps import BY_NAME, KINDS
 from mirrors.models import FailoverRun, FailoverStep, Flow, Role
 from mirrors.models.failovers import FailoverKind
 from mirrors.models.groups import LONGEST_GROUP
 from mirrors.services import failovers, simulation
+from mirrors.services.runbook import asking
 
 
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
@@ -44,7 +47,7 @@ class FlowField(serializers.Field[Flow, Any, Any, Any]):
 
 
 class FailoverAskSerializer(StrictSerializer):
-    """`simulation` and `confirm_alias` are for the kinds that change something."""
+    """A switchover or failover needs `simulation` (a fresh one), `confirm_alias` and `reason`."""
 
     flow = FlowField()
     kind = serializers.ChoiceField(choices=FailoverKind.choices)
@@ -60,9 +63,50 @@ class FailoverAskSerializer(StrictSerializer):
 
 
 class FailoverStepSerializer(serializers.ModelSerializer[FailoverStep]):
+    """`command` is what a person types instead, `runbook` what the step looks at and waits for."""
+
+    result = serializers.SerializerMethodField()
+    runbook = serializers.SerializerMethodField()
+
     class Meta:
         model = FailoverStep
-        fields = ("number", "name", "does", "state", "reason", "started_at", "ended_at")
+        fields = (
+            "number",
+            "name",
+            "does",
+            "state",
+            "reason",
+            "started_at",
+            "ended_at",
+            "attempt",
+            "acting_at",
+            "acted_at",
+            "due_at",
+            "result",
+            "command",
+            "runbook",
+            "confirmed_by",
+            "undone_at",
+            "undo_reason",
+        )
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_result(self, step: FailoverStep) -> Any:
+        return step.result
+
+    @extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
+    def get_runbook(self, step: FailoverStep) -> dict[str, str]:
+        known = BY_NAME.get(step.name)
+        if known is None:
+            return {}
+        return {
+            "check": known.check,
+            "act": known.act,
+            "wait": known.wait,
+            "compensation": known.undo,
+            "limit": f"{known.limit_s} s",
+            "tries": str(known.tries),
+        }
 
 
 class FailoverBriefSerializer(serializers.ModelSerializer[FailoverRun]):
@@ -85,6 +129,11 @@ class FailoverBriefSerializer(serializers.ModelSerializer[FailoverRun]):
             "groups",
             "asked_reason",
             "requested_by",
+            "simulation",
+            "waits_for",
+            "approved_by",
+            "abort_asked_by",
+            "pause_asked_by",
             "progress",
             "created_at",
             "started_at",
@@ -114,7 +163,7 @@ class FailoverSerializer(FailoverBriefSerializer):
 class FailoverViewSet(
     mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[FailoverRun]
 ):
-    """Simulations of failovers: nothing real is touched; the newest first."""
+    """Simulations, which touch nothing real, and real runs begun from one; the newest first."""
 
     queryset = FailoverRun.objects.all()
     serializer_class = FailoverSerializer
@@ -140,27 +189,88 @@ class FailoverViewSet(
 
     @extend_schema(request=FailoverAskSerializer, responses={201: FailoverSerializer})
     def create(self, request: Request) -> Response:
-        """Ask for a run. A worker takes it at once; poll its address until it has ended."""
+        """Ask for a run. A worker takes it at once; poll its address until it has ended.
+
+        `simulation` touches nothing. `switchover` waits until nothing is left to copy, `failover`
+        does not wait; both do exactly what a fresh simulation showed.
+        """
         asked = FailoverAskSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
-        given = asked.validated_data
-        run = failovers.request_run(
-            flow=given["flow"],
-            kind=given["kind"],
-            groups=given.get("groups", ()),
-            why=given.get("reason", ""),
-            who=person(request),
-            steps=simulation.STEPS,
-        )
+        run = _begin(asked.validated_data, person(request))
         tasks.run_failover.delay_on_commit(run.pk)
         return Response(FailoverSerializer(run).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def abort(self, request: Request, pk: str) -> Response:
-        """End it early; its throw-away groups are deleted."""
-        asked = ReasonSerializer(data=request.data or {})
-        asked.is_valid(raise_exception=True)
-        why = asked.validated_data.get("reason", "")
-        run = failovers.abort_run(run=self.get_object(), who=person(request), why=why)
+        """End it early: a simulation deletes its groups, a real run undoes what it did."""
+        run = failovers.abort_run(
+            run=self.get_object(), who=person(request), why=_reason_of(request)
+        )
+        return self._sent(run)
+
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: str) -> Response:
+        """Agree to it, as a second person."""
+        _reason_of(request)
+        return self._sent(asking.approve(run=self.get_object(), who=person(request)))
+
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @action(detail=True, methods=["post"])
+    def confirm(self, request: Request, pk: str) -> Response:
+        """Say that you did what the step asks for, or that you take it as it is."""
+        why = _reason_of(request)
+        return self._sent(asking.confirm(run=self.get_object(), who=person(request), why=why))
+
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: str) -> Response:
+        """Hold it before its next step."""
+        _reason_of(request)
+        return self._sent(asking.pause(run=self.get_object(), who=person(request)))
+
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: str) -> Response:
+        """Go on after a pause, or try again where a step met trouble."""
+        _reason_of(request)
+        return self._sent(asking.resume(run=self.get_object(), who=person(request)))
+
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @action(detail=True, methods=["post"])
+    def lift(self, request: Request, pk: str) -> Response:
+        """Take away the access rules that an ended run left on its source."""
+        _reason_of(request)
+        run = asking.ask_to_lift(run=self.get_object(), who=person(request))
+        tasks.lift_fence.delay_on_commit(run.pk, person(request))
         return Response(FailoverSerializer(run).data)
+
+    def _sent(self, run: FailoverRun) -> Response:
+        tasks.run_failover.delay_on_commit(run.pk)
+        return Response(FailoverSerializer(run).data)
+
+
+def _begin(given: dict[str, Any], who: str) -> FailoverRun:
+    flow, kind = given["flow"], given["kind"]
+    groups, why = given.get("groups", ()), given.get("reason", "")
+    if kind == FailoverKind.SIMULATION:
+        return simulation.request_simulation(flow=flow, groups=groups, why=why, who=who)
+    if kind not in KINDS:
+        words = f"A {kind} is not begun here, but from the run that it takes back."
+        raise InvalidSettings({"kind": [words]})
+    return asking.request_execution(
+        flow=flow,
+        kind=kind,
+        simulation=given.get("simulation"),
+        confirm_alias=given.get("confirm_alias", ""),
+        why=why,
+        who=who,
+        groups=groups,
+    )
+
+
+def _reason_of(request: Request) -> str:
+    asked = ReasonSerializer(data=request.data or {})
+    asked.is_valid(raise_exception=True)
+    return str(asked.validated_data.get("reason", ""))

@@ -1,4 +1,4 @@
-"""Runs of failovers: ask for one, take it, say how far it is, end it. Simulations, for now."""
+"""Runs of failovers: ask for one, take a simulation, say how far it is, abort and end one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
@@ -22,10 +23,6 @@ MOST_GROUPS = 500
 LOST_AFTER = timedelta(seconds=35)
 # What waits for so long has lost its message.
 ASK_AGAIN_AFTER = timedelta(seconds=5)
-NOT_OFFERED = (
-    "{kind} is not offered yet: this edition simulates. Send kind simulation; it changes nothing "
-    "and shows what a failover would do."
-)
 
 
 def request_run(
@@ -36,10 +33,9 @@ def request_run(
     why: str = "",
     who: str,
     steps: Sequence[tuple[str, str]],
+    **more: Any,
 ) -> FailoverRun:
     """Write the row that a worker takes; the caller enqueues on commit. One at a time a flow."""
-    if kind != FailoverKind.SIMULATION:
-        raise InvalidSettings({"kind": [NOT_OFFERED.format(kind=kind)]})
     chosen = sorted(set(groups))
     if len(chosen) > MOST_GROUPS:
         sentence = f"{len(chosen)} groups are more than the {MOST_GROUPS} that one run takes."
@@ -53,7 +49,7 @@ def request_run(
                 why=why,
                 requested_by=who,
                 mark=uuid.uuid4().hex[:12],
-                reason="Waiting for a worker.",
+                **{"reason": "Waiting for a worker.", **more},
             )
             FailoverStep.objects.bulk_create(
                 FailoverStep(run=run, number=number, name=name, does=does)
@@ -62,13 +58,13 @@ def request_run(
             record(run, field="state", before="", who=who, why=why or f"For {flow.name}.")
     except IntegrityError:
         raise Conflict(
-            f"A simulation of {flow.name} runs already. Wait for its end, or abort it."
+            f"A failover run of {flow.name} runs already. Wait for its end, or abort it."
         ) from None
     return run
 
 
 def abort_run(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
-    """One that waits ends at once; one that runs ends within seconds, with its groups deleted."""
+    """One that waits for a worker ends at once; one that runs ends as soon as all is undone."""
     reason = why or f"Aborted by {who}."
     queued = FailoverRun.objects.filter(pk=run.pk, state=FailoverState.QUEUED)
     now = timezone.now()
@@ -77,15 +73,19 @@ def abort_run(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
         running = FailoverRun.objects.filter(pk=run.pk, ended_at=None)
         if not running.update(abort_asked_by=who):
             raise Conflict("This run has ended already; there is nothing to abort.")
+        # One that rests is taken up again, to undo what it did.
+        rests = running.filter(state=FailoverState.WAITING)
+        changes = {"waits_for": "", "holder": "", "next_at": now, "abort_asked_by": who}
+        claim(rests, state=FailoverState.RUNNING, reason=reason, who=who, changes=changes)
     run.refresh_from_db()
     return run
 
 
 def take_run(*, run_id: int) -> FailoverRun | None:
-    """The run for its one worker, or None when another had it."""
+    """The simulation for its one worker, or None when another had it."""
     now = timezone.now()
     taken = claim(
-        FailoverRun.objects.filter(pk=run_id, state=FailoverState.QUEUED),
+        _simulations().filter(pk=run_id, state=FailoverState.QUEUED),
         state=FailoverState.RUNNING,
         reason="A worker asks both clusters.",
         who=WORKER,
@@ -135,15 +135,15 @@ def end_run(
 
 
 def waiting_runs() -> list[int]:
-    """Runs that no worker took: sent again, since their message may be lost."""
+    """Simulations that no worker took: sent again, since their message may be lost."""
     old = timezone.now() - ASK_AGAIN_AFTER
-    rows = FailoverRun.objects.filter(state=FailoverState.QUEUED, created_at__lt=old)
+    rows = _simulations().filter(state=FailoverState.QUEUED, created_at__lt=old)
     return list(rows.values_list("pk", flat=True))
 
 
 def end_lost_runs() -> int:
-    """Runs whose worker is no more are failed, so that nobody waits for ever."""
-    lost = FailoverRun.objects.filter(
+    """Simulations whose worker is no more are failed, so that nobody waits for ever."""
+    lost = _simulations().filter(
         state=FailoverState.RUNNING, seen_at__lt=timezone.now() - LOST_AFTER
     )
     reason = (
@@ -160,3 +160,7 @@ def end_lost_runs() -> int:
         )
         for run_id in lost.values_list("pk", flat=True)
     )
+
+
+def _simulations() -> QuerySet[FailoverRun]:
+    return FailoverRun.objects.filter(kind=FailoverKind.SIMULATION)

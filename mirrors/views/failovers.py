@@ -1,8 +1,7 @@
-"""Pages of failovers: the list of simulations, one of them live, the button that asks for one."""
+"""Pages of failovers: the list of runs, a simulation live, the button that asks for one."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
@@ -17,10 +16,13 @@ from django.views.decorators.http import require_POST, require_safe
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import arrow
+from mirrors.domain.runbook.steps import KINDS
 from mirrors.models import FailoverRun, Flow, Role, needs
-from mirrors.models.failovers import OPEN_RUNS, FailoverState
+from mirrors.models.failovers import OPEN_RUNS, FailoverKind, FailoverState
 from mirrors.services import failovers, simulation
 from mirrors.services.errors import Conflict
+from mirrors.services.runbook import asking
+from mirrors.views.failover_runs import show_execution
 from mirrors.views.failover_tables import download_rows, failed_first, partitions_at_risk
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of
@@ -28,8 +30,6 @@ from mirrors.views.tables import Column, Question
 
 SHOWN_ROWS = 200
 SHOWN_FINDINGS = 30
-# Older than that, a real failover may not be started from it.
-FRESH_FOR = timedelta(minutes=15)
 QUESTION = Question(
     columns=(
         Column("pk", "Run", ("pk",), number=True),
@@ -43,7 +43,7 @@ QUESTION = Question(
     ),
     search=("label", "requested_by", "reason", "why"),
     default="-pk",
-    filters={"state": tuple(FailoverState.values)},
+    filters={"state": tuple(FailoverState.values), "kind": tuple(FailoverKind.values)},
 )
 
 
@@ -59,7 +59,8 @@ def list_runs(request: HttpRequest) -> HttpResponseBase:
         return download
     table = QUESTION.table(request, rows)
     states = filter_of("state", "State", FailoverState.values, table.chosen)
-    context = {"table": table, "filters": [states]}
+    kinds = filter_of("kind", "Kind", FailoverKind.values, table.chosen)
+    context = {"table": table, "filters": [kinds, states]}
     return render_page(request, "mirrors/failovers.html", context, section="failovers", every=3)
 
 
@@ -68,6 +69,8 @@ def list_runs(request: HttpRequest) -> HttpResponseBase:
 def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
     runs = FailoverRun.objects.select_related("flow__source", "flow__target")
     run = get_object_or_404(runs.prefetch_related("steps"), pk=pk)
+    if run.kind in KINDS:
+        return show_execution(request, run)
     result, plan = run.result or {}, run.plan or {}
     if download := download_rows(request, run):
         return download
@@ -80,7 +83,7 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
         "run": run,
         "title": f"Simulated failover {arrow(run.flow.name)}",
         "is_open": run.state in OPEN_RUNS,
-        "old": run.ended_at is not None and timezone.now() - run.ended_at > FRESH_FOR,
+        "old": run.ended_at is not None and timezone.now() - run.ended_at > asking.fresh_for(),
         "totals": result.get("totals"),
         "plan": plan,
         "findings": findings,
@@ -114,6 +117,7 @@ def abort(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(FailoverRun, pk=pk)
     try:
         failovers.abort_run(run=run, who=request.user.get_username())
+        tasks.run_failover.delay_on_commit(run.pk)
     except UnderstudyError as error:
         messages.error(request, error.message)
     return redirect("failover", pk=pk)

@@ -55,12 +55,14 @@ def test_only_operators_ask_and_only_one_runs_at_a_time(
 
 
 @pytest.mark.parametrize("kind", ["switchover", "failover", "failback"])
-def test_what_changes_something_is_not_offered_yet(
+def test_what_changes_something_is_refused_in_words_without_a_fresh_simulation(
     operator: APIClient, flow: dict[str, Any], kind: str
 ) -> None:
-    refused = ask(operator, flow, kind=kind, simulation=1, confirm_alias="backup")
+    refused = ask(operator, flow, kind=kind, simulation=1, confirm_alias="primary")
     assert refused.status_code == 400
-    assert "not offered yet" in refused.json()["error"]["message"]
+    fields = refused.json()["error"]["fields"]
+    wanted = {"kind"} if kind == "failback" else {"simulation", "confirm_alias", "reason"}
+    assert set(fields) == wanted
     assert not FailoverRun.objects.exists()
 
 

@@ -92,6 +92,7 @@ OPERATING = [
     "/flows/{pk}/stop/",
     "/flows/{pk}/reverse/",
     "/flows/{pk}/delete/",
+    "/flows/{pk}/failover/",
     "/flows/{pk}/objectives/",
     "/add/drill/",
     "/drills/{pk}/edit/",
@@ -182,7 +183,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     # Open to everybody: tests/pages/test_drills.py asks them.
     changing |= {"verify", "verify-one"}
     changing |= {"failback-decide", "failback-groups", "failback-retry", "failback-close"}
-    changing |= {"flow-simulate", "failover-abort", "flow-takeover-check"}
+    changing |= {"flow-simulate", "failover-abort", "failover-steer", "flow-takeover-check"}
     for module in (own_pages, mirrors_pages, monitoring_pages):
         for pattern in module.urlpatterns:
             assert isinstance(pattern, URLPattern)

@@ -1,0 +1,1 @@
+"""Switchovers and failovers done for real, step by step: rows first, then the act."""

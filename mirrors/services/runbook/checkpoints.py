@@ -1,0 +1,91 @@
+"""Read checkpoints: the flow is at rest, so this plan is the last; it is what groups are set to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.utils import timezone
+
+from mirrors.domain.checkpoints import IDLE
+from mirrors.domain.failover_shapes import PlacePlan
+from mirrors.domain.figures import plural
+from mirrors.domain.runbook.machine import Outcome
+from mirrors.kafka.groups import list_groups
+from mirrors.models import Flow, PartitionMap
+from mirrors.services.divergence import keep
+from mirrors.services.runbook.context import Context, Handler, Place, done, failed, not_yet
+from mirrors.services.runbook.looking import plan_now, worse_than_simulated
+from mirrors.services.translation import translate_offsets
+
+DEADLINE_S = 10.0
+
+
+def _wait(context: Context) -> Outcome:
+    _, plan = plan_now(context)
+    numbers: dict[str, Any] = {
+        "places": len(plan.places),
+        "exact": sum(row.downstream_offset is not None for row in plan.places),
+        "loss": plan.loss,
+        "re_reads": plan.re_reads,
+        "digest": plan.digest,
+    }
+    if worse := worse_than_simulated(context, plan.to_dict()):
+        words = f"It is worse than what was simulated: {' '.join(worse)}"
+        return failed(words, **numbers)
+    if context.planned and plan.loss:
+        words = f"{plural(plan.loss, 'record')} would be lost, so this is no switchover any more."
+        return failed(f"{words} Abort it, and look what still writes.", **numbers)
+    if context.planned:
+        context.alive()
+        if busy := _still_reading(context, plan.places):
+            alias = context.spec.source.alias
+            words = (
+                f"{', '.join(busy[:3])}{', …' if len(busy) > 3 else ''} still read on {alias}: "
+                "what they consume from now on they would read twice. Let them finish, or stop "
+                "them there."
+            )
+            return not_yet(words, again_ms=2_000, reading=busy[:20], **numbers)
+    # From now on the target gets records of its own: where both sides part is known only now.
+    points = keep(flow=context.flow, mark=context.run.mark, now=timezone.now())
+    numbers["divergence_points"] = len(points)
+    exact = numbers["exact"]
+    words = f"{exact:,} of {plural(len(plan.places), 'place')} of groups have an exact offset."
+    lost = "not known" if plan.loss is None else plural(plan.loss, "record")
+    return done(words if context.planned else f"{words} Lost: {lost}.", **numbers)
+
+
+def _still_reading(context: Context, places: Iterable[PlacePlan]) -> list[str]:
+    """Groups with members on the source that have not consumed all that was copied."""
+    states = list_groups(context.spec.source, deadline_s=DEADLINE_S)
+    busy = {
+        row.group for row in places if row.group in states and states[row.group].state not in IDLE
+    }
+    ends = ends_downstream(context.flow, {(row.topic, row.partition) for row in places})
+    return sorted(
+        {
+            row.group
+            for row in places
+            if row.group in busy
+            and row.downstream_offset is not None
+            and row.downstream_offset < ends.get((row.topic, row.partition), 0)
+        }
+    )
+
+
+def ends_downstream(flow: Flow, places: Iterable[Place]) -> dict[Place, int]:
+    """Behind the last copied record of each partition, on the target; markers do not count."""
+    wanted = set(places)
+    asked: dict[Place, list[int]] = {}
+    for row in PartitionMap.objects.filter(flow=flow, position__isnull=False):
+        if (row.topic, row.partition) in wanted:
+            asked[row.topic, row.partition] = [row.position or 0]
+    found = translate_offsets(flow=flow, places=asked)
+    return {
+        place: rows[0].downstream
+        for place, rows in found.items()
+        if rows and rows[0].downstream is not None
+    }
+
+
+READ_CHECKPOINTS = Handler(wait=_wait)

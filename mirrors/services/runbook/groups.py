@@ -1,0 +1,185 @@
+"""Set the groups on the target: idle ones, to the offsets of the last plan, each place once.
+
+What is written is kept before and after, place by place: a place that was set is never set again,
+since its group may have gone on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.utils import timezone
+
+from mirrors.domain.checkpoints import IDLE, GroupPlace, plan_move
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.figures import plural
+from mirrors.domain.offsets import Translation
+from mirrors.domain.runbook.machine import Outcome
+from mirrors.kafka.groups import GroupOffset as Offset
+from mirrors.kafka.groups import write_offsets
+from mirrors.models import GroupOffset
+from mirrors.services.group_rows import written_offsets
+from mirrors.services.group_survey import Budget, look_at_target
+from mirrors.services.runbook.context import Context, Handler, done, not_yet
+
+DEADLINE_S = 20.0
+# So many groups are looked at right before they are written: in between lies little time.
+_AT_ONCE = 20
+# States of a place that is where it shall be, and of one that another try may help.
+SET, AGAIN = ("moved", "in_sync"), ("active", "failed")
+Row = dict[str, Any]
+Key = tuple[str, str, int]
+
+
+def _wait(context: Context) -> Outcome:
+    rows = _rows(context)
+    todo = [row for row in rows if row["state"] not in SET and row["to"] is not None]
+    groups = sorted({row["group"] for row in todo})
+    for start in range(0, len(groups), _AT_ONCE):
+        context.alive()
+        now = set(groups[start : start + _AT_ONCE])
+        _set(context, rows, [row for row in todo if row["group"] in now])
+        context.keep(rows=rows)
+    _remember(context, rows)
+    return _told(context, rows)
+
+
+def _rows(context: Context) -> list[Row]:
+    """As kept by an earlier try, or one for each place of the plan."""
+    if kept := context.row.result.get("rows"):
+        return list(kept)
+    fields = ("group", "topic", "partition", "remote_topic", "source_offset")
+    plan = context.plan
+    ends = {(row["topic"], row["partition"]): row["target_end"] for row in plan["partitions"]}
+    rows = [
+        {
+            **{name: place[name] for name in fields},
+            "to": place["downstream_offset"],
+            "end": ends.get((place["topic"], place["partition"])),
+            "state": "unknown" if place["downstream_offset"] is None else "waiting",
+            "reason": place["reason"],
+        }
+        for place in plan["places"]
+    ]
+    context.keep(rows=rows)
+    return rows
+
+
+def _set(context: Context, rows: list[Row], mine: Sequence[Row]) -> None:
+    """Look, decide, keep what is to be undone, write; each row says what came of it."""
+    target = context.spec.target
+    states, seen = look_at_target(target, [_place(row) for row in mine], Budget(DEADLINE_S))
+    wrote = written_offsets(flow=context.flow)
+    writes: dict[str, dict[tuple[str, int], Row]] = {}
+    for row, place in zip(mine, seen, strict=True):
+        key = (place.group, place.topic, place.partition)
+        state = states.get(place.group, "")
+        move = plan_move(place, enabled=True, state=state, wrote=wrote.get(key))
+        row["state"], row["reason"] = str(move.state), move.reason
+        row.setdefault("before", place.target_offset)
+        if move.state == "moved":
+            row["state"] = "waiting"
+            writes.setdefault(place.group, {})[row["remote_topic"], row["partition"]] = row
+    context.keep(rows=rows)
+    for group, places in writes.items():
+        context.alive()
+        _write(context, group, places)
+
+
+def _write(context: Context, group: str, writes: dict[tuple[str, int], Row]) -> None:
+    target = context.spec.target
+    offsets = {place: Offset(row["to"]) for place, row in writes.items()}
+    try:
+        refusals = write_offsets(target, group, offsets, deadline_s=DEADLINE_S).failed
+    except UnderstudyError as error:
+        refusals = dict.fromkeys(writes, error)
+    for place, row in writes.items():
+        refused = refusals.get(place)
+        if refused is None:
+            row["state"] = "moved"
+        else:
+            row["state"] = "active" if refused.code == "group_active" else "failed"
+            row["reason"] = refused.message
+
+
+def _place(row: Row) -> GroupPlace:
+    found = Translation(
+        upstream=row["source_offset"] or 0,
+        downstream=row["to"],
+        outcome="exact",
+        reason=row["reason"],
+    )
+    return GroupPlace(
+        group=row["group"],
+        topic=row["topic"],
+        partition=row["partition"],
+        remote_topic=row["remote_topic"],
+        source_offset=row["source_offset"],
+        translation=found,
+        target_end=row["end"],
+    )
+
+
+def _remember(context: Context, rows: Iterable[Row]) -> None:
+    """The flow's own rows know that we put the groups there."""
+    now = timezone.now()
+    for row in rows:
+        if row["state"] in SET:
+            known = GroupOffset.objects.filter(flow=context.flow, group=row["group"])
+            known.filter(topic=row["topic"], partition=row["partition"]).update(
+                wrote=row["to"],
+                target_offset=row["to"],
+                sync_state=row["state"],
+                reason=row["reason"],
+                as_of=now,
+            )
+
+
+def _told(context: Context, rows: list[Row]) -> Outcome:
+    good = [row for row in rows if row["state"] in SET]
+    rest = [row for row in rows if row["state"] not in SET]
+    numbers = {
+        "moved": sum(row["state"] == "moved" for row in rows),
+        "in_place": sum(row["state"] == "in_sync" for row in rows),
+        "not_moved": len(rest),
+    }
+    words = f"{len(good):,} of {plural(len(rows), 'place')} stand at their exact offset."
+    if rest:
+        row = rest[0]
+        where = f"{row['group']} in {row['topic']}-{row['partition']}"
+        more = f" and {len(rest) - 1:,} more" if len(rest) > 1 else ""
+        words += f" Not set: {where}{more}: {row['reason']}."
+    if any(row["state"] in AGAIN for row in rest):
+        return not_yet(words, again_ms=2_000, **numbers)
+    return done(words, **numbers)
+
+
+def _undo(context: Context) -> str:
+    """Back to where each stood, where the group is idle and still stands where it was put."""
+    rows = [
+        row
+        for row in context.row.result.get("rows", [])
+        if row["to"] is not None and row.get("before") not in (None, row["to"])
+    ]
+    back = 0
+    for group in sorted({row["group"] for row in rows}):
+        context.alive()
+        back += _put_back(context, [row for row in rows if row["group"] == group])
+    return f"{plural(back, 'offset')} put back; groups that had none there keep theirs."
+
+
+def _put_back(context: Context, rows: list[Row]) -> int:
+    target = context.spec.target
+    states, seen = look_at_target(target, [_place(row) for row in rows], Budget(DEADLINE_S))
+    if states.get(rows[0]["group"], "") not in IDLE:
+        return 0
+    offsets = {
+        (row["remote_topic"], row["partition"]): Offset(row["before"])
+        for row, place in zip(rows, seen, strict=True)
+        if place.target_offset == row["to"]
+    }
+    return len(write_offsets(target, rows[0]["group"], offsets, deadline_s=DEADLINE_S).done)
+
+
+RESET_GROUPS = Handler(wait=_wait, undo=_undo)

@@ -1,0 +1,89 @@
+"""The steps that look: how both clusters are, and whether the plan is still the simulated one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover import FailoverPlan, plan_failover
+from mirrors.domain.figures import plural
+from mirrors.domain.runbook.machine import Outcome
+from mirrors.domain.runbook.worse import what_is_worse
+from mirrors.kafka.groups import list_groups
+from mirrors.models import FailoverRun
+from mirrors.services.clock import milliseconds
+from mirrors.services.failover_look import Look, look
+from mirrors.services.runbook.context import Context, Handler, done, failed
+
+DEADLINE_S = 8.0
+
+
+def plan_now(context: Context) -> tuple[Look, FailoverPlan]:
+    """A new plan of the run's groups, kept with the run."""
+    run = context.run
+    seen = look(
+        flow=context.flow,
+        spec=context.spec,
+        groups=run.groups,
+        now=milliseconds(timezone.now()),
+        tick=context.alive,
+    )
+    plan = plan_failover(seen.picture)
+    run.plan = plan.to_dict()
+    FailoverRun.objects.filter(pk=run.pk).update(plan=run.plan)
+    return seen, plan
+
+
+def worse_than_simulated(context: Context, plan: dict[str, Any]) -> tuple[str, ...]:
+    simulated = context.run.simulation.plan if context.run.simulation else None
+    if simulated is None:
+        return ("The simulation that was agreed to is gone.",)
+    return what_is_worse("switchover" if context.planned else "failover", simulated, plan)
+
+
+def _detect(context: Context) -> Outcome:
+    source, target = context.spec.source, context.spec.target
+    list_groups(target, deadline_s=DEADLINE_S)
+    context.alive()
+    try:
+        list_groups(source, deadline_s=DEADLINE_S)
+    except UnderstudyError as error:
+        if context.planned:
+            words = (
+                f"{source.alias} does not answer, and a switchover needs it: {error.message} "
+                "Simulate again and choose failover."
+            )
+            return failed(words, again=True, source_answers=False)
+        words = f"{target.alias} answers. {source.alias} does not: {error.message}"
+        return done(words, source_answers=False)
+    words = f"{source.alias} and {target.alias} answer."
+    if not context.planned:
+        words += " A switchover would lose nothing; this does not wait."
+    return done(words, source_answers=True)
+
+
+def _verify(context: Context) -> Outcome:
+    _, plan = plan_now(context)
+    said = plan.to_dict()
+    numbers: dict[str, Any] = {
+        "partitions": len(plan.partitions),
+        "places": len(plan.places),
+        "loss": plan.loss,
+        "certainty": plan.certainty,
+        "digest": plan.digest,
+    }
+    if worse := worse_than_simulated(context, said):
+        words = f"It is worse than what was simulated: {' '.join(worse)}"
+        return failed(words, **numbers)
+    target = context.spec.target.alias
+    words = (
+        f"{target} is as simulated: {plural(len(plan.partitions), 'partition')}, "
+        f"{plural(len(plan.places), 'place')} of groups."
+    )
+    return done(words, **numbers)
+
+
+DETECT = Handler(wait=_detect)
+VERIFY_TARGET = Handler(wait=_verify)

@@ -1,0 +1,215 @@
+"""Pages of switchovers and failovers: begin one from a simulation, follow it live, steer it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST
+
+from mirrors import tasks
+from mirrors.domain import keys_of_failover as keys
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.figures import arrow
+from mirrors.domain.runbook.steps import BY_NAME, KINDS
+from mirrors.domain.runbook.worse import blast_radius, standing_blockers
+from mirrors.models import FailoverRun, FailoverStep, Flow, Role, needs
+from mirrors.models.failovers import OPEN_RUNS, FailoverState, WaitsFor
+from mirrors.services.runbook import asking
+from mirrors.services.runbook.fencing import still_fenced
+from mirrors.views.render import render_page
+from mirrors.views.shared import curl
+
+SHOWN_ROWS = 200
+# What a person may press, by what the run waits for; abort is there as long as it is open.
+_MAY = {
+    WaitsFor.APPROVAL: ("approve",),
+    WaitsFor.PAUSE: ("resume",),
+    WaitsFor.PERSON: ("confirm", "resume"),
+    WaitsFor.TROUBLE: ("resume", "confirm"),
+}
+_WORDS = {
+    "approve": "Approve it",
+    "confirm": "Confirm the step",
+    "resume": "Resume",
+    "pause": "Pause",
+    "lift": "Let producers write on the source again",
+}
+_VERBS: dict[str, Callable[..., FailoverRun]] = {
+    "approve": asking.approve,
+    "confirm": asking.confirm,
+    "pause": asking.pause,
+    "resume": asking.resume,
+    "lift": asking.ask_to_lift,
+}
+_HOW = {
+    "acl": "access rules deny WRITE",
+    "webhook": "a webhook",
+    "command": "a command",
+    "person": "a person confirms it",
+    "none": "nothing, on purpose",
+}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.OPERATOR)
+def begin(request: HttpRequest, pk: int) -> HttpResponse:
+    """What it will touch, from a fresh simulation; then the typed alias and the reason."""
+    rows = Flow.objects.select_related("source", "target")
+    flow = get_object_or_404(rows, pk=pk)
+    given = request.POST
+    errors: dict[str, list[str]] = {}
+    trouble, status = "", 200
+    if request.method == "POST":
+        number = given.get("simulation", "")
+        kind = given.get("kind", "")
+        try:
+            if kind not in KINDS:
+                raise InvalidSettings({"kind": ["Choose switchover or failover."]})
+            run = asking.request_execution(
+                flow=flow,
+                kind="switchover" if kind == "switchover" else "failover",
+                simulation=int(number) if number.isascii() and number.isdecimal() else None,
+                confirm_alias=given.get("confirm_alias", ""),
+                why=given.get("reason", "")[:500],
+                who=request.user.get_username(),
+            )
+        except InvalidSettings as error:
+            errors, status = error.fields, 422
+        except UnderstudyError as error:
+            trouble, status = error.message, 409
+        else:
+            tasks.run_failover.delay_on_commit(run.pk)
+            return redirect("failover", pk=run.pk)
+    context = {**_begin_context(request, flow), "errors": errors, "trouble": trouble}
+    context["given"] = {name: given.get(name, "") for name in ("kind", "reason", "confirm_alias")}
+    return render_page(
+        request, "mirrors/failover_begin.html", context, section="failovers", status=status
+    )
+
+
+def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
+    now = timezone.now()
+    simulation = asking.newest_simulation(flow=flow, now=now)
+    hooks = keys.hooks_of(flow.properties)
+    plan = simulation.plan if simulation is not None else None
+    body = {
+        "flow": flow.pk,
+        "kind": "switchover",
+        "simulation": simulation.pk if simulation else None,
+        "confirm_alias": flow.target.alias,
+        "reason": "…",
+    }
+    return {
+        "flow": flow,
+        "simulation": simulation,
+        "old": FailoverRun.objects.filter(flow=flow, kind="simulation").first(),
+        "minutes_left": asking.seconds_left(simulation, now) // 60 if simulation else 0,
+        "radius": blast_radius(plan) if plan else None,
+        "blockers": standing_blockers("switchover", plan)[:30] if plan else (),
+        "needs_second": asking.needs_second(flow),
+        "hooks": [
+            ("Producers are kept out by", _HOW[hooks[keys.FENCE]]),
+            ("Consumers are started by", _HOW[hooks[keys.CONSUMERS]]),
+            ("Producers are redirected by", _HOW[hooks[keys.PRODUCERS]]),
+        ],
+        "commands": [curl(request, "Begin it", "POST", "failovers/", body)],
+    }
+
+
+def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponse:
+    """The steps live, with what is asked of a person now."""
+    is_open = run.state in OPEN_RUNS
+    steps = [_shown(step) for step in run.steps.defer("result")]
+    current = next((step for step in steps if step.row.state in ("waiting", "failed")), None)
+    verbs = _verbs(run, current)
+    result = run.result or {}
+    places = result.get("partitions", [])
+    context = {
+        "run": run,
+        "title": f"{run.kind.capitalize()} {arrow(run.flow.name)}",
+        "is_open": is_open,
+        "steps": steps,
+        "verbs": verbs,
+        "undoing": bool(run.abort_asked_by) and is_open,
+        "radius": blast_radius(run.plan) if run.plan else None,
+        "totals": result.get("totals"),
+        "places": sorted(places, key=lambda row: row["state"] in ("moved", "in_sync"))[:SHOWN_ROWS],
+        "more_places": len(places) - SHOWN_ROWS,
+        "commands": [
+            curl(request, "Read this run", "GET", f"failovers/{run.pk}/"),
+            *(
+                curl(request, _WORDS[verb], "POST", f"failovers/{run.pk}/{verb}/", {})
+                for verb, _ in verbs
+            ),
+        ],
+    }
+    every = 1 if is_open else None
+    return render_page(
+        request, "mirrors/failover_run.html", context, section="failovers", every=every
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ShownStep:
+    """A step's row with what the runbook says of it."""
+
+    row: FailoverStep
+    step: Any
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """The shape and colour, and the word."""
+        if self.row.undone_at:
+            return "resting", "undone"
+        words = {
+            "running": ("working", "running"),
+            "pending": ("pending", "to come"),
+            "waiting": ("attention", "waits for you"),
+        }
+        return words.get(self.row.state, (self.row.state, self.row.state))
+
+
+def _shown(row: FailoverStep) -> ShownStep:
+    return ShownStep(row, BY_NAME.get(row.name))
+
+
+def _verbs(run: FailoverRun, current: ShownStep | None) -> list[tuple[str, str]]:
+    names: tuple[str, ...]
+    if run.abort_asked_by:
+        names = ("resume",) if run.state == FailoverState.WAITING else ()
+    elif run.state == FailoverState.WAITING:
+        names = _MAY[WaitsFor(run.waits_for)]
+    elif run.state not in OPEN_RUNS:
+        names = ("lift",) if still_fenced(run=run) else ()
+    else:
+        held = bool(run.pause_asked_by)
+        names = () if held else ("pause",)
+    words = dict(_WORDS)
+    if current is not None and current.row.state == "failed":
+        words |= {"resume": "Try again", "confirm": "Take it as it is"}
+        if not current.step.accepts:
+            names = tuple(name for name in names if name != "confirm")
+    return [(name, words[name]) for name in names]
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+    """Approve, confirm, pause or resume; of an ended run, take away its fence."""
+    run = get_object_or_404(FailoverRun.objects.select_related("simulation"), pk=pk)
+    try:
+        _VERBS[verb](run=run, who=request.user.get_username())
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    else:
+        if verb == "lift":
+            tasks.lift_fence.delay_on_commit(run.pk, request.user.get_username())
+        else:
+            tasks.run_failover.delay_on_commit(run.pk)
+    return redirect("failover", pk=pk)

@@ -1,0 +1,140 @@
+"""Switchovers and failovers over REST: what they need, who steers them, what their steps say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from mirrors.models import FailoverRun, FailoverStep, Flow
+from mirrors.services.runbook.turn import advance
+
+PATH = "/api/v1/failovers/"
+PLAN = {
+    "loss": 12,
+    "re_reads": 0,
+    "certainty": "observed",
+    "blockers": [],
+    "partitions": [
+        {"topic": "orders", "partition": 0, "remote_topic": "primary.orders", "target_end": 90}
+    ],
+    "places": [
+        {
+            "group": "billing",
+            "topic": "orders",
+            "partition": 0,
+            "remote_topic": "primary.orders",
+            "source_offset": 80,
+            "downstream_offset": 70,
+            "reason": "",
+        }
+    ],
+}
+
+
+@pytest.fixture
+def simulation(flow: dict[str, Any]) -> FailoverRun:
+    now = timezone.now()
+    return FailoverRun.objects.create(
+        flow_id=flow["id"],
+        kind="simulation",
+        state="succeeded",
+        requested_by="operator",
+        mark="m",
+        plan=PLAN,
+        result={"partitions": []},
+        ended_at=now,
+        swept_at=now,
+    )
+
+
+def ask(client: APIClient, simulation: FailoverRun, **changes: Any) -> Any:
+    body = {"flow": "primary->backup", "kind": "failover", "simulation": simulation.pk}
+    return client.post(PATH, {**body, "confirm_alias": "backup", "reason": "tonight", **changes})
+
+
+def test_a_run_is_begun_with_nine_steps_and_for_each_the_command_of_a_human(
+    operator: APIClient, viewer: APIClient, simulation: FailoverRun
+) -> None:
+    assert ask(viewer, simulation).status_code == 403
+    made = ask(operator, simulation).json()
+    assert (made["state"], made["simulation"]) == ("queued", simulation.pk)
+    steps = viewer.get(f"{PATH}{made['id']}/").json()["steps"]
+    assert [step["name"] for step in steps] == [
+        "detect",
+        "verify_target",
+        "fence_producers",
+        "drain",
+        "read_checkpoints",
+        "reset_groups",
+        "start_consumers",
+        "redirect_producers",
+        "verify_flow",
+    ]
+    assert "--deny-principal" in steps[2]["command"]
+    assert "primary.orders,0,70" in steps[5]["command"]
+    assert all(step["runbook"]["limit"].endswith(" s") for step in steps)
+
+
+def test_two_people_where_the_flow_says_so(
+    operator: APIClient, admin: APIClient, simulation: FailoverRun
+) -> None:
+    Flow.objects.update(properties={"failover.second.person": "true"})
+    made = ask(operator, simulation).json()
+    assert (made["state"], made["waits_for"]) == ("waiting", "approval")
+    path = f"{PATH}{made['id']}/"
+    own = operator.post(f"{path}approve/")
+    assert own.status_code == 409
+    assert "somebody else" in own.json()["error"]["message"]
+    answer = admin.post(f"{path}approve/", {"reason": "agreed"}).json()
+    assert (answer["state"], answer["approved_by"]) == ("running", "admin")
+
+
+def test_only_operators_steer_and_each_verb_says_when_it_does_not_fit(
+    operator: APIClient, viewer: APIClient, simulation: FailoverRun
+) -> None:
+    path = f"{PATH}{ask(operator, simulation).json()['id']}/"
+    for verb in ("approve", "confirm", "pause", "resume", "abort"):
+        assert viewer.post(f"{path}{verb}/").status_code == 403
+    for verb in ("approve", "confirm", "resume"):
+        assert operator.post(f"{path}{verb}/").status_code == 409, verb
+    assert operator.post(f"{path}pause/").json()["pause_asked_by"] == "operator"
+    assert operator.post(f"{path}resume/").status_code == 409  # a worker has to hold it first
+    aborted = operator.post(f"{path}abort/", {"reason": "not tonight"}).json()
+    assert (aborted["state"], aborted["reason"]) == ("aborted", "not tonight")
+    assert operator.post(f"{path}pause/").status_code == 409
+
+
+def test_a_target_that_does_not_answer_ends_the_run_and_nothing_was_changed(
+    operator: APIClient, simulation: FailoverRun
+) -> None:
+    made = ask(operator, simulation).json()
+    FailoverStep.objects.update(attempt=5)  # its tries are over
+    advance(run_id=made["id"])
+    found = operator.get(f"{PATH}{made['id']}/").json()
+    assert found["state"] == "failed"
+    assert "Nothing had been changed" in found["reason"]
+    assert [step["state"] for step in found["steps"]] == ["failed"] + ["skipped"] * 8
+
+
+def test_hooks_that_could_not_work_are_refused_before_anything_begins(
+    operator: APIClient, simulation: FailoverRun, flow: dict[str, Any]
+) -> None:
+    path = f"/api/v1/flows/{flow['id']}/"
+    for properties, key in (
+        ({"failover.fence": "webhook"}, "failover.fence"),
+        ({"failover.webhook.headers": "Authorization=hunter2"}, "failover.webhook.headers"),
+        ({"failover.webhook.secret": "hunter2"}, "failover.webhook.secret"),
+        ({"failover.fence": "prayer"}, "failover.fence"),
+    ):
+        refused = operator.patch(path, {"properties": properties})
+        assert refused.status_code == 400, refused.json()
+        assert key in str(refused.json()["error"]["fields"])
+    Flow.objects.update(
+        properties={"failover.start.consumers": "command", "failover.command": "rm"}
+    )
+    refused = ask(operator, simulation)
+    assert refused.status_code == 400
+    assert "UNDERSTUDY_FAILOVER_COMMANDS" in refused.json()["error"]["message"]

@@ -1,0 +1,95 @@
+"""Pages of switchovers and failovers: what is asked before one begins, what its page shows."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from mirrors.domain.runbook.steps import STEPS
+from mirrors.models import FailoverRun, FailoverStep, Flow
+from tests.api.test_failover_runs import PLAN
+from tests.pages import world
+from tests.pages.conftest import As
+
+
+@pytest.fixture
+def flow(db: None) -> Flow:
+    return world.busy()
+
+
+@pytest.fixture
+def operator(signed_in: As) -> Client:
+    return signed_in("operator")
+
+
+@pytest.fixture
+def simulation(flow: Flow) -> FailoverRun:
+    return simulated_for(flow)
+
+
+def simulated_for(flow: Flow) -> FailoverRun:
+    """One that just succeeded."""
+    now = timezone.now()
+    facts = {"state": "succeeded", "requested_by": "ann", "mark": "m", "plan": PLAN}
+    facts |= {"ended_at": now, "swept_at": now, "reason": "12 records would be lost.", "result": {}}
+    return FailoverRun.objects.create(flow=flow, kind="simulation", **facts)
+
+
+def test_without_a_fresh_simulation_the_page_offers_one(operator: Client, flow: Flow) -> None:
+    text = operator.get(f"/flows/{flow.pk}/failover/").content.decode()
+    assert "Simulate it first" in text
+    assert "Hand over primary to backup</button>" not in text
+
+
+def test_the_form_shows_what_is_touched_and_begins_only_with_alias_and_reason(
+    operator: Client, flow: Flow, simulation: FailoverRun
+) -> None:
+    path = f"/flows/{flow.pk}/failover/"
+    text = operator.get(path).content.decode()
+    assert "12 records would be lost." in text
+    assert "access rules deny WRITE" in text
+    given = {"simulation": simulation.pk, "kind": "switchover"}
+    refused = operator.post(path, {**given, "confirm_alias": "primary", "reason": ""})
+    assert refused.status_code == 422
+    assert "exactly" in world.error_at(refused.content.decode(), "confirm_alias")
+    assert "Say why" in world.error_at(refused.content.decode(), "reason")
+    assert operator.post(path, {**given, "kind": "x", "reason": "y"}).status_code == 422
+    begun = operator.post(path, {**given, "confirm_alias": "backup", "reason": "tonight"})
+    run = FailoverRun.objects.get(kind="switchover")
+    assert begun["Location"] == f"/failovers/{run.pk}/"
+    again = operator.post(path, {**given, "confirm_alias": "backup", "reason": "tonight"})
+    assert again.status_code == 409
+
+
+def test_a_run_that_waits_for_a_person_says_for_what_and_has_the_buttons(
+    signed_in: As, flow: Flow, simulation: FailoverRun
+) -> None:
+    run = FailoverRun.objects.create(
+        flow=flow,
+        kind="switchover",
+        state="waiting",
+        waits_for="person",
+        reason="Start the consumers on the target: Start them, then confirm.",
+        requested_by="ann",
+        why="tonight",
+        mark="n",
+        simulation=simulation,
+        plan=PLAN,
+    )
+    for number, step in enumerate(STEPS, start=1):
+        state = "succeeded" if number < 7 else "waiting" if number == 7 else "pending"
+        FailoverStep.objects.create(
+            run=run, number=number, name=step.name, does=step.title, state=state, command="kafka x"
+        )
+    page = signed_in("operator").get(f"/failovers/{run.pk}/").content.decode()
+    for words in ("Start them, then confirm.", "Confirm the step", "Abort and undo", "kafka x"):
+        assert words in page
+    seen = signed_in("viewer").get(f"/failovers/{run.pk}/").content.decode()
+    assert "Confirm the step</button>" not in seen
+    operator = signed_in("operator")
+    assert operator.post(f"/failovers/{run.pk}/confirm/").status_code == 302
+    run.refresh_from_db()
+    assert (run.state, run.steps.get(number=7).confirmed_by) == ("running", "the-operator")
+    assert signed_in("viewer").post(f"/failovers/{run.pk}/pause/").status_code == 403
+    assert operator.post(f"/failovers/{run.pk}/confirm/").status_code == 302
