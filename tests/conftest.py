@@ -12,10 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pytest_django import Settings
 
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
+
+# A law is not broken because the machine is busy.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 # Quick to start beats quick under load here; the second compiler costs more than it gives.
 _QUICK = ("-XX:TieredStopAtLevel=1",)
