@@ -14,7 +14,7 @@ from datetime import datetime
 from django.db import transaction
 
 from mirrors.domain.failback.divergence import Divergence as Point
-from mirrors.domain.failback.divergence import diverge, divergence_topic
+from mirrors.domain.failback.divergence import diverge, divergence_topic, keep_first
 from mirrors.domain.offsets import around
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from mirrors.domain.records import MalformedRecord, Position
@@ -54,10 +54,7 @@ def keep(
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         known = _read(admin, spec.source.alias, until)
         fresh = _look(flow, spec, admin, mark, milliseconds(now), until)
-        points = {
-            place: known[place] if place in known and known[place].mark == mark else point
-            for place, point in fresh.items()
-        }
+        points = {place: keep_first(known.get(place), point) for place, point in fresh.items()}
         new = [point for place, point in points.items() if known.get(place) != point]
         if new:
             _write(spec, admin, new, until)

@@ -6,7 +6,9 @@ read anew as long as nobody decided on it, and a flow back that stands somewhere
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+from collections.abc import Sequence
 
 from django.db import transaction
 from django.utils import timezone
@@ -17,7 +19,7 @@ from mirrors.domain.failback.reverse import both_ways, changes_of, reverse_prope
 from mirrors.domain.failback.starts import Start, plan_starts
 from mirrors.domain.policy import policy_for
 from mirrors.domain.specs import FlowSpec
-from mirrors.models import Failback, Flow, claim
+from mirrors.models import Divergence, Failback, Flow, Job, PartitionMap, claim
 from mirrors.models.failbacks import FailbackState
 from mirrors.models.flows import DesiredState
 from mirrors.services import divergence, flows, orphans
@@ -93,7 +95,8 @@ class _Preparation:
         """As the topic on the standby keeps them; kept now when nobody did."""
         self._tick("Reading where both sides parted.")
         refresh_index(flow=self._flow)
-        if not divergence.recall(flow=self._flow):
+        kept = divergence.recall(flow=self._flow)
+        if not kept or self._ran_since(kept):
             mark = f"failback-{self._run.pk}"
             divergence.keep(flow=self._flow, mark=mark, now=timezone.now())
         points = divergence.points_of(flow=self._flow)
@@ -104,6 +107,22 @@ class _Preparation:
                 code="no_divergence",
             )
         return points
+
+    def _ran_since(self, kept: Sequence[Divergence]) -> bool:
+        """Whether somebody started the flow again after its target had taken over."""
+        first = min(row.kept_at for row in kept)
+        return Job.objects.filter(flow=self._flow, started_at__gt=first).exists()
+
+    def _at_rest(self, points: Sequence[Point]) -> list[Point]:
+        """With where the flow stands now: it passed what was settled on an earlier way back."""
+        known = PartitionMap.objects.filter(flow=self._flow, position__isnull=False)
+        stands = {(row.topic, row.partition): row.position or 0 for row in known}
+        return [
+            dataclasses.replace(
+                point, position=max(point.position, stands.get((point.topic, point.partition), 0))
+            )
+            for point in points
+        ]
 
     def _existing(self) -> Flow | None:
         rows = Flow.objects.select_related("source", "target", "runner")
@@ -144,7 +163,7 @@ class _Preparation:
         orphans.list_orphans(
             run=self._run,
             source=self._there.source,
-            points=points,
+            points=self._at_rest(points),
             old=sides.old,
             back=back,
             tick=lambda: self._tick(f"Listing what only {self._flow.source.alias} has."),

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.failback.backward import bring_back, downstream_between, upstream_between
-from mirrors.domain.failback.divergence import Divergence, diverge, divergence_topic
+from mirrors.domain.failback.divergence import (
+    Divergence,
+    diverge,
+    divergence_topic,
+    keep_first,
+)
 from mirrors.domain.failback.orphans import find_stretch, is_own, to_line
 from mirrors.domain.failback.reverse import reverse_properties
 from mirrors.domain.failback.starts import Side, plan_starts
@@ -182,6 +187,18 @@ def test_a_divergence_point_is_read_back_as_it_was_written() -> None:
     for value in (None, b"{}", b'{"v": 9}'):
         with pytest.raises(MalformedRecord):
             Divergence.read(point.key, value)
+
+
+def test_the_first_point_of_a_promotion_counts_and_a_later_one_passes_no_own_record() -> None:
+    first = World([3], 0, []).point
+    later = dataclasses.replace(first, position=9, downstream=20, end=21)
+    assert keep_first(first, later) == first
+    again = dataclasses.replace(later, mark="failover-2")
+    kept = keep_first(first, again)
+    assert (kept.position, kept.downstream, kept.mark) == (9, first.downstream, "failover-2")
+    other = dataclasses.replace(again, target_topic_id="made again")
+    assert keep_first(first, other) == other
+    assert keep_first(None, again) == again
 
 
 def test_the_way_back_does_not_begin_where_the_old_primary_is_another_or_lost_records() -> None:

@@ -71,6 +71,12 @@ class Divergence:
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def generation(self) -> tuple[str, str, str, str]:
+        """Which topics on both sides it speaks of."""
+        ids = self.source_cluster, self.source_topic_id
+        return *ids, self.target_cluster, self.target_topic_id
+
 
 def diverge(
     row: Position, *, remote_topic: str, last: Run | None, end: int, mark: str, at: int
@@ -97,6 +103,20 @@ def diverge(
         at=at,
         resets=row.resets,
     )
+
+
+def keep_first(known: Divergence | None, fresh: Divergence) -> Divergence:
+    """The point to be kept beside what is known of the partition already.
+
+    The first of a promotion counts. A later promotion moves on where the flow stood; but where the
+    target began to have records of its own stays as far back as it was, for the same two topics:
+    the flow may have written behind them since, and nobody has brought them back yet.
+    """
+    if known is None or known.generation != fresh.generation:
+        return fresh
+    if known.mark == fresh.mark:
+        return known
+    return dataclasses.replace(fresh, downstream=min(known.downstream, fresh.downstream))
 
 
 def _compact(value: dict[str, Any]) -> bytes:
