@@ -16,11 +16,12 @@ from django.utils import timezone
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.reverse import both_ways, changes_of, reverse_properties
-from mirrors.domain.failback.starts import Start, plan_starts
+from mirrors.domain.failback.starts import Start, in_words, plan_starts
 from mirrors.domain.policy import policy_for
 from mirrors.domain.specs import FlowSpec
-from mirrors.models import Divergence, Failback, Flow, Job, PartitionMap, claim
+from mirrors.models import Divergence, Failback, FailoverStep, Flow, Job, PartitionMap, claim
 from mirrors.models.failbacks import FailbackState
+from mirrors.models.failovers import FailoverState
 from mirrors.models.flows import DesiredState
 from mirrors.services import divergence, flows, orphans
 from mirrors.services.errors import Conflict
@@ -191,13 +192,14 @@ class _Preparation:
         there = both_ways(self._flow.properties, self._policy)
         changes = changes_of(self._flow.name, self._flow.properties, there)
         changes += changes_of(spec.name, before, spec.properties)
+        changes += _fence_of(self._flow)
         with transaction.atomic():
             flows.update_flow(flow=self._flow, properties=there, who=who)
             back = _running(back, self._flow, dict(spec.properties), who, why)
             claim(
                 Failback.objects.filter(pk=run.pk, state=FailbackState.PREPARING),
                 state=FailbackState.RUNNING,
-                reason=_in_words(starts, spec.name),
+                reason=in_words(starts, spec.name),
                 who=WORKER,
                 changes={"reverse": back, "changes": changes, "seen_at": timezone.now()},
             )
@@ -226,14 +228,21 @@ def _running(
     return flows.start_flow(flow=back, who=who, why=why)
 
 
-def _in_words(starts: list[Start], name: str) -> str:
-    begun = sum(start.kind == "divergence" for start in starts)
-    on = sum(start.kind == "goes_on" for start in starts)
-    words = []
-    if begun:
-        words.append(f"{name} begins where both sides parted in {begun} partitions")
-    if on:
-        words.append(f"it goes on where it stood in {on}")
-    if not words:
-        words.append(f"{name} carries what was written on the standby under its own names")
-    return "; ".join(words) + "."
+def _fence_of(flow: Flow) -> list[str]:
+    """What still keeps writers from the old primary, and so the flow back."""
+    step = (
+        FailoverStep.objects.filter(
+            run__flow=flow, run__state=FailoverState.SUCCEEDED, name="fence_producers"
+        )
+        .order_by("-run")
+        .first()
+    )
+    rules = step.result.get("rules") if step is not None else None
+    if not rules:
+        return []
+    denied = len({rule["topic"] for rule in rules})
+    return [
+        f"The fence of run {step.run_id if step else ''} denies everybody to write to {denied} "
+        f"topics on {flow.source.alias}. Unless the flow back is a super user there, take it away: "
+        "once the old producers are surely gone."
+    ]

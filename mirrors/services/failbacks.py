@@ -29,7 +29,7 @@ def request_failback(*, flow: Flow, who: str, why: str = "") -> Failback:
             record(run, field="state", before="", who=who, why=why or f"For {flow.name}.")
     except IntegrityError:
         raise Conflict(
-            f"The way back of {flow.name} is being gone already. Open it, or close it first."
+            f"A way back of {flow.name} is under way already. Open it, or close it first."
         ) from None
     return run
 

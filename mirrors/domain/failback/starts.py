@@ -13,7 +13,7 @@ C. Where the other side is not the one that was left, nobody begins: what it lac
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mirrors.domain.failback.divergence import Divergence
@@ -100,6 +100,20 @@ def _start(
             f"offsets says which records before it came from {back.target_alias}"
         )
     return Start(row.topic, row.partition, "divergence", point.downstream, reason, row)
+
+
+def in_words(starts: Sequence[Start], name: str) -> str:
+    """What a flow back of this name does, in one sentence."""
+    begun = sum(start.kind == "divergence" for start in starts)
+    on = sum(start.kind == "goes_on" for start in starts)
+    words = []
+    if begun:
+        words.append(f"{name} begins where both sides parted in {begun} partitions")
+    if on:
+        words.append(f"it goes on where it stood in {on}")
+    if not words:
+        words.append(f"{name} carries what was written on the standby under its own names")
+    return "; ".join(words) + "."
 
 
 def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
