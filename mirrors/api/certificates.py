@@ -74,7 +74,7 @@ class CertificateViewSet(
     # To verify is a question with a body: it changes nothing.
     write_role = Role.VIEWER
     lookup_field = "number"
-    lookup_value_regex = r"[0-9a-f]{32}"
+    lookup_value_regex = r"[0-9a-f]{6,64}"
     search_fields = ("flow_name", "number")
     ordering_fields = ("id", "issued_at", "flow_name")
     filter_fields: ClassVar = {"flow_name": "flow_name"}
