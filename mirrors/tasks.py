@@ -18,6 +18,7 @@ from mirrors.services import (
     drill_runs,
     drills,
     duties,
+    failback_switch,
     failback_turns,
     failback_work,
     failbacks,
@@ -201,6 +202,9 @@ def sweep_failbacks() -> None:
         run_failback.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
     for run_id in failback_turns.waiting_orphans():
         settle_orphans.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
+    for run_id in failback_switch.begin_simulated():
+        run_failover.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
+    failback_switch.close_switched()
 
 
 @shared_task

@@ -30,6 +30,7 @@ from mirrors.views.flow_tables import PARTS
 from mirrors.views.gaps import show_gap
 from mirrors.views.jobs import show_job
 from mirrors.views.offsets import show_offsets
+from mirrors.views.orphans import show_orphans
 
 
 class PartConverter(StringConverter):
@@ -104,9 +105,10 @@ urlpatterns = [
     path("failbacks/<int:pk>/", failbacks.show_failback, name="failback"),
     path("failbacks/<int:pk>/decide/", failbacks.decide, name="failback-decide"),
     path("failbacks/<int:pk>/groups/", failbacks.groups, name="failback-groups"),
+    path("failbacks/<int:pk>/switch/", failbacks.switch, name="failback-switch"),
     path("failbacks/<int:pk>/retry/", failbacks.retry, name="failback-retry"),
     path("failbacks/<int:pk>/close/", failbacks.close, name="failback-close"),
-    path("failbacks/<int:pk>/orphans/<int:stretch>/", failbacks.show_orphans, name="orphans"),
+    path("failbacks/<int:pk>/orphans/<int:stretch>/", show_orphans, name="orphans"),
     path("flows/<int:pk>/failover/", failover_runs.begin, name="flow-failover"),
     path("failovers/", failovers.list_runs, name="failovers"),
     path("failovers/<int:pk>/", failovers.show_run, name="failover"),

@@ -86,6 +86,13 @@ class GroupsAskSerializer(StrictSerializer):
     )
 
 
+class SwitchAskSerializer(StrictSerializer):
+    confirm_alias = serializers.CharField(
+        max_length=100, help_text="The alias of the old primary, to which clients go back."
+    )
+    reason = serializers.CharField(max_length=400)
+
+
 class FailbackSerializer(StrictModelSerializer):
     flow = serializers.IntegerField(source="flow_id", read_only=True)
     reverse = serializers.IntegerField(source="reverse_id", read_only=True, allow_null=True)

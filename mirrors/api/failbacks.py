@@ -22,11 +22,13 @@ from mirrors.api.failback_shapes import (
     GroupsAskSerializer,
     OrphanDecisionSerializer,
     OrphanSerializer,
+    SwitchAskSerializer,
 )
+from mirrors.api.failovers import FailoverSerializer
 from mirrors.api.flow_rows import OfFlow
 from mirrors.api.shapes import ReasonSerializer, person
 from mirrors.models import Divergence, Failback, OrphanStretch, Role
-from mirrors.services import failbacks, orphans
+from mirrors.services import failback_switch, failbacks, orphans
 
 MOST_RECORDS = 1000
 
@@ -55,7 +57,8 @@ class FailbackViewSet(
     filter_fields: ClassVar = {"state": "state", "flow": "flow"}
 
     def get_queryset(self) -> QuerySet[Failback]:
-        return Failback.objects.select_related("flow__source", "flow__target").order_by("-id")
+        rows = Failback.objects.select_related("flow__source", "flow__target", "reverse")
+        return rows.order_by("-id")
 
     @extend_schema(request=FailbackAskSerializer, responses={201: FailbackSerializer})
     def create(self, request: Request) -> Response:
@@ -101,6 +104,25 @@ class FailbackViewSet(
         failbacks.check_running(run)
         tasks.bring_groups_back.delay_on_commit(run.pk, asked.validated_data["act"])
         return Response(FailbackSerializer(run).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=SwitchAskSerializer, responses={201: FailoverSerializer})
+    @action(detail=True, methods=["post"])
+    def switch(self, request: Request, pk: str) -> Response:
+        """Take the clients back: a simulation now, and a switchover of it when it has succeeded.
+
+        Refused (409) while orphans wait, or the flow back is far behind.
+        """
+        asked = SwitchAskSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given = asked.validated_data
+        found = failback_switch.request_switch(
+            run=self.get_object(),
+            confirm_alias=given["confirm_alias"],
+            who=person(request),
+            why=given["reason"],
+        )
+        tasks.run_failover.delay_on_commit(found.pk)
+        return Response(FailoverSerializer(found).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=None, responses=FailbackSerializer)
     @action(detail=True, methods=["post"])

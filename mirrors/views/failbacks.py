@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import types
-from typing import Any
-
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.http.response import HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -17,20 +12,23 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import arrow
-from mirrors.models import Divergence, Failback, Flow, OrphanStretch, Role, needs, role_of
+from mirrors.models import (
+    Divergence,
+    Failback,
+    FailoverRun,
+    Flow,
+    OrphanStretch,
+    Role,
+    needs,
+    role_of,
+)
 from mirrors.models.failbacks import FailbackState, OrphanState
-from mirrors.services import failbacks, orphans
+from mirrors.services import failback_switch, failbacks, orphans
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl
-from mirrors.views.tables import Column, download
 
 SHOWN_ROWS = 200
-SHOWN_RECORDS = 50
 _BUSY = (FailbackState.QUEUED, FailbackState.PREPARING)
-_COLUMNS = tuple(
-    Column(name, name)
-    for name in ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-)
 CHOICES = {
     "replay": "Bring them over: each is written once into the topic on the new primary, with its "
     "key, value, headers and time, and a header that says where it comes from.",
@@ -106,6 +104,10 @@ def show_failback(request: HttpRequest, pk: int) -> HttpResponse:
         "choices": CHOICES,
         "starts": run.starts[:SHOWN_ROWS],
         "groups": run.groups[:SHOWN_ROWS],
+        "lag": failback_switch.lag_of(run) if run.reverse_id else None,
+        "switches": FailoverRun.objects.filter(
+            flow=run.reverse_id, created_at__gte=run.created_at
+        ).defer("plan", "result")[:5],
         "commands": _commands(request, run),
     }
     every = 1 if run.state in _BUSY else 3 if is_open else None
@@ -120,6 +122,7 @@ def _commands(request: HttpRequest, run: Failback) -> list[dict[str, str]]:
         curl(request, "Orphans by partition", "GET", f"{path}orphans/"),
         curl(request, "Decide on them", "POST", f"{path}decide/", decision),
         curl(request, "Put idle groups back", "POST", f"{path}groups/", {"act": True}),
+        curl(request, "Switch back", "POST", f"{path}switch/", {"confirm_alias": "…", **why}),
     ]
 
 
@@ -189,52 +192,21 @@ def close(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("failback", pk=pk)
 
 
-@require_safe
-@needs(Role.VIEWER)
-def show_orphans(request: HttpRequest, pk: int, stretch: int) -> HttpResponseBase:
-    rows = OrphanStretch.objects.select_related("failback__flow__source", "failback__flow__target")
-    row = get_object_or_404(rows, pk=stretch, failback=pk)
-    if (kind := request.GET.get("as")) in {"csv", "jsonl"}:
-        return _export(row, str(kind))
-    given = request.GET.get("from", "0")
-    start = int(given) if given.isdecimal() and len(given) < 13 else 0
-    found = [
-        {**record, "shown_key": _text(record, "key"), "shown_value": _text(record, "value")}
-        for record in orphans.read_records(stretch=row, start=start, count=SHOWN_RECORDS)
-    ]
-    address = f"failbacks/{pk}/orphans/{row.pk}/records/"
-    context = {
-        "row": row,
-        "run": row.failback,
-        "title": f"Orphans of {row}",
-        "records": found,
-        "start": start,
-        "before": max(0, start - SHOWN_RECORDS) if start else None,
-        "after": start + len(found) if start + len(found) < row.kept else None,
-        "commands": [curl(request, "Read them", "GET", address)],
-    }
-    return render_page(request, "mirrors/orphans.html", context, section="failovers")
-
-
-def _export(row: OrphanStretch, kind: str) -> StreamingHttpResponse:
-    """JSON lines have every byte; a spreadsheet gets text, made safe for it."""
-    records = orphans.read_records(stretch=row)
-    name = f"orphans-{row.topic}-{row.partition}"
-    if kind == "csv":
-        return download("csv", _COLUMNS, map(_flat, records), name)
-    return StreamingHttpResponse(
-        (f"{json.dumps(each)}\n" for each in records),
-        content_type="application/jsonl; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}.jsonl"'},
-    )
-
-
-def _flat(record: dict[str, Any]) -> types.SimpleNamespace:
-    names = (column.key for column in _COLUMNS)
-    cells = {name: _text(record, name) for name in names}
-    return types.SimpleNamespace(**{**cells, "headers": json.dumps(record["headers"])})
-
-
-def _text(record: dict[str, Any], name: str) -> Any:
-    """Bytes that are no text are shown as base64."""
-    return record.get(name, record.get(f"{name}_base64"))
+@require_POST
+@needs(Role.OPERATOR)
+def switch(request: HttpRequest, pk: int) -> HttpResponse:
+    """One act: what it simulates now, a switchover does as soon as that has succeeded."""
+    rows = Failback.objects.select_related("flow__source", "reverse")
+    run = get_object_or_404(rows, pk=pk)
+    try:
+        found = failback_switch.request_switch(
+            run=run,
+            confirm_alias=request.POST.get("confirm_alias", "")[:100],
+            who=request.user.get_username(),
+            why=request.POST.get("reason", "").strip()[:400],
+        )
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+        return redirect("failback", pk=pk)
+    tasks.run_failover.delay_on_commit(found.pk)
+    return redirect("failover", pk=found.pk)

@@ -183,6 +183,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     # Open to everybody: tests/pages/test_drills.py asks them.
     changing |= {"verify", "verify-one"}
     changing |= {"failback-decide", "failback-groups", "failback-retry", "failback-close"}
+    changing |= {"failback-switch"}
     changing |= {"flow-simulate", "failover-abort", "failover-steer", "flow-takeover-check"}
     for module in (own_pages, mirrors_pages, monitoring_pages):
         for pattern in module.urlpatterns:

@@ -8,8 +8,10 @@ import json
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from mirrors.models import Failback, Flow, OrphanStretch, Transition
+from mirrors.models import Failback, FailoverRun, Flow, OrphanStretch, Transition
+from mirrors.services import failback_switch
 from tests.going_back import going_back
 from tests.pages import world
 from tests.pages.conftest import As
@@ -93,3 +95,60 @@ def test_a_way_back_that_failed_is_tried_again_and_one_that_runs_is_closed(
     operator.post(f"{page}close/", {"reason": "All is back."})
     run.refresh_from_db()
     assert (run.state, run.ended_at is not None) == ("succeeded", True)
+
+
+def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Flow) -> None:
+    run = going_back(flow)
+    path = f"/failbacks/{run.pk}/switch/"
+    asked = {"confirm_alias": "primary", "reason": "Maintenance is over."}
+
+    def said(**changes: str) -> str:
+        return operator.post(path, {**asked, **changes}, follow=True).content.decode()
+
+    assert "Type the alias of the cluster to go back to, primary" in said(confirm_alias="backup")
+    assert "Say why" in said(reason=" ")
+    assert "2 records exist only on primary and are not settled" in said()
+    OrphanStretch.objects.update(state="dropped")
+    assert "its lag is not known" in said()
+    rows = world.partition(run.reverse, offset_lag=200_000)
+    assert "200,000 records behind" in said()
+    rows.offset_lag = 3
+    rows.save()
+    assert operator.post(path, asked).status_code == 302
+    simulated = FailoverRun.objects.get()
+    assert (simulated.kind, simulated.flow_id) == ("simulation", run.reverse_id)
+    assert failback_switch.begin_simulated() == [], "not before it has succeeded"
+    plan = {"blockers": [], "partitions": [], "places": []}
+    FailoverRun.objects.update(state="succeeded", ended_at=timezone.now(), plan=plan)
+    (begun,) = failback_switch.begin_simulated()
+    assert failback_switch.begin_simulated() == [], "and not twice"
+    switched = FailoverRun.objects.get(pk=begun)
+    assert (switched.kind, switched.simulation_id) == ("switchover", simulated.pk)
+    assert switched.requested_by == "the-operator"
+    failback_switch.close_switched()
+    run.refresh_from_db()
+    assert run.state == "running"
+    FailoverRun.objects.filter(pk=begun).update(state="succeeded", ended_at=timezone.now())
+    failback_switch.close_switched()
+    run.refresh_from_db()
+    assert run.state == "succeeded"
+    assert "took the clients back to primary" in run.reason
+
+
+def test_a_switch_back_that_is_refused_says_so_and_is_not_tried_again(
+    operator: Client, flow: Flow
+) -> None:
+    run = going_back(flow)
+    OrphanStretch.objects.update(state="dropped")
+    world.partition(run.reverse, offset_lag=0)
+    asked = {"confirm_alias": "primary", "reason": "Maintenance is over."}
+    operator.post(f"/failbacks/{run.pk}/switch/", asked)
+    FailoverRun.objects.update(state="succeeded", ended_at=timezone.now(), plan={"blockers": []})
+    Flow.objects.filter(pk=run.reverse_id).update(properties={"failover.fence": "webhook"})
+    assert failback_switch.begin_simulated() == []
+    run.refresh_from_db()
+    assert run.reason.startswith("The switch back was refused: ")
+    Failback.objects.update(reason="")
+    assert failback_switch.begin_simulated() == []
+    run.refresh_from_db()
+    assert run.reason == ""
