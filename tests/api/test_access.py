@@ -37,6 +37,7 @@ VALUES = {
     "name": "default",
     "pk": "1",
     "gap": "1",
+    "finding": "1",
     "job": "1",
     "flow_id": "1",
     "comparison_id": "1",
