@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors import tasks
-from mirrors.api.failovers import FlowField
+from mirrors.api.failover_shapes import FlowField
 from mirrors.api.shapes import ReasonSerializer, StrictSerializer, person
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Role
 from mirrors.services.comparing import rows

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors import tasks
-from mirrors.api.failovers import FlowField
+from mirrors.api.failover_shapes import FlowField
 from mirrors.api.shapes import StrictModelSerializer, StrictSerializer, person
 from mirrors.models import Drill, DrillRun, Role
 from mirrors.models.groups import LONGEST_GROUP

@@ -24,7 +24,7 @@ from mirrors.api.failback_shapes import (
     OrphanSerializer,
     SwitchAskSerializer,
 )
-from mirrors.api.failovers import FailoverSerializer
+from mirrors.api.failover_shapes import FailoverSerializer
 from mirrors.api.flow_rows import OfFlow
 from mirrors.api.shapes import ReasonSerializer, person
 from mirrors.models import Divergence, Failback, OrphanStretch, Role

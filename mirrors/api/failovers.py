@@ -5,159 +5,25 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema, extend_schema_field
-from rest_framework import mixins, serializers, status, viewsets
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors import tasks
-from mirrors.api.shapes import ReasonSerializer, StrictSerializer, person
+from mirrors.api.failover_shapes import (
+    FailoverAskSerializer,
+    FailoverBriefSerializer,
+    FailoverSerializer,
+)
+from mirrors.api.shapes import ReasonSerializer, person
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.runbook.steps import BY_NAME, KINDS
-from mirrors.models import FailoverRun, FailoverStep, Flow, Role
+from mirrors.domain.runbook.steps import KINDS
+from mirrors.models import FailoverRun, Role
 from mirrors.models.failovers import FailoverKind
-from mirrors.models.groups import LONGEST_GROUP
 from mirrors.services import failovers, simulation
 from mirrors.services.runbook import asking
-
-
-@extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
-class FlowField(serializers.Field[Flow, Any, Any, Any]):
-    """A flow by its id, or by its name `primary->backup`; answered as its id."""
-
-    def to_internal_value(self, data: Any) -> Flow:
-        flows = Flow.objects.select_related("source", "target")
-        if isinstance(data, int) and not isinstance(data, bool) and 0 < data < 2**63:
-            found = flows.filter(pk=data).first()
-        elif isinstance(data, str) and data.isascii() and data.isdecimal() and len(data) < 19:
-            found = flows.filter(pk=int(data)).first()
-        elif isinstance(data, str):
-            source, _, target = data.partition("->")
-            found = flows.filter(source__alias=source, target__alias=target).first()
-        else:
-            raise serializers.ValidationError("It is a flow's id or its name.")
-        if found is None:
-            raise serializers.ValidationError(f"There is no flow {str(data)[:200]}.")
-        return found
-
-    def to_representation(self, value: Flow) -> int:
-        return value.pk
-
-
-class FailoverAskSerializer(StrictSerializer):
-    """A switchover or failover needs `simulation` (a fresh one), `confirm_alias` and `reason`."""
-
-    flow = FlowField()
-    kind = serializers.ChoiceField(choices=FailoverKind.choices)
-    groups = serializers.ListField(
-        child=serializers.CharField(max_length=LONGEST_GROUP),
-        required=False,
-        max_length=failovers.MOST_GROUPS,
-        help_text="Consumer groups; without any, all that the flow looks after.",
-    )
-    simulation = serializers.IntegerField(required=False, allow_null=True)
-    confirm_alias = serializers.CharField(required=False, allow_blank=True, max_length=100)
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=500)
-
-
-class FailoverStepSerializer(serializers.ModelSerializer[FailoverStep]):
-    """`command` is what a person types instead, `runbook` what the step looks at and waits for."""
-
-    result = serializers.SerializerMethodField()
-    runbook = serializers.SerializerMethodField()
-
-    class Meta:
-        model = FailoverStep
-        fields = (
-            "number",
-            "name",
-            "does",
-            "state",
-            "reason",
-            "started_at",
-            "ended_at",
-            "attempt",
-            "acting_at",
-            "acted_at",
-            "due_at",
-            "result",
-            "command",
-            "runbook",
-            "confirmed_by",
-            "undone_at",
-            "undo_reason",
-        )
-
-    @extend_schema_field(OpenApiTypes.OBJECT)
-    def get_result(self, step: FailoverStep) -> Any:
-        return step.result
-
-    @extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
-    def get_runbook(self, step: FailoverStep) -> dict[str, str]:
-        known = BY_NAME.get(step.name)
-        if known is None:
-            return {}
-        return {
-            "check": known.check,
-            "act": known.act,
-            "wait": known.wait,
-            "compensation": known.undo,
-            "limit": f"{known.limit_s} s",
-            "tries": str(known.tries),
-        }
-
-
-class FailoverBriefSerializer(serializers.ModelSerializer[FailoverRun]):
-    """One run in the list; its own address has plan, steps and result."""
-
-    flow = serializers.IntegerField(source="flow_id", read_only=True)
-    flow_name = serializers.CharField(source="flow.name", read_only=True)
-    asked_reason = serializers.CharField(source="why", read_only=True)
-
-    class Meta:
-        model = FailoverRun
-        fields: tuple[str, ...] = (
-            "id",
-            "flow",
-            "flow_name",
-            "kind",
-            "state",
-            "reason",
-            "since",
-            "groups",
-            "asked_reason",
-            "requested_by",
-            "simulation",
-            "waits_for",
-            "approved_by",
-            "abort_asked_by",
-            "pause_asked_by",
-            "progress",
-            "created_at",
-            "started_at",
-            "ended_at",
-        )
-
-
-class FailoverSerializer(FailoverBriefSerializer):
-    """`plan` is there once both sides were asked, `result` when the run has ended well enough."""
-
-    steps = FailoverStepSerializer(many=True, read_only=True)
-    plan = serializers.SerializerMethodField()
-    result = serializers.SerializerMethodField()
-
-    class Meta(FailoverBriefSerializer.Meta):
-        fields = (*FailoverBriefSerializer.Meta.fields, "plan", "steps", "result")
-
-    @extend_schema_field(OpenApiTypes.OBJECT)
-    def get_plan(self, run: FailoverRun) -> Any:
-        return run.plan
-
-    @extend_schema_field(OpenApiTypes.OBJECT)
-    def get_result(self, run: FailoverRun) -> Any:
-        return run.result
 
 
 class FailoverViewSet(
