@@ -129,11 +129,13 @@ def store_findings(
     now: datetime,
 ) -> None:
     """Open, renew and close findings of these kinds; what was put back is over."""
+    rows = Drift.objects.filter(flow=flow_id, closed_at=None, kind__in=kinds)
+    if not ruled and not rows.exists():
+        return
     with transaction.atomic():
         flow = Flow.objects.select_for_update(of=("self",)).filter(pk=flow_id).first()
         if flow is None:
             return
-        rows = Drift.objects.filter(flow=flow_id, closed_at=None, kind__in=kinds)
         known: dict[Place, Drift] = {(row.kind, row.name, row.key): row for row in rows}
         for place, (deviation, ruling) in ruled.items():
             row = known.get(place) or _opened(flow, deviation, ruling, now)

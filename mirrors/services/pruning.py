@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from mirrors.models import ClusterTest, Comparison, DutyRun, Gap, Job, Transition
+from mirrors.models import ClusterTest, Comparison, Drift, DutyRun, Gap, Job, Transition
 from mirrors.services.evidence_pruning import delete_old_runs, drop_old_rows
 from mirrors.services.sightings import forget_gone
 
@@ -28,6 +28,7 @@ def prune() -> dict[str, int]:
     compared = old.count()
     old.delete()
     gaps, _ = Gap.objects.filter(closed_at__lt=now - _GAPS_FOR).delete()
+    drift, _ = Drift.objects.filter(closed_at__lt=now - _GAPS_FOR).delete()
     transitions, _ = Transition.objects.filter(when__lt=now - _TRANSITIONS_FOR).delete()
     return {
         "tests": tests,
@@ -35,6 +36,7 @@ def prune() -> dict[str, int]:
         "duty_runs": duty_runs,
         "comparisons": compared,
         "gaps": gaps,
+        "drift": drift,
         "transitions": transitions,
         "evidence": drop_old_rows(now=now),
         "simulations": delete_old_runs(now=now),
