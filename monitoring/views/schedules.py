@@ -21,6 +21,7 @@ from mirrors.services.processes import SUPERVISOR
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_flow
 from mirrors.views.tables import Column, Question
+from monitoring.models import FlowOutlook
 
 COMING = 8
 LAST_RUNS = 20
@@ -38,7 +39,7 @@ QUESTION = Question(
             number=True,
             title="Records not yet copied, as last seen: what a run that began now would copy",
         ),
-        Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
+        Column("as_of", "As of", ("as_of",)),
         Column("last_started", "Last run"),
         Column("last_records", "Moved", number=True),
         Column("sentence", "In words"),
@@ -70,8 +71,10 @@ def scheduled() -> QuerySet[Any]:
 def mark_schedules(flows: list[Any], now: datetime) -> list[Any]:
     """What each does now, when it runs next, and what its last run did."""
     jobs = Job.objects.in_bulk([flow.last_job for flow in flows if flow.last_job])
+    outlooks = FlowOutlook.objects.filter(flow__in=flows).in_bulk(field_name="flow_id")
     for flow in flows:
         mark_flow(flow, now)
+        _look_ahead(flow, outlooks.get(flow.pk))
         flow.schedule = flow.properties.get(SCHEDULE)
         flow.until = flow.properties.get(UNTIL)
         rests_by_itself = flow.rested_at is not None and flow.rested_by == SUPERVISOR
@@ -89,6 +92,14 @@ def mark_schedules(flows: list[Any], now: datetime) -> list[Any]:
         flow.last_started = job.started_at if job else None
         flow.last_records = job.records if job else None
     return flows
+
+
+def _look_ahead(flow: Any, outlook: FlowOutlook | None) -> None:
+    """Nothing reports on a flow at rest; what its source has grown by is known from the sweeps."""
+    if outlook is None or outlook.offset_lag is None:
+        return
+    if flow.as_of is None or outlook.as_of > flow.as_of:
+        flow.offset_lag, flow.as_of = outlook.offset_lag, outlook.as_of
 
 
 def coming_up(flows: list[Any]) -> list[Any]:

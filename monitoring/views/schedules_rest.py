@@ -26,7 +26,7 @@ class ScheduleSerializer(serializers.Serializer[Any]):
     until = serializers.CharField(allow_null=True)
     next_at = serializers.DateTimeField(allow_null=True)
     offset_lag = serializers.IntegerField(allow_null=True)
-    time_lag_ms = serializers.IntegerField(allow_null=True)
+    as_of = serializers.DateTimeField(allow_null=True)
     last_started = serializers.DateTimeField(allow_null=True)
     last_records = serializers.IntegerField(allow_null=True)
 
@@ -37,7 +37,7 @@ class ScheduleViewSet(viewsets.GenericViewSet[Any]):
     queryset = Flow.objects.all()
     serializer_class = ScheduleSerializer
     search_fields = ("source__alias", "target__alias", "reason")
-    ordering_fields = ("id", "offset_lag", "time_lag_ms")
+    ordering_fields = ("id", "offset_lag")
     filter_fields: ClassVar = {"source": "source__alias", "target": "target__alias"}
 
     def get_queryset(self) -> QuerySet[Any]:

@@ -36,6 +36,10 @@ LISTS = (
     "flows/{id}/groups/",
     "flows/{id}/jobs/",
     "flows/{id}/transitions/",
+    "flows/{id}/history/",
+    "flows/{id}/audit/",
+    "audit/",
+    "schedules/",
 )
 
 

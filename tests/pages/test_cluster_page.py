@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mirrors.models import Cluster, ClusterTest, Flow, GroupOffset
+from monitoring.models import ClusterSweep
 from tests.pages import world
 
 
@@ -61,7 +62,7 @@ def test_it_tells_version_topics_the_last_test_and_since_when_figures_are_stale(
     ended = {"state": "succeeded", "ended_at": timezone.now(), "requested_by": "ana"}
     ClusterTest.objects.create(cluster=primary, result=result, **ended)
     since = timezone.now() - timedelta(minutes=5)
-    Cluster.objects.filter(pk=primary.pk).update(reachable=False, checked_at=since)
+    ClusterSweep.objects.create(cluster=primary, stale_since=since, error="Refused.")
     text = _text(viewer, "/clusters/primary/")
     assert re.search("Topics 12 Kafka 4.3 Last test just now", text)
     assert "Figures stale since 5 min ago" in text
