@@ -30,6 +30,7 @@ from mirrors.api import (
 )
 from mirrors.api.cluster_groups import ClusterGroupViewSet
 from mirrors.api.flow_history import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
+from mirrors.api.failover_scripts import FailoverScriptViewSet
 from mirrors.api.imports import ExportViewSet, ImportViewSet
 from mirrors.api.takeovers import TakeoverViewSet
 from monitoring import api as alerts
@@ -55,6 +56,9 @@ router.register("tests", clusters.ClusterTestViewSet)
 router.register("runners", runners.RunnerViewSet)
 router.register("flows", flows.FlowViewSet)
 router.register("failovers", failovers.FailoverViewSet)
+router.register(
+    r"failovers/(?P<run_id>\d{1,18})/script", FailoverScriptViewSet, basename="failover-script"
+)
 router.register("comparisons", comparisons.ComparisonViewSet)
 router.register("drills", drills.DrillViewSet)
 router.register("drill-runs", drills.DrillRunViewSet)

@@ -26,6 +26,7 @@ from mirrors.views.audit import show_audit
 from mirrors.views.cluster_groups import list_groups
 from mirrors.views.comparison_tables import PARTS as COMPARED
 from mirrors.views.drift import show_drift
+from mirrors.views.failover_scripts import download_script
 from mirrors.views.flow_tables import PARTS
 from mirrors.views.gaps import show_gap
 from mirrors.views.jobs import show_job
@@ -113,6 +114,7 @@ urlpatterns = [
     path("failovers/", failovers.list_runs, name="failovers"),
     path("failovers/<int:pk>/", failovers.show_run, name="failover"),
     path("failovers/<int:pk>/abort/", failovers.abort, name="failover-abort"),
+    path("failovers/<int:pk>/script/", download_script, name="failover-script"),
     path("failovers/<int:pk>/<verb:verb>/", failover_runs.steer, name="failover-steer"),
     path("comparisons/", comparisons.list_comparisons, name="comparisons"),
     path("add/comparison/", comparisons.add_comparison, name="comparison-add"),

@@ -40,6 +40,7 @@ VALUES = {
     "finding": "1",
     "job": "1",
     "flow_id": "1",
+    "run_id": "1",
     "comparison_id": "1",
     "token_key": "abc",
     "number": "c0ffee",
