@@ -80,13 +80,15 @@ def _judge(
     taken: Sequence[str],
     ids: Mapping[str, str] | None,
 ) -> PlannedFlow:
-    ends = {"source": spec.source.alias, "target": spec.target.alias}
+    source, target = spec.source.alias, spec.target.alias
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     if spec.name in taken:
-        sentence = f"A flow {spec.name} exists already. Remove it, or leave its cluster out here."
-        return PlannedFlow(**ends, problems=(sentence,))
-    try:
-        warnings = check_flow(spec, others, ids)
-    except InvalidSettings as error:
-        sentences = tuple(text for texts in error.fields.values() for text in texts)
-        return PlannedFlow(**ends, problems=sentences)
-    return PlannedFlow(**ends, warnings=tuple(warnings))
+        words = "exists already. Remove it, or leave its cluster out here."
+        problems = (f"A flow {spec.name} {words}",)
+    else:
+        try:
+            warnings = tuple(check_flow(spec, others, ids))
+        except InvalidSettings as error:
+            problems = tuple(text for texts in error.fields.values() for text in texts)
+    return PlannedFlow(source=source, target=target, problems=problems, warnings=warnings)
