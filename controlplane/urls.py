@@ -29,8 +29,8 @@ from mirrors.api import (
     tokens,
 )
 from mirrors.api.cluster_groups import ClusterGroupViewSet
-from mirrors.api.flow_history import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
 from mirrors.api.failover_scripts import FailoverScriptViewSet
+from mirrors.api.flow_history import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
 from mirrors.api.imports import ExportViewSet, ImportViewSet
 from mirrors.api.takeovers import TakeoverViewSet
 from monitoring import api as alerts
