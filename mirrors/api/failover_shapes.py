@@ -50,7 +50,9 @@ class FailoverAskSerializer(StrictSerializer):
         max_length=failovers.MOST_GROUPS,
         help_text="Consumer groups; without any, all that the flow looks after.",
     )
-    simulation = serializers.IntegerField(required=False, allow_null=True)
+    simulation = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=2**63 - 1
+    )
     confirm_alias = serializers.CharField(required=False, allow_blank=True, max_length=100)
     reason = serializers.CharField(required=False, allow_blank=True, max_length=500)
 

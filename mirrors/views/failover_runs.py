@@ -68,15 +68,16 @@ def begin(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         number = given.get("simulation", "")
         kind = given.get("kind", "")
+        is_number = number.isascii() and number.isdecimal() and len(number) < 19
         try:
             if kind not in KINDS:
                 raise InvalidSettings({"kind": ["Choose switchover or failover."]})
             run = asking.request_execution(
                 flow=flow,
                 kind="switchover" if kind == "switchover" else "failover",
-                simulation=int(number) if number.isascii() and number.isdecimal() else None,
+                simulation=int(number) if is_number else None,
                 confirm_alias=given.get("confirm_alias", ""),
-                why=given.get("reason", "")[:500],
+                why=given.get("reason", "").replace("\x00", "")[:500],
                 who=request.user.get_username(),
             )
         except InvalidSettings as error:

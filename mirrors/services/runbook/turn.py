@@ -124,7 +124,8 @@ def _do(run: FailoverRun, row: FailoverStep) -> float | None:
 def _acted(run: FailoverRun, row: FailoverStep) -> Outcome | None:
     if row.acted_at is not None:
         return None
-    context = _context(run, row, again=row.acting_at is not None)
+    # A person who has it tried again has looked before.
+    context = _context(run, row, again=row.acting_at is not None and row.attempt > 0)
     rows.note_act(row=row)
     outcome = HANDLERS[row.name].act(context)
     if outcome is None:
