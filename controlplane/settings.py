@@ -285,6 +285,12 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     "DISABLE_ERRORS_AND_WARNINGS": False,
+    # Where one name of a field has several sets of choices; a test says when another is missing.
+    "ENUM_NAME_OVERRIDES": {
+        "DesiredStateEnum": "mirrors.models.flows.DesiredState",
+        "FailoverKindEnum": "mirrors.models.failovers.FailoverKind",
+        "FailoverStateEnum": "mirrors.models.failovers.FailoverState",
+    },
 }
 
 # --- the queue, the log -------------------------------------------------------------------------

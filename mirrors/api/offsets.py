@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -23,6 +23,7 @@ LARGEST = 2**63 - 1
 Place = tuple[str, int]
 
 
+@extend_schema_serializer(component_name="OffsetPlace")
 class PlaceSerializer(StrictSerializer):
     topic = serializers.CharField(max_length=249)
     partition = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
