@@ -11,6 +11,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -27,7 +28,7 @@ from mirrors.api.failback_shapes import (
 from mirrors.api.failover_shapes import FailoverSerializer
 from mirrors.api.flow_rows import OfFlow
 from mirrors.api.shapes import ReasonSerializer, person
-from mirrors.models import Divergence, Failback, OrphanStretch, Role
+from mirrors.models import Divergence, Failback, OrphanStretch, Role, role_of
 from mirrors.services import failback_switch, failbacks, orphans
 
 MOST_RECORDS = 1000
@@ -169,7 +170,9 @@ class OrphanViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[OrphanStretch
     )
     @action(detail=True, methods=["get"], filter_backends=[], pagination_class=None)
     def records(self, request: Request, failback_id: str, pk: str) -> Response:
-        """The records themselves; bytes that are no text come as `…_base64`."""
+        """The records themselves, for operators; bytes that are no text come as `…_base64`."""
+        if role_of(request.user) < Role.OPERATOR:
+            raise PermissionDenied("What is in records needs the role operator.")
         stretch = get_object_or_404(self.get_queryset(), pk=pk)
         start = _whole(request.query_params.get("from"), 0)
         count = min(_whole(request.query_params.get("count"), 100), MOST_RECORDS)

@@ -1,4 +1,7 @@
-"""What only the old primary has, record by record: a page of it, and the download."""
+"""What only the old primary has, record by record: a page of it, and the download.
+
+Who may only look sees counts and offsets; what is in records is for those who decide on them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _COLUMNS = tuple(
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Role.OPERATOR)
 def show_orphans(request: HttpRequest, pk: int, stretch: int) -> HttpResponseBase:
     rows = OrphanStretch.objects.select_related("failback__flow__source", "failback__flow__target")
     row = get_object_or_404(rows, pk=stretch, failback=pk)
