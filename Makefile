@@ -68,6 +68,9 @@ test-kills: $(VENV)/.dev ## kill -9 of each process in turn, then twenty at rand
 test-takeover: $(VENV)/.dev ## A real MirrorMaker 2, then a flow, then MirrorMaker 2 again in mid-stream: nothing lost, little repeated
 	$(PYTEST) tests/spark/test_relay.py --timeout 900 -m "" $(RUN)
 
+test-failover: $(VENV)/.dev ## The source killed -9 under load twenty times: loss and re-reads are as they were predicted
+	$(PYTEST) tests/journeys/test_judged_failover.py --timeout 3600 -m "" -s $(RUN)
+
 test-soak: $(VENV)/.dev ## The long runs: storms of kill -9, hours of load (RUN="-k name" narrows it)
 	$(PYTEST) -m soak --timeout 7200 $(RUN)
 
