@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -13,17 +14,18 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from mirrors.models import Cluster, Role, needs
+from mirrors.models import Cluster, Flow, Role, needs
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.reading import flows_with_lag
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_cluster, mark_flow
 from mirrors.views.tables import Column, Question, Table
 from monitoring import history
-from monitoring.domain.topology import Drawing, draw, reaches, thickness
+from monitoring.domain.topology import draw, reaches, thickness
 
 # More than this is no picture any more; the list has all, and a cluster's own flows fit again.
-MOST_DRAWN = 120
+MOST_DRAWN = 60
+MOST_LISTED = 100
 QUESTION = Question(
     columns=(
         Column("label", "Flow", ("source__alias", "target__alias")),
@@ -49,55 +51,85 @@ QUESTION = Question(
 
 
 @dataclasses.dataclass(frozen=True)
+class Way:
+    """A flow as a line from one cluster to another: what is read of all of them."""
+
+    pk: int
+    source: str
+    target: str
+    desired_state: str
+    observed_state: str
+    reason: str
+
+    @property
+    def edge(self) -> tuple[str, str]:
+        return self.source, self.target
+
+    def matches(self, chosen: dict[str, str], state: str, search: str) -> bool:
+        """What the list below asks of the database."""
+        text = f"{self.source}->{self.target}\n{self.reason}".lower()
+        return (
+            chosen["cluster"] in {"", *self.edge}
+            and chosen["flow"] in {"", str(self.pk)}
+            and state in {"", self.observed_state}
+            and search.lower() in text
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class World:
-    """All clusters and flows with the figures of now."""
+    """All clusters and flows, and how far records get."""
 
     clusters: list[Cluster]
-    flows: list[Any]
+    ways: list[Way]
     hops: dict[str, dict[str, int]]
 
     @classmethod
-    def now(cls, now: datetime) -> World:
-        flows = with_rates(list(flows_with_lag()), now)
-        asked = [flow for flow in flows if flow.desired_state != DesiredState.STOPPED]
+    def now(cls) -> World:
+        fields = ("pk", "source__alias", "target__alias", "desired_state", "observed_state")
+        rows = Flow.objects.order_by("source__alias", "target__alias")
+        ways = [Way(*row) for row in rows.values_list(*fields, "reason")]
+        asked = [way.edge for way in ways if way.desired_state != DesiredState.STOPPED]
         clusters = [mark_cluster(cluster) for cluster in Cluster.objects.all()]
-        return cls(clusters, flows, reaches(edge_of(flow) for flow in asked))
+        return cls(clusters, ways, reaches(asked))
 
 
-def with_rates(flows: Sequence[Any], now: datetime) -> list[Any]:
+def figures_of(now: datetime) -> Callable[[Any], Any]:
+    """What gives a flow its state, its rates and the age of its figures."""
     rates = history.rates_now(now=now)
-    for flow in flows:
-        mark_flow(flow, now)
-        records, size = rates.get(flow.pk, (None, None))
-        flow.records_per_second, flow.bytes_per_second = records, size
-    return list(flows)
 
+    def figured(flow: Any) -> Any:
+        flow.records_per_second, flow.bytes_per_second = rates.get(flow.pk, (None, None))
+        return mark_flow(flow, now)
 
-def edge_of(flow: Any) -> tuple[str, str]:
-    return flow.source.alias, flow.target.alias
+    return figured
 
 
 @require_safe
 @needs(Role.VIEWER)
 def show_topology(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
-    world = World.now(now)
+    world = World.now()
     chosen = _chosen(request, world)
     rows = _rows(chosen)
-    facts = {flow.pk: flow for flow in world.flows}
-    if download := QUESTION.export(request, rows, "topology", lambda row: facts.get(row.pk, row)):
+    figured = figures_of(now)
+    if download := QUESTION.export(request, rows, "topology", figured):
         return download
     table = QUESTION.table(request, rows)
     if any(chosen.values()):
         table = dataclasses.replace(table, filtered=True)
-    table.page.object_list = [facts.get(row.pk, row) for row in table.page]
+    for flow in table.page:
+        figured(flow)
+    drawn = _drawn(world, chosen)
+    flows = flows_with_lag().filter(pk__in=[way.pk for way in drawn])
     context = {
         "table": table,
         "filters": _filters(world, chosen, table),
         "chosen": chosen,
-        "clusters": [_node(cluster, world) for cluster in world.clusters],
+        "clusters": _nodes(world),
+        "undrawn": len(world.ways) - len(drawn),
         "commands": [curl(request, "Read the topology", "GET", "topology/")],
-        **_picture(world, chosen, table),
+        **_picture(world, drawn, [figured(flow) for flow in flows], chosen, table),
     }
     return render_page(request, "monitoring/topology.html", context, section="topology", every=3)
 
@@ -106,7 +138,7 @@ def _chosen(request: HttpRequest, world: World) -> dict[str, str]:
     """A cluster or a flow, by the address; what is not there counts as not given."""
     known = {
         "cluster": {cluster.alias for cluster in world.clusters},
-        "flow": {str(flow.pk) for flow in world.flows},
+        "flow": {str(way.pk) for way in world.ways},
     }
     given = {name: request.GET.get(name, "") for name in known}
     return {name: value if value in known[name] else "" for name, value in given.items()}
@@ -129,65 +161,55 @@ def _filters(world: World, chosen: dict[str, str], table: Table) -> list[dict[st
     ]
 
 
-def _node(cluster: Cluster, world: World) -> dict[str, Any]:
-    alias = cluster.alias
-    return {
-        "cluster": cluster,
-        "outward": sum(edge_of(flow)[0] == alias for flow in world.flows),
-        "inward": sum(edge_of(flow)[1] == alias for flow in world.flows),
-        "reaches": world.hops.get(alias, {}),
-    }
+def _nodes(world: World) -> list[dict[str, Any]]:
+    outward = Counter(way.source for way in world.ways)
+    inward = Counter(way.target for way in world.ways)
+    return [
+        {
+            "cluster": cluster,
+            "outward": outward[cluster.alias],
+            "inward": inward[cluster.alias],
+            "reaches": world.hops.get(cluster.alias, {}),
+        }
+        for cluster in world.clusters[:MOST_LISTED]
+    ]
 
 
-def _picture(world: World, chosen: dict[str, str], table: Table) -> dict[str, Any]:
-    """The picture; while a filter is on, what it leaves out is dim."""
-    flows, names = world.flows, {cluster.alias for cluster in world.clusters}
-    if len(flows) > MOST_DRAWN:
-        flows = [flow for flow in flows if not chosen["cluster"] or _touches(flow, chosen)]
-        flows = flows[:MOST_DRAWN]
-        names = {chosen["cluster"]} - {""}
-    drawing = draw(names, [edge_of(flow) for flow in flows])
-    lit: Collection[int] | None = None
-    if table.filtered:
-        found: Any = table.page.paginator.object_list
-        lit = set(found.values_list("pk", flat=True))
-    return {
-        "drawing": drawing,
-        "undrawn": len(world.flows) - len(flows),
-        **_shapes(drawing, world, chosen, lit),
-    }
+def _drawn(world: World, chosen: dict[str, str]) -> list[Way]:
+    if len(world.ways) <= MOST_DRAWN:
+        return world.ways
+    near = [way for way in world.ways if way.matches({**chosen, "flow": ""}, "", "")]
+    return near[:MOST_DRAWN]
 
 
-def _touches(flow: Any, chosen: dict[str, str]) -> bool:
-    return chosen["cluster"] in edge_of(flow)
-
-
-def _shapes(
-    drawing: Drawing, world: World, chosen: dict[str, str], lit: Collection[int] | None
+def _picture(
+    world: World, drawn: list[Way], flows: list[Any], chosen: dict[str, str], table: Table
 ) -> dict[str, Any]:
-    flows = {edge_of(flow): flow for flow in world.flows}
-    clusters = {cluster.alias: cluster for cluster in world.clusters}
-    lines, bright = [], {chosen["cluster"]}
+    """The picture; while a filter is on, what it leaves out is dim."""
+    whole = len(drawn) == len(world.ways)
+    names = {cluster.alias for cluster in world.clusters} if whole else {chosen["cluster"]} - {""}
+    drawing = draw(names, [way.edge for way in drawn])
+    by_pk = {flow.pk: flow for flow in flows}
+    by_edge = {way.edge: way for way in drawn}
+    state = table.chosen.get("observed_state", "")
+    bright, lines = {chosen["cluster"]}, []
     for line in drawing.lines:
-        flow = flows[line.source, line.target]
-        dim = lit is not None and flow.pk not in lit
-        bright |= set() if dim else set(edge_of(flow))
-        lines.append(
-            {
-                "line": line,
-                "flow": flow,
-                "dim": dim,
-                "width": thickness(flow.bytes_per_second),
-                "link": "?" if chosen["flow"] == str(flow.pk) else f"?flow={flow.pk}",
-            }
-        )
+        way = by_edge[line.source, line.target]
+        is_lit = way.matches(chosen, state, table.search)
+        bright |= set(way.edge) if is_lit else set()
+        if flow := by_pk.get(way.pk):
+            link = "?" if chosen["flow"] == str(way.pk) else f"?flow={way.pk}"
+            width = thickness(flow.bytes_per_second)
+            facts = {"line": line, "flow": flow, "dim": not is_lit, "width": width, "link": link}
+            lines.append(facts)
+    clusters = {cluster.alias: cluster for cluster in world.clusters}
     nodes = [
         {
             "box": box,
             "cluster": clusters[box.name],
-            "dim": lit is not None and box.name not in bright,
+            "dim": table.filtered and box.name not in bright,
             "is_chosen": box.name == chosen["cluster"],
         }
         for box in drawing.boxes
     ]
-    return {"lines": lines, "nodes": nodes}
+    return {"drawing": drawing, "lines": lines, "nodes": nodes}

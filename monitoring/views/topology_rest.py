@@ -12,7 +12,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from mirrors.models import Role
-from monitoring.views.topology import World
+from mirrors.models.reading import flows_with_lag
+from monitoring.views.topology import World, figures_of
 
 
 class ReachSerializer(serializers.Serializer[Any]):
@@ -59,10 +60,13 @@ class Topology(APIView):
 
     @extend_schema(operation_id="topology", responses=TopologySerializer)
     def get(self, request: Request) -> Response:
-        world = World.now(timezone.now())
+        world = World.now()
+        figured = figures_of(timezone.now())
         for cluster in world.clusters:
             reach = world.hops.get(cluster.alias, {})
             cluster.reaches = [  # type: ignore[attr-defined]
                 {"alias": alias, "hops": hops} for alias, hops in reach.items()
             ]
-        return Response(TopologySerializer(world).data)
+        flows = [figured(flow) for flow in flows_with_lag().order_by("pk")]
+        found = {"clusters": world.clusters, "flows": flows}
+        return Response(TopologySerializer(found).data)
