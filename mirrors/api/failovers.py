@@ -123,7 +123,7 @@ def _begin(given: dict[str, Any], who: str) -> FailoverRun:
     if kind == FailoverKind.SIMULATION:
         return simulation.request_simulation(flow=flow, groups=groups, why=why, who=who)
     if kind not in KINDS:
-        words = f"A {kind} is not begun here, but from the run that it takes back."
+        words = "A way back is asked for at failbacks/, with the flow that failed over."
         raise InvalidSettings({"kind": [words]})
     return asking.request_execution(
         flow=flow,
