@@ -34,12 +34,16 @@ Say = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JarSet:
-    """Modules (organisation, name, revision) with all they need, and the list of what must come."""
+    """Modules (organisation, name, revision) with all they need, and the list of what must come.
+
+    `alone`: the modules only; what they need is on the class path from another set.
+    """
 
     name: str
     title: str
     modules: tuple[tuple[str, str, str], ...]
     checksums: Path
+    alone: bool = False
 
     @property
     def wanted(self) -> dict[str, str]:
@@ -170,7 +174,7 @@ def _resolve_once(work: Path, jars: JarSet) -> str:
     for module in jars.modules:
         try:
             done = subprocess.run(
-                _ivy_command(work, module),
+                _ivy_command(work, module, jars),
                 capture_output=True,
                 text=True,
                 timeout=DEADLINE,
@@ -187,10 +191,12 @@ def _resolve_once(work: Path, jars: JarSet) -> str:
     return ""
 
 
-def _ivy_command(work: Path, module: tuple[str, str, str]) -> list[str]:
+def _ivy_command(work: Path, module: tuple[str, str, str], jars: JarSet) -> list[str]:
     command = [find_java(), *_proxy_options(), "-cp", f"{_spark_jars()}/*", "org.apache.ivy.Main"]
     if settings := os.environ.get("UNDERSTUDY_IVY_SETTINGS"):
         command += ["-settings", settings]
+    if jars.alone:
+        command.append("-notransitive")
     command += ["-cache", str(work / "ivy"), "-confs", "default", "-dependency", *module]
     return [*command, "-retrieve", str(work / "jars" / "[artifact]-[revision].[ext]")]
 
