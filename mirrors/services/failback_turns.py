@@ -11,8 +11,8 @@ from mirrors.models import Failback, OrphanStretch
 from mirrors.models.failbacks import OrphanState
 from mirrors.services.failback_groups import bring_groups_back
 
-# What waits for so long has lost its message.
-ASK_AGAIN_AFTER = timedelta(seconds=10)
+# What waits for so long has lost its message or its worker: taking the name over may take 20 s.
+ASK_AGAIN_AFTER = timedelta(seconds=60)
 
 
 def look_at_groups(*, run_id: int, act: bool) -> None:
