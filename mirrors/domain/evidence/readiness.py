@@ -102,7 +102,7 @@ def _rpo(picture: ReadinessPicture) -> Term:
     title = "In step with the source"
     if picture.offset_lag is None or _is_old(picture):
         age = picture.figures_age
-        old = "there are none yet" if age is None else f"the last are {_words(age)} old"
+        old = "there are none yet" if age is None else f"its last figures are {_words(age)} old"
         words = f"How far behind the flow is, is not known: {old}."
         return _term("rpo", title, 20, 0.0, words, "topics")
     behind_ms = 0 if picture.offset_lag == 0 else picture.time_lag_ms
