@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from mirrors.api.shapes import StrictSerializer, person
 from mirrors.domain.evidence.objectives import Objectives
 from mirrors.models import Flow, FlowObjectives, Role
-from mirrors.models.proving import proof_of, readiness_of, with_proof
+from mirrors.models.proving import proof_of, readiness_of, with_readiness
 from mirrors.models.reading import flows_with_lag
 from mirrors.services.objectives import objectives_of, set_objectives
 
@@ -57,7 +57,7 @@ class ReadinessViewSet(viewsets.GenericViewSet[Any]):
 
     @extend_schema(responses=ReadinessSerializer)
     def list(self, request: Request, flow_id: str) -> Response:
-        flow = get_object_or_404(with_proof(flows_with_lag()), pk=flow_id)
+        flow = get_object_or_404(with_readiness(flows_with_lag()), pk=flow_id)
         now = timezone.now()
         found = readiness_of([flow], now)[flow.pk]
         body = {"score": found.score, "proven": proof_of(flow, now), "terms": found.terms}

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from mirrors.domain.evidence.readiness import Fix, Term
 from mirrors.models import Drill, DrillRun, Flow
-from mirrors.models.proving import proof_of, readiness_of, with_proof
+from mirrors.models.proving import proof_of, readiness_of, with_proof, with_readiness
 from mirrors.models.reading import flows_with_lag
 from mirrors.services.objectives import objectives_of
 
@@ -58,7 +58,7 @@ def mark_proofs(flows: Iterable[Any], now: datetime) -> None:
 
 def readiness_part(flow: Flow) -> dict[str, Any]:
     """What the tab shows."""
-    row = with_proof(flows_with_lag()).get(pk=flow.pk)
+    row = with_readiness(flows_with_lag()).get(pk=flow.pk)
     found = readiness_of([row], timezone.now())[flow.pk]
     return {
         "readiness": found,
