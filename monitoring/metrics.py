@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from mirrors.models import Cluster, FlowPartition, FlowTopic, Job, Runner, Sighting
 from mirrors.models.flows import DesiredState, ObservedState
-from mirrors.models.proving import readiness_of, with_proof
+from mirrors.models.proving import readiness_of, with_readiness
 from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
 from monitoring import gauges
@@ -50,7 +50,7 @@ class _Rows(Collector):
         self.partitions = partitions
 
     def collect(self) -> Iterator[Metric]:
-        flows = list(with_proof(flows_with_lag()))
+        flows = list(with_readiness(flows_with_lag()))
         labels: dict[int, Labels] = {
             flow.pk: (flow.label, flow.source.alias, flow.target.alias) for flow in flows
         }

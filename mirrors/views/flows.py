@@ -16,7 +16,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.keys import KEYS
 from mirrors.models import Flow, Role, needs
 from mirrors.models.flows import ObservedState
-from mirrors.models.proving import readiness_of, with_proof
+from mirrors.models.proving import readiness_of, with_proof, with_readiness
 from mirrors.models.reading import flows_with_lag
 from mirrors.services.explain import explain_group_of, explain_topic_of
 from mirrors.views.actions import actions_of
@@ -90,7 +90,7 @@ def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpRespon
 def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
     """What the head of a flow's page shows, whichever tab is below it."""
     now = timezone.now()
-    flow = mark_flow(get_object_or_404(with_proof(flows_with_lag()), pk=pk), now)
+    flow = mark_flow(get_object_or_404(with_readiness(flows_with_lag()), pk=pk), now)
     return {
         "flow": mark_proof(flow, now),
         "ready": readiness_of([flow], now)[pk].score,
