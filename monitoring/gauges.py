@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from mirrors.domain.duty_table import CHECKPOINTS
-from mirrors.models import DutyRun, HeartbeatState
+from mirrors.models import DutyRun, Flow, FlowPartition, HeartbeatState
 from monitoring.models import ClusterSweep, FlowOutlook
 
 FLOW = ("flow", "source", "target")
@@ -62,6 +62,47 @@ def _checkpoints(labels: Mapping[int, Labels], now: datetime) -> Metric:
         if flow in labels:
             age.add_metric(labels[flow], max(0.0, (now - ended_at).total_seconds()))
     return age
+
+
+_EACH = (
+    ("understudy_partition_offset_lag_records", "Records not yet copied"),
+    ("understudy_partition_time_lag_seconds", "Age of the oldest record"),
+    ("understudy_partition_position", "Next offset to be copied"),
+)
+
+
+def partition_series() -> bytes:
+    """Three series a partition as text at once: as objects, 50,000 partitions take seconds."""
+    heads = {
+        flow.pk: f'flow="{_text(flow.name)}",source="{_text(flow.source.alias)}",'
+        f'target="{_text(flow.target.alias)}"'
+        for flow in Flow.objects.select_related("source", "target")
+    }
+    series: tuple[list[str], ...] = tuple(
+        [f"# HELP {name} {says}\n# TYPE {name} gauge"] for name, says in _EACH
+    )
+    lag, age, position = (rows.append for rows in series)
+    (lags, _), (ages, _), (positions, _) = _EACH
+    fields = ("flow", "topic", "partition", "offset_lag", "time_lag_ms", "position")
+    rows = FlowPartition.objects.order_by().values_list(*fields)
+    for flow, topic, number, behind, oldest, at in rows.iterator(chunk_size=5000):
+        if flow not in heads:
+            continue
+        labels = f'{{{heads[flow]},topic="{_text(topic)}",partition="{number}"}}'
+        if behind is not None:
+            lag(f"{lags}{labels} {behind}")
+            oldest = 0 if behind == 0 else oldest
+        if oldest is not None:
+            age(f"{ages}{labels} {oldest / 1000}")
+        if at is not None:
+            position(f"{positions}{labels} {at}")
+    return "\n".join("\n".join(lines) for lines in series).encode() + b"\n"
+
+
+def _text(label: str) -> str:
+    if "\\" in label or '"' in label or "\n" in label:
+        return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return label
 
 
 def gauge(name: str, text: str, labels: Iterable[str]) -> GaugeMetricFamily:

@@ -23,12 +23,11 @@ from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
 from monitoring import gauges
 from monitoring.domain.lag import FINE
-from monitoring.gauges import FLOW
+from monitoring.gauges import FLOW, partition_series
 from monitoring.gauges import gauge as _gauge
 from monitoring.models import Alert, AlertState, LagSample, Severity
 
 TOPIC = (*FLOW, "topic")
-PARTITION = (*TOPIC, "partition")
 MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
 _MM2_FLOW = ("source", "target")
 _MM2_TOPIC = (*_MM2_FLOW, "topic")
@@ -38,16 +37,16 @@ Labels = tuple[str, ...]
 
 def scrape(*, now: datetime, partitions: bool) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Rows(now, partitions))
-    return generate_latest(registry)
+    registry.register(_Rows(now))
+    text = generate_latest(registry)
+    return text + partition_series() if partitions else text
 
 
 class _Rows(Collector):
     """Reads the rows once per scrape, a fixed number of queries."""
 
-    def __init__(self, now: datetime, partitions: bool) -> None:
+    def __init__(self, now: datetime) -> None:
         self.now = now
-        self.partitions = partitions
 
     def collect(self) -> Iterator[Metric]:
         flows = list(with_readiness(flows_with_lag()))
@@ -62,8 +61,6 @@ class _Rows(Collector):
         yield from gauges.ahead(labels, self.now)
         yield from gauges.duties(labels, self.now)
         yield from _topics(labels)
-        if self.partitions:
-            yield from _partitions(labels)
         yield from _runners(self.now)
         yield from _others(self.now)
 
@@ -174,26 +171,6 @@ def _mm2_records(labels: dict[int, Labels]) -> Metric:
         if flow in labels and position is not None:
             family.add_metric((*labels[flow][1:], remote), position)
     return family
-
-
-def _partitions(labels: dict[int, Labels]) -> Iterator[Metric]:
-    lag = _gauge("understudy_partition_offset_lag_records", "Records not yet copied", PARTITION)
-    age = _gauge("understudy_partition_time_lag_seconds", "Age of the oldest record", PARTITION)
-    position = _gauge("understudy_partition_position", "Next offset to be copied", PARTITION)
-    fields = ("flow", "topic", "partition", "offset_lag", "time_lag_ms", "position")
-    rows = FlowPartition.objects.order_by().values_list(*fields)
-    for flow, topic, number, behind, oldest, at in rows.iterator(chunk_size=5000):
-        if flow not in labels:
-            continue
-        key = (*labels[flow], topic, str(number))
-        if behind is not None:
-            lag.add_metric(key, behind)
-            oldest = 0 if behind == 0 else oldest
-        if oldest is not None:
-            age.add_metric(key, oldest / 1000)
-        if at is not None:
-            position.add_metric(key, at)
-    yield from (lag, age, position)
 
 
 def _runners(now: datetime) -> Iterator[Metric]:
