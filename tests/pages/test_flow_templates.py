@@ -75,7 +75,7 @@ def test_a_loop_is_named_and_there_is_nothing_to_click(operator: Client) -> None
 def test_one_flow_that_exists_already_stops_all(operator: Client) -> None:
     world.flow(_cluster("east"), _cluster("lake"))
     text = operator.post(PATH, HUB).content.decode()
-    assert "east-&gt;lake exists already" in text
+    assert "east→lake exists already" in text
     assert _seen(text) == ""
 
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable
 from monitoring.domain.topology.ranks import Edge, components, ranks
 from monitoring.domain.topology.stacks import LABEL_HEIGHT, PORT, Item, Stacked, stack
 
-BOX_WIDTH = 172.0
-LABEL_WIDTH = 136.0
+BOX_WIDTH = 160.0
+LABEL_WIDTH = 128.0
 MARGIN = 8.0
 BETWEEN = 36.0  # between two groups that no flow connects
 ROW_WIDTH = 1320.0  # groups stand side by side up to here
