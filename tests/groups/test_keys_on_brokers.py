@@ -120,7 +120,7 @@ def test_settings_of_remote_topics_leave_out_what_is_excluded_and_take_over_defa
     properties = {
         "topics": f"{stem}-.*",
         "heartbeats.replication.enabled": "false",
-        "config.properties.exclude": r"retention\..*",
+        "config.properties.exclude": r"retention\..*, min\.insync\.replicas",
     }
     both = Both(world(**properties))
     both.make(f"{stem}-a", retention_ms="1000000", segment_ms="2000000")
