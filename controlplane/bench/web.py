@@ -24,6 +24,9 @@ PERSON = "bench-web"
 SWEEP = "a sweep of 10,000 partitions, without Kafka"
 PAGES = (
     "/",
+    "/topology/",
+    "/schedules/",
+    "/audit/",
     "/flows/",
     "/flows/?sort=-offset_lag&page=3",
     "/flows/{flow}/",

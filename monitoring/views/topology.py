@@ -26,6 +26,7 @@ from monitoring.domain.topology import draw, reaches, thickness
 # More than this is no picture any more; the list has all, and a cluster's own flows fit again.
 MOST_DRAWN = 60
 MOST_LISTED = 100
+MOST_NAMED = 8
 QUESTION = Question(
     columns=(
         Column("label", "Flow", ("source__alias", "target__alias")),
@@ -169,7 +170,8 @@ def _nodes(world: World) -> list[dict[str, Any]]:
             "cluster": cluster,
             "outward": outward[cluster.alias],
             "inward": inward[cluster.alias],
-            "reaches": world.hops.get(cluster.alias, {}),
+            "reaches": list(world.hops.get(cluster.alias, {}).items())[:MOST_NAMED],
+            "further": max(0, len(world.hops.get(cluster.alias, {})) - MOST_NAMED),
         }
         for cluster in world.clusters[:MOST_LISTED]
     ]
