@@ -24,6 +24,7 @@ from mirrors.services.drift_rows import (
     store_findings,
 )
 from mirrors.services.flows import spec_of
+from mirrors.services.runbook.fencing import rules_in_place
 
 _KINDS = ("acl",)
 
@@ -75,6 +76,9 @@ def look_at_acls(context: DutyContext, source: Acls, target: Acls, clock: Clock)
         alias = spec.source.alias if theirs is None else spec.target.alias
         why = f"Cluster {alias} has no authorizer, so there are no access rules to carry."
         return AclLook(plan=AclPlan(left=(why,)), read=False)
+    # The fence of a failover stays on the source: on the target producers shall write.
+    fence = rules_in_place(flow_id=context.flow_id)
+    theirs = [rule for rule in theirs if rule not in fence]
     made = carried_rules(context.flow_id)
     plan = plan_acls(
         theirs,

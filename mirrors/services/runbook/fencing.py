@@ -8,12 +8,14 @@ from typing import Any
 from django.utils import timezone
 
 from mirrors.domain import keys_of_failover as keys
+from mirrors.domain.acls.rules import AclRule
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.figures import plural
 from mirrors.domain.runbook.machine import Outcome
+from mirrors.domain.runbook.steps import KINDS
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
-from mirrors.kafka.fencing import CLIENT_ID, Denial, Fence
+from mirrors.kafka.fencing import CLIENT_ID, Fence, deny_writes, keep_open
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.services.clock import milliseconds
 from mirrors.services.runbook.context import (
@@ -66,26 +68,26 @@ def _deny(context: Context) -> str:
     mine = _rules(context.row.result)
     with Fence(spec, client_id=CLIENT_ID) as fence:
         try:
-            there = fence.standing(without=mine, deadline_s=DEADLINE_S)
+            there = fence.rules(deadline_s=DEADLINE_S)
             if there is None:
                 return f"{spec.alias} keeps no access rules (it has no authorizer)."
-            wanted = [Denial(topic) for topic in topics]
+            wanted = deny_writes(topics)
             # Without a rule of its own a topic may be open to all: the first rule would end that.
-            bare = [topic for topic in topics if not there.covers(topic)]
-            if bare and fence.lets_in_everybody(deadline_s=DEADLINE_S):
-                wanted = [*(Denial(topic, "ALL", "ALLOW") for topic in bare), *wanted]
+            opened = keep_open(topics, [rule for rule in there if rule not in mine])
+            if opened and fence.lets_in_everybody(deadline_s=DEADLINE_S):
+                wanted = [*opened, *wanted]
         except KafkaRefused as error:
             return error.message
-        missing = [rule for rule in wanted if rule not in there.ours]
+        missing = [rule for rule in wanted if rule not in there]
         mine += [rule for rule in missing if rule not in mine]
         context.keep(how="acl", rules=[dataclasses.asdict(rule) for rule in mine])
         context.alive()
-        made = fence.make(missing, deadline_s=DEADLINE_S)
+        made = fence.create_rules(missing, deadline_s=DEADLINE_S)
         refused = next(iter(made.failed.values()), None)
         if refused is not None and not isinstance(refused, KafkaRefused):
             raise refused
         if refused is not None:
-            fence.take_away(mine, deadline_s=DEADLINE_S).raise_first()
+            fence.delete_rules(mine, deadline_s=DEADLINE_S).raise_first()
             context.keep(rules=[])
             return refused.message
     return ""
@@ -149,6 +151,14 @@ def still_fenced(*, run: FailoverRun) -> FailoverStep | None:
     return step if left else None
 
 
+def rules_in_place(*, flow_id: int) -> set[AclRule]:
+    """Those that runs of this flow made on its source and did not take away yet."""
+    steps = FailoverStep.objects.filter(
+        run__flow=flow_id, run__kind__in=KINDS, name="fence_producers", undone_at=None
+    )
+    return {rule for result in steps.values_list("result", flat=True) for rule in _rules(result)}
+
+
 def lift_fence(*, run_id: int, who: str) -> bool:
     """In a worker, after the run: take its rules away; its step says what came of it."""
     run = FailoverRun.objects.select_related("flow__source").get(pk=run_id)
@@ -165,18 +175,18 @@ def lift_fence(*, run_id: int, who: str) -> bool:
     return step.undone_at is not None
 
 
-def _open_again(source: ClusterSpec, rules: list[Denial]) -> str:
+def _open_again(source: ClusterSpec, rules: list[AclRule]) -> str:
     try:
         with Fence(source, client_id=CLIENT_ID) as fence:
-            fence.take_away(rules, deadline_s=DEADLINE_S).raise_first()
+            fence.delete_rules(rules, deadline_s=DEADLINE_S).raise_first()
     except UnderstudyError as error:
         words = f"{source.alias} is still fenced: {error.message}"
         raise UnderstudyError(words, code=error.code) from None
     return f"{plural(len(rules), 'access rule')} of this run taken away from {source.alias}."
 
 
-def _rules(result: dict[str, Any]) -> list[Denial]:
-    return [Denial(**rule) for rule in result.get("rules", [])]
+def _rules(result: dict[str, Any]) -> list[AclRule]:
+    return [AclRule(**rule) for rule in result.get("rules", [])]
 
 
 FENCE = Handler(act=_act, wait=_wait, undo=_undo)

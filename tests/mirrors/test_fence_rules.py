@@ -1,0 +1,35 @@
+"""Which rules a fence makes: a denial a topic, and an open door where there was no door before."""
+
+from __future__ import annotations
+
+from mirrors.domain.acls.rules import AclRule
+from mirrors.kafka.fencing import EVERYBODY, deny_writes, keep_open
+
+
+def rule(name: str, pattern: str = "LITERAL", resource: str = "TOPIC") -> AclRule:
+    return AclRule(
+        resource=resource,
+        name=name,
+        principal="User:app",
+        host="*",
+        operation="READ",
+        permission="ALLOW",
+        pattern=pattern,
+    )
+
+
+def test_a_fence_is_one_denial_for_everybody_on_each_topic() -> None:
+    made = deny_writes(["orders", "bills", "orders"])
+    assert [(one.name, one.principal, one.operation, one.permission) for one in made] == [
+        ("bills", EVERYBODY, "WRITE", "DENY"),
+        ("orders", EVERYBODY, "WRITE", "DENY"),
+    ]
+
+
+def test_only_a_topic_that_no_rule_covers_is_kept_open() -> None:
+    rules = [rule("orders"), rule("pay", "PREFIXED"), rule("bills", resource="GROUP")]
+    made = keep_open(["orders", "payments", "bills"], rules)
+    assert [(one.name, one.operation, one.permission) for one in made] == [
+        ("bills", "ALL", "ALLOW")
+    ]
+    assert keep_open(["bills"], [rule("*")]) == []

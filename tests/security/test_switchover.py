@@ -1,0 +1,324 @@
+"""A whole switchover without a person, under traffic: writes are refused, nothing lost or repeated.
+
+Real access rules on real brokers; the hooks are a webhook that starts the consumers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from mirrors.kafka.clients import client_config
+from mirrors.models import FailoverRun, Flow
+from mirrors.services import failovers, simulation
+from mirrors.services.runbook import asking
+from mirrors.services.runbook.fencing import lift_fence, rules_in_place
+from mirrors.services.runbook.turn import advance
+from tests.groups.world import World
+from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
+from tests.security.secured import LIMITED, SecuredBroker
+from tests.security.test_authorisation import rule_filter
+from tests.security.test_least_rights import limited
+from tests.wire.world import Side, unique
+
+pytestmark = pytest.mark.django_db
+Pair = tuple[SecuredBroker, SecuredBroker]
+HOOKS = {"failover_start_consumers": "webhook", "failover_redirect_producers": "webhook"}
+
+
+class Orders:
+    """An application: a producer that may only write, and consumers of one group."""
+
+    def __init__(self, world: World, source: SecuredBroker, topic: str, group: str) -> None:
+        self.world, self.topic, self.group = world, topic, group
+        self.acked: list[int] = []
+        self.refused = 0
+        self.consumed: list[int] = []
+        self._next = 0
+        config = client_config(limited(source, "source"), client_id="app", role="producer")
+        self._producer = Producer({**config, "linger.ms": 0, "message.timeout.ms": 10_000})
+        self._consumer: Consumer | None = None
+
+    def produce(self) -> None:
+        number, self._next = self._next, self._next + 1
+        try:
+            self._producer.produce(
+                self.topic, key=b"k", value=b"%d" % number, partition=0, on_delivery=self._told
+            )
+        except KafkaException as refused:  # the client knows by then that it may not
+            if refused.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            self.refused += 1
+        self._producer.flush(10)
+
+    def _told(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.acked.append(int(message.value() or b""))
+        else:
+            assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED, error
+            self.refused += 1
+
+    def start_consumer(self, side: Side, topic: str) -> None:
+        own = {"group.id": self.group, "enable.auto.commit": False, "session.timeout.ms": 6000}
+        own |= {"auto.offset.reset": "error"}
+        config = client_config(side.spec, client_id="app", role="consumer", extra=own)
+        self._consumer = Consumer(config)
+        self._consumer.subscribe([topic])
+
+    def consume(self, at_most: int = 1000, seconds: float = 0.05) -> None:
+        if self._consumer is None:
+            return
+        for message in self._consumer.consume(at_most, seconds):
+            assert message.error() is None, message.error()
+            self.consumed.append(int(message.value() or b""))
+            self._consumer.commit(message, asynchronous=False)
+
+    def stop_consumer(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+
+@pytest.fixture
+def world(secured_pair: Pair, receiver: Receiver) -> Iterator[World]:  # noqa: F811
+    sides = [
+        Side(alias, broker.broker.bootstrap)
+        for alias, broker in zip(("one", unique("two")), secured_pair, strict=True)
+    ]
+    here = World.make(*sides, groups=unique("app") + ".*", **HOOKS)
+    here.flow.properties |= {"failover.webhook.url": receiver.url}
+    here.flow.save()
+    yield here
+    for side in sides:
+        side.close()
+
+
+@pytest.fixture
+def orders(world: World, secured_pair: Pair) -> Iterator[Orders]:
+    topic = world.topic("orders")
+    group = world.flow.properties["groups"].removesuffix(".*")
+    admin = AdminClient({"bootstrap.servers": secured_pair[0].broker.bootstrap})
+    rules = [
+        AclBinding(
+            ResourceType.TOPIC,
+            topic,
+            ResourcePatternType.LITERAL,
+            f"User:{LIMITED}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        for operation in (AclOperation.WRITE, AclOperation.DESCRIBE)
+    ]
+    for future in admin.create_acls(rules).values():
+        future.result(20)
+    made = Orders(world, secured_pair[0], topic, group)
+    until = time.monotonic() + 20
+    while not made.acked:  # the broker hears of new rules a moment later
+        assert time.monotonic() < until
+        made.produce()
+    made.refused = 0
+    yield made
+    made.stop_consumer()
+    with contextlib.suppress(Exception):
+        for future in admin.delete_acls([rule_filter(rule) for rule in rules]).values():
+            future.result(20)
+
+
+def rules_of(world: World, topic: str) -> set[tuple[str, str, str]]:
+    """As Kafka's own client sees them."""
+    admin = AdminClient({"bootstrap.servers": world.copy.source.spec.bootstrap_servers})
+    mine = AclBindingFilter(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        None,
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    found = admin.describe_acls(mine).result(20)
+    return {(rule.principal, rule.operation.name, rule.permission_type.name) for rule in found}
+
+
+def wait_for_rules(world: World, topic: str, wanted: set[tuple[str, str, str]]) -> None:
+    """The answer comes before the broker has heard of it."""
+    until = time.monotonic() + 20
+    while (found := rules_of(world, topic)) != wanted:
+        assert time.monotonic() < until, found
+        time.sleep(0.05)
+
+
+def simulated(world: World) -> FailoverRun:
+    run = simulation.request_simulation(flow=world.flow, who="tester")
+    assert simulation.run_simulation(run_id=run.pk)
+    run.refresh_from_db()
+    assert run.state == "succeeded", run.reason
+    return run
+
+
+def begin(world: World, kind: str, simulation: FailoverRun) -> FailoverRun:
+    world.flow.refresh_from_db()
+    return asking.request_execution(
+        flow=world.flow,
+        kind=kind,  # type: ignore[arg-type]
+        simulation=simulation.pk,
+        confirm_alias=world.copy.target.spec.alias,
+        why="maintenance",
+        who="tester",
+    )
+
+
+def copy_if_asked(world: World) -> None:
+    if Flow.objects.filter(pk=world.flow.pk, desired_state="running").exists():
+        world.copy.copy()
+
+
+def go_on(world: World, orders: Orders, run: FailoverRun, told: Receiver) -> FailoverRun:
+    """The workers' turns, with the application's traffic in between."""
+    until = time.monotonic() + 90
+    moved = False
+    while run.state in ("queued", "running"):
+        assert time.monotonic() < until, list(run.steps.values_list("name", "state", "reason"))
+        advance(run_id=run.pk)
+        steps = {body["step"]: body for body in told.bodies}
+        if "redirect_producers" not in steps:
+            orders.produce()
+        if "start_consumers" in steps and not moved:
+            orders.start_consumer(world.copy.target, world.remote(orders.topic))
+            moved = True
+        copy_if_asked(world)
+        orders.consume(at_most=2 if not moved else 1000)
+        reading = run.steps.get(name="read_checkpoints")
+        if not moved and "still read" in reading.reason and len(orders.consumed) > 4:
+            orders.stop_consumer()
+        run.refresh_from_db()
+    return run
+
+
+def test_a_switchover_under_traffic_needs_no_person_and_loses_and_repeats_nothing(
+    world: World,
+    orders: Orders,
+    receiver: Receiver,  # noqa: F811
+) -> None:
+    for _ in range(20):
+        orders.produce()
+    world.copy.copy()
+    world.commit(orders.group, orders.topic, 0)
+    before = rules_of(world, orders.topic)
+    simulation = simulated(world)
+    orders.start_consumer(world.copy.source, orders.topic)
+
+    run = go_on(world, orders, begin(world, "switchover", simulation), receiver)
+
+    assert run.state == "succeeded", (run.reason, list(run.steps.values("name", "reason")))
+    # The fence held: what was refused is nowhere, what was acknowledged is there, in order, once.
+    assert orders.refused > 0
+    ours = [
+        int(record.value or b"") for record in world.copy.target.read(world.remote(orders.topic))
+    ]
+    assert ours == orders.acked
+    assert orders.consumed == orders.acked
+    totals = run.result["totals"]
+    assert (totals["loss"], totals["re_reads"], totals["written_on_source"]) == (0, 0, 0)
+    assert totals["consumed"] > 0
+    assert totals["refused_ms"] > 0
+    world.flow.refresh_from_db()
+    assert (world.flow.desired_state, world.flow.observed_state) == ("stopped", "failed_over")
+    wait_for_rules(world, orders.topic, before | {("User:*", "WRITE", "DENY")})
+    (rule,) = rules_in_place(flow_id=world.flow.pk)
+    assert (rule.name, rule.operation, rule.permission) == (orders.topic, "WRITE", "DENY")
+    assert [body["step"] for body in receiver.bodies] == ["start_consumers", "redirect_producers"]
+    assert len({headers["X-Understudy-Delivery"] for headers, _ in receiver.got}) == 2
+    # The fence stays until somebody takes it away.
+    assert lift_fence(run_id=run.pk, who="ann")
+    assert not lift_fence(run_id=run.pk, who="ann")
+    wait_for_rules(world, orders.topic, before)
+
+
+def test_an_abort_behind_the_fence_takes_away_exactly_its_rules_and_the_flow_runs_again(
+    world: World,
+    orders: Orders,
+    receiver: Receiver,  # noqa: F811
+) -> None:
+    world.copy.copy()
+    world.commit(orders.group, orders.topic, 0)
+    before = rules_of(world, orders.topic)
+    run = begin(world, "switchover", simulated(world))
+    receiver.answers = [(403, {})]  # whoever starts the consumers refuses
+    until = time.monotonic() + 60
+    while run.state in ("queued", "running"):
+        assert time.monotonic() < until, list(run.steps.values_list("name", "state", "reason"))
+        advance(run_id=run.pk)
+        copy_if_asked(world)
+        run.refresh_from_db()
+    assert (run.state, run.waits_for) == ("waiting", "trouble")
+    assert "403" in run.reason
+    wait_for_rules(world, orders.topic, before | {("User:*", "WRITE", "DENY")})
+    failovers.abort_run(run=run, who="tester")
+    advance(run_id=run.pk)
+    run.refresh_from_db()
+    assert run.state == "aborted", run.reason
+    wait_for_rules(world, orders.topic, before)
+    world.flow.refresh_from_db()
+    assert world.flow.desired_state == "running"
+    # Whoever was called and may have acted is told of it as well.
+    assert [(body["step"], body["undo"]) for body in receiver.bodies] == [
+        ("start_consumers", False),
+        ("start_consumers", True),
+    ]
+    until = time.monotonic() + 20
+    accepted = len(orders.acked)
+    while len(orders.acked) == accepted:
+        assert time.monotonic() < until
+        orders.produce()
+
+
+def test_without_the_right_to_make_rules_the_fence_says_so_and_asks_the_hook(
+    world: World,
+    orders: Orders,
+    secured_pair: Pair,
+    receiver: Receiver,  # noqa: F811
+) -> None:
+    world.copy.copy()
+    world.commit(orders.group, orders.topic, 0)
+    simulation = simulated(world)
+    run = begin(world, "switchover", simulation)
+    source = world.flow.source
+    fields: dict[str, Any] = vars(limited(secured_pair[0], source.alias))
+    for name in ("security_protocol", "sasl_mechanism", "sasl_username", "sasl_password"):
+        setattr(source, name, fields[name])
+    step = run.steps.get(name="fence_producers")
+    source.bootstrap_servers = fields["bootstrap_servers"]
+    # Only the fence is asked: everything before it was done by somebody with more rights.
+    run.steps.filter(number__lt=step.number).update(
+        state="succeeded", result={"source_answers": True}
+    )
+    source.save()
+    until = time.monotonic() + 30
+    while not receiver.got:
+        assert time.monotonic() < until, list(run.steps.values_list("name", "state", "reason"))
+        advance(run_id=run.pk)
+    (_headers, body) = receiver.got[0]
+    assert json.loads(body)["step"] == "fence_producers"
+    step.refresh_from_db()
+    assert step.result["how"] == "webhook"
+    assert "authorised" in step.result["fell_back"]
+    failovers.abort_run(run=run, who="tester")
+    run.refresh_from_db()
+    advance(run_id=run.pk)
