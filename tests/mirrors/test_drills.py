@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import stat
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
@@ -24,7 +20,7 @@ from mirrors.services.errors import Conflict
 from mirrors.services.evidence_pruning import delete_old_runs, drop_old_rows
 from mirrors.services.objectives import set_objectives
 from mirrors.services.pruning import prune
-from mirrors.services.signing import SigningKeyUnusable, load_key
+from mirrors.services.signing import load_key
 from tests.drilling import drilled, finished, simulated
 from tests.pages import world
 
@@ -223,36 +219,6 @@ def test_an_auditor_verifies_with_the_public_key_alone(flow: Flow, tmp_path: Pat
     call_command("verify_certificate", str(tmp_path / "c"), public_key=key)
     with pytest.raises(CommandError, match="64 hexadecimal"):
         call_command("verify_certificate", str(tmp_path / "c"), public_key="00")
-
-
-def test_the_key_is_made_once_for_its_owner_alone_and_is_nowhere_else(
-    signing_key: Path, db: None
-) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        keys = {key.private_bytes_raw() for key in pool.map(lambda _: load_key(), range(8))}
-    assert len(keys) == 1
-    assert stat.S_IMODE(signing_key.stat().st_mode) == 0o600
-    assert list(signing_key.parent.iterdir()) == [signing_key]
-    signing_key.chmod(0o644)
-    with pytest.raises(SigningKeyUnusable, match="chmod 600"):
-        load_key()
-
-
-def test_a_key_that_is_given_is_used_and_a_wrong_one_is_named(
-    settings: Settings, signing_key: Path
-) -> None:
-    mine = Ed25519PrivateKey.generate()
-    settings.UNDERSTUDY_SIGNING_KEY = mine.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    ).decode()
-    assert load_key().private_bytes_raw() == mine.private_bytes_raw()
-    assert not signing_key.exists()
-    settings.UNDERSTUDY_SIGNING_KEY = "hunter2"
-    with pytest.raises(SigningKeyUnusable) as refused:
-        load_key()
-    assert "hunter2" not in refused.value.message
 
 
 def test_a_drill_whose_certificate_cannot_be_signed_says_so_and_gets_it_later(
