@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from mirrors import tasks
 from mirrors.domain.runbook.steps import STEPS
 from mirrors.models import FailoverRun, FailoverStep, Flow
 from tests.api.test_failover_runs import PLAN
@@ -93,3 +97,26 @@ def test_a_run_that_waits_for_a_person_says_for_what_and_has_the_buttons(
     assert (run.state, run.steps.get(number=7).confirmed_by) == ("running", "the-operator")
     assert signed_in("viewer").post(f"/failovers/{run.pk}/pause/").status_code == 403
     assert operator.post(f"/failovers/{run.pk}/confirm/").status_code == 302
+
+
+def test_a_turn_that_waits_sends_the_next_and_beat_sends_what_was_lost(
+    operator: Client, flow: Flow, simulation: FailoverRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"simulation": simulation.pk, "kind": "failover", "reason": "tonight"}
+    operator.post(f"/flows/{flow.pk}/failover/", {**given, "confirm_alias": "backup"})
+    run = FailoverRun.objects.get(kind="failover")
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(tasks.run_failover, "apply_async", lambda **how: sent.append(how))
+    tasks.run_failover(run.pk)  # nobody answers at the target: it is tried again
+    (message,) = sent
+    assert message["args"] == [run.pk]
+    assert 0 < message["countdown"] < 5 < message["expires"]
+    run.refresh_from_db()
+    assert (run.state, run.holder, run.steps.get(number=1).attempt) == ("running", "", 1)
+    tasks.run_failover(run.pk)  # one message too many
+    assert len(sent) == 1
+    tasks.sweep_failovers()
+    assert len(sent) == 1
+    FailoverRun.objects.filter(pk=run.pk).update(next_at=timezone.now() - timedelta(seconds=30))
+    tasks.sweep_failovers()
+    assert sent[1]["args"] == [run.pk]
