@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pytest
 from django.utils import timezone
 
-from mirrors.models import Divergence, Failback, OrphanStretch
-from mirrors.services import divergence, failback_groups, orphan_settling, orphans
-from mirrors.services.flows import start_flow
+from mirrors.models import Divergence, Failback, Flow, OrphanStretch
+from mirrors.services import (
+    divergence,
+    failback_groups,
+    failbacks,
+    orphan_settling,
+    orphans,
+)
+from mirrors.services.flows import start_flow, stop_flow
 from tests.spark.lab import Lab, end_offsets
 from tests.spark.way_back import WHO, WayBack
 
@@ -53,6 +60,15 @@ def decide(run: Failback, decision: str, partition: int) -> None:
     now = timezone.now()
     orphans.decide(run=run, decision=decision, places=places, who=WHO, why="They count.", now=now)
     assert orphan_settling.settle_orphans(run_id=run.pk) == 1
+
+
+class Died(BaseException):
+    """What no handler of an error catches, as a killed worker."""
+
+
+def dies_at_the_second(self: object, row: OrphanStretch, to: int) -> None:
+    if to > row.first + 2:
+        raise Died
 
 
 def test_with_the_same_names_both_sides_end_as_the_union_minus_what_was_dropped(
@@ -117,7 +133,13 @@ def test_with_the_default_names_nothing_of_the_other_side_comes_back(
     assert {row["kind"] for row in run.starts} == {"names"}
     way.run(back)
     way.settled(back, "b", topic)
-    decide(run, "replay", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(orphan_settling, "_AT_ONCE", 2)
+        patch.setattr(orphan_settling._Settler, "_note", dies_at_the_second)
+        with pytest.raises(Died):
+            decide(run, "replay", 0)
+    assert way.marks("b", remote) == 4, "what was committed is there, and no more"
+    assert orphan_settling.settle_orphans(run_id=run.pk) == 1
     decide(run, "export", 1)
     assert {row.state for row in OrphanStretch.objects.all()} == {"replayed", "exported"}
     rows = failback_groups.bring_groups_back(run_id=run.pk, act=True)
@@ -133,3 +155,47 @@ def test_with_the_default_names_nothing_of_the_other_side_comes_back(
         [*numbered("a", 0, 20), *numbered("orphan", 0, 5), "new-a"], numbered("a", 1, 20)
     ]  # fmt: skip
     assert way.marks("b", remote) == 5
+
+
+@pytest.mark.soak
+def test_again_and_again_there_and_back_nothing_is_lost_repeated_or_goes_round(
+    lab: Lab, ways: list[WayBack]
+) -> None:
+    way, chance = WayBack(lab, **IDENTITY), random.Random(7)
+    ways.append(way)
+    topic, dropped = way.topic, {0: [], 1: []}  # type: ignore[var-annotated]
+    back: Flow | None = None
+    for turn in range(4):
+        start_flow(flow=way.there, who=WHO)
+        way.run(way.there)
+        for number in range(2):
+            way.write("a", topic, numbered(f"a{turn}.", number, chance.randrange(1, 40)), number)
+            if back is not None:
+                way.write("b", topic, numbered(f"own{turn}.", number, 5), number)
+        way.settled(way.there, "a", topic)
+        way.stop(way.there)
+        stop_flow(flow=way.there, who=WHO)
+        lost = {n: numbered(f"orphan{turn}.", n, chance.randrange(0, 9)) for n in range(2)}
+        for number, rows in lost.items():
+            way.write("a", topic, rows, number)
+        way.promote(f"failover-{turn}")
+        for number in range(2):
+            way.write("b", topic, numbered(f"b{turn}.", number, chance.randrange(1, 20)), number)
+        run = way.go_back()
+        assert {row.partition: row.records for row in run.orphans.all()} == {
+            number: len(rows) for number, rows in lost.items()
+        }
+        if back is None:
+            back = run.reverse
+            way.run(back)
+        for number, rows in lost.items():
+            decision = chance.choice(["replay", "drop"])
+            dropped[number] += rows if decision == "drop" else []
+            if rows:
+                decide(run, decision, number)
+        way.settled(back, "b", topic)
+        failbacks.close_failback(run=run, who=WHO, why="Switched back.")
+    here, there = (way.read(side, topic) for side in "ab")
+    for number in range(2):
+        assert len(set(here[number])) == len(here[number])
+        assert sorted(here[number]) == sorted(there[number] + dropped[number])
