@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
-from mirrors.domain.offsets import Translation, around, nearest, translate_between
-from mirrors.domain.runs import Run, read_block
+from mirrors.domain.offsets import Translation, nearest, translate_between
+from mirrors.domain.runs import Run, runs_around
 from mirrors.models import Flow, FlowPartition, PartitionMap, RunBlock
 from mirrors.models.offsets import Wanted, blocks_around
 from mirrors.services.backward import amend
@@ -61,7 +61,7 @@ class _Blocks:
     def translate(self, place: Place, offset: int) -> Translation:
         at = self._wanted(place, offset)
         block, after = self._around[at]
-        below, above = (None, None) if block is None else around(at[1], self._read(block))
+        below, above = (None, None) if block is None else runs_around(self._body(block), at[1])
         if above is None and after is not None:
             above = Run(self._rows[after].first, self._rows[after].downstream, 1)
         position = self._maps[place].position or 0
@@ -71,8 +71,8 @@ class _Blocks:
         found = self._maps[place]
         return found.pk, nearest(offset, position=found.position or 0)
 
-    def _read(self, block: int) -> Iterator[Run]:
-        return read_block(bytes(self._rows[block].body))
+    def _body(self, block: int) -> bytes:
+        return bytes(self._rows[block].body)
 
 
 def _in_batches(ids: list[int]) -> Iterable[RunBlock]:
@@ -81,8 +81,13 @@ def _in_batches(ids: list[int]) -> Iterable[RunBlock]:
 
 
 def _current_maps(flow: Flow, places: Iterable[Place]) -> dict[Place, PartitionMap]:
-    topics = {topic for topic, _ in places}
-    rows = PartitionMap.objects.filter(flow=flow, topic__in=topics, position__isnull=False)
+    asked = list(places)
+    rows = PartitionMap.objects.filter(
+        flow=flow,
+        topic__in={topic for topic, _ in asked},
+        partition__in={partition for _, partition in asked},
+        position__isnull=False,
+    )
     return {(row.topic, row.partition): row for row in rows}
 
 
