@@ -22,6 +22,7 @@ from mirrors.services.certificates import evidence_of, verify_text
 from mirrors.services.errors import TooMany
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl
+from mirrors.views.tables import clean
 
 _A_MINUTE = 60
 # A form's own words around the longest certificate, each letter of which may be three.
@@ -96,7 +97,7 @@ def verify_one(request: HttpRequest, number: str) -> HttpResponse:
     """The certificate of a number, as it was issued here; the number is its secret."""
     if refused := _throttled(request):
         return refused
-    known = Certificate.objects.filter(number=number[:64]).first()
+    known = Certificate.objects.filter(number=clean(number)[:64]).first()
     if known is None:
         words = "No certificate of that number was issued here. Compare it letter by letter."
         return _verify_page(request, error=words, status=404)
@@ -151,7 +152,7 @@ def _throttled(request: HttpRequest) -> HttpResponse | None:
 
 def _known(number: str) -> Certificate:
     rows = Certificate.objects.select_related("drill_run__run")
-    return get_object_or_404(rows, number=number)
+    return get_object_or_404(rows, number=clean(number)[:64])
 
 
 def _evidence(known: Certificate) -> bytes | None:

@@ -176,7 +176,9 @@ def test_anybody_verifies_a_certificate_pasted_uploaded_or_by_number(
     assert "changed after it was signed" in text
     # Nothing that is not signed is shown as if it were.
     assert "Evidence and signature" not in text
-    assert client.get("/verify/" + "0" * 32 + "/").status_code == 404
+    for strange in ("0" * 32, "%00", "%F0%9F%98%80", "x" * 2_000):
+        assert client.get(f"/verify/{strange}/").status_code == 404
+        assert client.get(f"/verify/?number=a{strange}").status_code == 404
     assert client.post("/verify/", {}).status_code == 422
     assert Certificate.objects.count() == 1
 
