@@ -15,17 +15,15 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from django.utils import timezone
 
 from controlplane.demo.kafka import KafkaBroker
-from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.groups import GroupOffset, write_offsets
 from mirrors.models import Cluster, Flow, FlowPartition
 from mirrors.services import simulation
 from mirrors.services.checkpoints import emit_checkpoints, look_for_groups
 from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.records import Record
 from tests.groups.world import World
 from tests.pages import world as rows
 from tests.wire.world import Driver, Side, unique
@@ -47,24 +45,27 @@ class Prediction:
 
 
 class Writer:
-    """Writes records of its own values into every partition until it is stopped or refused."""
+    """Writes records, each with a value of its own, into every partition until it is stopped."""
 
-    def __init__(self, side: Side, topic: str, chance: random.Random) -> None:
-        self._side, self._topic, self._chance = side, topic, chance
+    def __init__(self, bootstrap: str, topic: str, chance: random.Random) -> None:
+        self._topic, self._chance = topic, chance
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+        )
         self._stop = threading.Event()
-        self._numbers = itertools.count()
         self._thread = threading.Thread(target=self._run, name="writer")
 
-    def write(self, partition: int) -> None:
-        count = self._chance.randrange(1, 8)
-        stamp = int(time.time() * 1000)
-        values = [b"%d" % next(self._numbers) for _ in range(count)]
-        self._side.write(self._topic, partition, [Record(0, stamp, b"k", v) for v in values])
-
     def _run(self) -> None:
-        with contextlib.suppress(KafkaUnavailable, OSError):
-            while not self._stop.is_set():
-                self.write(self._chance.randrange(PARTITIONS))
+        for number in itertools.count():
+            if self._stop.is_set():
+                return
+            # A full queue is a dead source: nothing is to be written any more.
+            with contextlib.suppress(BufferError):
+                part = self._chance.randrange(PARTITIONS)
+                self._producer.produce(self._topic, b"%d" % number, b"k", part)
+            self._producer.poll(0)
+            if number % 8 == 0:
+                time.sleep(0.005)
 
     def __enter__(self) -> Writer:
         self._thread.start()
@@ -73,6 +74,9 @@ class Writer:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join(60)
+        # Or it would go on once the source is back.
+        self._producer.purge()
+        self._producer.flush(0)
         assert not self._thread.is_alive()
 
 
@@ -113,16 +117,20 @@ class Round:
         )
         self.world = World(copy, rows.flow(one, two, properties={"groups": f"{prefix}.*"}))
         self.groups = [f"{prefix}-{number}" for number in range(GROUPS)]
-        writing = Side("writer", self.broker.bootstrap)
         try:
-            with copying(copy) as driver, Writer(writing, self.topic, self.chance):
+            with (
+                copying(copy) as driver,
+                Writer(source.spec.bootstrap_servers, self.topic, self.chance),
+            ):
                 self._until_copied(driver)
+                # Bytes a second: a flow that is behind has something to lose.
+                driver.shares.append(self.chance.choice((None, 2_000, 2_000, 20_000)))
                 time.sleep(self.chance.uniform(0.2, 1.0))
                 self._sample(source)
                 time.sleep(self.chance.uniform(0.0, 0.6))
                 self.broker.kill()
         finally:
-            for side in (source, target, writing):
+            for side in (source, target):
                 side.close()
 
     def _until_copied(self, driver: Driver) -> None:
