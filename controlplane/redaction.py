@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import re
+from typing import Any
 
 # The request (or task) that a line belongs to; an error shown to a person names it.
 reference: contextvars.ContextVar[str] = contextvars.ContextVar("reference", default="-")
@@ -43,3 +44,27 @@ class RedactSecrets(logging.Filter):
         if record.exc_text:
             record.exc_text = redact(record.exc_text)
         return True
+
+
+def logging_settings(level: str) -> dict[str, Any]:
+    """One handler, and every line of it passes the filter."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "filters": {"redact": {"()": "controlplane.redaction.RedactSecrets"}},
+        "formatters": {
+            "line": {"format": "%(asctime)s %(levelname)s %(name)s [%(reference)s] %(message)s"}
+        },
+        "handlers": {
+            "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redact"]}
+        },
+        "root": {"handlers": ["stderr"], "level": level},
+        "loggers": {
+            "django": {"level": "INFO", "handlers": [], "propagate": True},
+            # Several lines every two seconds, of work that rows and figures show better.
+            "celery.worker.strategy": {"level": "WARNING"},
+            "celery.app.trace": {"level": "WARNING"},
+            "celery.beat": {"level": "WARNING"},
+            "django.server": {"level": "INFO", "handlers": ["stderr"], "propagate": False},
+        },
+    }

@@ -16,6 +16,8 @@ from typing import Any
 
 from csp.constants import NONE, SELF
 
+from controlplane.redaction import logging_settings
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 
@@ -87,8 +89,7 @@ UNDERSTUDY_HOST = env_str("UNDERSTUDY_HOST") or socket.gethostname()
 UNDERSTUDY_RUNNER_NAME = env_str("UNDERSTUDY_RUNNER_NAME", "default")
 UNDERSTUDY_RUNNER_MASTER = env_str("UNDERSTUDY_RUNNER_MASTER", "local[256,4]")
 UNDERSTUDY_RUNNER_SLOTS = int(env_str("UNDERSTUDY_RUNNER_SLOTS", "256"))
-# So long a page waits for PostgreSQL in all (controlplane/patience.py); 0: for ever.
-UNDERSTUDY_READ_SECONDS = float(env_str("UNDERSTUDY_READ_SECONDS", "0.9"))
+UNDERSTUDY_READ_SECONDS = float(env_str("UNDERSTUDY_READ_SECONDS", "0.9"))  # patience.py
 # How many connection tests one person may ask for in a minute.
 UNDERSTUDY_TESTS_PER_MINUTE = int(env_str("UNDERSTUDY_TESTS_PER_MINUTE", "20"))
 
@@ -284,8 +285,6 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["mirrors.api.access.RolePermission"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
-    "DISABLE_ERRORS_AND_WARNINGS": False,
-    # Where one name of a field has several sets of choices; a test says when another is missing.
     "ENUM_NAME_OVERRIDES": {
         "DesiredStateEnum": "mirrors.models.flows.DesiredState",
         "FailoverKindEnum": "mirrors.models.failovers.FailoverKind",
@@ -298,23 +297,4 @@ SPECTACULAR_SETTINGS = {
 REDIS_URL = env_secret("REDIS_URL") or "redis://127.0.0.1:6379/0"
 CELERY_BROKER_URL = REDIS_URL
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "filters": {"redact": {"()": "controlplane.redaction.RedactSecrets"}},
-    "formatters": {
-        "line": {"format": "%(asctime)s %(levelname)s %(name)s [%(reference)s] %(message)s"}
-    },
-    "handlers": {
-        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redact"]}
-    },
-    "root": {"handlers": ["stderr"], "level": env_str("UNDERSTUDY_LOG_LEVEL", "INFO")},
-    "loggers": {
-        "django": {"level": "INFO", "handlers": [], "propagate": True},
-        # Several lines every two seconds, of work that rows and figures show better.
-        "celery.worker.strategy": {"level": "WARNING"},
-        "celery.app.trace": {"level": "WARNING"},
-        "celery.beat": {"level": "WARNING"},
-        "django.server": {"level": "INFO", "handlers": ["stderr"], "propagate": False},
-    },
-}
+LOGGING = logging_settings(env_str("UNDERSTUDY_LOG_LEVEL", "INFO"))
