@@ -137,11 +137,6 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": 10.0,
         "options": {"queue": "default", "expires": 9.0},
     },
-    "have comparisons go on": {
-        "task": "mirrors.tasks.sweep_comparisons",
-        "schedule": 10.0,
-        "options": {"queue": "default", "expires": 9.0},
-    },
     "prune old rows": {
         "task": "mirrors.tasks.prune",
         "schedule": 3600.0,
