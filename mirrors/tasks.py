@@ -34,11 +34,11 @@ from mirrors.services import (
     simulation,
     takeovers,
 )
+from mirrors.services.comparing.rows import waiting_comparisons
+from mirrors.services.comparing.turn import run_turn
 from mirrors.services.runbook import fencing
 from mirrors.services.runbook.rows import due_runs
 from mirrors.services.runbook.turn import advance
-from mirrors.services.comparing.rows import waiting_comparisons
-from mirrors.services.comparing.turn import run_turn
 
 log = logging.getLogger(__name__)
 

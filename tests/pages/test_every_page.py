@@ -173,7 +173,15 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     """A page added later is tested too, or this says that it is not."""
     tested = {re.sub(r"\{pk\}", "1", path.split("?")[0]) for path, _ in PAGES}
     # A file to download is no page.
-    changing = {"export-mm2", "failover-script", "token-revoke", "person-role", "cluster-test", "logout", "login"}
+    changing = {
+        "export-mm2",
+        "failover-script",
+        "token-revoke",
+        "person-role",
+        "cluster-test",
+        "logout",
+        "login",
+    }
     changing |= {"flow-plan-look", "flow-plan-apply", "password_change_done", "flow-figure"}
     changing |= {"flow-plan-follow"}
     changing |= {"alert-acknowledge", "alert-silence", "silence-end"}
