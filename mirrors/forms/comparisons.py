@@ -15,7 +15,9 @@ from mirrors.services.comparing import rows
 class ComparisonForm(forms.Form):
     use_required_attribute = False
     flow = forms.ModelChoiceField(
-        label="Flow", queryset=Flow.objects.select_related("source", "target").order_by("pk")
+        label="Flow",
+        empty_label="Choose a flow",
+        queryset=Flow.objects.select_related("source", "target").order_by("pk"),
     )
     topics = text_field("Topics", placeholder="all that the flow copies")
     content = forms.BooleanField(label="Compare records as well", required=False, initial=True)

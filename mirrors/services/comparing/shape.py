@@ -22,6 +22,7 @@ from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.groups import list_groups
 from mirrors.models import Flow
+from mirrors.services.comparing.rules import compare_rules
 from mirrors.services.group_survey import Budget, survey_groups
 
 LOOK_S = 25.0
@@ -49,6 +50,9 @@ def look_at_shape(
     tick()
     changes, left = plan_configs(*pictures, spec, plan.copied)
     changed = SyncPlan(create=plan.create, grow=plan.grow, configs=changes)
+    only = [row.remote_topic for row in plan.copied] if topics else []
+    rule_findings, rules = compare_rules(spec, pictures, only, Budget(LOOK_S))
+    tick()
     survey = survey_groups(flow=flow, spec=spec, now=now, budget=Budget(LOOK_S))
     places = [row for row in survey.places if not topics or row.topic in topics]
     synced = spec.settings.sync_group_offsets_enabled
@@ -69,12 +73,13 @@ def look_at_shape(
             differs=len(changes),
             left_out=_left(left),
         ),
+        rules,
         standing,
     )
     return Shape(
         copied=plan.copied,
         pictures=pictures,
-        findings=(*shape_findings(changed), *groups),
+        findings=(*shape_findings(changed), *rule_findings, *groups),
         aspects=aspects,
     )
 
