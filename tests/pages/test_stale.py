@@ -1,0 +1,53 @@
+"""Brokers stopped and every process of ours dead: pages answer from rows and say what is stale."""
+
+from __future__ import annotations
+
+import socket
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from mirrors.models import Cluster, Flow, Sighting
+from monitoring.models import ClusterSweep
+from tests.pages import world
+
+PAGES = ("/", "/flows/", "/flows/{pk}/", "/flows/{pk}/partitions/", "/clusters/", "/alerts/")
+
+
+@pytest.fixture
+def flow(db: None) -> Flow:
+    """Nothing was heard of anybody for five minutes."""
+    flow, then = world.busy(), timezone.now() - timedelta(minutes=5)
+    Flow.objects.update(as_of=then)
+    Cluster.objects.update(reachable=False, reason="No broker can be reached.")
+    Sighting.objects.create(name="beat", kind="beat", host="h", pid=1, seen_at=then)
+    ClusterSweep.objects.create(
+        cluster=flow.source, as_of=then, stale_since=then, error="No broker can be reached."
+    )
+    return flow
+
+
+def test_no_page_asks_anybody_but_the_database(
+    viewer: Client, flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise AssertionError(f"a page connects to {arguments[1:]}")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    for path in PAGES:
+        assert viewer.get(path.format(pk=flow.pk)).status_code == 200, path
+
+
+def test_the_overview_says_what_is_stale_what_is_silent_and_what_is_away(
+    viewer: Client, flow: Flow
+) -> None:
+    text = viewer.get("/").content.decode()
+    assert 'data-state="stale"' in text
+    assert "offsets stale since" in text
+    assert 'data-state="unreachable"' in text
+    # Beat, reconciler, worker and the watcher of alerts.
+    assert text.count('data-state="missing"') == 4
+    assert "Celery beat" in text
