@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from mirrors.domain.checkpoints import GroupPlace
 from mirrors.domain.comparing.alignment import MOST, Aligner, Difference, Row
 from mirrors.domain.comparing.chunks import SideDigest, borders, chain, compare_chunks
-from mirrors.domain.comparing.findings import Aspect, content_finding, group_findings
+from mirrors.domain.comparing.findings import (
+    Aspect,
+    content_finding,
+    group_findings,
+    with_later_translations,
+)
 from mirrors.domain.comparing.outcome import Content, judge, sentence
 from mirrors.domain.offsets import Translation
 
@@ -208,6 +213,16 @@ def test_a_group_that_is_ahead_would_jump_over_records_and_one_behind_reads_agai
     assert (found, aspect.compared) == ([], 0)
     assert "sync.group.offsets.enabled is false" in aspect.left_out
     assert "members on the target" in aspect.left_out
+
+
+def test_a_group_that_read_on_between_two_questions_is_not_ahead() -> None:
+    later = Translation(upstream=9, downstream=54, outcome="exact")
+    first = [place(target_offset=53), place(group="h", target_offset=60)]
+    again = [place(translation=later, target_offset=54), place(group="h", translation=later)]
+    settled = with_later_translations(first, again)
+    found, aspect = group_findings(settled, {}, synced=True)
+    assert [(row.name, row.kind) for row in found] == [("g", "behind"), ("h", "ahead")]
+    assert aspect.differs == 1
 
 
 def test_the_verdict_is_never_better_than_what_was_read() -> None:

@@ -93,6 +93,24 @@ def group_findings(
     return found, Aspect(about="group", compared=compared, differs=differs, left_out=left)
 
 
+def with_later_translations(
+    places: Iterable[GroupPlace], again: Iterable[GroupPlace]
+) -> list[GroupPlace]:
+    """What stood on the target at a first look, against the source at a second one.
+
+    A group that reads goes on between two questions. Its translation only rises with it, so what
+    is ahead even of a later one is ahead.
+    """
+    newer = {(row.group, row.topic, row.partition): row.translation for row in again}
+    return [
+        dataclasses.replace(
+            row,
+            translation=newer.get((row.group, row.topic, row.partition)) or row.translation,
+        )
+        for row in places
+    ]
+
+
 def _of_group(place: GroupPlace, exact: int, *, synced: bool) -> Finding | None:
     at = place.target_offset
     if at == exact or (at is None and not synced):

@@ -12,6 +12,7 @@ from mirrors.domain.comparing.findings import (
     Finding,
     group_findings,
     shape_findings,
+    with_later_translations,
 )
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.filters import ConfigSelection
@@ -57,6 +58,11 @@ def look_at_shape(
     places = [row for row in survey.places if not topics or row.topic in topics]
     synced = spec.settings.sync_group_offsets_enabled
     groups, standing = group_findings(places, survey.states, synced=synced)
+    if standing.differs:
+        again = survey_groups(flow=flow, spec=spec, now=now, budget=Budget(LOOK_S))
+        places = with_later_translations(places, again.places)
+        groups, standing = group_findings(places, survey.states, synced=synced)
+        tick()
     aspects = (
         Aspect(
             about="topic",
