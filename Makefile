@@ -13,6 +13,7 @@ KAFKA_ADVERTISE ?= 127.0.0.1
 REDIS_DIR       ?= .redis
 REDIS_PORT      ?= 6379
 REDIS_BIND      ?= 127.0.0.1
+SHOTS           ?= .shots
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -23,6 +24,9 @@ demo: $(VENV)/.runtime ## Everything on this machine: two Kafka clusters, two fl
 
 demo-check: $(VENV)/.runtime ## The same without a terminal: records cross both ways, are compared one by one, all stops
 	@exec $(PY) manage.py demo --check
+
+shots: $(VENV)/.dev ## Pictures of every page of the demo (started if none runs) in SHOTS (.shots), two for the README
+	@exec $(PY) manage.py shots --dir "$(SHOTS)" --readme docs/images --chromium "$${UNDERSTUDY_CHROMIUM:-/usr/bin/chromium}"
 
 clean-demo: ## Remove what the demo left in .demo/
 	@if [ -x $(PY) ]; then $(PY) manage.py demo --clean; else rm -rf .demo; fi
@@ -144,5 +148,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: demo demo-check clean-demo bench bench-web setup check format test test-fast test-kills test-takeover test-soak system requirements help migrate \
+.PHONY: demo demo-check shots clean-demo bench bench-web setup check format test test-fast test-kills test-takeover test-soak system requirements help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static

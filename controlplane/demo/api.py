@@ -23,13 +23,24 @@ class Api:
         """Every row of a list, page after page."""
         address: str | None = f"{self._url}{path}?page_size=500"
         while address:
-            page = self._get(address)
+            page = self._ask(address)
             yield from page["results"]
             address = page["next"]
 
-    def _get(self, address: str) -> dict[str, Any]:
+    def get(self, path: str) -> dict[str, Any]:
+        return self._ask(f"{self._url}{path}")
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._ask(f"{self._url}{path}", json.dumps(body).encode())
+
+    def _ask(self, address: str, body: bytes | None = None) -> dict[str, Any]:
         request = urllib.request.Request(  # noqa: S310 (our own address)
-            address, headers={"Authorization": f"Token {self._token}"}
+            address,
+            data=body,
+            headers={
+                "Authorization": f"Token {self._token}",
+                "Content-Type": "application/json",
+            },
         )
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
