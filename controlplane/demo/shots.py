@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Error as Unseen
 from playwright.sync_api import TimeoutError as Late
 
 from controlplane.demo.api import Api
@@ -147,8 +148,12 @@ def _name(path: str) -> str:
 
 
 def _take(page: Page, path: str, file: Path) -> Path:
-    page.goto(path, wait_until="load")
-    page.wait_for_selector("main h1")
+    try:
+        page.goto(path, wait_until="load")
+        page.wait_for_selector("main h1")
+    except Unseen as error:
+        words = error.message.splitlines()[0]
+        raise DemoError(f"{path} could not be pictured: {words}", code="not_pictured") from error
     # Charts draw themselves after the page: none may be left that still waits.
     with contextlib.suppress(Late):
         page.wait_for_function(
