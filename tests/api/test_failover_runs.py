@@ -17,8 +17,21 @@ PLAN = {
     "re_reads": 0,
     "certainty": "observed",
     "blockers": [],
+    "warnings": [],
+    "clients": [],
     "partitions": [
-        {"topic": "orders", "partition": 0, "remote_topic": "primary.orders", "target_end": 90}
+        {
+            "topic": "orders",
+            "partition": 0,
+            "remote_topic": "primary.orders",
+            "position": 80,
+            "source_end": 92,
+            "source_end_age_ms": None,
+            "target_end": 90,
+            "loss": 12,
+            "certainty": "observed",
+            "reason": "",
+        }
     ],
     "places": [
         {

@@ -50,6 +50,7 @@ def test_the_form_shows_what_is_touched_and_begins_only_with_alias_and_reason(
     operator: Client, flow: Flow, simulation: FailoverRun
 ) -> None:
     path = f"/flows/{flow.pk}/failover/"
+    assert path in operator.get(f"/failovers/{simulation.pk}/").content.decode()
     text = operator.get(path).content.decode()
     assert "12 records would be lost." in text
     assert "access rules deny WRITE" in text
