@@ -16,8 +16,10 @@ PROGRAMS = ("controlplane", "mirrors", "monitoring", "spark_runner")
 _NAME = re.compile(
     r"""["'](UNDERSTUDY_[A-Z_]+|DATABASE_URL|REDIS_URL|XDG_CACHE_HOME|JAVA_HOME)["']"""
 )
+# What the command of a hook is told about the run; docs/failover.md has them.
+TOLD = {f"UNDERSTUDY_{word}" for word in ("RUN", "KIND", "FLOW", "SOURCE", "TARGET")}
 # The demo's and the benchmark's own.
-_NOT_FOR_OPERATORS = {"UNDERSTUDY_DEMO_MARK", "UNDERSTUDY_BENCH_LOCK"}
+_NOT_FOR_OPERATORS = {"UNDERSTUDY_DEMO_MARK", "UNDERSTUDY_BENCH_LOCK", *TOLD}
 
 
 def variables_of_the_programs() -> set[str]:
@@ -37,6 +39,11 @@ def first_column(heading: str) -> list[str]:
 
 def test_every_environment_variable_is_in_the_table_once() -> None:
     assert sorted(first_column("## Environment variables")) == sorted(variables_of_the_programs())
+
+
+def test_what_a_hook_is_told_is_in_the_page_of_failovers() -> None:
+    page = (ROOT / "docs" / "failover.md").read_text(encoding="utf-8")
+    assert {name for name in TOLD if f"`{name}`" not in page} == set()
 
 
 def test_every_exit_code_is_in_the_table() -> None:

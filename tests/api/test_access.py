@@ -42,13 +42,21 @@ VALUES = {
     "flow_id": "1",
     "run_id": "1",
     "comparison_id": "1",
+    "failback_id": "1",
+    "stretch": "1",
+    "verb": "pause",
+    "kind": "stale",
     "token_key": "abc",
     "number": "c0ffee",
     "form": "json",
     "part": "topics",
+    # By its converter: a comparison has other tabs than a flow.
+    "compared": "findings",
     "action": "start",
     "chart": "lag",
 }
+# What is in people's records is for those who decide on them.
+CONTENT = {"api/v1/failbacks/1/orphans/1/records/"}
 REST_WRITES = ("post", "patch", "delete")
 
 
@@ -65,7 +73,7 @@ def addresses(resolver: Any = None, prefix: str = "") -> Iterator[tuple[str, Any
 
 def example(route: str) -> str:
     route = re.sub(r"\(\?P<(\w+)>(?:[^()]|\([^()]*\))*\)", lambda m: VALUES[m[1]], route)
-    route = re.sub(r"<(?:\w+:)?(\w+)>", lambda m: VALUES[m[1]], route)
+    route = re.sub(r"<(?:(\w+):)?(\w+)>", lambda m: VALUES.get(m[1]) or VALUES[m[2]], route)
     return re.sub(r"\\Z|[$^?\\]", "", route).replace("//", "/")
 
 
@@ -126,7 +134,8 @@ def test_a_viewer_reads_everything(ground: None, viewer: APIClient) -> None:
     for path in closed():
         if is_rest(path):
             answer = viewer.get(f"/{path}")
-            assert answer.status_code in {200, 400, 404, 405}, f"{path}: {answer.status_code}"
+            expected = {403} if path in CONTENT else {200, 400, 404, 405}
+            assert answer.status_code in expected, f"{path}: {answer.status_code}"
 
 
 def test_an_operator_runs_flows_and_tests_but_registers_no_cluster(
