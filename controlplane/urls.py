@@ -92,18 +92,18 @@ for name, rows in (
     ("duties", duties.DutyViewSet),
     ("heartbeat", duties.HeartbeatViewSet),
     ("plan", plans.PlanViewSet),
-    ("drift", drift.DriftViewSet),
-    ("outlook", alerts.OutlookViewSet),
     ("divergence", failbacks.DivergenceViewSet),
+    ("outlook", alerts.OutlookViewSet),
     ("readiness", readiness.ReadinessViewSet),
+    ("drift", drift.DriftViewSet),
 ):
     router.register(rf"flows/(?P<flow_id>\d{{1,18}})/{name}", rows, basename=f"flow-{name}")
-for name, rows in (
+for name, found in (
     ("partitions", comparisons.ComparisonPartViewSet),
     ("findings", comparisons.ComparisonFindingViewSet),
 ):
     of_one = rf"comparisons/(?P<comparison_id>\d{{1,18}})/{name}"
-    router.register(of_one, rows, basename=f"comparison-{name}")
+    router.register(of_one, found, basename=f"comparison-{name}")
 
 urlpatterns = [
     re_path(r"^api/v1/schema/?$", SpectacularJSONAPIView.as_view(), name="schema"),

@@ -52,23 +52,23 @@ class FileConverter(StringConverter):
     regex = "json|pdf|evidence"
 
 
-class ViewConverter(StringConverter):
-    """A tab of a comparison's page."""
-
-    regex = "|".join(COMPARED)
-
-
 class VerbConverter(StringConverter):
     """What a person can ask of a run."""
 
     regex = "approve|confirm|pause|resume|lift"
 
 
+class ViewConverter(StringConverter):
+    """A tab of a comparison's page."""
+
+    regex = "|".join(COMPARED)
+
+
 register_converter(PartConverter, "part")
 register_converter(ViewConverter, "compared")
+register_converter(VerbConverter, "verb")
 register_converter(FileConverter, "file")
 register_converter(ActConverter, "act")
-register_converter(VerbConverter, "verb")
 
 urlpatterns = [
     path("flows/", flows.list_flows, name="flows"),
@@ -102,6 +102,7 @@ urlpatterns = [
     ),
     path("verify/", certificates.verify_any, name="verify"),
     path("verify/<str:number>/", certificates.verify_one, name="verify-one"),
+    path("flows/<int:pk>/failover/", failover_runs.begin, name="flow-failover"),
     path("flows/<int:pk>/failback/", failbacks.ask_failback, name="flow-failback"),
     path("failbacks/<int:pk>/", failbacks.show_failback, name="failback"),
     path("failbacks/<int:pk>/decide/", failbacks.decide, name="failback-decide"),
@@ -110,7 +111,6 @@ urlpatterns = [
     path("failbacks/<int:pk>/retry/", failbacks.retry, name="failback-retry"),
     path("failbacks/<int:pk>/close/", failbacks.close, name="failback-close"),
     path("failbacks/<int:pk>/orphans/<int:stretch>/", show_orphans, name="orphans"),
-    path("flows/<int:pk>/failover/", failover_runs.begin, name="flow-failover"),
     path("failovers/", failovers.list_runs, name="failovers"),
     path("failovers/<int:pk>/", failovers.show_run, name="failover"),
     path("failovers/<int:pk>/abort/", failovers.abort, name="failover-abort"),

@@ -80,11 +80,11 @@ READING = [
     "/api/v1/docs/",
 ]
 OPERATING = [
+    "/add/comparison/",
     "/alerts/rules/add/",
     "/alerts/rules/1/edit/",
     "/alerts/rules/1/delete/",
     "/alerts/silences/add/",
-    "/add/comparison/",
     "/add/flow/",
     "/add/template/",
     "/flows/{pk}/edit/",
@@ -92,11 +92,11 @@ OPERATING = [
     "/flows/{pk}/stop/",
     "/flows/{pk}/reverse/",
     "/flows/{pk}/delete/",
-    "/flows/{pk}/failover/",
     "/flows/{pk}/objectives/",
     "/add/drill/",
     "/drills/{pk}/edit/",
     "/drills/{pk}/delete/",
+    "/flows/{pk}/failover/",
 ]
 ADMINISTERING = [
     "/alerts/channels/add/",
@@ -127,12 +127,12 @@ def flow(db: None) -> Flow:
     asked = {"seconds": 60, "megabytes": 60, "requested_by": "tester"}
     Comparison.objects.create(pk=flow.pk, flow=flow, summary={"aspects": []}, **asked)
     world.gap(flow, pk=flow.pk)
-    AlertRule.objects.get_or_create(pk=1, defaults={"name": "R", "kind": "gap"})
-    Channel.objects.create(pk=flow.pk, name="on-call", kind="webhook", target="https://x.example/")
     going_back(flow)
     drill_rows(flow)
     if not flow.jobs.filter(pk=flow.pk).exists():
         world.job(flow, pk=flow.pk, state="stopped", ended_at=flow.since)
+    AlertRule.objects.get_or_create(pk=1, defaults={"name": "R", "kind": "gap"})
+    Channel.objects.create(pk=flow.pk, name="on-call", kind="webhook", target="https://x.example/")
     return flow
 
 
