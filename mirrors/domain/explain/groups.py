@@ -66,14 +66,16 @@ def explain_group(
     if not is_wanted or kind.passed is False:
         return explain(group, [*rules, *_not_asked("the flow does not look after it")], FIXES)
     if not looked_at:
-        return explain(group, [*rules, *_not_asked("nobody has looked yet")], FIXES)
+        carried = f"{named[0].reason}; nobody has looked yet where it stands"
+        rules += _not_asked("nobody has looked yet")
+        return explain(group, rules, FIXES, carried=carried)
     if not places:
         told = f"is not among the groups seen at {looked_at}. {next_look}".rstrip()
         missing = RuleVerdict("found", False, told)
         return explain(group, [*rules, missing, *_not_asked("it was not found")[1:]], FIXES)
     rules.append(RuleVerdict("found", True, f"was seen at {looked_at}"))
     rules += _of_places([row for row in places if row.topic], places, settings)
-    return explain(group, rules, FIXES)
+    return explain(group, rules, FIXES, carried=named[0].reason)
 
 
 def _of_places(
