@@ -49,9 +49,8 @@ class Router(SimpleRouter):
 
 router = Router()
 router.register("clusters", clusters.ClusterViewSet)
-router.register(
-    r"clusters/(?P<alias>[A-Za-z0-9._-]{1,100})/groups", ClusterGroupViewSet, basename="cluster-groups"
-)
+of_cluster = r"clusters/(?P<alias>[A-Za-z0-9._-]{1,100})"
+router.register(rf"{of_cluster}/groups", ClusterGroupViewSet, basename="cluster-groups")
 router.register("tests", clusters.ClusterTestViewSet)
 router.register("runners", runners.RunnerViewSet)
 router.register("flows", flows.FlowViewSet)
