@@ -45,6 +45,7 @@ class Meter:
             {
                 **self.config,
                 "group.id": "independent",
+                "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
             }
