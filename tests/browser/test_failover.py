@@ -1,4 +1,4 @@
-"""From the first screen to a finished simulation: two clicks, then it shows by itself."""
+"""From the first screen to a finished simulation, two clicks; and from there to a switchover."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mirrors.models import FailoverRun, Flow
 from mirrors.services import failovers
 from tests.browser.conftest import Visitor
 from tests.browser.test_look import _axe, _widths_that_scroll_sideways
+from tests.pages.test_failover_runs import simulated_for
 from tests.pages.test_failovers import finish
 
 
@@ -43,3 +44,33 @@ def test_a_simulation_is_two_clicks_away_and_shows_its_end_by_itself(
     page.keyboard.press("v")
     expect(page.get_by_role("row", name="primary→backup")).to_contain_text("succeeded")
     assert visitor.complaints == []
+
+
+def test_a_switchover_is_begun_from_its_simulation_and_steered_on_its_page(
+    visit: Callable[..., Visitor], flow: Flow
+) -> None:
+    visitor = visit()
+    page = visitor.page
+    simulation = simulated_for(flow)
+    page.goto(f"/failovers/{simulation.pk}/")
+    page.get_by_role("link", name="Hand over for real…").click()
+    expect(page.get_by_text("12 records would be lost.")).to_be_visible()
+    button = page.get_by_role("button", name="Hand over primary to backup")
+    expect(button).to_be_disabled()
+    assert [*_axe(visitor), *_widths_that_scroll_sideways(visitor, "failover-begin", "light")] == []
+    page.get_by_role("radio", name="Switchover").check()
+    page.get_by_label("Reason").fill("maintenance")
+    page.get_by_label("to confirm").fill("backup")
+    button.click()
+    expect(page.get_by_role("heading", name="Switchover primary→backup")).to_be_visible()
+    run = FailoverRun.objects.get(kind="switchover")
+    run.steps.filter(number__lt=7).update(state="succeeded", reason="It is so.")
+    run.steps.filter(number=7).update(state="waiting", reason="Start the consumers, then confirm.")
+    words = "Start the consumers on the target: Start the consumers, then confirm."
+    FailoverRun.objects.filter(pk=run.pk).update(state="waiting", waits_for="person", reason=words)
+    expect(page.get_by_text(words)).to_be_visible()
+    found = [*_axe(visitor), *_widths_that_scroll_sideways(visitor, "failover-run", "light")]
+    assert found == []
+    page.emulate_media(color_scheme="dark")
+    assert [*_axe(visitor), *_widths_that_scroll_sideways(visitor, "failover-run", "dark")] == []
+    expect(page.get_by_role("button", name="Confirm the step")).to_be_visible()
