@@ -34,11 +34,11 @@ PAGES = {
     "orphans": "/failbacks/{pk}/orphans/{pk}/",
     "flow-delete": "/flows/{pk}/delete/",
     "flow-explain": "/flows/{pk}/explain/?topic=orders",
-    "flow-add": "/add/flow/",
     "flow-explain-group": "/flows/{pk}/explain/?group=app",
     "flow-plan": "/flows/{pk}/plan/",
     "flow-drift": "/flows/{pk}/drift/",
     "drift": "/flows/{pk}/drift/{pk}/",
+    "flow-add": "/add/flow/",
     "flow-template": "/add/template/?kind=chain",
     "flow-readiness": "/flows/{pk}/readiness/",
     "flow-objectives": "/flows/{pk}/objectives/",
@@ -51,6 +51,10 @@ PAGES = {
     "verify-one": "/verify/c0ffee/",
     "alerts": "/alerts/",
     "alert-rules": "/alerts/rules/",
+    "alert-rule-add": "/alerts/rules/add/",
+    "alert-channel-add": "/alerts/channels/add/",
+    "alert-silence-add": "/alerts/silences/add/",
+    "alert-runbook": "/alerts/runbooks/forecast/",
     "clusters": "/clusters/",
     "cluster": "/clusters/primary/",
     "cluster-groups": "/clusters/primary/groups/",
@@ -96,6 +100,7 @@ def _widths_that_scroll_sideways(visitor: Visitor, name: str, theme: str) -> lis
     return wide
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_page_is_accessible_quiet_in_the_console_and_fits_every_width(
     visit: Callable[..., Visitor], flow: Flow, theme: str

@@ -1,4 +1,4 @@
-"""A script downloads from its run's page and over REST; without a plan it says why there is none."""
+"""A run's script comes from its page and over REST; without a plan it says why there is none."""
 
 from __future__ import annotations
 
