@@ -18,6 +18,7 @@ from django.utils import timezone
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover import FailoverPlan, plan_failover
 from mirrors.domain.failover_result import PlaceResult, Totals, sentence, sum_up, to_json
+from mirrors.domain.figures import plural
 from mirrors.kafka.throwaway import PREFIX, delete_groups, find_groups
 from mirrors.models import FailoverRun, Flow
 from mirrors.models.failovers import FailoverKind, FailoverState, StepState
@@ -177,8 +178,8 @@ class _Simulation:
         FailoverRun.objects.filter(pk=self.run.pk).update(plan=self.found["plan"])
         groups = len({place.group for place in plan.places})
         words = (
-            f"{len(plan.partitions):,} partitions, {groups:,} groups, "
-            f"{len(plan.blockers):,} things in the way of a real failover."
+            f"{plural(len(plan.partitions), 'partition')}, {plural(groups, 'group')}, "
+            f"{plural(len(plan.blockers), 'thing')} in the way of a real failover."
         )
         return (seen, plan), words
 
