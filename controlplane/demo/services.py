@@ -54,7 +54,7 @@ class Services:
             "PYTHONUNBUFFERED": "1",
             "TMPDIR": str(self._workspace.path("tmp")),
         }
-        # A file would win over the value (settings.env_secret), and those are not the demo's.
+        # A file would win over the value (environment.env_secret), and those are not the demo's.
         theirs = {k: v for k, v in os.environ.items() if k.removesuffix("_FILE") not in ours}
         return {**theirs, **ours}
 
