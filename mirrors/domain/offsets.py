@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from typing import Literal
 
 from mirrors.domain.runs import Run
@@ -67,16 +66,6 @@ def translate_between(
     if end is not None:
         return _answer(upstream, end, "gap", "no record from this offset on was copied yet")
     return _answer(upstream, None, "unknown", NOTHING)
-
-
-def around(upstream: int, runs: Iterable[Run]) -> tuple[Run | None, Run | None]:
-    """Of runs that rise: the last one that begins at or below, and the first one above."""
-    below = None
-    for run in runs:
-        if run.upstream > upstream:
-            return below, run
-        below = run
-    return below, None
 
 
 def _answer(
