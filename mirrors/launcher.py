@@ -23,6 +23,7 @@ from mirrors.domain.jobs import JobSpec, JobStatus, RunnerStatus
 
 RUNNER_FILE = "runner.json"
 OUTPUT_FILE = "runner.out"
+LOG_FILE = "runner.log"
 FLOWS_DIR = "flows"
 
 # Exit codes of `python -m spark_runner`; the last words are in runner.out and runner.log.

@@ -21,7 +21,7 @@ from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.proving import readiness_of, with_readiness
 from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
-from monitoring import gauges
+from monitoring import gauges, parts
 from monitoring.domain.lag import FINE
 from monitoring.gauges import FLOW, partition_series
 from monitoring.gauges import gauge as _gauge
@@ -60,6 +60,7 @@ class _Rows(Collector):
         yield from _rates(flows, labels)
         yield from gauges.ahead(labels, self.now)
         yield from gauges.duties(labels, self.now)
+        yield from parts.series(labels)
         yield from _topics(labels)
         yield from _runners(self.now)
         yield from _others(self.now)

@@ -17,6 +17,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -131,9 +132,13 @@ def _lock(directory: Path) -> Iterator[None]:
 
 def _log_to(directory: Path) -> None:
     handler = logging.handlers.RotatingFileHandler(
-        directory / "runner.log", maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
+        directory / launcher.LOG_FILE, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
     )
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    # The thread says which flow a line belongs to; times are UTC, as on all pages.
+    words = "%(asctime)s %(levelname)s %(name)s [%(threadName)s]: %(message)s"
+    formatter = logging.Formatter(words)
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("py4j").setLevel(logging.WARNING)
 

@@ -255,7 +255,11 @@ class FlowRun(threading.Thread):
     def _report(self) -> None:
         now = int(time.time() * 1000)
         self._board.held_back = self._copying.held_back(now)
-        self._said = state, reason = self._verdict()
+        before, (state, reason) = self._said, self._verdict()
+        self._said = state, reason
+        if before is None or before[0] != state:
+            level = logging.WARNING if state in ("degraded", "failed") else logging.INFO
+            log.log(level, "Flow %s (%s): %s. %s", self.job.flow, self.job.name, state, reason)
         self._copying.has_news = False
         status = self._board.status(state, reason, self._copying.statuses(now), now)
         if self._finished and state == "stopped":

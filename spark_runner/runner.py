@@ -14,7 +14,9 @@ import psutil
 
 from mirrors.domain.jobs import JobSpec, RunnerStatus
 from mirrors.launcher import FLOWS_DIR, NOT_OURS, RUNNER_FILE, start_tick, write_whole
+from spark_runner import context
 from spark_runner.flow import FlowRun, Host
+from spark_runner.memory import measure
 
 log = logging.getLogger("spark_runner")
 
@@ -38,7 +40,7 @@ class Reporter:
         self._started_at = int(time.time() * 1000)
         self._process = psutil.Process()
         self._measured_at = 0.0
-        self._rss: int | None = None
+        self._memory: dict[str, int] = {}
         self._counted_at = 0.0
         self._slots = 0
         self.host: Host | None = None
@@ -60,7 +62,8 @@ class Reporter:
             application_id=self.application_id,
             started_at=self._started_at,
             as_of=int(time.time() * 1000),
-            rss_bytes=self._rss,
+            rss_bytes=sum(self._memory.values()),
+            memory=self._memory,
             flows=flows,
         )
         write_whole(self._path, status.to_json())
@@ -71,15 +74,12 @@ class Reporter:
         if self.host is not None and (not self._slots or now - self._counted_at > COUNT_S):
             self._counted_at = now
             self._slots = self.host.slots.total
-        if self._rss is None or now - self._measured_at > MEASURE_S:
+        # Until Spark is up, nothing that was measured lasts.
+        patience = MEASURE_S if self._memory.get("jvm") else COUNT_S
+        if not self._memory or now - self._measured_at > patience:
             self._measured_at = now
-            total = 0
-            for process in (self._process, *self._process.children(recursive=True)):
-                try:
-                    total += process.memory_info().rss
-                except psutil.Error:
-                    continue
-            self._rss = total
+            local = context.is_local(self._master)
+            self._memory = measure(self._process, has_workers_here=local)
 
 
 class Runner:

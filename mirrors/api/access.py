@@ -36,13 +36,17 @@ class TokensInSchema(OpenApiAuthenticationExtension):
 
 
 class RolePermission(BasePermission):
-    """A view says `write_role = Role.OPERATOR`; reading takes a viewer everywhere."""
+    """A view says `write_role = Role.OPERATOR`; reading takes a viewer, or its `read_role`."""
 
     message = "Your role does not allow this."
 
     def has_permission(self, request: Request, view: Any) -> bool:
         reading = request.method in SAFE_METHODS
-        demanded = Role.VIEWER if reading else getattr(view, "write_role", Role.ADMIN)
+        demanded = (
+            getattr(view, "read_role", Role.VIEWER)
+            if reading
+            else getattr(view, "write_role", Role.ADMIN)
+        )
         held = role_of(request.user)
         self.message = f"This needs the role {demanded.word}; you have {held.word}."
         return held >= demanded

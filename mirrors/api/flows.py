@@ -20,9 +20,9 @@ from mirrors.api.readiness import ProofSerializer
 from mirrors.api.shapes import (
     PropertiesField,
     ReasonSerializer,
-    StrictModelSerializer,
     person,
 )
+from mirrors.api.stopped import StoppedSerializer
 from mirrors.models import Cluster, Flow, Role, Runner
 from mirrors.models.flows import DesiredState
 from mirrors.models.proving import proof_of, with_proof
@@ -37,7 +37,7 @@ _ACTIONS: dict[str, Callable[..., Flow]] = {
 }
 
 
-class FlowSerializer(StrictModelSerializer):
+class FlowSerializer(StoppedSerializer):
     source: Any = serializers.SlugRelatedField(slug_field="alias", queryset=Cluster.objects.all())
     target = serializers.SlugRelatedField(slug_field="alias", queryset=Cluster.objects.all())
     runner = serializers.SlugRelatedField(
@@ -63,6 +63,8 @@ class FlowSerializer(StrictModelSerializer):
             *_SEEN,
             "offset_lag",
             "time_lag_ms",
+            "stopped_partitions",
+            "waiting_records",
             "proven",
             "created_at",
         )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors import tasks
+from mirrors.api.logs import LogSerializer, answer_with
 from mirrors.api.shapes import StrictModelSerializer, person
 from mirrors.models import Flow, Role, Runner
-from mirrors.services import runners
+from mirrors.services import runner_logs, runners
 
 
 class RunnerSerializer(StrictModelSerializer):
@@ -30,6 +33,7 @@ class RunnerSerializer(StrictModelSerializer):
             "seen_at",
             "slots_used",
             "rss_bytes",
+            "memory",
             "application_id",
         )
         fields = (*settable, *seen)
@@ -45,12 +49,19 @@ class RunnerViewSet(
 
     queryset = Runner.objects.order_by("name")
     serializer_class = RunnerSerializer
+    read_role = Role.VIEWER
     write_role = Role.ADMIN
     lookup_field = "name"
     lookup_value_regex = r"[A-Za-z0-9_-]{1,63}"
     search_fields = ("name", "master", "host")
     ordering_fields = ("name", "state", "since", "host")
     filter_fields: ClassVar = {"state": "state", "host": "host"}
+
+    @extend_schema(responses=LogSerializer)
+    @action(detail=True, read_role=Role.OPERATOR, filter_backends=[], pagination_class=None)
+    def log(self, request: Request, name: str) -> Response:
+        """The last lines of its log."""
+        return answer_with(runner_logs.of_runner(runner=self.get_object()))
 
     def create(self, request: Request) -> Response:
         asked = self.get_serializer(data=request.data)

@@ -164,6 +164,8 @@ class RunnerStatus:
     started_at: int
     as_of: int
     rss_bytes: int | None = None
+    # Bytes of driver, jvm and workers; a part that cannot be seen from there is not in it.
+    memory: dict[str, int] = dataclasses.field(default_factory=dict)
     flows: tuple[int, ...] = ()
 
     def to_json(self) -> str:

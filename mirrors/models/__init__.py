@@ -14,7 +14,7 @@ from mirrors.models.groups import GroupBookmark, GroupOffset, KnownCheckpoint, S
 from mirrors.models.keeping import StandbyNote
 from mirrors.models.offsets import PartitionMap, RunBlock, RunIndex
 from mirrors.models.roles import Role, needs, role_of
-from mirrors.models.runners import Runner, Sighting
+from mirrors.models.runners import Runner, RunnerLog, Sighting
 from mirrors.models.transitions import Transition, claim
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "RunBlock",
     "RunIndex",
     "Runner",
+    "RunnerLog",
     "SettingChange",
     "Sighting",
     "SigningKey",

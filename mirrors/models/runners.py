@@ -1,4 +1,4 @@
-"""Runner: a Spark application that hosts flows. Sighting: when a process of ours was last seen."""
+"""Runner: a Spark application that hosts flows, and its log. Sighting: when a process was seen."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class Runner(models.Model):
     failed_starts = models.PositiveIntegerField(default=0)
     slots_used = models.PositiveIntegerField(null=True)
     rss_bytes = models.BigIntegerField(null=True)
+    # Bytes of its parts: driver, jvm, workers.
+    memory = models.JSONField(default=dict, blank=True)
     application_id = models.CharField(max_length=255, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -40,6 +42,19 @@ class Runner(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class RunnerLog(models.Model):
+    """The last lines of a runner's log, brought here by the worker on its host."""
+
+    runner = models.OneToOneField(Runner, on_delete=models.CASCADE, related_name="log")
+    lines = models.JSONField(default=list)
+    # Which state of the file was read: as long as it stands, nothing is read again.
+    mark = models.CharField(max_length=100)
+    written_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"log of runner {self.runner_id}"
 
 
 class Sighting(models.Model):

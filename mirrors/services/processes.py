@@ -16,6 +16,7 @@ from mirrors import launcher
 from mirrors.domain.jobs import RunnerStatus
 from mirrors.models import Runner, claim
 from mirrors.models.runners import RunnerState
+from mirrors.services import runner_logs
 from mirrors.services.clock import milliseconds, moment
 
 log = logging.getLogger(__name__)
@@ -142,6 +143,7 @@ def _see_alive(runner: Runner, status: RunnerStatus | None) -> None:
         "slots": status.slots,
         "slots_used": status.slots_used,
         "rss_bytes": status.rss_bytes,
+        "memory": status.memory,
         "application_id": status.application_id or "",
     }
     if status.state == RunnerState.READY.value:
@@ -152,6 +154,9 @@ def _see_alive(runner: Runner, status: RunnerStatus | None) -> None:
         claim(still, state=status.state, reason=status.reason, who=SUPERVISOR, changes=seen)
     elif seen["seen_at"] != runner.seen_at or status.reason != runner.reason:
         row.update(reason=status.reason, **seen)
+    else:
+        return
+    runner_logs.keep(runner=runner, directory=directory_of(runner))
 
 
 def _see_dead(runner: Runner) -> None:
@@ -171,8 +176,9 @@ def _see_dead(runner: Runner) -> None:
         state=RunnerState.LOST,
         reason="Its process is gone." + (f" Its last words: {words}" if words else ""),
         who=SUPERVISOR,
-        changes={"failed_starts": failed},
+        changes={"failed_starts": failed, "memory": {}, "rss_bytes": None},
     )
+    runner_logs.keep(runner=runner, directory=directory_of(runner))
 
 
 def _last_words(directory: Path) -> str:

@@ -31,6 +31,7 @@ from mirrors.services import acl_previews, duties
 from mirrors.views.drift import TABLE as DRIFT
 from mirrors.views.flow_heartbeats import directions
 from mirrors.views.flow_history import AUDIT, HISTORY, setting_changes
+from mirrors.views.logs import log_of_flow
 from mirrors.views.readiness import readiness_part
 from mirrors.views.tables import Column, Question
 
@@ -47,6 +48,8 @@ class Part:
     rows: Callable[[Flow], QuerySet[Any]] | None = None
     # What a part without a table shows.
     context: Callable[[Flow], dict[str, Any]] | None = None
+    # What stands below a table.
+    below: Callable[[Flow], dict[str, Any]] | None = None
 
 
 def _topics(flow: Flow) -> QuerySet[FlowTopic]:
@@ -238,7 +241,7 @@ PARTS = {
     "duties": Part("Duties", "mirrors/_flow_duties.html", context=_duties),
     "plan": Part("Plan", "mirrors/_flow_plan.html", context=_plan),
     "drift": Part("Drift", "mirrors/_flow_drift.html", DRIFT, _drift),
-    "jobs": Part("Jobs", "mirrors/_flow_jobs.html", JOBS, _jobs),
+    "jobs": Part("Jobs and log", "mirrors/_flow_jobs.html", JOBS, _jobs, below=log_of_flow),
     "transitions": Part("Transitions", "mirrors/_transitions.html", TRANSITIONS, _transitions),
     "configuration": Part("Configuration", "mirrors/_flow_configuration.html"),
     "history": Part("History", "mirrors/_flow_history.html", HISTORY, setting_changes),

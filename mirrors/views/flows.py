@@ -18,6 +18,7 @@ from mirrors.models import Flow, Role, needs
 from mirrors.models.flows import ObservedState
 from mirrors.models.proving import readiness_of, with_proof, with_readiness
 from mirrors.models.reading import flows_with_lag
+from mirrors.models.stopped import stopped_of
 from mirrors.services.explain import explain_group_of, explain_topic_of
 from mirrors.views.actions import actions_of
 from mirrors.views.flow_history import recent_changes
@@ -95,6 +96,7 @@ def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
         "flow": mark_proof(flow, now),
         "ready": readiness_of([flow], now)[pk].score,
         "job": flow.jobs.filter(ended_at__isnull=True).first(),
+        "stopped": stopped_of([pk]).get(pk),
         "tab": tab,
         "tabs": [(name, part.label, _tab_link(pk, name)) for name, part in PARTS.items()],
         "actions": actions_of(request, flow),
@@ -118,7 +120,8 @@ def _part_context(
         filter_of(field, "State" if field.endswith("state") else "Kind", values, table.chosen)
         for field, values in part.question.filters.items()
     ]
-    return {"table": table, "filters": filters}
+    below = part.below(flow) if part.below else {}
+    return {"table": table, "filters": filters, **below}
 
 
 def settings_of(flow: Flow) -> list[dict[str, Any]]:

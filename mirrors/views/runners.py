@@ -20,6 +20,7 @@ from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
 from mirrors.services import runners as services
 from mirrors.views.changes import Change, Impact
+from mirrors.views.logs import log_of_runner
 from mirrors.views.readiness import mark_proofs
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_flows
@@ -68,6 +69,7 @@ def show_runner(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "runner": runner,
         "flows": flows,
+        **log_of_runner(runner),
         "transitions": Transition.objects.filter(subject="runner", subject_id=runner.pk)[:8],
         "commands": [curl(request, "Read this runner", "GET", f"runners/{name}/")],
     }

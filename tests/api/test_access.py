@@ -55,8 +55,12 @@ VALUES = {
     "action": "start",
     "chart": "lag",
 }
-# What is in people's records is for those who decide on them.
-CONTENT = {"api/v1/failbacks/1/orphans/1/records/"}
+# What is in people's records, and what a runner logged, is for those who decide and mend.
+CONTENT = {
+    "api/v1/failbacks/1/orphans/1/records/",
+    "api/v1/flows/1/log/",
+    "api/v1/runners/default/log/",
+}
 REST_WRITES = ("post", "patch", "delete")
 
 

@@ -48,6 +48,7 @@ def flow(db: None) -> Flow:
     now = timezone.now()
     flow.jobs.update(records=700, bytes=9_000, as_of=now)
     flow.runner.slots_used, flow.runner.rss_bytes = 2, 10**9
+    flow.runner.memory = {"driver": 10**8, "jvm": 7 * 10**8, "workers": 2 * 10**8}
     flow.runner.seen_at = now
     flow.runner.save()
     Sighting.objects.create(name="beat", kind="beat", host="h", pid=1, seen_at=now)
@@ -109,6 +110,19 @@ def test_what_lies_ahead_and_what_keeps_a_flow_honest_has_series(
     assert of("flow_end_to_end_seconds") == 0.25
     assert of("flow_checkpoint_age_seconds") == pytest.approx(30, abs=60)
     assert of("cluster_sweep_age_seconds") == pytest.approx(0, abs=60)
+
+
+def test_memory_is_told_by_process_and_what_waits_behind_stopped_partitions(
+    scraper: Client, flow: Flow
+) -> None:
+    first = flow.partitions.first()
+    assert first is not None
+    flow.partitions.filter(pk=first.pk).update(state="faulted", offset_lag=40)
+    found = scraped(scraper)
+    memory = found["understudy_runner_process_memory_bytes"]
+    assert {dict(key)["process"]: size for key, size in memory.items()} == flow.runner.memory
+    assert [*found["understudy_flow_stopped_partitions"].values()] == [1]
+    assert [*found["understudy_flow_waiting_records"].values()] == [40]
 
 
 def test_mirror_maker_s_own_names_carry_the_labels_of_its_exporter(

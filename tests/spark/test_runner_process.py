@@ -159,6 +159,14 @@ def test_the_runner_says_how_it_is_each_second(lab: Lab) -> None:
     assert status.state == "ready"
     assert time.time() * 1000 - status.as_of < 3000
     assert (status.rss_bytes or 0) > 100_000_000
+
+    def measured() -> bool:
+        status = launcher.read_runner(lab.directory)
+        return status is not None and status.memory.get("jvm", 0) > status.memory["driver"] > 0
+
+    wait_for(measured, seconds=60)
+    assert "workers" in (launcher.read_runner(lab.directory) or status).memory
+    assert f"Flow {flow.job.flow} (" in (lab.directory / "runner.log").read_text()
     assert status.application_id
     assert json.loads((lab.directory / "runner.json").read_text())["pid"] == status.pid
     flow.stop()

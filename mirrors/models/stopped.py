@@ -1,0 +1,40 @@
+"""Partitions that stopped alone, and the records that wait behind them.
+
+Nothing is ever skipped or parked elsewhere: what a target refuses, or what a source lost, stops
+its partition there, and whatever follows in it waits until a person decided or the cause is gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from django.db.models import Count, Q, Sum
+
+from mirrors.models.flows import FlowPartition
+
+STATES = ("faulted", "gap")
+
+
+@dataclasses.dataclass(frozen=True)
+class Stopped:
+    """`waiting` is None while the end of one of them is not known: a part would promise less."""
+
+    partitions: int = 0
+    waiting: int | None = 0
+
+
+def stopped_of(flows: Collection[int] | None = None) -> dict[int, Stopped]:
+    """By flow, of those that have any; of all flows when none are named."""
+    rows = FlowPartition.objects.filter(state__in=STATES).order_by()
+    if flows is not None:
+        rows = rows.filter(flow__in=flows)
+    counts = rows.values_list("flow").annotate(
+        partitions=Count("pk"),
+        unknown=Count("pk", filter=Q(offset_lag=None)),
+        waiting=Sum("offset_lag"),
+    )
+    return {
+        flow: Stopped(partitions, None if unknown else waiting)
+        for flow, partitions, unknown, waiting in counts
+    }
