@@ -19,12 +19,14 @@ class Sharing:
 
     def __init__(self) -> None:
         self._limited_at: dict[int, int] = {}
+        self._weights: dict[int, int] = {}
         self._limit: int | None = None
         self._deals = False
 
     def heard(self, index: int, said: Figures | SliceResult, now: int) -> None:
         if isinstance(said, Figures) and said.limited:
             self._limited_at[index] = now
+            self._weights[index] = said.weight
 
     def deal(
         self,
@@ -43,7 +45,7 @@ class Sharing:
             for index, run in runs.items()
             if run.epochs()
         }
-        shares = {} if self._limit is None else deal(self._limit, needs)
+        shares = {} if self._limit is None else deal(self._limit, needs, self._weights)
         for index in needs:
             for epoch in runs[index].epochs():
                 epoch.line.tell_share(shares.get(index))

@@ -169,6 +169,8 @@ class Figures:
     lanes: tuple[LaneFigure, ...] = ()
     # Its share of the flow's bandwidth held it back a moment ago.
     limited: bool = False
+    # What it counts then beside the flow's other slices: by the highest class that waits in it.
+    weight: int = 1
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

@@ -78,11 +78,14 @@ class Bucket:
         self._at = now
 
 
-def deal(limit: int, needs: Mapping[int, float | None]) -> dict[int, int]:
+def deal(
+    limit: int, needs: Mapping[int, float | None], weights: Mapping[int, int] | None = None
+) -> dict[int, int]:
     """Slice -> its share; together never more than the limit.
 
     `needs` is what each slice moves in a second, None for one that its share holds back. A slice
-    that needs less than an even share leaves the rest to those that need more.
+    that needs less than an even share leaves the rest to those that need more, who share it by
+    their weights.
     """
     if not needs:
         return {}
@@ -95,6 +98,7 @@ def deal(limit: int, needs: Mapping[int, float | None]) -> dict[int, int]:
             wanted = min(even, need * _ROOM_TO_GROW) - shares[index]
             shares[index] += max(0.0, wanted)
             rest -= max(0.0, wanted)
-    for index in hungry or needs:
-        shares[index] += rest / len(hungry or needs)
+    weighed = {index: (weights or {}).get(index, 1) for index in hungry or needs}
+    for index, weight in weighed.items():
+        shares[index] += rest * weight / sum(weighed.values())
     return {index: max(1, int(share)) for index, share in shares.items()}

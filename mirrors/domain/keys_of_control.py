@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from mirrors.domain.schedules import Cron
 from mirrors.domain.setting import Setting
-from mirrors.domain.values import Flag, Until, Whole
+from mirrors.domain.values import Flag, Patterns, Until, Whole
 
 BANDWIDTH = "bandwidth.limit.bytes"
 SKIP = "skip.replicated"
 UNTIL = "run.until"
 SCHEDULE = "run.schedule"
+HIGH = "topics.priority.high"
+LOW = "topics.priority.low"
 
 CONTROL = (
     Setting(
@@ -18,6 +20,22 @@ CONTROL = (
         kind=Whole(1000, 1_000_000_000_000),
         default=None,
         meaning="How many bytes a second all slices of the flow together may read from the source.",
+    ),
+    Setting(
+        name=HIGH,
+        verdict="ours",
+        kind=Patterns(),
+        default="",
+        meaning="Which topics go first while not everything can be read at once: 8 bytes of "
+        "theirs, 4 of a normal topic's and 1 of a low one's are read, as long as all three wait.",
+    ),
+    Setting(
+        name=LOW,
+        verdict="ours",
+        kind=Patterns(),
+        default="",
+        meaning="Which topics go last then; they always get their part. A topic that both keys "
+        "name is high.",
     ),
     Setting(
         name=SKIP,

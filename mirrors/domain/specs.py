@@ -106,6 +106,8 @@ class FlowSettings:
     commit_interval_ms: int
     start_from: str
     bandwidth_limit_bytes: int | None
+    topics_priority_high: tuple[str, ...]
+    topics_priority_low: tuple[str, ...]
     skip_replicated: bool
     run_until: str | None
     run_schedule: str | None

@@ -80,6 +80,10 @@ class Feeder:
                 self._left.add((track.key, track.partition))
             self._session.forget(track.key, track.partition)
 
+    def withhold(self, track: Track) -> None:
+        """Leave it out of the next requests; it is read here all the same once it is wanted."""
+        self._session.forget(track.key, track.partition)
+
     def ask(self, arena: Arena, now: float, most: int) -> None:
         """Send the next request; its reply, of `most` bytes, will land in the arena."""
         self._session.ask_for(most)

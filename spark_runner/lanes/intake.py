@@ -22,7 +22,7 @@ from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track, Verdict
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import Code
-from spark_runner.wire.fetch import Fetched
+from spark_runner.wire.fetch import READ_COMMITTED, Fetched
 
 _RETRY_S = 0.2
 _LOOK_S = 3.0
@@ -47,6 +47,7 @@ class Intake:
         replicated: Replicated | None = None,
     ) -> None:
         self._throttle = throttle
+        self._precedence = throttle.precedence
         self._replicated = replicated
         # A position that somebody waits for moves without a record: left out, or at its end.
         self.moves_quietly = False
@@ -89,6 +90,8 @@ class Intake:
             if feeder.arena is None and feeder.members and now >= feeder.retry_at:
                 if self._throttle.opens_at(now) > now or (arena := self._arenas.take()) is None:
                     return
+                if self._precedence is not None:
+                    self._precedence.arrange(feeder)
                 try:
                     feeder.ask(arena, now, self._throttle.most(self._limits.max_bytes))
                 except KafkaUnavailable as error:
@@ -103,6 +106,8 @@ class Intake:
             self._lost(feeder, now, error)
             return
         self._throttle.took(sum(row.stop - row.start for row in rows), now)
+        if self._precedence is not None:
+            self._precedence.heard(feeder, rows)
         for row in rows:
             track = feeder.members.get((row.key, row.partition))
             if track is None:
@@ -161,6 +166,8 @@ class Intake:
         for feeder in self._feeders.values():
             self._close(feeder)
         self._feeders.clear()
+        if self._precedence is not None:
+            self._precedence.clear()
         self._full.clear()
         self._homeless = dict.fromkeys(tracks, 0.0)
         self._look_at = 0.0
@@ -185,6 +192,9 @@ class Intake:
         if row.stop > row.start and scan(track, arena, row.start, row.stop, row.aborted):
             trim(track, arena)
             self._offer(track)
+        if self._precedence is not None:
+            committed = self._limits.isolation == READ_COMMITTED
+            self._precedence.read(track, row.stable_offset if committed else row.high_watermark)
         self.moves_quietly = self.moves_quietly or bool(track.left_out) or track.is_read
         if track.is_read:
             self.leave(track)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 
 from mirrors.domain.bandwidth import Bucket
+from mirrors.domain.priority.ranks import WEIGHTS, Ranks
 from spark_runner.control import Channel
+from spark_runner.lanes.precedence import Precedence
 from spark_runner.work import SliceWork
 
 # Held back so lately, the slice says that its share is what holds it.
@@ -16,7 +18,11 @@ class Throttle:
     """Until the driver says otherwise, the share is an even part of the limit."""
 
     def __init__(self, work: SliceWork, channel: Channel) -> None:
-        limit = work.spec.settings.bandwidth_limit_bytes
+        settings = work.spec.settings
+        limit = settings.bandwidth_limit_bytes
+        ranks = Ranks(settings)
+        # What is read first; None where the flow makes no difference.
+        self.precedence = Precedence(ranks) if ranks.are_used else None
         self._first = None if limit is None else max(1, limit // max(1, work.count))
         self._channel = channel
         self._bucket = Bucket(self._first, time.monotonic())
@@ -31,6 +37,11 @@ class Throttle:
     def holds(self) -> bool:
         """Whether there is a limit at all."""
         return self._bucket.rate is not None
+
+    @property
+    def weight(self) -> int:
+        """What the slice counts beside the flow's others that are held back too."""
+        return WEIGHTS["normal"] if self.precedence is None else self.precedence.weight
 
     def opens_at(self, now: float) -> float:
         """When something may be read; `now` when it may be at once."""

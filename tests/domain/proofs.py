@@ -30,6 +30,10 @@ _FILTERED = (
 )
 _SYNCS = "tests/groups/test_offset_syncs.py::"
 _PLACE = _SYNCS + "test_the_topic_is_where_the_setting_says_and_named_after_the_other_side"
+_CLASSES = (
+    "tests/wire/test_bandwidth.py::"
+    "test_the_high_class_empties_first_under_a_limit_while_the_low_one_advances"
+)
 _BEATS = "tests/mirrors/test_heartbeats.py::"
 _ACLS = "tests/security/test_acl_sync.py::"
 _LOOK = _ACLS + "test_the_duty_waits_until_somebody_has_seen_which_rules_it_would_make"
@@ -81,6 +85,8 @@ PROOFS = {
     "start.from": "tests/spark/test_positions.py::test_a_flow_begins_where_it_was_told_to",
     "bandwidth.limit.bytes": "tests/wire/test_bandwidth.py::"
     "test_a_flow_reads_no_faster_than_its_limit",
+    "topics.priority.high": _CLASSES,
+    "topics.priority.low": _CLASSES,
     "skip.replicated": "tests/wire/test_active_active.py::"
     "test_both_sides_end_as_the_union_and_nothing_goes_round",
     "run.until": "tests/spark/test_holding_back.py::"

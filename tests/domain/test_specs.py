@@ -239,4 +239,6 @@ def test_every_list_of_patterns_is_checked_as_one() -> None:
         "groups.exclude",
         "topics",
         "topics.exclude",
+        "topics.priority.high",
+        "topics.priority.low",
     ]

@@ -31,9 +31,9 @@ def target(backup: str) -> Iterator[Side]:
     side.close()
 
 
-def filled(source: Side, size: int) -> str:
+def filled(source: Side, size: int, stem: str = "limit") -> str:
     """Three partitions that hold so many bytes together, in batches of 20 KB."""
-    topic = unique("limit")
+    topic = unique(stem)
     source.make(topic, 3)
     for at in range(size // 20_000):
         source.write(topic, at % 3, [Record(0, 1_700_000_000_000, b"%d" % at, os.urandom(20_000))])
@@ -73,3 +73,35 @@ def test_a_limit_that_is_lifted_holds_no_more_at_once(source: Side, target: Side
     result = RawCopier().run(flow.work(), Driver(until=is_done))  # type: ignore[arg-type]
     assert result.ended_because == "stop", result
     assert time.monotonic() - began < 5.0
+
+
+def test_the_high_class_empties_first_under_a_limit_while_the_low_one_advances(
+    source: Side, target: Side
+) -> None:
+    low, high = filled(source, 800_000, "low"), filled(source, 800_000, "high")
+    flow = Flow(
+        source,
+        target,
+        bandwidth_limit_bytes=str(LIMIT),
+        commit_interval_ms="100",
+        topics_priority_high=r"high\..*",
+        topics_priority_low=r"low\..*",
+    )
+    remotes = {topic: flow.add(topic) for topic in (low, high)}
+    lows: list[int] = []
+
+    def copied(driver: Driver, topic: str) -> int:
+        return sum(max(0, driver.position(topic, partition)) for partition in range(3))
+
+    def is_done(driver: Driver) -> bool:
+        lows.append(copied(driver, low))
+        return copied(driver, high) == 40
+
+    result = RawCopier().run(flow.work(), Driver(until=is_done))  # type: ignore[arg-type]
+    assert result.ended_because == "stop", result
+    assert 0 < lows[-1] <= 16, "an eighth of 40, and what single replies bring more"
+    assert len(set(lows)) > 2, "it went on meanwhile"
+    for partition in range(3):
+        assert bare(target.read(remotes[high], partition)) == bare(source.read(high, partition))
+        some = bare(target.read(remotes[low], partition))
+        assert some == bare(source.read(low, partition))[: len(some)]

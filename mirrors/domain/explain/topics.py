@@ -7,6 +7,7 @@ import dataclasses
 from mirrors.domain.explain.verdicts import Explanation, explain
 from mirrors.domain.filters import RuleVerdict, TopicSelection
 from mirrors.domain.policy import policy_for
+from mirrors.domain.priority.ranks import Ranks
 from mirrors.domain.specs import FlowSpec
 
 FIXES = {
@@ -38,8 +39,17 @@ def explain_topic(
     """`looked_at` says when the runner last looked at the source, empty when it never did."""
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     verdict = TopicSelection(spec.settings, policy).decide(topic)
-    rules = (*verdict.rules, *_found(verdict.replicated, spec, looked_at, seen))
+    priority = _priority(topic, verdict.replicated, spec)
+    rules = (*verdict.rules, priority, *_found(verdict.replicated, spec, looked_at, seen))
     return explain(topic, rules, FIXES, carried=verdict.reason)
+
+
+def _priority(topic: str, wanted: bool, spec: FlowSpec) -> RuleVerdict:
+    ranks = Ranks(spec.settings)
+    if not wanted or not ranks.are_used:
+        why = "the flow names no classes" if wanted else "the flow does not want it"
+        return RuleVerdict("priority", None, f"not asked: {why}")
+    return RuleVerdict("priority", True, ranks.of(topic).reason)
 
 
 def _found(

@@ -1,0 +1,48 @@
+"""The class of a topic: high, normal or low, with the pattern that says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from mirrors.domain.keys_of_control import HIGH, LOW
+from mirrors.domain.patterns import NamePatterns
+from mirrors.domain.specs import FlowSettings
+
+Rank = Literal["high", "normal", "low"]
+
+# While all three wait, of 13 bytes so many are of each: none ever gets nothing.
+WEIGHTS: dict[Rank, int] = {"high": 8, "normal": 4, "low": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    rank: Rank
+    reason: str
+
+
+class Ranks:
+    """What a flow's settings say; a topic that both lists name is of the higher class."""
+
+    def __init__(self, settings: FlowSettings) -> None:
+        self._lists: tuple[tuple[Rank, str, NamePatterns], ...] = (
+            ("high", HIGH, NamePatterns(settings.topics_priority_high)),
+            ("low", LOW, NamePatterns(settings.topics_priority_low)),
+        )
+
+    @property
+    def are_used(self) -> bool:
+        return any(patterns.elements for _, _, patterns in self._lists)
+
+    def of(self, topic: str) -> Ranking:
+        for rank, key, patterns in self._lists:
+            if patterns.matches(topic):
+                return Ranking(
+                    rank, f"is of class {rank}: matches {key} ({_element(patterns, topic)})"
+                )
+        return Ranking("normal", f"is of class normal: matches neither {HIGH} nor {LOW}")
+
+
+def _element(patterns: NamePatterns, topic: str) -> str:
+    # Elements share their flags: one that matches only in the list of all has no name of its own.
+    return patterns.first_match(topic) or "all of it together"
