@@ -51,9 +51,18 @@ class Dialogues:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         for dialogue in self._open.values():
             dialogue.close()
         self._open.clear()
+
+    def give(self, deadline_s: float) -> None:
+        """Another deadline for what is asked from now on: for those who keep dialogues open."""
+        self.deadline = time.monotonic() + deadline_s
+        for dialogue in self._open.values():
+            dialogue.deadline = self.deadline
 
     def ask(self, address: Address, request: Any, *, at_most: int = 99) -> Any:
         """One question to one broker; our error with its reason when it fails."""

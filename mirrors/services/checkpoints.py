@@ -127,7 +127,7 @@ def _known(flow: Flow, admin: Admin, topic: str, budget: Budget) -> dict[Key, Ch
     tail = find_tail(admin, topic, before, deadline_s=budget.left_s)
     if tail is not None:
         last: dict[Key, Checkpoint] = {}
-        for record in read_tail(admin, tail, deadline_s=budget.left_s):
+        for record in read_tail(admin.spec, tail, deadline_s=budget.left_s):
             try:
                 row = Checkpoint.read(record.key, record.value)
             except MalformedRecord:

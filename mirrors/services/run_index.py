@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import time
@@ -19,9 +20,8 @@ from django.utils import timezone
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import MalformedRecord, Position, read_position
 from mirrors.domain.runs import BlockKey, generation, is_left_out, read_block, runs_topic
-from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import InternalRecord
-from mirrors.kafka.tailing import Bookmark, Tail, find_tail, read_tail
+from mirrors.kafka.tailing import Bookmark, Tail, Tails, kept_tails
 from mirrors.models import Flow, PartitionMap, RunBlock, RunIndex
 from mirrors.services.errors import Conflict
 from mirrors.services.flows import spec_of
@@ -49,8 +49,8 @@ def refresh_index(*, flow: Flow, deadline_s: float = DEADLINE_S) -> None:
     until = time.monotonic() + deadline_s
     for _ in range(_ATTEMPTS):
         try:
-            with Admin(flow.target.spec, client_id="understudy-runs") as admin:
-                _Refresh(flow, admin, until).run()
+            with kept_tails(flow.target.spec) as tails:
+                _Refresh(flow, tails, until).run()
         except _Overtaken:
             continue
         return
@@ -58,12 +58,13 @@ def refresh_index(*, flow: Flow, deadline_s: float = DEADLINE_S) -> None:
 
 
 class _Refresh:
-    def __init__(self, flow: Flow, admin: Admin, until: float) -> None:
+    def __init__(self, flow: Flow, tails: Tails, until: float) -> None:
         self._flow = flow
-        self._admin = admin
+        self._tails = tails
         self._until = until
         self._index, _ = RunIndex.objects.get_or_create(flow=flow)
         self._maps: dict[MapKey, int] = {}
+        self._topics: set[str] = set()
 
     @property
     def _left_s(self) -> float:
@@ -73,22 +74,24 @@ class _Refresh:
         flow, index = self._flow, self._index
         policy = policy_for(spec_of(flow).settings, flow.source.alias, flow.target.alias)
         as_of = timezone.now()
-        topic = policy.positions_topic()
-        known = Bookmark(index.positions_id, index.positions_next)
-        positions = find_tail(self._admin, topic, known, deadline_s=self._left_s)
+        topic, known = policy.positions_topic(), Bookmark(index.positions_id, index.positions_next)
+        positions = self._tails.find(topic, known, deadline_s=self._left_s)
+        if positions is not None and not positions.anew and positions.done == known:
+            # Nobody committed since: there are no runs that a position makes count either.
+            RunIndex.objects.filter(pk=index.pk).update(as_of=as_of)
+            return None
         said = self._read_positions(positions)
-        known = Bookmark(index.runs_id, index.runs_next)
-        topic = runs_topic(flow.source.alias)
-        runs = find_tail(self._admin, topic, known, deadline_s=self._left_s)
+        topic, known = runs_topic(flow.source.alias), Bookmark(index.runs_id, index.runs_next)
+        runs = self._tails.find(topic, known, deadline_s=self._left_s)
         if self._is_another(positions, index.positions_id) or self._is_another(runs, index.runs_id):
             self._forget()
             return self.run()
-        rows = PartitionMap.objects.filter(flow=flow)
-        self._maps = {(row.topic, row.partition, row.generation): row.pk for row in rows}
-        before = set(self._maps.values())
-        if runs is not None:
-            self._read_runs(runs)
-        self._settle(said, before, positions, as_of)
+        with _together(runs):
+            self._learn_maps(topic for topic, _ in said)
+            before = set(self._maps.values())
+            if runs is not None:
+                self._read_runs(runs)
+            self._settle(said, before, positions, as_of)
         return None
 
     def _is_another(self, tail: Tail | None, known: str) -> bool:
@@ -109,12 +112,22 @@ class _Refresh:
         for name, value in changes.items():
             setattr(index, name, value)
 
+    def _learn_maps(self, topics: Iterable[str]) -> None:
+        """Which maps there are of these topics."""
+        new = set(topics) - self._topics
+        if not new:
+            return
+        self._topics |= new
+        rows = PartitionMap.objects.filter(flow=self._flow, topic__in=new).order_by()
+        for topic, number, born, pk in rows.values_list("topic", "partition", "generation", "pk"):
+            self._maps[topic, number, born] = pk
+
     def _read_positions(self, tail: Tail | None) -> dict[Place, Position | None]:
         """The last word on each partition; None where a person took the position away."""
         said: dict[Place, Position | None] = {}
         if tail is None:
             return said
-        for record in read_tail(self._admin, tail, deadline_s=self._left_s):
+        for record in self._tails.read(tail, deadline_s=self._left_s):
             try:
                 if record.value is None:
                     place = json.loads(record.key or b"")
@@ -128,11 +141,11 @@ class _Refresh:
         return said
 
     def _read_runs(self, tail: Tail) -> None:
-        for chunk in _chunks(read_tail(self._admin, tail, deadline_s=self._left_s)):
-            with transaction.atomic():
+        for chunk in _chunks(self._tails.read(tail, deadline_s=self._left_s)):
+            with transaction.atomic(savepoint=False):
                 self._advance(runs_id=tail.topic_id, runs_next=chunk[-1].offset + 1)
                 self._store(chunk)
-        with transaction.atomic():
+        with transaction.atomic(savepoint=False):
             self._advance(runs_id=tail.topic_id, runs_next=tail.end)
 
     def _store(self, records: list[InternalRecord]) -> None:
@@ -157,8 +170,10 @@ class _Refresh:
         self._ensure_maps(place for place, _ in found)
         write_blocks([(self._maps[key], block) for key, block in found])
 
-    def _ensure_maps(self, keys: Iterable[MapKey]) -> None:
-        for topic, number, born in sorted(set(keys) - self._maps.keys()):
+    def _ensure_maps(self, wanted: Iterable[MapKey]) -> None:
+        keys = set(wanted)
+        self._learn_maps(topic for topic, _, _ in keys)
+        for topic, number, born in sorted(keys - self._maps.keys()):
             row = PartitionMap.objects.create(
                 flow=self._flow, topic=topic, partition=number, generation=born
             )
@@ -174,21 +189,42 @@ class _Refresh:
         """Positions come last: only now all that lies below them is in."""
         current = {place: row for place, row in said.items() if row is not None}
         keys = {place: (*place, _generation(row)) for place, row in current.items()}
+        gone = {
+            pk
+            for key, pk in self._maps.items()
+            if pk in before and key[:2] in said and key != keys.get((key[0], key[1]))
+        }
         done = Bookmark() if tail is None else tail.done
-        with transaction.atomic():
+        with transaction.atomic(savepoint=False):
             self._advance(positions_id=done.topic_id, positions_next=done.next, as_of=as_of)
-            self._ensure_maps(keys.values())
-            gone = {
-                pk
-                for key, pk in self._maps.items()
-                if pk in before and key[:2] in said and key != keys.get((key[0], key[1]))
-            }
-            PartitionMap.objects.filter(pk__in=gone).delete()
-            rows = [
-                PartitionMap(pk=self._maps[keys[place]], position=row.position)
-                for place, row in current.items()
-            ]
-            PartitionMap.objects.bulk_update(rows, ["position"], batch_size=_BATCH)
+            if gone:
+                PartitionMap.objects.filter(pk__in=gone).delete()
+            self._write_positions(current, keys)
+
+    def _write_positions(self, current: dict[Place, Position], keys: dict[Place, MapKey]) -> None:
+        PartitionMap.objects.bulk_create(
+            [
+                PartitionMap(
+                    flow=self._flow,
+                    topic=topic,
+                    partition=number,
+                    generation=keys[topic, number][2],
+                    position=row.position,
+                )
+                for (topic, number), row in current.items()
+            ],
+            batch_size=_BATCH,
+            update_conflicts=True,
+            unique_fields=["flow", "topic", "partition", "generation"],
+            update_fields=["position"],
+        )
+
+
+def _together(runs: Tail | None) -> contextlib.AbstractContextManager[object]:
+    """One transaction for a short stretch; of a long one, what was read stays if the rest fails."""
+    if runs is None or runs.records is None:
+        return contextlib.nullcontext()
+    return transaction.atomic()
 
 
 def _generation(row: Position) -> str:

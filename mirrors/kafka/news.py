@@ -1,0 +1,216 @@
+"""What is new in an internal topic of one partition: one question, over a connection kept open.
+
+The reply to a Fetch tells where the topic ends and brings what lies before. Anything out of the
+ordinary is answered by None, and `tailing` goes the long way: a topic that was made anew, a leader
+that moved, a log that was cut, more than a few replies can bring.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import google_crc32c
+from kafka.errors import KafkaError
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.record.default_records import DefaultRecordBatch
+
+from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.dialogues import Address, Dialogues
+from mirrors.kafka.internal import InternalRecord
+
+# From version 13 on a topic is named by its id: one that was made anew is an error, not other news.
+BY_ID, MOST = 13, 16
+REPLY_BYTES = 1024 * 1024
+REPLIES = 4
+WAIT_MS = 25
+_COMMITTED = 1
+_LENGTH, _CRC, _COVERED = slice(8, 12), slice(17, 21), slice(21, None)
+_MAGIC, _SUPPORTED = 16, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Bookmark:
+    """The topic that was read, by id, and the next offset."""
+
+    topic_id: str = ""
+    next: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Tail:
+    """What there is to read: from `start` to `end`. `anew`: it is another topic than before.
+
+    `records` are those in between where they came along; None: they have to be fetched.
+    """
+
+    topic: str
+    topic_id: str
+    start: int
+    end: int
+    anew: bool
+    records: tuple[InternalRecord, ...] | None = None
+
+    @property
+    def done(self) -> Bookmark:
+        return Bookmark(self.topic_id, self.end)
+
+
+def still_open(alias: str, topic: str, deadline_s: float) -> KafkaUnavailable:
+    return KafkaUnavailable(
+        f"Cluster {alias}: a transaction has been open in {topic} for "
+        f"{deadline_s:g} s, so what comes after it cannot be read yet.",
+        code="timeout",
+    )
+
+
+class _Leader(NamedTuple):
+    topic_id: UUID
+    address: Address
+
+
+class _Odd(Exception):
+    """Not the ordinary case: somebody has to look closely."""
+
+
+class News:
+    """Of one cluster; for one thread at a time."""
+
+    def __init__(self, spec: ClusterSpec, *, client_id: str) -> None:
+        self._spec = spec
+        self._dialogues = Dialogues(spec, deadline_s=0, client_id=client_id)
+        self._leaders: dict[str, _Leader] = {}
+
+    def close(self) -> None:
+        self._leaders.clear()
+        self._dialogues.close()
+
+    def behind(self, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
+        """What was committed behind the bookmark by now; None: look closely.
+
+        Raises KafkaUnavailable where a transaction stays open for so long.
+        """
+        until = time.monotonic() + deadline_s
+        self._dialogues.give(deadline_s)
+        try:
+            leader = self._leader(topic)
+            if _text(leader.topic_id) != known.topic_id:
+                raise _Odd
+            tail = self._read(topic, leader, known, until)
+        except (_Odd, UnderstudyError, KafkaError, ValueError, IndexError):
+            self.close()
+            return None
+        if tail is None:
+            raise still_open(self._spec.alias, topic, deadline_s)
+        return tail
+
+    def _leader(self, topic: str) -> _Leader:
+        if (known := self._leaders.get(topic)) is not None:
+            return known
+        asked = MetadataRequest.MetadataRequestTopic(name=topic)
+        request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
+        answer = self._dialogues.ask_any(request, at_most=12)
+        (found,) = answer.topics
+        if found.error_code or not found.partitions or not found.topic_id:
+            raise _Odd
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        (leader,) = [row.leader_id for row in found.partitions if row.partition_index == 0]
+        if leader not in addresses:
+            raise _Odd
+        self._leaders[topic] = _Leader(found.topic_id, addresses[leader])
+        return self._leaders[topic]
+
+    def _read(self, topic: str, leader: _Leader, known: Bookmark, until: float) -> Tail | None:
+        """None: a transaction is still open."""
+        records: list[InternalRecord] = []
+        at, written, replies, wait_ms = known.next, None, 0, 0
+        while True:
+            part = self._fetch(leader, at, wait_ms)
+            stable = part.last_stable_offset
+            # What was written by the first reply counts: it may be committed, and only we do not
+            # see that yet. A writer hears of its commit before readers do.
+            written = part.high_watermark if written is None else written
+            if stable < known.next:
+                raise _Odd
+            before = at
+            for found, following in _batches(part, before):
+                records += found
+                at = following
+            if at >= stable >= written:
+                return Tail(topic, known.topic_id, known.next, stable, False, tuple(records))
+            if at < stable:
+                replies += 1
+                if at == before or replies == REPLIES:
+                    raise _Odd
+            elif time.monotonic() + WAIT_MS / 1000 > until:
+                return None
+            else:
+                wait_ms = WAIT_MS
+
+    def _fetch(self, leader: _Leader, at: int, wait_ms: int) -> Any:
+        topic = FetchRequest.FetchTopic
+        one = topic.FetchPartition(
+            partition=0, fetch_offset=at, partition_max_bytes=REPLY_BYTES, current_leader_epoch=-1
+        )
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=REPLY_BYTES,
+            isolation_level=_COMMITTED,
+            topics=[topic(topic_id=leader.topic_id, partitions=[one])],
+            forgotten_topics_data=[],
+        )
+        if self._dialogues.newest(leader.address, request) < BY_ID:
+            raise _Odd
+        answer = self._dialogues.ask(leader.address, request, at_most=MOST)
+        if answer.error_code:
+            raise _Odd
+        part = answer.responses[0].partitions[0]
+        if part.error_code:
+            raise _Odd
+        return part
+
+
+def _batches(part: Any, start: int) -> Iterator[tuple[list[InternalRecord], int]]:
+    """The committed records of each batch from the offset on, and where the next one begins."""
+    data = memoryview(bytes(part.records or b""))
+    aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
+    given_up: set[int] = set()
+    while len(data) > _MAGIC:
+        size = int.from_bytes(data[_LENGTH], "big") + 12
+        if size > len(data):
+            return  # the last one of a reply may be cut off
+        batch = _checked(data[:size])
+        data = data[size:]
+        while aborted and aborted[0][0] <= batch.last_offset:
+            given_up.add(aborted.pop(0)[1])
+        if batch.is_control_batch:
+            given_up.discard(batch.producer_id)
+            yield [], batch.next_offset
+        elif batch.is_transactional and batch.producer_id in given_up:
+            yield [], batch.next_offset
+        else:
+            yield [_record(row) for row in batch if row.offset >= start], batch.next_offset
+
+
+def _checked(data: memoryview) -> Any:
+    if data[_MAGIC] != _SUPPORTED:
+        raise _Odd
+    if google_crc32c.value(bytes(data[_COVERED])) != int.from_bytes(data[_CRC], "big"):
+        raise _Odd
+    return DefaultRecordBatch(data)
+
+
+def _record(row: Any) -> InternalRecord:
+    return InternalRecord(0, row.offset, row.timestamp, row.key, row.value, tuple(row.headers))
+
+
+def _text(topic_id: UUID) -> str:
+    """Kafka's own text form of an id."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
