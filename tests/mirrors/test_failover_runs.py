@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
-from mirrors.kafka.groups import GroupOffset, read_offsets
+from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_offsets
 from mirrors.models import FailoverRun, FailoverStep, Gap
 from mirrors.services import failovers
 from mirrors.services.errors import Conflict
@@ -30,6 +30,7 @@ from tests.mirrors.handover import (
 )
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 from tests.pages import world as made
+from tests.wire.world import unique
 
 pytestmark = pytest.mark.django_db
 
@@ -148,3 +149,31 @@ def test_a_person_confirms_what_only_a_person_can_do(world: World) -> None:
     steps = {step.name: step for step in run.steps.all()}
     assert steps["start_consumers"].confirmed_by == "ben"
     assert steps["redirect_producers"].state == "skipped"
+
+
+def test_an_abort_takes_away_the_offsets_and_groups_that_were_not_there_before(
+    world: World,
+) -> None:
+    topic, made = copied(world), group_of(world)
+    target = world.copy.target.spec
+    own, stood, elsewhere = f"{made}-own", f"{made}-stood", unique("own")
+    world.copy.target.make(elsewhere)
+    for group in (own, stood):
+        world.commit(group, topic, sorted(world.truth(topic))[15])
+    write_offsets(target, own, {(elsewhere, 0): GroupOffset(0)}).raise_first()
+    world.commit_there(stood, topic, 1)
+    world.set(failover_start_consumers="person")
+    run = finish(world, topic, begin(world, "failover"))
+    assert run.waits_for == "person"
+    assert {group: world.stands(group, topic) is None for group in (made, own)} == {
+        made: False, own: False
+    }  # fmt: skip
+    failovers.abort_run(run=run, who="ann")
+    advance(run_id=run.pk)
+    run.refresh_from_db()
+    assert run.state == "aborted", run.reason
+    assert "1 offset put back, 2 offsets taken away where there was none" in run.reason
+    assert made not in list_groups(target)
+    found = read_offsets(target, {own: None}).raise_first().done[own].done
+    assert found == {(elsewhere, 0): GroupOffset(0)}
+    assert world.stands(stood, topic) == GroupOffset(1)

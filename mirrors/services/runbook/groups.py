@@ -6,6 +6,7 @@ since its group may have gone on from there.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,8 +17,11 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import plural
 from mirrors.domain.offsets import Translation
 from mirrors.domain.runbook.machine import Outcome
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import Place
+from mirrors.kafka.group_removal import delete_group, delete_offsets
 from mirrors.kafka.groups import GroupOffset as Offset
-from mirrors.kafka.groups import write_offsets
+from mirrors.kafka.groups import read_offsets, write_offsets
 from mirrors.models import GroupOffset
 from mirrors.services.group_rows import written_offsets
 from mirrors.services.group_survey import Budget, look_at_target
@@ -50,20 +54,25 @@ def _rows(context: Context) -> list[Row]:
     if kept := context.row.result.get("rows"):
         return list(kept)
     fields = ("group", "topic", "partition", "remote_topic", "source_offset")
-    plan = context.plan
-    ends = {(row["topic"], row["partition"]): row["target_end"] for row in plan["partitions"]}
     rows = [
         {
             **{name: place[name] for name in fields},
             "to": place["downstream_offset"],
-            "end": ends.get((place["topic"], place["partition"])),
+            "end": _end(place),
             "state": "unknown" if place["downstream_offset"] is None else "waiting",
             "reason": place["reason"],
         }
-        for place in plan["places"]
+        for place in context.plan["places"]
     ]
     context.keep(rows=rows)
     return rows
+
+
+def _end(place: Row) -> int | None:
+    """The target's end when this was planned."""
+    if place["downstream_offset"] is None or place["waiting"] is None:
+        return None
+    return int(place["downstream_offset"] + place["waiting"])
 
 
 def _set(context: Context, rows: list[Row], mine: Sequence[Row]) -> None:
@@ -78,6 +87,7 @@ def _set(context: Context, rows: list[Row], mine: Sequence[Row]) -> None:
         move = plan_move(place, enabled=True, state=state, wrote=wrote.get(key))
         row["state"], row["reason"] = str(move.state), move.reason
         row.setdefault("before", place.target_offset)
+        row.setdefault("made", place.group not in states)
         if move.state == "moved":
             row["state"] = "waiting"
             writes.setdefault(place.group, {})[row["remote_topic"], row["partition"]] = row
@@ -160,26 +170,68 @@ def _undo(context: Context) -> str:
     rows = [
         row
         for row in context.row.result.get("rows", [])
-        if row["to"] is not None and row.get("before") not in (None, row["to"])
+        if row["to"] is not None and "before" in row and row["before"] != row["to"]
     ]
-    back = 0
+    undone = Undone()
     for group in sorted({row["group"] for row in rows}):
         context.alive()
-        back += _put_back(context, [row for row in rows if row["group"] == group])
-    return f"{plural(back, 'offset')} put back; groups that had none there keep theirs."
+        undone += _put_back(context, group, [row for row in rows if row["group"] == group])
+    return undone.words
 
 
-def _put_back(context: Context, rows: list[Row]) -> int:
+@dataclasses.dataclass(frozen=True)
+class Undone:
+    """How many offsets were put back and taken away, and how many had to stay as they are."""
+
+    back: int = 0
+    gone: int = 0
+    left: int = 0
+
+    def __add__(self, other: Undone) -> Undone:
+        return Undone(self.back + other.back, self.gone + other.gone, self.left + other.left)
+
+    @property
+    def words(self) -> str:
+        said = f"{plural(self.back, 'offset')} put back"
+        if self.gone:
+            said += f", {plural(self.gone, 'offset')} taken away where there was none before"
+        if self.left:
+            said += f"; {self.left:,} left, since their groups work there or went on"
+        return f"{said}."
+
+
+def _put_back(context: Context, group: str, rows: list[Row]) -> Undone:
     target = context.spec.target
     states, seen = look_at_target(target, [_place(row) for row in rows], Budget(DEADLINE_S))
-    if states.get(rows[0]["group"], "") not in IDLE:
-        return 0
-    offsets = {
-        (row["remote_topic"], row["partition"]): Offset(row["before"])
+    if states.get(group, "") not in IDLE:
+        return Undone(left=len(rows))
+    ours = [row for row, place in zip(rows, seen, strict=True) if place.target_offset == row["to"]]
+    offsets = {_where(row): Offset(row["before"]) for row in ours if row["before"] is not None}
+    done = write_offsets(target, group, offsets, deadline_s=DEADLINE_S).raise_first().done
+    fresh = {_where(row) for row in ours if row["before"] is None}
+    gone = _take_away(target, group, fresh, made=any(row.get("made") for row in ours))
+    # What stands elsewhere by now, or is gone already, is nobody's of ours.
+    left = sum(
+        place.target_offset not in (None, row["to"], row["before"])
         for row, place in zip(rows, seen, strict=True)
-        if place.target_offset == row["to"]
-    }
-    return len(write_offsets(target, rows[0]["group"], offsets, deadline_s=DEADLINE_S).done)
+    )
+    return Undone(len(done), gone, left)
+
+
+def _take_away(target: ClusterSpec, group: str, fresh: set[Place], *, made: bool) -> int:
+    """Offsets that were not there before; the group itself where the run made it."""
+    if not fresh:
+        return 0
+    if made:
+        found = read_offsets(target, {group: None}, deadline_s=DEADLINE_S).raise_first()
+        if found.done[group].raise_first().done.keys() <= fresh:
+            delete_group(target, group, deadline_s=DEADLINE_S)
+            return len(fresh)
+    return len(delete_offsets(target, group, fresh, deadline_s=DEADLINE_S).raise_first().done)
+
+
+def _where(row: Row) -> Place:
+    return row["remote_topic"], row["partition"]
 
 
 RESET_GROUPS = Handler(wait=_wait, undo=_undo)
