@@ -64,6 +64,8 @@ def rate(value: float | None) -> str:
 
 def visible(text: str) -> str:
     """The same text with every letter shown that could hide: control signs, direction overrides."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(_shown(sign) for sign in text)
 
 

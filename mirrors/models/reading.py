@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import (
@@ -20,36 +19,46 @@ from django.db.models import (
     Value,
     When,
 )
-from django.db.models.functions import Concat
+from django.db.models.functions import Coalesce, Concat
 
 from mirrors.models.clusters import Cluster
 from mirrors.models.flows import Flow, FlowTopic
 from mirrors.models.groups import GroupOffset
 
-_COPIED = Q(topics__remote_topic__isnull=False) & ~Q(topics__state="skipped")
+_COPIED = Q(remote_topic__isnull=False) & ~Q(state="skipped")
 
 
 def flows_with_lag() -> QuerySet[Any]:
     """Flows with the totals of their copied topics.
 
     `offset_lag` is null while that of any copied topic is: a partial sum would promise too much.
+    Each total is looked up by flow: a list of fifty flows reads the topics of those fifty.
     """
     behind = FlowTopic.objects.filter(flow=OuterRef("pk"), offset_lag__gt=0)
     worst = behind.order_by(F("time_lag_ms").desc(nulls_last=True), "-offset_lag")
+    copied = Count("pk", filter=_COPIED)
+    unknown = Count("pk", filter=_COPIED & Q(offset_lag__isnull=True))
+    lag = Case(
+        When(unknown__gt=0, then=None),
+        When(copied=0, then=0),
+        default=Sum("offset_lag", filter=_COPIED),
+        output_field=BigIntegerField(),
+    )
     return Flow.objects.select_related("source", "target", "runner").annotate(
         label=Concat("source__alias", Value("->"), "target__alias"),
-        copied=Count("topics", filter=_COPIED),
-        left_out=Count("topics", filter=~_COPIED & Q(topics__isnull=False)),
-        unknown_lags=Count("topics", filter=_COPIED & Q(topics__offset_lag__isnull=True)),
-        offset_lag=Case(
-            When(unknown_lags__gt=0, then=None),
-            When(copied=0, left_out__gt=0, then=0),
-            default=Sum("topics__offset_lag", filter=_COPIED),
-            output_field=BigIntegerField(),
-        ),
-        time_lag_ms=Max("topics__time_lag_ms", filter=_COPIED),
+        copied=Coalesce(_of_topics(copied), 0),
+        left_out=Coalesce(_of_topics(Count("pk", filter=~_COPIED)), 0),
+        unknown_lags=Coalesce(_of_topics(unknown), 0),
+        offset_lag=_of_topics(lag, copied=copied, unknown=unknown),
+        time_lag_ms=_of_topics(Max("time_lag_ms", filter=_COPIED)),
         worst_topic=Subquery(worst.values("topic")[:1]),
     )
+
+
+def _of_topics(total: Any, **parts: Any) -> Subquery:
+    """One total over the topics of a flow; null where it has none."""
+    rows = FlowTopic.objects.filter(flow=OuterRef("pk")).order_by().values("flow")
+    return Subquery(rows.annotate(**parts).annotate(total=total).values("total"))
 
 
 def groups_of(cluster: Cluster) -> QuerySet[Any]:
@@ -69,8 +78,8 @@ def groups_of(cluster: Cluster) -> QuerySet[Any]:
     )
 
 
-def worst_topics(flows: Iterable[Flow], limit: int = 5) -> list[FlowTopic]:
-    """The topics furthest behind, over all the given flows."""
-    rows = FlowTopic.objects.filter(flow__in=list(flows), offset_lag__gt=0)
+def worst_topics(limit: int = 5) -> list[FlowTopic]:
+    """The topics furthest behind, over all flows."""
+    rows = FlowTopic.objects.filter(offset_lag__gt=0)
     rows = rows.select_related("flow__source", "flow__target")
     return list(rows.order_by(F("time_lag_ms").desc(nulls_last=True), "-offset_lag")[:limit])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
@@ -20,12 +20,12 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.forms import ClusterForm
 from mirrors.models import Cluster, Flow, Role, Transition, needs
 from mirrors.models.clusters import SecurityProtocol
-from mirrors.models.reading import flows_with_lag, groups_of
+from mirrors.models.reading import groups_of
 from mirrors.services import clusters as services
 from mirrors.views.changes import Impact, changes_between
-from mirrors.views.readiness import mark_proofs
+from mirrors.views.readiness import first_flows
 from mirrors.views.render import render_page
-from mirrors.views.shared import curl, filter_of, mark_cluster, mark_flows
+from mirrors.views.shared import curl, filter_of, mark_cluster
 from mirrors.views.tables import Column, Question
 
 # Of its groups so many stand on a cluster's own page.
@@ -71,16 +71,14 @@ def list_clusters(request: HttpRequest) -> HttpResponseBase:
 def show_cluster(request: HttpRequest, alias: str) -> HttpResponse:
     cluster = mark_cluster(get_object_or_404(Cluster, alias=alias))
     test = cluster.tests.first()
-    rows = flows_with_lag().filter(Q(source=cluster) | Q(target=cluster)).order_by("pk")
-    flows = mark_flows(list(rows), timezone.now())
-    mark_proofs(flows, timezone.now())
+    sides = _sides(cluster, timezone.now())
     groups = groups_of(cluster)
     context = {
         "cluster": cluster,
         "test": test,
         "found": test.result if test else {},
-        "flows": flows,
-        "sides": _sides(cluster, flows),
+        "flow_count": sum(side["total"] for side in sides),
+        "sides": sides,
         "groups": groups.order_by("group")[:GROUPS],
         "group_count": groups.count(),
         "transitions": Transition.objects.filter(subject="cluster", subject_id=cluster.pk)[:6],
@@ -93,12 +91,14 @@ def show_cluster(request: HttpRequest, alias: str) -> HttpResponse:
     return render_page(request, "mirrors/cluster.html", context, section="clusters", every=every)
 
 
-def _sides(cluster: Cluster, flows: Sequence[Flow]) -> list[dict[str, Any]]:
-    out = [flow for flow in flows if flow.source_id == cluster.pk]
-    into = [flow for flow in flows if flow.target_id == cluster.pk]
-    words = {"word": "source", "title": "Flows out", "verb": "reads from", "way": "from"}
-    back = {"word": "target", "title": "Flows in", "verb": "writes to", "way": "to"}
-    return [{**words, "flows": out}, {**back, "flows": into}]
+def _sides(cluster: Cluster, now: datetime) -> list[dict[str, Any]]:
+    """The flows out and in, the first of them as rows."""
+    out = {"word": "source", "title": "Flows out", "verb": "reads from", "way": "from"}
+    into = {"word": "target", "title": "Flows in", "verb": "writes to", "way": "to"}
+    return [
+        {**side, **first_flows(Flow.objects.filter(**{side["word"]: cluster}), now)}
+        for side in (out, into)
+    ]
 
 
 @require_POST

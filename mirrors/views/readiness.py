@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
@@ -15,6 +15,7 @@ from mirrors.models import Drill, DrillRun, Flow
 from mirrors.models.proving import proof_of, readiness_of, with_proof, with_readiness
 from mirrors.models.reading import flows_with_lag
 from mirrors.services.objectives import objectives_of
+from mirrors.views.shared import mark_flow
 
 # The state whose shape and colour a proof has.
 PROOF_STATES = {"proven": "good", "stale": "unknown", "failed": "critical", "never": "unknown"}
@@ -30,6 +31,8 @@ _LABELS: dict[Fix, str] = {
     "topics": "Look at its topics",
 }
 _LAST_DRILLS = 5
+# More than these are on a page of their own, with filters.
+FLOWS_LISTED = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +49,12 @@ def mark_proof(flow: Any, now: datetime) -> Any:
     return flow
 
 
-def mark_proofs(flows: Iterable[Any], now: datetime) -> None:
-    """The same for flows that were read otherwise, in one query."""
-    rows = list(flows)
-    known = {row.pk: row for row in with_proof(Flow.objects.filter(pk__in=[f.pk for f in rows]))}
-    for flow in rows:
-        if flow.pk in known:
-            marked = mark_proof(known[flow.pk], now)
-            flow.proof, flow.proof_state = marked.proof, marked.proof_state
+def first_flows(chosen: QuerySet[Flow], now: datetime) -> dict[str, Any]:
+    """The first of some flows as rows of a table, and how many there are in all."""
+    rows = with_proof(flows_with_lag()).filter(pk__in=chosen.values("pk")).order_by("pk")
+    flows = [mark_proof(mark_flow(flow, now), now) for flow in rows[:FLOWS_LISTED]]
+    total = chosen.count()
+    return {"flows": flows, "total": total, "more": total - len(flows)}
 
 
 def readiness_part(flow: Flow) -> dict[str, Any]:

@@ -16,14 +16,13 @@ from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.forms import RunnerForm
 from mirrors.models import Role, Runner, Transition, needs
-from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
 from mirrors.services import runners as services
 from mirrors.views.changes import Change, Impact
 from mirrors.views.logs import log_of_runner
-from mirrors.views.readiness import mark_proofs
+from mirrors.views.readiness import first_flows
 from mirrors.views.render import render_page
-from mirrors.views.shared import curl, filter_of, mark_flows
+from mirrors.views.shared import curl, filter_of
 from mirrors.views.tables import Column, Question
 
 QUESTION = Question(
@@ -63,12 +62,9 @@ def list_runners(request: HttpRequest) -> HttpResponseBase:
 @needs(Role.VIEWER)
 def show_runner(request: HttpRequest, name: str) -> HttpResponse:
     runner = get_object_or_404(Runner, name=name)
-    now = timezone.now()
-    flows = mark_flows(list(flows_with_lag().filter(runner=runner).order_by("pk")), now)
-    mark_proofs(flows, now)
     context = {
         "runner": runner,
-        "flows": flows,
+        **first_flows(runner.flows.all(), timezone.now()),
         **log_of_runner(runner),
         "transitions": Transition.objects.filter(subject="runner", subject_id=runner.pk)[:8],
         "commands": [curl(request, "Read this runner", "GET", f"runners/{name}/")],

@@ -10,7 +10,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from mirrors.domain.figures import BEHIND_AFTER_MS, OLD_AFTER
-from mirrors.models import Cluster, Flow
+from mirrors.models import Cluster
 
 _RESTING = {"draft", "paused", "stopped", "failed_over"}
 
@@ -60,9 +60,3 @@ def mark_flow(flow: Any, now: datetime) -> Any:
     elif flow.unknown_lags:
         flow.why_no_lag = f"the ends of {flow.unknown_lags} topics are not known"
     return flow
-
-
-def mark_flows(flows: Sequence[Flow], now: datetime) -> Sequence[Flow]:
-    for flow in flows:
-        mark_flow(flow, now)
-    return flows

@@ -10,8 +10,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from mirrors.models import Cluster, Role, Runner, Sighting, Transition, needs
+from mirrors.models.proving import with_proof
 from mirrors.models.reading import flows_with_lag, worst_topics
-from mirrors.views.readiness import mark_proofs
+from mirrors.views.readiness import mark_proof
 from mirrors.views.render import render_page
 from mirrors.views.shared import mark_cluster, mark_flow
 from monitoring.domain.summary import FlowPicture, by_trouble, summarise
@@ -23,15 +24,17 @@ GONE_AFTER = timedelta(seconds=45)
 ENGINE = {"beat": "Celery beat", "reconcile worker": "Reconciler", "worker": "Celery worker"}
 # Keeps history and tells of alerts; without it copying and these figures go on.
 WATCHER = {"watcher": "Watcher of alerts"}
+_PICTURED = ("label", "reason", "offset_lag", "time_lag_ms", "worst_topic", "as_of")
 
 
 @require_safe
 @needs(Role.VIEWER)
 def overview(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
-    flows = {flow.label: mark_flow(flow, now) for flow in flows_with_lag()}
-    pictures = [_picture(flow) for flow in flows.values()]
-    ordered = [flows[picture.name] for picture in by_trouble(pictures, now)]
+    keys = _pictures()
+    pictures = list(keys)
+    first = [keys[picture] for picture in by_trouble(pictures, now)[:ROWS]]
+    flows = _in_full(first, now)
     engine = _engine(now)
     silent = [
         part["label"]
@@ -39,14 +42,16 @@ def overview(request: HttpRequest) -> HttpResponse:
         if part["state"] == "missing" and part["label"] in ENGINE.values()
     ]
     summary = summarise(pictures, now, silent)
-    mark_proofs(ordered[:ROWS], now)
+    # What is in trouble stands first in the table.
+    known = {flow.label: flow for flow in flows}
+    troubles = [(known.get(item.flow), item.sentence) for item in summary.troubles]
     context = {
         "summary": summary,
-        "troubles": [(flows[item.flow], item.sentence) for item in summary.troubles],
+        "troubles": [(flow, sentence) for flow, sentence in troubles if flow],
         "firing": Alert.objects.filter(state=AlertState.FIRING).count(),
-        "flows": ordered[:ROWS],
-        "more": max(0, len(ordered) - ROWS),
-        "worst": worst_topics(ordered) if ordered else [],
+        "flows": flows,
+        "more": max(0, len(pictures) - ROWS),
+        "worst": worst_topics(),
         "transitions": Transition.objects.exclude(subject__in=["job", "clustertest"])[:8],
         "clusters": [
             mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")[:20]
@@ -57,17 +62,28 @@ def overview(request: HttpRequest) -> HttpResponse:
     return render_page(request, "monitoring/overview.html", context, section="overview", every=3)
 
 
-def _picture(flow: Any) -> FlowPicture:
-    return FlowPicture(
-        name=flow.label,
-        source=flow.source.alias,
-        state=flow.observed_state,
-        reason=flow.reason,
-        offset_lag=flow.offset_lag,
-        time_lag_ms=flow.time_lag_ms if flow.offset_lag else 0,
-        worst_topic=flow.worst_topic or "",
-        as_of=flow.as_of,
-    )
+def _pictures() -> dict[FlowPicture, int]:
+    """Of every flow what the summary and the order need, with its key: no whole rows."""
+    rows = flows_with_lag().values_list("pk", "source__alias", "observed_state", *_PICTURED)
+    return {
+        FlowPicture(
+            name=label,
+            source=source,
+            state=state,
+            reason=reason,
+            offset_lag=behind,
+            time_lag_ms=oldest if behind else 0,
+            worst_topic=worst or "",
+            as_of=as_of,
+        ): pk
+        for pk, source, state, label, reason, behind, oldest, worst, as_of in rows
+    }
+
+
+def _in_full(keys: list[int], now: datetime) -> list[Any]:
+    """The rows of the table, in the order of the keys."""
+    rows = {flow.pk: flow for flow in with_proof(flows_with_lag()).filter(pk__in=keys)}
+    return [mark_proof(mark_flow(rows[key], now), now) for key in keys if key in rows]
 
 
 def _engine(now: datetime) -> list[dict[str, Any]]:

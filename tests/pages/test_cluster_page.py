@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mirrors.models import Cluster, ClusterTest, Flow, GroupOffset
+from mirrors.views.readiness import FLOWS_LISTED
 from monitoring.models import ClusterSweep
 from tests.pages import world
 
@@ -100,3 +101,19 @@ def test_many_rows_take_no_more_queries(viewer: Client, primary: Cluster, path: 
         _group(flow, f"g{number}", 0, sync_state="moved")
     assert queries() == few
     assert few <= 14
+
+
+def test_a_cluster_or_runner_with_many_flows_shows_the_first_and_where_the_rest_is(
+    viewer: Client, primary: Cluster
+) -> None:
+    """Two lead out already; three are the runner's."""
+    for _ in range(FLOWS_LISTED):
+        world.flow(primary, world.cluster())
+    page = viewer.get("/clusters/primary/").content.decode()
+    assert page.count('class="flow"') == FLOWS_LISTED + 1
+    assert '<a href="/topology/?cluster=primary">2 more flows</a>' in page
+    text = _text(viewer, "/clusters/primary/")
+    assert f"Flows out {FLOWS_LISTED + 2} Flows in 1" in text
+    runner = viewer.get("/runners/default/").content.decode()
+    assert '<a href="/flows/?q=default">3 more flows</a>' in runner
+    assert f"<dt>Flows</dt><dd>{FLOWS_LISTED + 3}</dd>" in runner
