@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -79,20 +79,22 @@ class Way:
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """All clusters and flows, and how far records get."""
+    """All clusters and flows."""
 
     clusters: list[Cluster]
     ways: list[Way]
-    hops: dict[str, dict[str, int]]
 
     @classmethod
     def now(cls) -> World:
         fields = ("pk", "source__alias", "target__alias", "desired_state", "observed_state")
         rows = Flow.objects.order_by("source__alias", "target__alias")
         ways = [Way(*row) for row in rows.values_list(*fields, "reason")]
-        asked = [way.edge for way in ways if way.desired_state != DesiredState.STOPPED]
-        clusters = [mark_cluster(cluster) for cluster in Cluster.objects.all()]
-        return cls(clusters, ways, reaches(asked))
+        return cls([mark_cluster(cluster) for cluster in Cluster.objects.all()], ways)
+
+    def hops(self, clusters: Sequence[Cluster]) -> dict[str, dict[str, int]]:
+        """How far the records of these clusters get, over flows that are not stopped."""
+        asked = [way.edge for way in self.ways if way.desired_state != DesiredState.STOPPED]
+        return reaches(asked, [cluster.alias for cluster in clusters])
 
 
 def figures_of(now: datetime) -> Callable[[Any], Any]:
@@ -165,15 +167,17 @@ def _filters(world: World, chosen: dict[str, str], table: Table) -> list[dict[st
 def _nodes(world: World) -> list[dict[str, Any]]:
     outward = Counter(way.source for way in world.ways)
     inward = Counter(way.target for way in world.ways)
+    listed = world.clusters[:MOST_LISTED]
+    hops = world.hops(listed)
     return [
         {
             "cluster": cluster,
             "outward": outward[cluster.alias],
             "inward": inward[cluster.alias],
-            "reaches": list(world.hops.get(cluster.alias, {}).items())[:MOST_NAMED],
-            "further": max(0, len(world.hops.get(cluster.alias, {})) - MOST_NAMED),
+            "reaches": list(hops.get(cluster.alias, {}).items())[:MOST_NAMED],
+            "further": max(0, len(hops.get(cluster.alias, {})) - MOST_NAMED),
         }
-        for cluster in world.clusters[:MOST_LISTED]
+        for cluster in listed
     ]
 
 

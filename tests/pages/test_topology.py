@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 
@@ -11,8 +12,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.models import Flow
+from mirrors.models import Cluster, Flow
 from monitoring.models import LagSample
+from monitoring.views import topology_rest
 from monitoring.views.topology import MOST_DRAWN
 from tests.pages import world
 from tests.pages.conftest import As
@@ -114,7 +116,7 @@ def test_many_flows_take_no_more_queries_than_one(viewer: Client, flow: Flow) ->
     assert few <= 10
 
 
-def test_over_rest_it_is_one_document(viewer: Client, flow: Flow) -> None:
+def test_over_rest_it_says_what_the_page_says(viewer: Client, flow: Flow) -> None:
     world.flow(flow.target, world.cluster("archive"), desired_state="paused")
     world.flow(world.cluster("old"), flow.source, desired_state="stopped")
     document = viewer.get("/api/v1/topology/").json()
@@ -129,6 +131,55 @@ def test_over_rest_it_is_one_document(viewer: Client, flow: Flow) -> None:
     assert first["name"] == "primary->backup"
     assert (first["state"], first["time_lag_ms"]) == ("lagging", 38_000)
     assert first["bytes_per_second"] == 41_000_000.0
+
+
+def test_over_rest_a_large_world_comes_in_parts(viewer: Client, flow: Flow) -> None:
+    """Three clusters and one flow are there; then a chain of six more clusters."""
+    chain = [flow.target, *(world.cluster(f"chain{number}") for number in range(6))]
+    for start, end in itertools.pairwise(chain):
+        world.flow(start, end)
+    found: dict[str, list[str]] = {"clusters": [], "flows": []}
+    address, parts = "/api/v1/topology/?page_size=4", 0
+    while address:
+        part = viewer.get(address).json()
+        assert (part["cluster_count"], part["flow_count"]) == (9, 7)
+        assert max(len(part["clusters"]), len(part["flows"])) <= 4
+        found["clusters"] += [place["alias"] for place in part["clusters"]]
+        found["flows"] += [way["name"] for way in part["flows"]]
+        address, parts = part["next"], parts + 1
+    assert parts == 3
+    assert sorted(found["clusters"]) == sorted(Cluster.objects.values_list("alias", flat=True))
+    assert sorted(found["flows"]) == sorted(one.name for one in Flow.objects.all())
+    for query in ("page_size=0", "page_size=many", "page=4&page_size=4", "page=x"):
+        refused = viewer.get(f"/api/v1/topology/?{query}")
+        assert refused.status_code in {400, 404}, query
+        assert refused.json()["error"]["fields"], query
+
+
+def test_over_rest_the_nearest_that_a_cluster_reaches_are_named(
+    viewer: Client, flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology_rest, "MOST_REACHED", 2)
+    chain = [flow.target, *(world.cluster(f"chain{number}") for number in range(3))]
+    for start, end in itertools.pairwise(chain):
+        world.flow(start, end)
+    places = {one["alias"]: one for one in viewer.get("/api/v1/topology/").json()["clusters"]}
+    assert [one["alias"] for one in places["primary"]["reaches"]] == ["backup", "chain0"]
+    assert places["primary"]["reach_count"] == 4
+    assert places["lake"]["reach_count"] == 0
+
+
+def test_over_rest_many_flows_take_no_more_queries_than_one(viewer: Client, flow: Flow) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            assert viewer.get("/api/v1/topology/").status_code == 200
+        return len(seen)
+
+    few = queries()
+    for _ in range(20):
+        _sample(world.flow(Flow.objects.get(pk=flow.pk).source), records_per_second=1.0)
+    assert queries() == few
+    assert few <= 8
 
 
 @pytest.mark.parametrize(("word", "code"), [("nobody", 403), ("viewer", 200), ("operator", 200)])

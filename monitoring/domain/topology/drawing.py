@@ -6,6 +6,7 @@ Where things stand follows from the names and the flows alone, so nothing moves 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Collection, Iterable
 
@@ -45,7 +46,7 @@ class Line:
     points: tuple[Point, ...]
     label: Box
 
-    @property
+    @functools.cached_property
     def path(self) -> str:
         words = [f"M{_at(self.points[0])}"]
         for at in range(1, len(self.points)):
@@ -57,7 +58,7 @@ class Line:
                 words.append(f"C{_at((middle, start[1]))} {_at((middle, end[1]))} {_at(end)}")
         return "".join(words)
 
-    @property
+    @functools.cached_property
     def head(self) -> str:
         x, y = self.points[-1]
         tip = x + (HEAD if x > self.points[-2][0] else -HEAD)
@@ -79,13 +80,19 @@ def thickness(bytes_per_second: float | None) -> float:
 
 def draw(names: Iterable[str], edges: Iterable[Edge]) -> Drawing:
     """The same picture for the same clusters and flows, in whichever order they come."""
-    flows = sorted(set(edges))
-    known = sorted({*names, *(name for edge in flows for name in edge)})
+    flows = tuple(sorted(set(edges)))
+    return _draw(tuple(sorted({*names, *(name for edge in flows for name in edge)})), flows)
+
+
+@functools.lru_cache(maxsize=64)
+def _draw(known: tuple[str, ...], flows: tuple[Edge, ...]) -> Drawing:
+    """Laid out once: a page asks for the same picture every few seconds."""
     boxes: list[Box] = []
     lines: list[Line] = []
     x, y, row_height, width = MARGIN, MARGIN, 0.0, 0.0
     for group in components(known, flows):
-        part = _draw_group(group, [edge for edge in flows if edge[0] in set(group)])
+        inside = set(group)
+        part = _draw_group(group, [edge for edge in flows if edge[0] in inside])
         if x > MARGIN and x + part.width > ROW_WIDTH:
             x, y, row_height = MARGIN, y + row_height + BETWEEN, 0.0
         boxes += [_moved(box, x, y) for box in part.boxes]
