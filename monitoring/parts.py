@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from prometheus_client.metrics_core import Metric
-
 from mirrors.models import Runner
 from mirrors.models.stopped import Stopped, stopped_of
-from monitoring.gauges import FLOW, Labels, gauge
+from monitoring.series import Labels, Series, labelled
 
 
-def series(labels: Mapping[int, Labels]) -> Iterator[Metric]:
-    partitions = gauge("understudy_flow_stopped_partitions", "Partitions that stopped alone", FLOW)
-    waiting = gauge("understudy_flow_waiting_records", "Records behind those partitions", FLOW)
+def series(labels: Mapping[int, Labels]) -> Iterator[Series]:
+    partitions = Series("understudy_flow_stopped_partitions", "Partitions that stopped alone")
+    waiting = Series("understudy_flow_waiting_records", "Records behind those partitions")
     found, none = stopped_of(), Stopped()
     for flow, key in labels.items():
         stopped = found.get(flow, none)
-        partitions.add_metric(key, stopped.partitions)
+        partitions.add(key.flow, stopped.partitions)
         if stopped.waiting is not None:
-            waiting.add_metric(key, stopped.waiting)
+            waiting.add(key.flow, stopped.waiting)
     yield from (partitions, waiting, _memory())
 
 
-def _memory() -> Metric:
+def _memory() -> Series:
     """A part that cannot be seen from the runner (workers on a cluster) has no series."""
-    names = ("runner", "host", "process")
-    memory = gauge("understudy_runner_process_memory_bytes", "By driver, jvm and workers", names)
+    memory = Series("understudy_runner_process_memory_bytes", "By driver, jvm and workers")
     for name, host, parts in Runner.objects.values_list("name", "host", "memory"):
         for process, size in sorted(parts.items()):
-            memory.add_metric((name, host, process), size)
+            memory.add(labelled(runner=name, host=host, process=process), size)
     return memory

@@ -23,6 +23,7 @@ from mirrors.models import (
     FlowTopic,
     HeartbeatState,
     Role,
+    Runner,
     Sighting,
 )
 from mirrors.services.people import create_token, ensure_person
@@ -144,6 +145,13 @@ def test_what_is_not_known_has_no_series(scraper: Client, flow: Flow) -> None:
     found = scraped(scraper)
     assert "understudy_flow_offset_lag_records" not in found
     assert "understudy_flow_time_lag_seconds" not in found
+
+
+def test_odd_names_reach_a_scraper_as_they_are(scraper: Client, flow: Flow) -> None:
+    odd = 'a "quoted"\\ name\nof two lines'
+    Runner.objects.create(name=odd, master="m", slots=1)
+    runners = {dict(key)["runner"] for key in scraped(scraper)["understudy_runner_up"]}
+    assert runners == {"default", odd}
 
 
 def test_no_figure_is_given_without_a_token_of_somebody_with_a_role(
