@@ -13,6 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from controlplane.memory import settle
 from mirrors.models import Cluster, Flow, Role
 from mirrors.services.people import create_token, ensure_person
 from monitoring import alerting, collector, sweeps
@@ -69,7 +70,7 @@ class Measured:
 
 
 def measure(*, times: int) -> list[Measured]:
-    ensure_person(username=PERSON, password=None, role=Role.ADMIN)
+    settle()
     person = Client(headers={"host": "localhost"})
     person.force_login(
         ensure_person(username=PERSON, password=None, role=Role.ADMIN),
