@@ -128,7 +128,8 @@ def _judge(host: str, address: str, port: int) -> None:
             raise Refused(f"No rule of {VARIABLE} of this deployment allows the address.")
     elif ip.is_loopback or ip.is_multicast or ip.is_unspecified:
         raise Refused(
-            f"The address leads to this machine or to nobody. Set {VARIABLE} where that is meant."
+            f"The address leads to this machine or to nobody. Where that is meant, name it in "
+            f"{VARIABLE} of the service that sends, such as {ip}:{port}."
         )
 
 

@@ -54,6 +54,8 @@ class Services:
             "PYTHONUNBUFFERED": "1",
             "TMPDIR": str(self._workspace.path("tmp")),
         }
+        # One machine is all there is: who tries a webhook listens here too.
+        ours["UNDERSTUDY_NOTIFY_ALLOW"] = os.environ.get("UNDERSTUDY_NOTIFY_ALLOW") or "*"
         # A file would win over the value (environment.env_secret), and those are not the demo's.
         theirs = {k: v for k, v in os.environ.items() if k.removesuffix("_FILE") not in ours}
         return {**theirs, **ours}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -27,10 +29,32 @@ def curve(person: Person, flow: int) -> list[tuple[str, float]]:
     return [(at, value * unit) for at, value in pairs if value is not None]
 
 
+@pytest.fixture
+def hook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A receiver of webhooks on this machine: its address, and what it was told."""
+    told: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/", told
+        server.shutdown()
+
+
 def test_a_pause_of_a_minute_is_a_peak_of_a_minute_and_one_alert(
-    stage: Stage, until: Callable[..., float]
+    stage: Stage, until: Callable[..., float], hook: tuple[str, list[dict[str, Any]]]
 ) -> None:
     rest, person = Rest(stage), Person(stage)
+    address, told = hook
+    channel = rest("channels/", {"name": "hook", "kind": "webhook", "target": address})
     (flow,) = [row["id"] for row in rest("flows/")["results"] if row["name"] == "primary->backup"]
     body = {"name": "paused", "kind": "time_lag", "flow": flow, "threshold": 30.0}
     rule = rest("alert-rules/", {**body, "for_seconds": 0})
@@ -47,11 +71,17 @@ def test_a_pause_of_a_minute_is_a_peak_of_a_minute_and_one_alert(
             rows = rest("alerts/?page_size=500")["results"]
             return [row for row in rows if row["rule"] in (rule["id"], rule["name"])]
 
+        def heard() -> list[str]:
+            return [one["what"] for one in told if one["rule"] == "paused"]
+
         until(lambda: mine() and all(row["resolved_at"] for row in mine()), 90, "it resolved")
         time.sleep(3 * SAMPLE_S)
         peak = max(value for at, value in curve(person, flow) if at >= began)
         assert PAUSE_S - SAMPLE_S <= peak <= PAUSE_S + SAMPLE_S + SLACK_S, curve(person, flow)
         (alert,) = mine()
         assert alert["fired_at"] is not None
+        until(lambda: len(heard()) >= 2, 60, "the hook heard of the end")
+        assert heard() == ["firing", "resolved"]
     finally:
+        rest(f"channels/{channel['id']}/", method="DELETE")
         rest(f"alert-rules/{rule['id']}/", method="DELETE")

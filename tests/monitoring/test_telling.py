@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from django.core import mail
 from django.utils import timezone
 from pytest_django import Settings
 
+from controlplane.demo.services import Services
+from controlplane.demo.workspace import Workspace
 from mirrors.outgoing import post
 from monitoring import telling, wishes
 from monitoring.domain import messages
@@ -182,3 +185,29 @@ def test_names_from_outside_cannot_speak_to_a_whole_slack_channel() -> None:
     text = messages.slack(message)["blocks"][0]["text"]["text"]
     assert "<!channel>" not in text
     assert "&lt;https://evil|here&gt; &amp; there" in text
+
+
+def test_a_receiver_on_this_machine_is_refused_with_what_to_set_and_given_up(
+    channel: Channel, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("UNDERSTUDY_NOTIFY_ALLOW")
+    dead = sent_of(channel)
+    address = receiver.url.split("/")[2]
+    assert dead.state == "dead"
+    assert dead.error.endswith(
+        f"name it in UNDERSTUDY_NOTIFY_ALLOW of the service that sends, such as {address}."
+    )
+
+
+def test_in_the_demo_a_receiver_on_this_machine_is_told(
+    channel: Channel, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.enter()
+    services = Services(workspace, web_port=1, redis_port=2)
+    monkeypatch.setenv("UNDERSTUDY_NOTIFY_ALLOW", "hooks.example.com")
+    assert services.environment()["UNDERSTUDY_NOTIFY_ALLOW"] == "hooks.example.com"
+    monkeypatch.delenv("UNDERSTUDY_NOTIFY_ALLOW")
+    monkeypatch.setenv("UNDERSTUDY_NOTIFY_ALLOW", services.environment()["UNDERSTUDY_NOTIFY_ALLOW"])
+    assert sent_of(channel).state == "sent"
+    workspace.leave()
