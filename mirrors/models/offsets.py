@@ -30,13 +30,17 @@ class RunIndex(models.Model):
 
 
 class PartitionMap(models.Model):
-    """The map of one partition in one generation. `position` is null in one that is not current."""
+    """The map of one partition in one generation. `position` is null in one that is not current.
+
+    `into`: the id of the topic that its runs lead to; empty where that is not known.
+    """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="maps")
     topic = models.CharField(max_length=255)
     partition = models.PositiveIntegerField()
     generation = models.CharField(max_length=32)
     position = models.BigIntegerField(null=True)
+    into = models.CharField(max_length=64, blank=True, default="")
 
     class Meta:
         ordering = ("topic", "partition", "id")
