@@ -25,6 +25,7 @@ from mirrors.domain.failover_shapes import (
     PartitionPlan,
     PlacePlan,
 )
+from mirrors.domain.policy import ReplicationPolicy
 
 # Figures from before that are too old to act upon.
 OLDEST_MS = 15 * 60 * 1000
@@ -84,12 +85,22 @@ def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> Fa
             picture.policy,
             bootstrap=picture.target_bootstrap,
             topics={
-                group.group: [place.topic for place in group.places if not place.left_out]
+                group.group: [
+                    (place.topic, _name_there(picture.policy, place))
+                    for place in group.places
+                    if not place.left_out
+                ]
                 for group in picture.groups
             },
             produced=[row.topic for row in picture.partitions],
         ),
     )
+
+
+def _name_there(policy: ReplicationPolicy, place: GroupPlace) -> str:
+    if policy.is_cycle(place.topic):
+        return place.remote_topic or place.topic
+    return policy.remote_topic(place.topic)
 
 
 def _partition(row: PartitionPicture, now: int) -> PartitionPlan:
@@ -137,8 +148,8 @@ def _place(place: GroupPlace, partition: PartitionPlan | None) -> PlacePlan:
         source_offset=place.source_offset,
         downstream_offset=downstream,
         outcome=outcome,
-        # An exact place repeats nothing; without a place nobody can say.
-        re_reads=None if downstream is None else 0,
+        # Without a place nobody can say.
+        re_reads=None if downstream is None or found is None else found.re_reads,
         loss=loss,
         unread_loss=unread,
         waiting=None if ended else max(0, (place.target_end or 0) - (downstream or 0)),

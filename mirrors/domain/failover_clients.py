@@ -27,14 +27,13 @@ def client_changes(
     policy: ReplicationPolicy,
     *,
     bootstrap: str,
-    topics: Mapping[str, Iterable[str]],
+    topics: Mapping[str, Iterable[tuple[str, str]]],
     produced: Iterable[str],
 ) -> tuple[ClientChange, ...]:
-    """First the producers, then each group."""
+    """First the producers, then each group; `topics` are its topics with their names there."""
     changes = [_producers(policy, bootstrap, sorted(set(produced)))]
     changes += [
-        _consumers(policy, group, bootstrap, sorted(set(names)))
-        for group, names in sorted(topics.items())
+        _consumers(policy, group, bootstrap, dict(names)) for group, names in sorted(topics.items())
     ]
     return tuple(changes)
 
@@ -52,15 +51,17 @@ def _producers(policy: ReplicationPolicy, bootstrap: str, names: list[str]) -> C
 
 
 def _consumers(
-    policy: ReplicationPolicy, group: str, bootstrap: str, names: list[str]
+    policy: ReplicationPolicy, group: str, bootstrap: str, topics: Mapping[str, str]
 ) -> ClientChange:
-    remote = [policy.remote_topic(name) for name in names]
-    if remote == names:
+    remote = [topics[name] for name in sorted(topics)]
+    if remote == sorted(topics):
         words = f"{group} changes bootstrap.servers; topic names stay."
         return ClientChange(
             group=group, bootstrap=bootstrap, topics=tuple(remote), pattern="", sentence=words
         )
-    renamed = sorted({*remote, *names})
+    # What goes home has its old name there, and nobody will write under that of here.
+    copied = {name for name in topics if topics[name] == policy.remote_topic(name)}
+    renamed = sorted({*remote, *copied})
     words = (
         f"{group} changes bootstrap.servers and subscribes to the remote topics, and to the topics "
         "of the same name for what producers write on the target; the pattern finds both."

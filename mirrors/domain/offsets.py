@@ -16,13 +16,15 @@ class Translation:
 
     exact: the record itself, or the end of what was copied. gap: the record was never copied (a
     transaction's marker, compaction, a filter), so the next one. ahead: the group read records that
-    are not copied yet; it will read them again. unknown: there is no map here.
+    are not copied yet; it will read them again. unknown: there is no map here. `re_reads`: what it
+    has read already and finds again behind that place, as where two directions lie mixed.
     """
 
     upstream: int
     downstream: int | None
     outcome: Outcome
     reason: str = ""
+    re_reads: int = 0
 
 
 NOTHING = "no record of this partition was copied yet"

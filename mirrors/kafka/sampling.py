@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, Message, TopicPartition
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.failback.orphans import MARK_HEADER
 from mirrors.domain.proof import Seen
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.clients import client_config
@@ -195,12 +196,16 @@ def _seen(message: Message) -> Seen:
 
 
 def content_digest(message: Message) -> bytes:
-    """Key, value and headers in order; null is not the same as empty."""
+    """Key, value and headers in order; null is not the same as empty.
+
+    The mark of a record that was brought over after a failover is ours, not content.
+    """
     digest = hashlib.blake2b(digest_size=16)
     parts: list[bytes | None] = [as_bytes(message.key()), as_bytes(message.value())]
     headers: Any = message.headers()  # the client's stubs forget the lists of pairs
     for name, value in headers or ():
-        parts += [name.encode(), as_bytes(value)]
+        if name != MARK_HEADER:
+            parts += [name.encode(), as_bytes(value)]
     for part in parts:
         digest.update(struct.pack(">q", -1 if part is None else len(part)))
         digest.update(part or b"")

@@ -8,10 +8,14 @@ back. What is not in the rows of either flow by then is later than what is asked
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
+from django.db.models import F
+
 from mirrors.domain.failback.backward import bring_back, downstream_between, upstream_between
+from mirrors.domain.failback.twins import read_again
 from mirrors.domain.offsets import Translation
 from mirrors.domain.runs import Run, read_block
 from mirrors.models import (
@@ -29,6 +33,8 @@ from mirrors.models.failovers import FailoverKind, FailoverState
 from mirrors.models.flows import DesiredState
 
 Place = tuple[str, int]
+_FAR = (1 << 63) - 1
+_BLOCKS = 50
 _SETTLED = (OrphanState.REPLAYED, OrphanState.EXPORTED, OrphanState.DROPPED)
 
 
@@ -53,7 +59,7 @@ def amend(
     there = other_way(flow) if answers else None
     if there is None:
         return dict(answers)
-    ways = _Ways(there, answers, flow)
+    ways = Ways(there, answers, flow)
     return {
         place: [ways.back(place, answer.upstream) for answer in rows]
         if ways.knows(place, own_name=True)
@@ -66,7 +72,7 @@ def upstream_of(
     *, there: Flow, places: Mapping[Place, Iterable[int]]
 ) -> dict[Place, list[Translation]]:
     """Of remote topics of the flow there: where a group that reads them goes on at its source."""
-    ways = _Ways(there, places, None)
+    ways = Ways(there, places, None)
     return {
         place: [ways.back(place, offset) for offset in offsets]
         for place, offsets in places.items()
@@ -74,7 +80,35 @@ def upstream_of(
     }
 
 
-class _Ways:
+def ways_of(flow: Flow, places: Iterable[Place]) -> Ways | None:
+    """What both flows together know of these source partitions; None while both run."""
+    there = other_way(flow)
+    return None if there is None else Ways(there, places, flow)
+
+
+def ways_home(flow: Flow) -> dict[Place, Place]:
+    """Remote partitions that by their name stay where they are, each with its source partition.
+
+    They lie on the source of `flow`, which does not copy them: they came from its target.
+    """
+    there = other_way(flow)
+    if there is None:
+        return {}
+    rows = Divergence.objects.filter(flow=there).exclude(remote_topic=F("topic"))
+    places = {(row.remote_topic, row.partition): (row.topic, row.partition) for row in rows}
+    known = _maps(there, {topic for topic, _ in places.values()})
+    return {place: home for place, home in places.items() if home in known}
+
+
+def answers_home(
+    flow: Flow, places: Mapping[Place, Iterable[int]]
+) -> dict[Place, list[Translation]]:
+    """Of partitions that `ways_home` names: where a group that reads them goes on at home."""
+    there = other_way(flow) if places else None
+    return {} if there is None else upstream_of(there=there, places=places)
+
+
+class Ways:
     """What is known of some remote topics of one flow whose target was promoted."""
 
     def __init__(self, there: Flow, places: Iterable[Place], back: Flow | None) -> None:
@@ -98,6 +132,23 @@ class _Ways:
             return False
         return (point.topic, point.partition) in self._there
 
+    def home_of(self, place: Place) -> Place:
+        """The source partition of the flow there that this remote one came from."""
+        point = self._points[place]
+        return point.topic, point.partition
+
+    def twins(self, place: Place, start: int, end: int) -> dict[int, int]:
+        """Of the offsets [start, end) on the old primary: where the same records lie here."""
+        found: dict[int, int] = {}
+        back = self._back.get(place)
+        for run in _touching(self._there[self.home_of(place)].pk, "first", start, end):
+            for at in range(max(start, run.upstream), min(end, run.upstream + run.length)):
+                found[at] = run.downstream + at - run.upstream
+        for run in () if back is None else _touching(back.pk, "downstream", start, end):
+            for at in range(max(start, run.downstream), min(end, run.downstream + run.length)):
+                found[at] = run.upstream + at - run.downstream
+        return found
+
     def back(self, place: Place, asked: int) -> Translation:
         point = self._points[place]
         source = (point.topic, point.partition)
@@ -109,7 +160,7 @@ class _Ways:
             last = RunBlock.objects.filter(map=back.pk).order_by("-first").first()
             for run in read_block(bytes(last.body)) if last is not None else ():
                 tail = run.downstream + run.length
-        return bring_back(
+        answer = bring_back(
             asked,
             forth=upstream_between(asked, **_beside(forth.pk, "downstream", asked)),
             back=found,
@@ -119,6 +170,21 @@ class _Ways:
             if self._waiting is None
             else source in self._waiting,
         )
+        return self._with_re_reads(answer, forth, back)
+
+    def _with_re_reads(
+        self, answer: Translation, forth: PartitionMap, back: PartitionMap | None
+    ) -> Translation:
+        """Each side has an order of its own: behind the place may lie what was read there."""
+        asked, place = answer.upstream, answer.downstream or 0
+        brought = () if back is None else _touching(back.pk, "downstream", place, _FAR)
+        again = read_again(
+            asked,
+            place,
+            forth=_until(asked, "downstream", _touching(forth.pk, "first", place, _FAR)),
+            back=_until(asked, "upstream", brought),
+        )
+        return dataclasses.replace(answer, re_reads=again)
 
 
 def _maps(flow: Flow, topics: set[str]) -> dict[Place, PartitionMap]:
@@ -133,6 +199,26 @@ def _undecided(there: Flow, kept_at: datetime | None) -> set[Place] | None:
         return None
     rows = OrphanStretch.objects.filter(failback=run, records__gt=0)
     return {(row.topic, row.partition) for row in rows.exclude(state__in=_SETTLED)}
+
+
+def _touching(map_id: int, side: str, start: int, end: int) -> Iterator[Run]:
+    """Runs of a map that hold an offset of [start, end) on one side, rising."""
+    member = "upstream" if side == "first" else "downstream"
+    blocks = RunBlock.objects.filter(map=map_id)
+    first = blocks.filter(**{f"{side}__lte": start}).order_by(f"-{side}")[:1]
+    later = blocks.filter(**{f"{side}__gt": start, f"{side}__lt": end}).order_by(side)
+    for rows in (first, later.iterator(chunk_size=_BLOCKS)):
+        for block in rows:
+            for run in read_block(bytes(block.body)):
+                if getattr(run, member) < end and getattr(run, member) + run.length > start:
+                    yield run
+
+
+def _until(offset: int, member: str, runs: Iterable[Run]) -> Iterator[Run]:
+    for run in runs:
+        if getattr(run, member) >= offset:
+            return
+        yield run
 
 
 def _beside(map_id: int, side: str, offset: int) -> dict[str, Run | None]:

@@ -9,19 +9,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from mirrors.domain.checkpoints import GroupPlace
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
-from mirrors.domain.failover_shapes import FailoverPicture, GroupPicture, PartitionPicture
+from mirrors.domain.failover_shapes import FailoverPicture, PartitionPicture
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from mirrors.domain.snapshot import TopicState
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.groups import list_groups
 from mirrors.models import Flow, FlowPartition, Gap, Job, PartitionMap
+from mirrors.services.backward import ways_home
 from mirrors.services.clock import milliseconds
+from mirrors.services.failover_answers import with_answers
 from mirrors.services.failover_groups import GroupsSeen, groups_from_rows, groups_on_source
 from mirrors.services.run_index import refresh_index
-from mirrors.services.translation import translate_offsets
 
 CLIENT_ID = "understudy-failover"
 DEADLINE_S = 20.0
@@ -54,14 +54,17 @@ def look(
     refresh_index(flow=flow)
     tick()
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-    rows = _copied(flow, policy)
+    rows, home = _copied(flow, policy), ways_home(flow)
     with Admin(spec.target, client_id=CLIENT_ID) as target:
-        topics = _topics(target, {row.remote_topic for row in rows}, now)
-        places = _existing(rows, topics)
+        remote = {(row.remote_topic, row.partition) for row in rows} | set(home.values())
+        topics = _topics(target, {topic for topic, _ in remote}, now)
+        places = _existing(remote, topics)
         read_to = target.list_offsets(places, "stable", deadline_s=DEADLINE_S).done
         starts = target.list_offsets(places, "earliest", deadline_s=DEADLINE_S).done
         tick()
-        seen = _groups(flow, spec, groups, {row.topic: row.remote_topic for row in rows})
+        names = {row.topic: row.remote_topic for row in rows}
+        names |= {place[0]: source[0] for place, source in home.items()}
+        seen = _groups(flow, spec, groups, names)
         tick()
         refresh_index(flow=flow)
         rows, trouble = _with_positions(flow, rows), seen.trouble
@@ -79,7 +82,7 @@ def look(
         source_trouble=seen.trouble or trouble,
         writing=_writing(flow),
         partitions=tuple(_with_ends(rows, ends)),
-        groups=tuple(_with_answers(flow, seen.groups, (starts, ends), states)),
+        groups=tuple(with_answers(flow, seen.groups, (starts, ends), states, home)),
     )
     committed = _is_committed(spec)
     return Look(picture=picture, committed=committed, read_to=read_to, starts=starts, topics=topics)
@@ -127,11 +130,11 @@ def _topics(target: Admin, names: set[str], now: int) -> Mapping[str, TopicState
     return target.snapshot(names, now=now, deadline_s=DEADLINE_S).topics
 
 
-def _existing(rows: Iterable[PartitionPicture], topics: Mapping[str, TopicState]) -> list[Place]:
+def _existing(places: Iterable[Place], topics: Mapping[str, TopicState]) -> list[Place]:
     return [
-        (row.remote_topic, row.partition)
-        for row in rows
-        if row.remote_topic in topics and row.partition < topics[row.remote_topic].partitions
+        (topic, number)
+        for topic, number in sorted(places)
+        if topic in topics and number < topics[topic].partitions
     ]
 
 
@@ -190,50 +193,6 @@ def _with_ends(
 ) -> Iterator[PartitionPicture]:
     for row in rows:
         yield dataclasses.replace(row, target_end=ends.get((row.remote_topic, row.partition)))
-
-
-def _with_answers(
-    flow: Flow,
-    groups: Iterable[GroupPicture],
-    target: tuple[Mapping[Place, int], Mapping[Place, int]],
-    states: Mapping[str, str],
-) -> Iterator[GroupPicture]:
-    """Each place with its translation and the target's end, each group with its state there."""
-    groups = list(groups)
-    asked: dict[Place, set[int]] = {}
-    for place in (place for group in groups for place in group.places):
-        if place.source_offset is not None:
-            asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
-    answers = translate_offsets(flow=flow, places=asked)
-    known = {(where, row.upstream): row for where, rows in answers.items() for row in rows}
-    for group in groups:
-        places = [
-            dataclasses.replace(place, translation=known[where, place.source_offset])
-            if place.source_offset is not None
-            else place
-            for place in group.places
-            for where in ((place.topic, place.partition),)
-        ]
-        yield dataclasses.replace(
-            group,
-            places=tuple(_on_target(place, *target) for place in places),
-            target_state=states.get(group.group, ""),
-        )
-
-
-def _on_target(
-    place: GroupPlace, starts: Mapping[Place, int], ends: Mapping[Place, int]
-) -> GroupPlace:
-    where = (place.remote_topic or "", place.partition)
-    end, found = ends.get(where), place.translation
-    place = dataclasses.replace(place, target_end=end)
-    empty = end is not None and starts.get(where) == end
-    if found is None or found.downstream is not None or not empty:
-        return place
-    # A map has nothing to say of it; who begins at its end sees all that will ever come.
-    reason = "nothing was copied yet: the remote partition is empty"
-    found = dataclasses.replace(found, downstream=end, outcome="exact", reason=reason)
-    return dataclasses.replace(place, translation=found)
 
 
 def _is_committed(spec: FlowSpec) -> bool:

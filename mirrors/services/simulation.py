@@ -27,6 +27,7 @@ from mirrors.services.clock import milliseconds
 from mirrors.services.failover_look import Look, look
 from mirrors.services.flows import spec_of
 from mirrors.services.simulation_compare import compare
+from mirrors.services.simulation_mixed import MixedPlaces
 from mirrors.services.simulation_reading import Readings, read_groups
 
 log = logging.getLogger(__name__)
@@ -206,6 +207,7 @@ class _Simulation:
             look=seen,
             plan=plan,
             readings=readings,
+            mixed=MixedPlaces(flow, plan.places, readings),
             tick=self._tick,
         )
         totals = sum_up(rows, losses)

@@ -17,6 +17,7 @@ from mirrors.kafka.admin import Place
 from mirrors.kafka.connection import Partial
 from mirrors.kafka.sampling import GroupReading, Window, read_windows
 from mirrors.services.failover_look import Look
+from mirrors.services.simulation_mixed import MixedPlaces
 from mirrors.services.simulation_reading import AFTER, Readings
 from mirrors.services.simulation_windows import (
     BEFORE,
@@ -47,6 +48,9 @@ class Rows:
         rows = self._found.get(place, [])
         return rows[bisect.bisect_left(offsets, start) : bisect.bisect_left(offsets, end)]
 
+    def by_offset(self, place: Place) -> dict[int, Seen]:
+        return {row.offset: row for row in self._found.get(place, [])}
+
 
 def compare(
     *,
@@ -55,6 +59,7 @@ def compare(
     look: Look,
     plan: FailoverPlan,
     readings: Readings,
+    mixed: MixedPlaces,
     tick: Tick,
 ) -> tuple[list[PlaceResult], list[Loss]]:
     """A result for each place, and the loss of each partition."""
@@ -69,37 +74,52 @@ def compare(
     countable = countable_places(plan.partitions, bounds)
     theirs = None
     if not look.picture.source_trouble:
-        windows = source_windows(plan.places, bounds, countable)
+        plain = [row for row in plan.places if not mixed.has(row)]
+        windows = source_windows(plain, bounds, countable)
+        for place, more in mixed.windows().items():
+            windows.setdefault(place, []).extend(more)
         theirs = _read(source, windows, tick, committed=look.committed)
     ours = _read(target, target_windows(plan.places, look.starts), tick)
     rate = _rate(target, plan.places, look.read_to, tick)
     losses = {
         (row.topic, row.partition): _loss(row, bounds, countable, theirs) for row in plan.partitions
     }
-    rows = [_result(row, look, bounds, losses, theirs, ours, readings, rate) for row in plan.places]
+    sides = Sides(look=look, bounds=bounds, theirs=theirs, ours=ours)
+    rows = [_result(row, sides, losses, readings, mixed, rate) for row in plan.places]
     return rows, list(losses.values())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sides:
+    """What was seen of both; `theirs` is None where the source could not be asked."""
+
+    look: Look
+    bounds: Mapping[Place, Bounds]
+    theirs: Rows | None
+    ours: Rows
 
 
 def _result(
     row: PlacePlan,
-    look: Look,
-    bounds: Mapping[Place, Bounds],
+    sides: Sides,
     losses: Mapping[Place, Loss],
-    theirs: Rows | None,
-    ours: Rows,
     readings: Readings,
+    mixed: MixedPlaces,
     rate: float | None,
 ) -> PlaceResult:
     key, place = (row.group, row.topic, row.partition), (row.topic, row.partition)
+    bounds, theirs = sides.bounds, sides.theirs
     loss = losses.get(place, Loss(records=None, unread=None, how="unknown"))
+    if place not in losses and mixed.has(row):
+        # What came from the target itself is there: nothing of it has to cross.
+        loss = Loss(records=0, unread=0, how="counted")
     loss = dataclasses.replace(loss, unread=_unread(row, loss, bounds.get(place), theirs))
     reading, proof = None, None
     if key in readings.failed:
         reading = Reading(trouble=readings.failed[key].message)
     elif key in readings.done:
         reading = _reading(readings.done[key])
-        samples = _samples(row, look, bounds[place], theirs, ours, readings.done[key])
-        proof = samples if isinstance(samples, Proof) else prove(samples)
+        proof = _proof(row, sides, readings.done[key], mixed)
     return place_result(row, loss=loss, reading=reading, proof=proof, rate=rate)
 
 
@@ -114,21 +134,38 @@ def _reading(seen: GroupReading) -> Reading:
     )
 
 
-def _samples(
-    row: PlacePlan,
-    look: Look,
-    bounds: Bounds,
-    theirs: Rows | None,
-    ours: Rows,
-    reading: GroupReading,
-) -> Samples | Proof:
-    place, remote = (row.topic, row.partition), (row.remote_topic, row.partition)
-    topic = look.topics[row.remote_topic]
-    offset, downstream = row.source_offset or 0, row.downstream_offset or 0
+def _proof(row: PlacePlan, sides: Sides, reading: GroupReading, mixed: MixedPlaces) -> Proof:
+    place, theirs = (row.topic, row.partition), sides.theirs
     if theirs is None:
-        return Samples(source_after=None, target_after=reading.seen)
+        return prove(Samples(source_after=None, target_after=reading.seen))
     if place in theirs.failed:
         return Proof(verdict="unproven", reason=theirs.failed[place].message)
+    if mixed.has(row):
+        return mixed.prove(
+            row,
+            after=reading.seen,
+            before=_before(row, sides),
+            theirs=theirs.by_offset(place),
+            keeps_time=_keeps_time(row, sides),
+        )
+    samples = _samples(row, sides, theirs, reading)
+    return samples if isinstance(samples, Proof) else prove(samples)
+
+
+def _before(row: PlacePlan, sides: Sides) -> list[Seen]:
+    """What lies on the target right before the group's place."""
+    end = row.downstream_offset or 0
+    return sides.ours.between((row.remote_topic, row.partition), end - STRETCH * BEFORE, end)
+
+
+def _keeps_time(row: PlacePlan, sides: Sides) -> bool:
+    topic = sides.look.topics[row.remote_topic]
+    return topic.config("message.timestamp.type") != "LogAppendTime"
+
+
+def _samples(row: PlacePlan, sides: Sides, theirs: Rows, reading: GroupReading) -> Samples | Proof:
+    place, offset = (row.topic, row.partition), row.source_offset or 0
+    topic, bounds = sides.look.topics[row.remote_topic], sides.bounds[place]
     if offset < bounds.start:
         words = f"the source keeps records from {bounds.start} on only, so nothing is to compare"
         return Proof(verdict="unproven", reason=words)
@@ -140,8 +177,8 @@ def _samples(
         source_after=after,
         target_after=reading.seen,
         last_consumed=before[-1] if before else None,
-        target_before=ours.between(remote, downstream - STRETCH * BEFORE, downstream),
-        keeps_time=topic.config("message.timestamp.type") != "LogAppendTime",
+        target_before=_before(row, sides),
+        keeps_time=_keeps_time(row, sides),
         compacted="compact" in (topic.config("cleanup.policy") or ""),
     )
 

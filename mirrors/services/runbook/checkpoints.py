@@ -13,12 +13,14 @@ from mirrors.domain.figures import plural
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.kafka.groups import list_groups
 from mirrors.models import Flow, PartitionMap
+from mirrors.services.backward import answers_home, ways_home
 from mirrors.services.divergence import keep
 from mirrors.services.runbook.context import Context, Handler, Place, done, failed, not_yet
 from mirrors.services.runbook.looking import plan_now, worse_than_simulated
 from mirrors.services.translation import translate_offsets
 
 DEADLINE_S = 10.0
+_FAR = (1 << 63) - 1
 
 
 def _wait(context: Context) -> Outcome:
@@ -74,13 +76,18 @@ def _still_reading(context: Context, places: Iterable[PlacePlan]) -> list[str]:
 
 
 def ends_downstream(flow: Flow, places: Iterable[Place]) -> dict[Place, int]:
-    """Behind the last copied record of each partition, on the target; markers do not count."""
+    """Behind the last copied record of each partition, on the target; markers do not count.
+
+    Of remote partitions that came from there: behind the last record that a group here can read.
+    """
     wanted = set(places)
     asked: dict[Place, list[int]] = {}
     for row in PartitionMap.objects.filter(flow=flow, position__isnull=False):
         if (row.topic, row.partition) in wanted:
             asked[row.topic, row.partition] = [row.position or 0]
     found = translate_offsets(flow=flow, places=asked)
+    home = wanted & ways_home(flow).keys() - asked.keys()
+    found |= answers_home(flow, {place: [_FAR] for place in home})
     return {
         place: rows[0].downstream
         for place, rows in found.items()
