@@ -246,9 +246,9 @@ def test_every_step_has_a_command_of_kafkas_own_tools_and_odd_names_stay_one_wor
     odd = plan(places=[{**plan()["places"][0], "group": group}])
     texts = commands(source="a:9092", target="b:9092", checkpoints="p.checkpoints", plan=odd)
     assert list(texts) == NAMES
-    line = texts["reset_groups"].splitlines()
-    words = shlex.split(line[0].removesuffix("<<'END'"))
+    lines = texts["reset_groups"].splitlines()
+    assert lines[1:3] == ["p.orders,0,7", "END"]
+    words = shlex.split(lines[3])
     assert words[words.index("--group") + 1] == group
-    assert line[1] == "p.orders,0,7"
     assert "--deny-principal 'User:*' --operation Write --topic orders" in texts["fence_producers"]
     assert "--remove --force" in open_again(source="a:9092", topics=["orders"])

@@ -73,7 +73,9 @@ def _reset(server: str, group: str, plan: Mapping[str, Any]) -> str:
     )
     if not lines:
         return f"# {group} has no exact place anywhere: it is left as it is"
+    # The tool reads the file twice and says nothing of one that is empty then: no pipe will do.
     return (
+        f"places=$(mktemp); cat > \"$places\" <<'END'\n{lines}\nEND\n"
         f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shlex.quote(group)} "
-        f"--reset-offsets --from-file /dev/stdin --execute <<'END'\n{lines}\nEND"
+        '--reset-offsets --from-file "$places" --execute; rm -f "$places"'
     )
