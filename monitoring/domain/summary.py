@@ -12,6 +12,7 @@ from mirrors.domain.figures import BEHIND_AFTER_MS, OLD_AFTER, arrow, duration, 
 Tone = Literal["good", "attention", "critical", "resting", "unknown"]
 
 _RESTING = {"draft", "paused", "stopped", "failed_over"}
+_ALARMS: dict[str, Tone] = {"critical": "critical", "warning": "attention"}
 _ORDER: tuple[Tone, ...] = ("critical", "attention", "unknown", "resting", "good")
 
 
@@ -27,6 +28,11 @@ class FlowPicture:
     time_lag_ms: int | None = None
     worst_topic: str = ""
     as_of: datetime | None = None
+    # Its source was looked at and did not answer.
+    source_is_gone: bool = False
+    # The gravest alert that fires of it and that nobody silenced: how grave, and its sentence.
+    severity: str = ""
+    alert: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +66,13 @@ def is_stale(flow: FlowPicture, now: datetime) -> bool:
 
 
 def tone(flow: FlowPicture, now: datetime) -> Tone:
-    """How much one flow needs a person."""
+    """How much one flow needs a person: by its state, or by what fires of it."""
+    calm = _tone_of_state(flow, now)
+    alarm = _ALARMS.get(flow.severity)
+    return calm if alarm is None else min(calm, alarm, key=_ORDER.index)
+
+
+def _tone_of_state(flow: FlowPicture, now: datetime) -> Tone:
     if flow.state == "failed":
         return "critical"
     if flow.state in {"degraded", "backing_off"}:
@@ -151,7 +163,11 @@ def _figures_hold(flow: FlowPicture, now: datetime) -> bool:
 
 def _losses(worst: Sequence[FlowPicture], now: datetime) -> tuple[str, ...]:
     """The two worst sources by name, and in one sentence all whose loss is nothing."""
-    safe = [flow for flow in worst if _figures_hold(flow, now) and not flow.offset_lag]
+    safe = [
+        flow
+        for flow in worst
+        if _figures_hold(flow, now) and not flow.offset_lag and not flow.source_is_gone
+    ]
     rest = [_loss(flow, now) for flow in worst if flow not in safe][:2]
     if safe:
         names = sorted(flow.source for flow in safe)
@@ -161,12 +177,26 @@ def _losses(worst: Sequence[FlowPicture], now: datetime) -> tuple[str, ...]:
 
 
 def _loss(flow: FlowPicture, now: datetime) -> str:
+    if flow.source_is_gone and flow.offset_lag is not None:
+        return _gone(flow)
     if flow.offset_lag is None or not _figures_hold(flow, now):
         age = "" if flow.as_of is None else f" for {_age(flow.as_of, now)}"
         return f"If {flow.source} died now: loss unknown, no figures from {arrow(flow.name)}{age}."
-    topic = f", {flow.worst_topic}" if flow.worst_topic else ""
+    return f"If {flow.source} died now: {plural(flow.offset_lag, 'record')} lost{_which(flow)}."
+
+
+def _gone(flow: FlowPicture) -> str:
+    """No more is known than what was seen before."""
+    if not flow.offset_lag:
+        return f"{flow.source} does not answer; all that it was last seen to hold is copied."
+    waiting = plural(flow.offset_lag, "record")
+    return f"{flow.source} does not answer; not copied from it: {waiting} at least{_which(flow)}."
+
+
+def _which(flow: FlowPicture) -> str:
+    topic = f", most in {flow.worst_topic}" if flow.worst_topic else ""
     oldest = "" if flow.time_lag_ms is None else f", the oldest {duration(flow.time_lag_ms)} old"
-    return f"If {flow.source} died now: {plural(flow.offset_lag, 'record')} lost{oldest}{topic}."
+    return f"{oldest}{topic}"
 
 
 def _trouble(flow: FlowPicture, now: datetime) -> str:
@@ -175,7 +205,10 @@ def _trouble(flow: FlowPicture, now: datetime) -> str:
         age = "ever" if flow.as_of is None else f"for {_age(flow.as_of, now)}"
         return f"has sent no figures {age}: is its runner alive?"
     if flow.state == "running":
-        return f"is {duration(flow.time_lag_ms)} behind."
+        late = (flow.time_lag_ms or 0) > BEHIND_AFTER_MS
+        return f"is {duration(flow.time_lag_ms)} behind." if late else f"{flow.alert}."
+    if flow.state in _RESTING and flow.alert:
+        return f"is {flow.state.replace('_', ' ')}; it {flow.alert}."
     reason = flow.reason.rstrip(".")
     return f"is {flow.state.replace('_', ' ')}{': ' + reason if reason else ''}."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,16 +10,17 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from mirrors.models import Cluster, Role, Runner, Sighting, Transition, needs
-from mirrors.models.proving import with_proof
+from mirrors.models import Cluster, Role, Runner, Sighting, needs
+from mirrors.models.proving import with_readiness
 from mirrors.models.reading import flows_with_lag, worst_topics
 from mirrors.views.readiness import mark_proof
 from mirrors.views.render import render_page
 from mirrors.views.shared import mark_cluster, mark_flow
 from monitoring.domain.summary import FlowPicture, by_trouble, summarise
-from monitoring.models import Alert, AlertState
+from monitoring.views import first_screen
 
 ROWS = 25
+ALARMS = 3
 # Each shows a sign of life every few seconds; this silent, it counts as gone.
 GONE_AFTER = timedelta(seconds=45)
 ENGINE = {"beat": "Celery beat", "reconcile worker": "Reconciler", "worker": "Celery worker"}
@@ -31,7 +33,9 @@ _PICTURED = ("label", "reason", "offset_lag", "time_lag_ms", "worst_topic", "as_
 @needs(Role.VIEWER)
 def overview(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
-    keys = _pictures()
+    alarms = first_screen.alarms(now)
+    gravest = first_screen.gravest_by_flow(alarms)
+    keys = _pictures(gravest)
     pictures = list(keys)
     first = [keys[picture] for picture in by_trouble(pictures, now)[:ROWS]]
     flows = _in_full(first, now)
@@ -45,14 +49,17 @@ def overview(request: HttpRequest) -> HttpResponse:
     # What is in trouble stands first in the table.
     known = {flow.label: flow for flow in flows}
     troubles = [(known.get(item.flow), item.sentence) for item in summary.troubles]
+    told = [(flow, sentence, gravest.get(flow.pk)) for flow, sentence in troubles if flow]
     context = {
         "summary": summary,
-        "troubles": [(flow, sentence) for flow, sentence in troubles if flow],
-        "firing": Alert.objects.filter(state=AlertState.FIRING).count(),
+        "troubles": told,
+        "trust": first_screen.trust_of(keys, now),
+        "alarms": first_screen.others(alarms, told)[:ALARMS],
+        "firing": len(alarms),
         "flows": flows,
         "more": max(0, len(pictures) - ROWS),
         "worst": worst_topics(),
-        "transitions": Transition.objects.exclude(subject__in=["job", "clustertest"])[:8],
+        "transitions": first_screen.changes(),
         "clusters": [
             mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")[:20]
         ],
@@ -62,9 +69,11 @@ def overview(request: HttpRequest) -> HttpResponse:
     return render_page(request, "monitoring/overview.html", context, section="overview", every=3)
 
 
-def _pictures() -> dict[FlowPicture, int]:
+def _pictures(gravest: Mapping[int, first_screen.Alarm]) -> dict[FlowPicture, int]:
     """Of every flow what the summary and the order need, with its key: no whole rows."""
-    rows = flows_with_lag().values_list("pk", "source__alias", "observed_state", *_PICTURED)
+    rows = flows_with_lag().values_list(
+        "pk", "source__alias", "source__reachable", "observed_state", *_PICTURED
+    )
     return {
         FlowPicture(
             name=label,
@@ -75,15 +84,20 @@ def _pictures() -> dict[FlowPicture, int]:
             time_lag_ms=oldest if behind else 0,
             worst_topic=worst or "",
             as_of=as_of,
+            source_is_gone=reachable is False,
+            severity=gravest[pk].severity if pk in gravest else "",
+            alert=gravest[pk].sentence if pk in gravest else "",
         ): pk
-        for pk, source, state, label, reason, behind, oldest, worst, as_of in rows
+        for pk, source, reachable, state, label, reason, behind, oldest, worst, as_of in rows
     }
 
 
 def _in_full(keys: list[int], now: datetime) -> list[Any]:
     """The rows of the table, in the order of the keys."""
-    rows = {flow.pk: flow for flow in with_proof(flows_with_lag()).filter(pk__in=keys)}
-    return [mark_proof(mark_flow(rows[key], now), now) for key in keys if key in rows]
+    rows = {flow.pk: flow for flow in with_readiness(flows_with_lag()).filter(pk__in=keys)}
+    found = [mark_proof(mark_flow(rows[key], now), now) for key in keys if key in rows]
+    first_screen.mark_trends(found, now)
+    return found
 
 
 def _engine(now: datetime) -> list[dict[str, Any]]:

@@ -45,10 +45,37 @@ def test_a_flow_that_is_behind_is_the_headline() -> None:
     assert told.tone == "attention"
     assert told.headline == "1 of 3 flows needs attention"
     assert told.losses[0] == (
-        "If east died now: 4,112 records lost, the oldest 38 s old, payments."
+        "If east died now: 4,112 records lost, the oldest 38 s old, most in payments."
     )
     assert told.troubles == (Trouble("east->west", "is 38 s behind."),)
     assert told.resting == "west→lake is paused."
+
+
+def test_what_fires_of_a_flow_makes_it_a_trouble_also_while_it_rests() -> None:
+    fires = {"severity": "critical", "alert": "is 9 min behind, 4,112 records"}
+    paused = flow(state="paused", offset_lag=4112, time_lag_ms=540_000, **fires)
+    told = summarise([paused, flow("west->east")], NOW)
+    assert (told.tone, told.headline) == ("critical", "1 of 2 flows needs attention")
+    sentence = "is paused; it is 9 min behind, 4,112 records."
+    assert told.troubles == (Trouble("east->west", sentence),)
+    assert told.resting == ""
+    runs = flow(severity="warning", alert="wrote its last checkpoint 12 min ago")
+    told = summarise([runs], NOW)
+    assert told.tone == "attention"
+    assert told.troubles[0].sentence == "wrote its last checkpoint 12 min ago."
+    grave = summarise([flow(state="failed", severity="warning", alert="is 1 min behind")], NOW)
+    assert grave.tone == "critical"
+
+
+def test_a_source_that_is_gone_is_said_and_nothing_more_is_promised_than_was_seen() -> None:
+    gone = flow(offset_lag=663, time_lag_ms=214_000, worst_topic="clicks", source_is_gone=True)
+    assert summarise([gone], NOW).losses == (
+        "east does not answer; not copied from it: 663 records at least, "
+        "the oldest 3 min 34 s old, most in clicks.",
+    )
+    empty = summarise([flow(source_is_gone=True), flow("west->east")], NOW).losses
+    assert "east does not answer; all that it was last seen to hold is copied." in empty
+    assert "If west died now: nothing would be lost." in empty
 
 
 def test_a_failed_flow_is_critical_and_says_why() -> None:

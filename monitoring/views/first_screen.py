@@ -1,0 +1,146 @@
+"""What the first screen adds to its rows and sentences: alerts with what to do, trust, trends."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Max, Q, QuerySet
+
+from mirrors.domain.evidence.proven import LastDrills, last_proven
+from mirrors.domain.figures import BEHIND_AFTER_MS, duration
+from mirrors.models import DrillRun, Transition
+from mirrors.models.drills import DrillState
+from mirrors.models.proving import readiness_of
+from monitoring import history, links
+from monitoring.alerting import is_silenced
+from monitoring.domain import spark
+from monitoring.domain.lag import MINUTE
+from monitoring.domain.standby import Standby, trust
+from monitoring.domain.summary import FlowPicture
+from monitoring.models import Alert, AlertState, LagSample, Silence
+
+_TREND = timedelta(hours=1)
+_MOST_ALERTS = 200
+_RUNS = ("failoverrun", "comparison", "drillrun")
+_GRAVEST = ("critical", "warning", "info")
+_TONES = {"critical": "critical", "warning": "attention"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Alarm:
+    """An alert that fires, as the first screen says it."""
+
+    flow: int | None
+    severity: str
+    tone: str
+    subject: str
+    sentence: str
+    since: datetime | None
+    page: str
+    runbook: str
+    acknowledged_by: str
+
+
+def alarms(now: datetime) -> list[Alarm]:
+    """What fires and is not silenced: the gravest first, of each the oldest."""
+    rows = Alert.objects.filter(state=AlertState.FIRING).select_related("rule", "flow")
+    silences = list(Silence.objects.filter(starts_at__lte=now, ends_at__gt=now))
+    loud = [
+        one for one in rows.order_by("fired_at")[:_MOST_ALERTS] if not is_silenced(one, silences)
+    ]
+    found = sorted(loud, key=lambda one: _GRAVEST.index(one.severity))
+    return [
+        Alarm(
+            flow=one.flow_id,
+            severity=one.severity,
+            tone=_TONES.get(one.severity, "unknown"),
+            subject=one.subject_name,
+            sentence=one.sentence,
+            since=one.fired_at,
+            page=links.page_of(one),
+            runbook=links.runbook_of(one),
+            acknowledged_by=one.acknowledged_by,
+        )
+        for one in found
+    ]
+
+
+def gravest_by_flow(found: Iterable[Alarm]) -> dict[int, Alarm]:
+    """The first of each flow."""
+    by_flow: dict[int, Alarm] = {}
+    for alarm in found:
+        if alarm.flow is not None:
+            by_flow.setdefault(alarm.flow, alarm)
+    return by_flow
+
+
+def others(found: Iterable[Alarm], told: Iterable[tuple[Any, ...]]) -> list[Alarm]:
+    """Those that speak of no flow that the first sentences speak of already."""
+    known = {flow.pk for flow, *_ in told}
+    return [alarm for alarm in found if alarm.flow not in known]
+
+
+def changes() -> QuerySet[Transition]:
+    """The newest, without the steps that every run takes on its way to an end."""
+    rows = Transition.objects.exclude(subject__in=["job", "clustertest", "gap"])
+    return rows.exclude(subject__in=_RUNS, to_state__in=["queued", "running"])[:8]
+
+
+def trust_of(flows: Mapping[FlowPicture, int], now: datetime) -> str:
+    """What drills have proven of all flows but drafts, in a sentence."""
+    passed = Q(state=DrillState.PASSED)
+    ended = DrillRun.objects.filter(ended_at__isnull=False).order_by().values_list("flow")
+    last = {
+        flow: (ended_at, passed_at)
+        for flow, ended_at, passed_at in ended.annotate(
+            last=Max("ended_at"), passed=Max("ended_at", filter=passed)
+        )
+    }
+    old = timedelta(days=settings.UNDERSTUDY_PROVEN_DAYS)
+    standbys = []
+    for flow, key in sorted(flows.items(), key=lambda item: item[0].name):
+        if flow.state == "draft":
+            continue
+        ended_at, passed_at = last.get(key, (None, None))
+        drills = LastDrills(
+            passed_at=passed_at, ended_at=ended_at, ended_well=ended_at == passed_at
+        )
+        found = last_proven(drills, now=now, stale_after=old)
+        standbys.append(Standby(flow.name, found.state, found.age))
+    return trust(standbys)
+
+
+def mark_trends(rows: Sequence[Any], now: datetime) -> None:
+    """Give the rows that are shown their rate, their objective, their score and the last hour."""
+    keys = [flow.pk for flow in rows]
+    rates = history.rates_now(now=now)
+    trends = _trends(keys, now)
+    scores = readiness_of(rows, now)
+    for flow in rows:
+        _, flow.bytes_per_second = rates.get(flow.pk, (None, None))
+        flow.ready = scores[flow.pk].score if flow.pk in scores else None
+        objective = getattr(flow, "objectives", None)
+        flow.rpo_seconds = objective.rpo_seconds if objective else None
+        values = trends.get(flow.pk, [])
+        flow.trend = spark.path(values, (flow.rpo_seconds or BEHIND_AFTER_MS / 1000) * 1000)
+        flow.trend_says = (
+            f"at most {duration(max((v for v in values if v is not None), default=0))}"
+        )
+
+
+def _trends(keys: Sequence[int], now: datetime) -> dict[int, list[float | None]]:
+    """The age of the oldest record not copied, minute by minute; None where nothing is known."""
+    first = MINUTE.slot(now - _TREND)
+    rows = LagSample.objects.filter(
+        flow__in=keys, resolution=MINUTE.seconds, at__gte=first, at__lte=now
+    ).order_by()
+    known: dict[int, dict[int, float | None]] = defaultdict(dict)
+    for flow, at, lag in rows.values_list("flow_id", "at", "time_lag_ms"):
+        known[flow][int((at - first) / MINUTE.step)] = lag
+    steps = range(int(_TREND / MINUTE.step))
+    return {flow: [found.get(step) for step in steps] for flow, found in known.items()}
