@@ -142,7 +142,9 @@ class _Epoch:
             self._identity,
             limits=limits,
             arenas=setup.arenas_for(limits, brokers=brokers),
-            pace=Pace(longest_s=settings.commit_interval_ms / 1000),
+            pace=Pace(
+                longest_s=settings.commit_interval_ms / 1000, readers_wait=self._transactional
+            ),
             tally=self._tally,
             throttle=self._throttle,
             tuning=self._tuning,
