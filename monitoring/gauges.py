@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from django.db.models import Max
+from django.db.models import OuterRef, Subquery
 
 from mirrors.domain.duty_table import CHECKPOINTS
-from mirrors.models import DutyRun, FlowPartition, HeartbeatState
+from mirrors.models import DutyRun, Flow, FlowPartition, HeartbeatState
 from monitoring.models import ClusterSweep, FlowOutlook
 from monitoring.series import Labels, Series, labelled
 
@@ -53,20 +53,22 @@ def duties(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
 
 def _checkpoints(labels: Mapping[int, Labels], now: datetime) -> Series:
     age = Series("understudy_flow_checkpoint_age_seconds", "Since they were last written")
-    done = DutyRun.objects.filter(duty=CHECKPOINTS.name, error="", ended_at__isnull=False)
-    lately = done.filter(slot__gte=int(now.timestamp()) - _LATELY_S).order_by()
-    for flow, ended_at in lately.values_list("flow").annotate(Max("ended_at")):
-        if flow in labels:
+    done = DutyRun.objects.filter(flow=OuterRef("pk"), duty=CHECKPOINTS.name, error="")
+    lately = done.filter(ended_at__isnull=False, slot__gte=int(now.timestamp()) - _LATELY_S)
+    last = Subquery(lately.order_by("-slot").values("ended_at")[:1])
+    for flow, ended_at in Flow.objects.order_by().values_list("pk", last):
+        if flow in labels and ended_at is not None:
             age.add(labels[flow].flow, max(0.0, (now - ended_at).total_seconds()))
     return age
 
 
 def partitions(labels: Mapping[int, Labels]) -> Iterator[Series]:
-    """Three series a partition."""
+    """Three series a partition: what is the same for all of a topic is written once."""
     lag = Series("understudy_partition_offset_lag_records", "Records not yet copied")
     age = Series("understudy_partition_time_lag_seconds", "Age of the oldest record")
     position = Series("understudy_partition_position", "Next offset to be copied")
-    heads: dict[tuple[int, str], str] = {}
+    lags, ages, positions = (one.lines.append for one in (lag, age, position))
+    heads: dict[tuple[int, str], list[str]] = {}
     fields = ("flow", "topic", "partition", "offset_lag", "time_lag_ms", "position")
     rows = FlowPartition.objects.order_by().values_list(*fields)
     for flow, topic, number, behind, oldest, at in rows.iterator(chunk_size=5000):
@@ -74,13 +76,13 @@ def partitions(labels: Mapping[int, Labels]) -> Iterator[Series]:
         if head is None:
             if flow not in labels:
                 continue
-            head = heads[flow, topic] = f"{labels[flow].flow},{labelled(topic=topic)}"
-        place = f'{head},partition="{number}"'
+            same = f'{{{labels[flow].flow},{labelled(topic=topic)},partition="'
+            head = heads[flow, topic] = [f"{one.name}{same}" for one in (lag, age, position)]
         if behind is not None:
-            lag.add(place, behind)
+            lags(f'{head[0]}{number}"}} {behind}')
             oldest = 0 if behind == 0 else oldest
         if oldest is not None:
-            age.add(place, oldest / 1000)
+            ages(f'{head[1]}{number}"}} {oldest / 1000}')
         if at is not None:
-            position.add(place, at)
+            positions(f'{head[2]}{number}"}} {at}')
     yield from (lag, age, position)

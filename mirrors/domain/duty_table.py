@@ -57,3 +57,19 @@ STANDBY = Schedule(
     every_s=60,
     at_rest=True,
 )
+DUTY_NAMES = tuple(
+    sorted(
+        duty.name
+        for duty in (
+            HEARTBEATS,
+            TOPIC_CONFIGS,
+            TOPIC_ACLS,
+            PLAN,
+            GROUPS,
+            CHECKPOINTS,
+            GROUP_OFFSETS,
+            OFFSET_SYNCS,
+            STANDBY,
+        )
+    )
+)

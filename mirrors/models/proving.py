@@ -7,14 +7,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Exists, F, Max, OuterRef, QuerySet, Subquery
+from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
+from mirrors.domain.duty_table import DUTY_NAMES
 from mirrors.domain.evidence.objectives import Objectives
 from mirrors.domain.evidence.proven import LastDrills, Proven, last_proven
 from mirrors.domain.evidence.readiness import Readiness, ReadinessPicture, readiness
 from mirrors.models.drills import Drill, DrillRun, DrillState, FlowObjectives
 from mirrors.models.duties import DutyRun
+from mirrors.models.flows import Flow
 from mirrors.models.gaps import Gap, GapState
 from mirrors.models.groups import NO_PARTITION, GroupOffset
 
@@ -22,6 +24,7 @@ from mirrors.models.groups import NO_PARTITION, GroupOffset
 _LEFT_OUT = ("excluded", "not_copied")
 # A duty whose last turn is older than that is at rest with its flow.
 _DUTIES_FOR = timedelta(days=2)
+_NONE = (0, 0)
 
 
 def with_proof(rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -53,24 +56,17 @@ def proof_of(flow: Any, now: datetime) -> Proven:
 
 def with_readiness(rows: QuerySet[Any]) -> QuerySet[Any]:
     """The same flows with what `readiness_of` needs of their own rows: pages ask every second."""
-    places = GroupOffset.objects.filter(flow=OuterRef("pk"), partition__gt=NO_PARTITION)
-    places = places.exclude(sync_state__in=_LEFT_OUT)
     gaps = Gap.objects.filter(flow=OuterRef("pk"), state=GapState.OPEN, closed_at=None)
-    return (
-        with_proof(rows)
-        .select_related("objectives")
-        .annotate(
-            places=_count(places),
-            translated=_count(places.filter(translated_offset__isnull=False)),
-            open_gaps=_count(gaps),
-        )
-    )
+    counted = gaps.order_by().values("flow").annotate(amount=Count("pk")).values("amount")
+    rows = with_proof(rows).select_related("objectives")
+    return rows.annotate(open_gaps=Coalesce(Subquery(counted), 0))
 
 
 def readiness_of(flows: Iterable[Any], now: datetime) -> dict[int, Readiness]:
-    """By flow, in one more query; each was read by `with_readiness(flows_with_lag())`."""
+    """By flow, in two more queries; each was read by `with_readiness(flows_with_lag())`."""
     rows = list(flows)
-    failed = _failed_duties([flow.pk for flow in rows], now)
+    keys = [flow.pk for flow in rows]
+    failed, groups = _failed_duties(keys, now), _places(keys)
     return {
         flow.pk: readiness(
             ReadinessPicture(
@@ -83,8 +79,8 @@ def readiness_of(flows: Iterable[Any], now: datetime) -> dict[int, Readiness]:
                 offset_lag=flow.offset_lag,
                 time_lag_ms=flow.time_lag_ms,
                 objectives=_objectives(flow),
-                places=flow.places,
-                translated=flow.translated,
+                places=groups.get(flow.pk, _NONE)[0],
+                translated=groups.get(flow.pk, _NONE)[1],
                 open_gaps=flow.open_gaps,
                 failed_duties=tuple(failed.get(flow.pk, ())),
                 proven=proof_of(flow, now),
@@ -99,23 +95,28 @@ def _objectives(flow: Any) -> Objectives:
     return found.spec if found else Objectives()
 
 
-def _count(rows: QuerySet[Any]) -> Coalesce:
-    counted = rows.order_by().values("flow").annotate(amount=Count("pk")).values("amount")
-    return Coalesce(Subquery(counted), 0)
+def _places(keys: list[int]) -> dict[int, tuple[int, int]]:
+    """By flow: the places that its groups have on the source, and those of them on the target."""
+    rows = GroupOffset.objects.filter(flow__in=keys, partition__gt=NO_PARTITION)
+    by_flow = rows.exclude(sync_state__in=_LEFT_OUT).order_by().values_list("flow")
+    counted = by_flow.annotate(places=Count("pk"), translated=Count("translated_offset"))
+    return {flow: (places, translated) for flow, places, translated in counted}
 
 
 def _failed_duties(keys: list[int], now: datetime) -> dict[int, list[tuple[str, str]]]:
-    """Duties whose last turn that ended had an error, while the flow is asked to do them."""
+    """Duties whose last turn that ended had an error, while the flow is asked to do them.
+
+    The last turn of each is looked up: a month of turns is a million rows.
+    """
     since = int((now - _DUTIES_FOR).timestamp())
-    rows = DutyRun.objects.filter(flow__in=keys, slot__gte=since, ended_at__isnull=False)
-    last = (
-        rows.filter(flow=OuterRef("flow"), duty=OuterRef("duty"))
-        .order_by()
-        .values("flow", "duty")
-        .annotate(newest=Max("slot"))
-    )
+    ended = DutyRun.objects.filter(flow=OuterRef("pk"), slot__gte=since, ended_at__isnull=False)
+    last = [
+        Subquery(ended.filter(duty=duty).order_by("-slot").values("error")[:1])
+        for duty in DUTY_NAMES
+    ]
     found: dict[int, list[tuple[str, str]]] = {}
-    broken = rows.exclude(error="").annotate(newest=Subquery(last.values("newest")))
-    for row in broken.filter(slot=F("newest")).order_by("duty"):
-        found.setdefault(row.flow_id, []).append((row.duty, row.error))
+    for key, *errors in Flow.objects.filter(pk__in=keys).order_by().values_list("pk", *last):
+        for duty, error in zip(DUTY_NAMES, errors, strict=True):
+            if error:
+                found.setdefault(key, []).append((duty, error))
     return found

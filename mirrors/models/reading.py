@@ -66,8 +66,7 @@ def groups_of(cluster: Cluster) -> QuerySet[Any]:
 
     On a source all that were seen there, on a target those that are there.
     """
-    here = Q(flow__source=cluster) | Q(flow__target=cluster, target_offset__isnull=False)
-    rows = GroupOffset.objects.filter(here).order_by().values("group")
+    rows = GroupOffset.objects.filter(_seen_on(cluster)).order_by().values("group")
     return rows.annotate(
         topics=Count("topic", distinct=True, filter=~Q(topic="")),
         places=Count("pk", filter=~Q(topic="")),
@@ -76,6 +75,25 @@ def groups_of(cluster: Cluster) -> QuerySet[Any]:
         last_seen=Max("as_of"),
         flow=Min("flow_id"),
     )
+
+
+def flows_by_group(cluster: Cluster) -> dict[str, set[int]]:
+    """Their names in order, each with the flows that know it: less work than to count places."""
+    seen = GroupOffset.objects.filter(_seen_on(cluster)).order_by("group")
+    found: dict[str, set[int]] = {}
+    for group, flow in seen.values_list("group", "flow").distinct():
+        found.setdefault(group, set()).add(flow)
+    return found
+
+
+def groups_named(cluster: Cluster, known: dict[str, set[int]], names: list[str]) -> QuerySet[Any]:
+    """Those of `flows_by_group` with these names, by name."""
+    flows = {flow for name in names for flow in known[name]}
+    return groups_of(cluster).filter(flow__in=flows, group__in=names).order_by("group")
+
+
+def _seen_on(cluster: Cluster) -> Q:
+    return Q(flow__source=cluster) | Q(flow__target=cluster, target_offset__isnull=False)
 
 
 def worst_topics(limit: int = 5) -> list[FlowTopic]:

@@ -20,7 +20,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.forms import ClusterForm
 from mirrors.models import Cluster, Flow, Role, Transition, needs
 from mirrors.models.clusters import SecurityProtocol
-from mirrors.models.reading import groups_of
+from mirrors.models.reading import flows_by_group, groups_named
 from mirrors.services import clusters as services
 from mirrors.views.changes import Impact, changes_between
 from mirrors.views.readiness import first_flows
@@ -72,15 +72,15 @@ def show_cluster(request: HttpRequest, alias: str) -> HttpResponse:
     cluster = mark_cluster(get_object_or_404(Cluster, alias=alias))
     test = cluster.tests.first()
     sides = _sides(cluster, timezone.now())
-    groups = groups_of(cluster)
+    groups = flows_by_group(cluster)
     context = {
         "cluster": cluster,
         "test": test,
         "found": test.result if test else {},
         "flow_count": sum(side["total"] for side in sides),
         "sides": sides,
-        "groups": groups.order_by("group")[:GROUPS],
-        "group_count": groups.count(),
+        "groups": groups_named(cluster, groups, list(groups)[:GROUPS]),
+        "group_count": len(groups),
         "transitions": Transition.objects.filter(subject="cluster", subject_id=cluster.pk)[:6],
         "commands": [
             curl(request, "Read this cluster", "GET", f"clusters/{alias}/"),
