@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from django.db import connection
-from django.db.models import Model
-
+from controlplane.bench.gathered import gather
+from controlplane.bench.sql import earlier, multiply, table
 from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, Job, Runner
 from monitoring.domain.lag import FINE, HOUR, MINUTE, Resolution
 from monitoring.models import LagSample
@@ -55,6 +54,7 @@ def seed(
     if wide:
         _wide(hub, runner[0], wide, now)
     if days:
+        gather(made, now=now, days=days)
         _history(made, HOUR, now, timedelta(days=days))
         _history(made[:watched], MINUTE, now, timedelta(days=days))
         _history(made[:watched], FINE, now, min(FINE.keep, timedelta(days=days)))
@@ -75,13 +75,12 @@ def _topics(flows: Sequence[Flow], now: datetime) -> None:
             )
             for at in range(TOPICS_A_FLOW)
         )
-    topic, partition = _table(FlowTopic), _table(FlowPartition)
-    _run(
-        f"INSERT INTO {partition} (flow_id, topic, partition, remote_topic, state, reason,"
-        " position, source_end, source_stable_end, offset_lag, time_lag_ms, lane, as_of)"
+    multiply(
+        f"INSERT INTO {table(FlowPartition)} (flow_id, topic, partition, remote_topic, state,"
+        " reason, position, source_end, source_stable_end, offset_lag, time_lag_ms, lane, as_of)"
         f" SELECT t.flow_id, t.topic, n.x, t.remote_topic, t.state, '', 1000000, 1000000, 1000000,"
-        f" t.offset_lag, t.time_lag_ms, 'raw', t.as_of FROM {topic} t CROSS JOIN numbers n"
-        " WHERE t.remote_topic LIKE 'spoke-%'",
+        f" t.offset_lag, t.time_lag_ms, 'raw', t.as_of FROM {table(FlowTopic)} t"
+        " CROSS JOIN numbers n WHERE t.remote_topic LIKE 'spoke-%'",
         PARTITIONS_A_TOPIC,
     )
 
@@ -133,29 +132,13 @@ def _history(flows: Sequence[Flow], resolution: Resolution, now: datetime, back:
             )
             for flow in part
         )
-    table = _table(LagSample)
-    # SQLite keeps moments as text, PostgreSQL as moments.
-    earlier = "s.at - n.x * INTERVAL '1 second' * s.resolution"
-    if connection.vendor == "sqlite":
-        earlier = "strftime('%Y-%m-%d %H:%M:%S', s.at, '-' || (n.x * s.resolution) || ' seconds')"
-    _run(
-        f"INSERT INTO {table} (flow_id, resolution, at, offset_lag, time_lag_ms,"
+    multiply(
+        f"INSERT INTO {table(LagSample)} (flow_id, resolution, at, offset_lag, time_lag_ms,"
         " records_per_second, bytes_per_second, out_of_sync)"
-        f" SELECT s.flow_id, s.resolution, {earlier}, (s.offset_lag + n.x * 17) % 4000,"
+        f" SELECT s.flow_id, s.resolution, {earlier('s.at', 's.resolution')},"
+        " (s.offset_lag + n.x * 17) % 4000,"
         " (s.time_lag_ms + n.x * 13) % 60000, s.records_per_second, s.bytes_per_second, 0"
-        f" FROM {table} s CROSS JOIN numbers n"
+        f" FROM {table(LagSample)} s CROSS JOIN numbers n"
         f" WHERE n.x > 0 AND s.resolution = {resolution.seconds}",
         int(back.total_seconds()) // resolution.seconds,
     )
-
-
-def _run(insert: str, count: int) -> None:
-    """`numbers` counts from 0 to below `count`."""
-    head, _, select = insert.partition(" SELECT ")
-    counting = f"SELECT 0 UNION ALL SELECT x + 1 FROM numbers WHERE x + 1 < {count}"
-    with connection.cursor() as cursor:
-        cursor.execute(f"{head} WITH RECURSIVE numbers(x) AS ({counting}) SELECT {select}")
-
-
-def _table(model: type[Model]) -> str:
-    return connection.ops.quote_name(model._meta.db_table)

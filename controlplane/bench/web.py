@@ -7,6 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db import connection
@@ -14,41 +15,104 @@ from django.test import Client
 from django.utils import timezone
 
 from controlplane.memory import settle
-from mirrors.models import Cluster, Flow, Role
+from mirrors.models import Cluster, DrillRun, FailoverRun, Flow, HeartbeatState, Role
 from mirrors.services.people import create_token, ensure_person
 from monitoring import alerting, collector, sweeps
-from monitoring.models import ClusterSweep
+from monitoring.models import ClusterSweep, FlowOutlook
 from monitoring.sources import Answers, Place
 
 PAGE_MS, LIST_MS, SWEEP_MS = 200.0, 150.0, 1_000.0
 PERSON = "bench-web"
 SWEEP = "a sweep of 10,000 partitions, without Kafka"
+_FLOW_PARTS = (
+    "",
+    "partitions/",
+    "groups/",
+    "gaps/",
+    "offsets/",
+    "readiness/",
+    "heartbeats/",
+    "duties/",
+    "plan/",
+    "drift/",
+    "jobs/",
+    "transitions/",
+    "configuration/",
+    "history/",
+    "audit/",
+    "alerts/",
+    "takeover/",
+    "explain/?topic=orders.0",
+    "failback/",
+    "edit/",
+    "failover/",
+    "charts/",
+    *(f"charts/rpo/?range={span}" for span in ("1h", "24h", "7d", "30d")),
+)
 PAGES = (
     "/",
     "/topology/",
+    "/topology/?cluster=hub",
     "/schedules/",
     "/audit/",
+    "/audit/?by=everybody",
     "/flows/",
     "/flows/?sort=-offset_lag&page=3",
-    "/flows/{flow}/",
-    "/flows/{flow}/partitions/",
-    "/flows/{flow}/charts/",
-    "/flows/{flow}/charts/rpo/?range=1h",
-    "/flows/{flow}/charts/rpo/?range=24h",
-    "/flows/{flow}/charts/rpo/?range=7d",
-    "/flows/{flow}/charts/rpo/?range=30d",
+    *(f"/flows/{{flow}}/{part}" for part in _FLOW_PARTS),
+    "/drills/",
+    "/drills/schedules/",
+    "/drills/runs/{drill}/",
+    "/failovers/",
+    "/failovers/{run}/",
+    "/comparisons/",
     "/alerts/",
     "/alerts/rules/",
     "/clusters/",
+    "/clusters/hub/",
+    "/clusters/hub/groups/",
     "/runners/",
+    "/runners/default/",
+    "/people/",
+    "/search/?q=orders",
+    "/add/flow/",
+    "/add/template/",
+    "/add/comparison/",
+    "/add/drill/",
+    "/alerts/rules/add/",
+    "/alerts/silences/add/",
 )
-LISTS = (
-    "/api/v1/flows/",
-    "/api/v1/flows/{flow}/topics/",
-    "/api/v1/flows/{flow}/partitions/",
-    "/api/v1/clusters/",
-    "/api/v1/alerts/",
+_FLOW_LISTS = (
+    "topics",
+    "partitions",
+    "groups",
+    "gaps",
+    "jobs",
+    "transitions",
+    "history",
+    "audit",
 )
+LISTS = tuple(
+    f"/api/v1/{path}/"
+    for path in (
+        "flows",
+        *(f"flows/{{flow}}/{name}" for name in _FLOW_LISTS),
+        "topology",
+        "clusters",
+        "clusters/hub/groups",
+        "runners",
+        "alerts",
+        "alert-rules",
+        "deliveries",
+        "failovers",
+        "drills",
+        "drill-runs",
+        "comparisons",
+        "schedules",
+        "audit",
+    )
+)
+# Whole, for a scraper; its limit is that of a sweep.
+SCRAPES = ("/metrics", "/metrics?partitions=1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +142,15 @@ def measure(*, times: int) -> list[Measured]:
     )
     token = create_token(username=PERSON)
     program = Client(headers={"host": "localhost", "authorization": f"Token {token}"})
-    flow = Flow.objects.order_by("pk").values_list("pk", flat=True)[0]
+    one = {
+        name: model._default_manager.order_by("pk").values_list("pk", flat=True).first() or 0
+        for name, model in {"flow": Flow, "drill": DrillRun, "run": FailoverRun}.items()
+    }
     asked = [(path, PAGE_MS, person) for path in PAGES]
     asked += [(path, LIST_MS, program) for path in LISTS]
-    asked.append(("/metrics", SWEEP_MS, program))
+    asked += [(path, SWEEP_MS, program) for path in SCRAPES]
     found = [
-        _measured(path.format(flow=flow), limit, _get(client, path.format(flow=flow)), times)
+        _measured(path.format(**one), limit, _get(client, path.format(**one)), times)
         for path, limit, client in asked
     ]
     found.append(_measured("a sample of all flows", SWEEP_MS, _collect, max(3, times // 5)))
@@ -104,9 +171,16 @@ def table(found: list[Measured]) -> str:
     return "\n".join(lines)
 
 
+def _freshen(now: datetime) -> None:
+    """As if runners, sweeps and heartbeats had just reported: nothing is to be told of."""
+    Flow.objects.update(as_of=now)
+    FlowOutlook.objects.update(as_of=now)
+    HeartbeatState.objects.update(seen_at=now)
+
+
 def _collect() -> None:
     now = timezone.now()
-    Flow.objects.update(as_of=now)
+    _freshen(now)
     collector.collect(now=now)
 
 
@@ -137,6 +211,7 @@ def _sweep(wide: Cluster) -> None:
 
 
 def _evaluate() -> None:
+    _freshen(timezone.now())
     alerting.evaluate(now=timezone.now())
 
 

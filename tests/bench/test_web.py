@@ -21,7 +21,7 @@ def test_a_seeded_database_is_whole_and_every_page_is_timed(db: Any) -> None:
     assert len(moments) == 48
     assert moments[-1] - moments[0] == HOUR.step * 47
     found = web.measure(times=1)
-    assert len(found) == len(web.PAGES) + len(web.LISTS) + 3
+    assert len(found) == len(web.PAGES) + len(web.LISTS) + len(web.SCRAPES) + 2
     assert all(one.p95_ms > 0 for one in found)
 
 
