@@ -168,15 +168,21 @@ def read_block(data: bytes) -> Iterator[Run]:
     return map(Run, *_columns(data))
 
 
-def runs_around(data: bytes, upstream: int) -> tuple[Run | None, Run | None]:
-    """Of a block's runs the last one that begins at or below the offset, and the next one."""
-    columns = _columns(data)
-    at = bisect.bisect_right(columns[0], upstream)
-    below, above = (
-        Run(*(column[row] for column in columns)) if 0 <= row < len(columns[0]) else None
-        for row in (at - 1, at)
-    )
-    return below, above
+class Block:
+    """The runs of a block, taken apart once to be looked up often."""
+
+    def __init__(self, data: bytes) -> None:
+        self._columns = _columns(data)
+
+    def around(self, upstream: int) -> tuple[Run | None, Run | None]:
+        """The last run that begins at or below the offset, and the next one."""
+        columns = self._columns
+        at = bisect.bisect_right(columns[0], upstream)
+        below, above = (
+            Run(*(column[row] for column in columns)) if 0 <= row < len(columns[0]) else None
+            for row in (at - 1, at)
+        )
+        return below, above
 
 
 def _columns(data: bytes) -> tuple[list[int], list[int], list[int]]:

@@ -61,7 +61,8 @@ def translate_now(
     except UnderstudyError as error:
         log.info("The offset runs of %s cannot be read: %s", flow.name, error.message)
         return answers
-    return translate_offsets(flow=flow, places=asked)
+    again = {place: asked[place] for place in asked if place in doubtful}
+    return answers | translate_offsets(flow=flow, places=again)
 
 
 def is_behind(*, flow: Flow, places: Iterable[Place]) -> bool:

@@ -17,7 +17,7 @@ from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.divergence import diverge, divergence_topic, keep_first
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from mirrors.domain.records import MalformedRecord, Position
-from mirrors.domain.runs import Run, generation, runs_around
+from mirrors.domain.runs import Block, Run, generation
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.internal import Row, append, read_to_end
@@ -123,7 +123,7 @@ def _last_runs(flow: Flow, rows: Mapping[Place, Position]) -> dict[Place, Run]:
     bodies = _bodies(pk for pk in below.values() if pk is not None)
     found: dict[Place, Run] = {}
     for at, block in below.items():
-        run, _ = runs_around(bodies[block or 0], at[1])
+        run, _ = Block(bodies[block or 0]).around(at[1])
         if run is not None:
             found[wanted[at]] = run
     return found

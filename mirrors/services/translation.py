@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from mirrors.domain.offsets import Translation, nearest, translate_between
-from mirrors.domain.runs import Run, runs_around
+from mirrors.domain.runs import Block, Run
 from mirrors.models import Flow, FlowPartition, PartitionMap, RunBlock
 from mirrors.models.offsets import Wanted, blocks_around
 from mirrors.services.backward import amend
@@ -51,9 +52,14 @@ class _Blocks:
             if place in maps
             for offset in offsets
         )
-        ids = {pk for pair in self._around.values() for pk in pair if pk is not None}
-        self._rows = {row.pk: row for row in _in_batches(sorted(ids))}
-        self._known = {row.map_id for row in self._rows.values()}
+        pairs = self._around.values()
+        blocks = _rows({pk for pk, _ in pairs}, "map", "body")
+        # Of the one after it counts where it begins alone.
+        begins = _rows({pk for _, pk in pairs}, "map", "first", "downstream")
+        self._known = {row[0] for row in (*blocks.values(), *begins.values())}
+        # Many offsets lie in one block: it is taken apart once.
+        self._blocks = {pk: Block(bytes(body)) for pk, (_, body) in blocks.items()}
+        self._begins = {pk: Run(first, down, 1) for pk, (_, first, down) in begins.items()}
 
     def has(self, place: Place) -> bool:
         return place in self._maps and self._maps[place].pk in self._known
@@ -61,9 +67,9 @@ class _Blocks:
     def translate(self, place: Place, offset: int) -> Translation:
         at = self._wanted(place, offset)
         block, after = self._around[at]
-        below, above = (None, None) if block is None else runs_around(self._body(block), at[1])
+        below, above = (None, None) if block is None else self._blocks[block].around(at[1])
         if above is None and after is not None:
-            above = Run(self._rows[after].first, self._rows[after].downstream, 1)
+            above = self._begins[after]
         position = self._maps[place].position or 0
         return translate_between(offset, position=position, below=below, above=above)
 
@@ -71,13 +77,15 @@ class _Blocks:
         found = self._maps[place]
         return found.pk, nearest(offset, position=found.position or 0)
 
-    def _body(self, block: int) -> bytes:
-        return bytes(self._rows[block].body)
 
-
-def _in_batches(ids: list[int]) -> Iterable[RunBlock]:
-    for start in range(0, len(ids), _BATCH):
-        yield from RunBlock.objects.filter(pk__in=ids[start : start + _BATCH])
+def _rows(ids: set[int | None], *fields: str) -> dict[int, list[Any]]:
+    """Of these blocks the fields, by id."""
+    wanted = sorted(pk for pk in ids if pk is not None)
+    found: dict[int, list[Any]] = {}
+    for start in range(0, len(wanted), _BATCH):
+        rows = RunBlock.objects.filter(pk__in=wanted[start : start + _BATCH]).order_by()
+        found |= {pk: rest for pk, *rest in rows.values_list("pk", *fields)}
+    return found
 
 
 def _current_maps(flow: Flow, places: Iterable[Place]) -> dict[Place, PartitionMap]:

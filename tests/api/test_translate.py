@@ -21,6 +21,7 @@ from tests.wire.world import Flow as Copy
 from tests.wire.world import Side, unique
 
 ADDRESS = "/api/v1/offsets/translate/"
+PLAIN = {"topic": "t", "partition": 0, "offset": 1}
 
 
 def ask(client: APIClient, flow: int, *places: tuple[str, int, int]) -> Any:
@@ -69,11 +70,21 @@ def test_what_cannot_be_asked_is_refused_by_field(viewer: APIClient, flow: dict[
         ({"flow": 99, "offsets": []}, "flow"),
         (wrong, "offsets.0.partition"),
         ({"flow": flow["id"], "offsets": [], "limit": 3}, "limit"),
-    ):
+        ({"flow": flow["id"], "offsets": [PLAIN, PLAIN | {"offset": True}]}, "offsets.1.offset"),
+        ({"flow": flow["id"], "offsets": [PLAIN, PLAIN | {"more": 1}]}, "offsets.1.more"),
+        ({"flow": flow["id"], "offsets": [PLAIN, PLAIN | {"topic": "a" * 250}]}, "offsets.1.topic"),
+        ({"flow": flow["id"], "offsets": [PLAIN, PLAIN | {"partition": 2**31}]},
+         "offsets.1.partition"),
+        ({"flow": flow["id"], "offsets": [PLAIN, "t-0-1"]}, "offsets.1.non_field_errors"),
+    ):  # fmt: skip
         answer = viewer.post(ADDRESS, body)
-        assert answer.status_code == 400
+        assert answer.status_code == 400, body
         assert field in answer.json()["error"]["fields"], answer.json()
     assert told(ask(viewer, flow["id"])) == []
+    # What one place is read as does not depend on its neighbours.
+    odd = {"topic": " t ", "partition": "0", "offset": "1"}
+    answer = viewer.post(ADDRESS, {"flow": flow["id"], "offsets": [PLAIN, odd]}).json()["offsets"]
+    assert answer[0] == answer[1]
 
 
 def test_a_thousand_offsets_take_few_queries_and_a_dead_target_holds_nobody_up(

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from mirrors.domain.records import MalformedRecord
 from mirrors.domain.runs import (
     BLOCK_RUNS,
+    Block,
     BlockKey,
     OpenBlock,
     Run,
     generation,
     pack,
     read_block,
-    runs_around,
     runs_topic,
 )
 
@@ -88,14 +88,13 @@ def test_no_block_holds_more_runs_than_it_should(runs: list[Run]) -> None:
 def test_the_runs_around_an_offset_are_those_that_a_scan_finds(
     runs: list[Run], data: st.DataObject
 ) -> None:
-    for block in pack(None, runs).blocks:
-        packed = block.to_bytes()
-        held = list(read_block(packed))
+    for packed in pack(None, runs).blocks:
+        block, held = Block(packed.to_bytes()), list(read_block(packed.to_bytes()))
         edges = [run.upstream + step for run in held for step in (-1, 0, 1)]
         offset = data.draw(st.sampled_from(edges) | gaps)
         below = [run for run in held if run.upstream <= offset][-1:]
         above = [run for run in held if run.upstream > offset][:1]
-        assert runs_around(packed, offset) == (*(below or [None]), *(above or [None]))
+        assert block.around(offset) == (*(below or [None]), *(above or [None]))
 
 
 def test_a_run_that_goes_back_begins_another_block() -> None:
