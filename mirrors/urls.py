@@ -55,7 +55,7 @@ class FileConverter(StringConverter):
 class VerbConverter(StringConverter):
     """What a person can ask of a run."""
 
-    regex = "approve|confirm|pause|resume|lift"
+    regex = "approve|confirm|pause|resume"
 
 
 class ViewConverter(StringConverter):
@@ -116,6 +116,7 @@ urlpatterns = [
     path("failovers/<int:pk>/abort/", failovers.abort, name="failover-abort"),
     path("failovers/<int:pk>/script/", download_script, name="failover-script"),
     path("failovers/<int:pk>/<verb:verb>/", failover_runs.steer, name="failover-steer"),
+    path("failovers/<int:pk>/lift/", failover_runs.lift, name="failover-lift"),
     path("comparisons/", comparisons.list_comparisons, name="comparisons"),
     path("add/comparison/", comparisons.add_comparison, name="comparison-add"),
     path("comparisons/<int:pk>/", comparisons.show_comparison, name="comparison"),

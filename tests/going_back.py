@@ -9,7 +9,15 @@ from typing import Any
 from django.utils import timezone
 
 from mirrors.domain.failback.orphans import to_line
-from mirrors.models import Divergence, Failback, Flow, OrphanChunk, OrphanStretch
+from mirrors.models import (
+    Divergence,
+    Failback,
+    FailoverRun,
+    FailoverStep,
+    Flow,
+    OrphanChunk,
+    OrphanStretch,
+)
 from tests.pages import world
 
 
@@ -44,4 +52,16 @@ def going_back(flow: Flow, **facts: Any) -> Failback:
         flow=flow, topic="orders", partition=0, remote_topic="primary.orders", position=20,
         downstream=9, end=10, how="runs", mark="failover-1", kept_at=timezone.now(),
     )  # fmt: skip
+    return run
+
+
+def fenced(flow: Flow) -> FailoverRun:
+    """A failover that has ended and whose access rules still stand on the source."""
+    run = FailoverRun.objects.create(
+        flow=flow, kind="failover", state="succeeded", mark="fenced", requested_by="ann",
+        reason="primary handed over to backup.", ended_at=timezone.now(),
+    )  # fmt: skip
+    rule = {"name": "orders", "principal": "User:*", "host": "*", "operation": "WRITE"}
+    facts = {"number": 3, "does": "Fence", "result": {"rules": [{**rule, "permission": "DENY"}]}}
+    FailoverStep.objects.create(run=run, name="fence_producers", state="succeeded", **facts)
     return run

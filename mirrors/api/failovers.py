@@ -107,8 +107,8 @@ class FailoverViewSet(
     @action(detail=True, methods=["post"])
     def lift(self, request: Request, pk: str) -> Response:
         """Take away the access rules that an ended run left on its source."""
-        _reason_of(request)
-        run = asking.ask_to_lift(run=self.get_object(), who=person(request))
+        why = _reason_of(request)
+        run = asking.ask_to_lift(run=self.get_object(), who=person(request), why=why)
         tasks.lift_fence.delay_on_commit(run.pk, person(request))
         return Response(FailoverSerializer(run).data)
 

@@ -10,6 +10,7 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.policy import policy_for
 from mirrors.models import Failback, FailoverRun, FlowPartition, claim
 from mirrors.models.failbacks import FailbackState, OrphanState
 from mirrors.models.failovers import FailoverKind, FailoverState
@@ -17,7 +18,9 @@ from mirrors.models.flows import ObservedState
 from mirrors.services import simulation
 from mirrors.services.errors import Conflict
 from mirrors.services.failbacks import WORKER, check_running
+from mirrors.services.flows import spec_of
 from mirrors.services.runbook.asking import newest_simulation, request_execution
+from mirrors.services.runbook.fencing import still_fenced
 
 # More than that is not drained within the time that a switchover has for it.
 MOST_LAG = 100_000
@@ -56,6 +59,7 @@ def begin_simulated() -> list[int]:
     begun = []
     rows = Failback.objects.filter(state=FailbackState.RUNNING, reverse__isnull=False)
     for run in rows.select_related("flow__source", "reverse__source", "reverse__target"):
+        _say_what_failed(run)
         found = newest_simulation(flow=run.reverse, now=timezone.now()) if run.reverse else None
         if found is None or not found.why.startswith(_mark(run)) or found.executions.exists():
             continue
@@ -76,17 +80,40 @@ def close_switched() -> None:
         flow__brings_back__state=FailbackState.RUNNING,
     )
     for switched in done.select_related("flow__target"):
-        for run in Failback.objects.filter(
+        rows = Failback.objects.select_related("flow__source", "flow__target")
+        for run in rows.filter(
             reverse=switched.flow, state=FailbackState.RUNNING, created_at__lt=switched.created_at
         ):
             claim(
                 Failback.objects.filter(pk=run.pk, state=FailbackState.RUNNING),
                 state=FailbackState.SUCCEEDED,
                 reason=f"Switchover {switched.pk} took the clients back to "
-                f"{switched.flow.target.alias}.",
+                f"{switched.flow.target.alias}.{_still_fenced(run, switched)}",
                 who=WORKER,
                 changes={"ended_at": timezone.now()},
             )
+
+
+def _still_fenced(run: Failback, switched: FailoverRun) -> str:
+    """With the same names on both sides the fence keeps the flow there out as well."""
+    policy = policy_for(spec_of(run.flow).settings, run.flow.source.alias, run.flow.target.alias)
+    if policy.kind != "identity" or still_fenced(run=switched) is None:
+        return ""
+    return (
+        f" It left {run.flow.target.alias} fenced: let producers write there again before you "
+        f"start {run.flow.name}, or the flow is refused there too."
+    )
+
+
+def _say_what_failed(run: Failback) -> None:
+    failed = FailoverRun.objects.filter(
+        flow=run.reverse,
+        kind=FailoverKind.SIMULATION,
+        state__in=(FailoverState.FAILED, FailoverState.ABORTED),
+        why__startswith=_mark(run),
+    )
+    for found in failed:
+        _refuse(run, found, f"simulation {found.pk} {found.state}: {found.reason}")
 
 
 def _begin(run: Failback, found: FailoverRun) -> FailoverRun:

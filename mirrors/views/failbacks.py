@@ -24,6 +24,7 @@ from mirrors.models import (
 )
 from mirrors.models.failbacks import FailbackState, OrphanState
 from mirrors.services import failback_switch, failbacks, orphans
+from mirrors.services.runbook.fencing import fences_left
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl
 
@@ -104,6 +105,10 @@ def show_failback(request: HttpRequest, pk: int) -> HttpResponse:
         "choices": CHOICES,
         "starts": run.starts[:SHOWN_ROWS],
         "groups": run.groups[:SHOWN_ROWS],
+        "fences": [
+            *fences_left(source_id=run.flow.source_id, target_id=run.flow.target_id),
+            *fences_left(source_id=run.flow.target_id, target_id=run.flow.source_id),
+        ],
         "lag": failback_switch.lag_of(run) if run.reverse_id else None,
         "switches": FailoverRun.objects.filter(
             flow=run.reverse_id, created_at__gte=run.created_at

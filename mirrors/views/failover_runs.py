@@ -38,14 +38,12 @@ _WORDS = {
     "confirm": "Confirm the step",
     "resume": "Resume",
     "pause": "Pause",
-    "lift": "Let producers write on the source again",
 }
 _VERBS: dict[str, Callable[..., FailoverRun]] = {
     "approve": asking.approve,
     "confirm": asking.confirm,
     "pause": asking.pause,
     "resume": asking.resume,
-    "lift": asking.ask_to_lift,
 }
 _HOW = {
     "acl": "access rules deny WRITE",
@@ -128,7 +126,7 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponse:
     is_open = run.state in OPEN_RUNS
     steps = [_shown(step) for step in run.steps.defer("result")]
     current = next((step for step in steps if step.row.state in ("waiting", "failed")), None)
-    verbs = _verbs(run, current)
+    verbs, fence = _verbs(run, current), still_fenced(run=run)
     result = run.result or {}
     places = result.get("partitions", [])
     context = {
@@ -142,11 +140,25 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponse:
         "totals": result.get("totals"),
         "places": sorted(places, key=lambda row: row["state"] in ("moved", "in_sync"))[:SHOWN_ROWS],
         "more_places": len(places) - SHOWN_ROWS,
+        "fences": [fence] if fence else [],
         "commands": [
             curl(request, "Read this run", "GET", f"failovers/{run.pk}/"),
             *(
                 curl(request, _WORDS[verb], "POST", f"failovers/{run.pk}/{verb}/", {})
                 for verb, _ in verbs
+            ),
+            *(
+                [
+                    curl(
+                        request,
+                        "Lift its fence",
+                        "POST",
+                        f"failovers/{run.pk}/lift/",
+                        {"reason": "…"},
+                    )
+                ]
+                if fence
+                else []
             ),
         ],
     }
@@ -187,7 +199,7 @@ def _verbs(run: FailoverRun, current: ShownStep | None) -> list[tuple[str, str]]
     elif run.state == FailoverState.WAITING:
         names = _MAY[WaitsFor(run.waits_for)]
     elif run.state not in OPEN_RUNS:
-        names = ("lift",) if still_fenced(run=run) else ()
+        names = ()
     else:
         held = bool(run.pause_asked_by)
         names = () if held else ("pause",)
@@ -202,15 +214,30 @@ def _verbs(run: FailoverRun, current: ShownStep | None) -> list[tuple[str, str]]
 @require_POST
 @needs(Role.OPERATOR)
 def steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
-    """Approve, confirm, pause or resume; of an ended run, take away its fence."""
+    """Approve, confirm, pause or resume."""
     run = get_object_or_404(FailoverRun.objects.select_related("simulation"), pk=pk)
     try:
         _VERBS[verb](run=run, who=request.user.get_username())
     except UnderstudyError as error:
         messages.error(request, error.message)
     else:
-        if verb == "lift":
-            tasks.lift_fence.delay_on_commit(run.pk, request.user.get_username())
-        else:
-            tasks.run_failover.delay_on_commit(run.pk)
+        tasks.run_failover.delay_on_commit(run.pk)
+    return redirect("failover", pk=pk)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def lift(request: HttpRequest, pk: int) -> HttpResponse:
+    """Take away the fence that an ended run left; the reason is kept."""
+    run, who = get_object_or_404(FailoverRun, pk=pk), request.user.get_username()
+    why = request.POST.get("reason", "").replace("\x00", "")[:500]
+    try:
+        asking.ask_to_lift(run=run, who=who, why=why)
+    except InvalidSettings as error:
+        messages.error(request, error.fields["reason"][0])
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    else:
+        tasks.lift_fence.delay_on_commit(run.pk, who)
+        messages.success(request, "A worker takes the access rules away.")
     return redirect("failover", pk=pk)

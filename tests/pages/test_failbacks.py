@@ -10,9 +10,16 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.models import Failback, FailoverRun, Flow, OrphanStretch, Transition
+from mirrors.models import (
+    Failback,
+    FailoverRun,
+    FailoverStep,
+    Flow,
+    OrphanStretch,
+    Transition,
+)
 from mirrors.services import failback_switch
-from tests.going_back import going_back
+from tests.going_back import fenced, going_back
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -129,10 +136,15 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
     run.refresh_from_db()
     assert run.state == "running"
     FailoverRun.objects.filter(pk=begun).update(state="succeeded", ended_at=timezone.now())
+    rules = {"rules": [{"name": "orders", "principal": "User:*", "operation": "WRITE"}]}
+    FailoverStep.objects.filter(run=begun, name="fence_producers").update(result=rules)
+    identity = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+    Flow.objects.filter(pk=flow.pk).update(properties={"replication.policy.class": identity})
     failback_switch.close_switched()
     run.refresh_from_db()
     assert run.state == "succeeded"
     assert "took the clients back to primary" in run.reason
+    assert "It left backup fenced" in run.reason
 
 
 def test_a_switch_back_that_is_refused_says_so_and_is_not_tried_again(
@@ -152,3 +164,33 @@ def test_a_switch_back_that_is_refused_says_so_and_is_not_tried_again(
     assert failback_switch.begin_simulated() == []
     run.refresh_from_db()
     assert run.reason == ""
+    operator.post(f"/failbacks/{run.pk}/switch/", asked)
+    newest = FailoverRun.objects.filter(flow=run.reverse).first()
+    assert newest is not None
+    FailoverRun.objects.filter(pk=newest.pk).update(
+        state="failed", reason="1 would start at a wrong record.", ended_at=timezone.now()
+    )
+    assert failback_switch.begin_simulated() == []
+    run.refresh_from_db()
+    assert f"simulation {newest.pk} failed: 1 would start at a wrong record." in run.reason
+
+
+def test_the_fence_of_an_earlier_run_is_shown_and_lifted_with_a_reason(
+    operator: Client, viewer: Client, flow: Flow
+) -> None:
+    back = going_back(flow)
+    run = fenced(flow)
+    path, words = f"/failovers/{run.pk}/lift/", "Let producers write on primary again"
+    for page in (f"/failbacks/{back.pk}/", f"/failovers/{run.pk}/"):
+        assert words in operator.get(page).content.decode()
+        assert words not in viewer.get(page).content.decode()
+    assert viewer.post(path, {"reason": "They are gone."}).status_code == 403
+    assert "Say why" in operator.post(path, {"reason": " "}, follow=True).content.decode()
+    operator.post(path, {"reason": "They are gone."})
+    kept = Transition.objects.get(to_state="fence lifted")
+    assert (kept.who, kept.why) == ("the-operator", "They are gone.")
+    run.steps.update(undone_at=timezone.now())
+    assert words not in operator.get(f"/failbacks/{back.pk}/").content.decode()
+    assert (
+        "left no access rules" in operator.post(path, {"reason": "x"}, follow=True).content.decode()
+    )

@@ -22,13 +22,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from mirrors.models import FailoverRun, Flow
+from mirrors.domain.keys_of_failover import PRODUCERS
+from mirrors.models import FailoverRun, FailoverStep, Flow
 from mirrors.services import failovers, simulation
+from mirrors.services.flows import spec_of
 from mirrors.services.runbook import asking
+from mirrors.services.runbook.context import Context
 from mirrors.services.runbook.fencing import lift_fence, rules_in_place
+from mirrors.services.runbook.redirecting import REDIRECT_PRODUCERS
 from mirrors.services.runbook.turn import advance
 from tests.groups.world import World
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
+from tests.pages import world as made
 from tests.security.orders import Orders
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter
@@ -157,6 +162,15 @@ def go_on(world: World, orders: Orders, run: FailoverRun, told: Receiver) -> Fai
     return run
 
 
+def sent_back(world: World) -> Context:
+    """The step of a run in the other direction that redirects the producers, by nobody's hook."""
+    back = made.flow(world.flow.target, world.flow.source)
+    facts = {"kind": "switchover", "state": "running", "mark": "back", "requested_by": "ben"}
+    run = FailoverRun.objects.create(flow=back, hooks={PRODUCERS: "none"}, **facts)
+    row = FailoverStep.objects.create(run=run, number=8, name="redirect_producers", does="Back")
+    return Context(run=run, flow=back, spec=spec_of(back), row=row, alive=lambda: None)
+
+
 def test_a_switchover_under_traffic_needs_no_person_and_loses_and_repeats_nothing(
     world: World,
     orders: Orders,
@@ -191,7 +205,16 @@ def test_a_switchover_under_traffic_needs_no_person_and_loses_and_repeats_nothin
     assert (rule.name, rule.operation, rule.permission) == (orders.topic, "WRITE", "DENY")
     assert [body["step"] for body in receiver.bodies] == ["start_consumers", "redirect_producers"]
     assert len({headers["X-Understudy-Delivery"] for headers, _ in receiver.got}) == 2
-    # The fence stays until somebody takes it away.
+    # It stays until producers are sent back here, and is put up again when that is called off.
+    context = sent_back(world)
+    outcome = REDIRECT_PRODUCERS.act(context)
+    assert outcome is not None
+    assert f"The fence of run {run.pk} on {world.alias} was taken away." in outcome.words
+    wait_for_rules(world, orders.topic, before)
+    assert rules_in_place(flow_id=world.flow.pk) == set()
+    assert f"fenced again as run {run.pk} left it" in REDIRECT_PRODUCERS.undo(context)
+    wait_for_rules(world, orders.topic, before | {("User:*", "WRITE", "DENY")})
+    # Or until somebody takes it away.
     assert lift_fence(run_id=run.pk, who="ann")
     assert not lift_fence(run_id=run.pk, who="ann")
     wait_for_rules(world, orders.topic, before)

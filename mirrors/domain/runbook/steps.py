@@ -111,10 +111,11 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="redirect_producers",
         title="Redirect the producers",
-        check="Whether the hook was called already.",
-        act="Calls the webhook or the command, or asks a person.",
+        check="Whether the hook was called already; whether an earlier run fenced the target.",
+        act="Takes away a fence that a run in the other direction left on the target; calls the "
+        "webhook or the command, or asks a person.",
         wait="The hook says that it is done.",
-        undo="Calls the hook to direct them back.",
+        undo="Calls the hook to direct them back, and puts that fence up again.",
         limit_s=300,
         accepts=True,
     ),

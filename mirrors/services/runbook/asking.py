@@ -157,11 +157,13 @@ def confirm(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
     return run
 
 
-def ask_to_lift(*, run: FailoverRun, who: str) -> FailoverRun:
+def ask_to_lift(*, run: FailoverRun, who: str, why: str) -> FailoverRun:
     """Producers may write on the source again; the caller sends a worker."""
     if still_fenced(run=run) is None:
         raise Conflict("This run left no access rules on its source, or has not ended.")
-    note(run, what="fence lifted", who=who, why="")
+    if not why.strip():
+        raise InvalidSettings({"reason": ["Say why: it is kept in the history."]})
+    note(run, what="fence lifted", who=who, why=why.strip())
     return run
 
 

@@ -159,6 +159,20 @@ def rules_in_place(*, flow_id: int) -> set[AclRule]:
     return {rule for result in steps.values_list("result", flat=True) for rule in _rules(result)}
 
 
+def fences_left(*, source_id: int, target_id: int) -> list[FailoverStep]:
+    """Those that ended runs from one cluster to the other left on the first."""
+    steps = FailoverStep.objects.filter(
+        run__flow__source=source_id,
+        run__flow__target=target_id,
+        run__kind__in=KINDS,
+        run__ended_at__isnull=False,
+        name="fence_producers",
+        undone_at=None,
+    )
+    rows = steps.select_related("run__flow__source", "run__flow__target").order_by("run")
+    return [step for step in rows if step.result.get("rules")]
+
+
 def lift_fence(*, run_id: int, who: str) -> bool:
     """In a worker, after the run: take its rules away; its step says what came of it."""
     run = FailoverRun.objects.select_related("flow__source").get(pk=run_id)
@@ -166,19 +180,34 @@ def lift_fence(*, run_id: int, who: str) -> bool:
     if step is None:
         return False
     try:
-        words = _open_again(run.flow.source.spec, _rules(step.result))
+        lift(step=step, who=who)
     except UnderstudyError as error:
         step.undo_reason = error.message
-    else:
-        step.undone_at, step.undo_reason = timezone.now(), f"{words} Asked for by {who}."
-    step.save(update_fields=["undone_at", "undo_reason"])
+        step.save(update_fields=["undo_reason"])
     return step.undone_at is not None
+
+
+def lift(*, step: FailoverStep, who: str) -> None:
+    """Take the rules of one fence away; raises in words where the cluster does not let us."""
+    words = _open_again(step.run.flow.source.spec, _rules(step.result))
+    step.undone_at, step.undo_reason = timezone.now(), f"{words} Asked for by {who}."
+    step.save(update_fields=["undone_at", "undo_reason"])
+
+
+def put_up_again(*, step: FailoverStep) -> None:
+    """The same rules as before it was lifted."""
+    with Fence(step.run.flow.source.spec, client_id=CLIENT_ID) as fence:
+        fence.create_rules(_rules(step.result), deadline_s=DEADLINE_S).raise_first()
+    step.undone_at, step.undo_reason = None, ""
+    step.save(update_fields=["undone_at", "undo_reason"])
 
 
 def _open_again(source: ClusterSpec, rules: list[AclRule]) -> str:
     try:
         with Fence(source, client_id=CLIENT_ID) as fence:
-            fence.delete_rules(rules, deadline_s=DEADLINE_S).raise_first()
+            # What forbids goes first: without what keeps a topic open, nobody could read it.
+            ordered = sorted(rules, key=lambda rule: rule.permission != "DENY")
+            fence.delete_rules(ordered, deadline_s=DEADLINE_S).raise_first()
     except UnderstudyError as error:
         words = f"{source.alias} is still fenced: {error.message}"
         raise UnderstudyError(words, code=error.code) from None

@@ -15,7 +15,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
-from mirrors.domain.keys_of_failover import CONSUMERS, PRODUCERS
+from mirrors.domain.keys_of_failover import CONSUMERS
 from mirrors.domain.runbook.machine import Do, End, Outcome, Rest, judge, next_move
 from mirrors.domain.runbook.steps import BY_NAME, Step
 from mirrors.models import FailoverRun, FailoverStep, Flow
@@ -30,6 +30,7 @@ from mirrors.services.runbook.fencing import FENCE
 from mirrors.services.runbook.groups import RESET_GROUPS
 from mirrors.services.runbook.hooks import hook
 from mirrors.services.runbook.looking import DETECT, VERIFY_TARGET
+from mirrors.services.runbook.redirecting import REDIRECT_PRODUCERS
 from mirrors.services.runbook.verifying import VERIFY_FLOW
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ HANDLERS: dict[str, Handler] = {
     "read_checkpoints": READ_CHECKPOINTS,
     "reset_groups": RESET_GROUPS,
     "start_consumers": hook(CONSUMERS),
-    "redirect_producers": hook(PRODUCERS),
+    "redirect_producers": REDIRECT_PRODUCERS,
     "verify_flow": VERIFY_FLOW,
 }
 _UNDO_AGAIN_S = 2.0

@@ -1,0 +1,56 @@
+"""Redirect the producers: first open the cluster that they go to, where an earlier run fenced it.
+
+By then the other side is fenced and drained, so nobody is let in too early. An abort directs them
+back first, and then puts the fence up again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mirrors.domain.keys_of_failover import PRODUCERS
+from mirrors.domain.runbook.machine import Outcome
+from mirrors.models import FailoverStep
+from mirrors.services.runbook.context import Context, Handler
+from mirrors.services.runbook.fencing import fences_left, lift, put_up_again
+from mirrors.services.runbook.hooks import hook
+
+_HOOK = hook(PRODUCERS)
+
+
+def _act(context: Context) -> Outcome | None:
+    opened = _open(context)
+    outcome = _HOOK.act(context)
+    if outcome is None or not opened:
+        return outcome
+    return dataclasses.replace(outcome, words=f"{opened} {outcome.words}")
+
+
+def _open(context: Context) -> str:
+    """Take away what runs in the other direction left on the target; each is kept before that."""
+    flow = context.flow
+    found = fences_left(source_id=flow.target_id, target_id=flow.source_id)
+    for step in found:
+        lifted = {*context.row.result.get("lifted", []), step.pk}
+        context.keep(lifted=sorted(lifted))
+        context.alive()
+        lift(step=step, who=context.run.requested_by)
+    if not found:
+        return ""
+    runs = ", ".join(str(step.run_id) for step in found)
+    return f"The fence of run {runs} on {context.spec.target.alias} was taken away."
+
+
+def _undo(context: Context) -> str:
+    words = _HOOK.undo(context)
+    lifted = FailoverStep.objects.filter(
+        pk__in=context.row.result.get("lifted", []), undone_at__isnull=False
+    )
+    for step in lifted.select_related("run__flow__source"):
+        context.alive()
+        put_up_again(step=step)
+        words += f" {context.spec.target.alias} is fenced again as run {step.run_id} left it."
+    return words
+
+
+REDIRECT_PRODUCERS = Handler(act=_act, wait=_HOOK.wait, undo=_undo)
