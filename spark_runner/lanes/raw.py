@@ -14,7 +14,7 @@ from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, Unders
 from mirrors.domain.records import Position
 from spark_runner.control import Channel
 from spark_runner.generations import generation_gap
-from spark_runner.lanes import setup
+from spark_runner.lanes import heap, setup
 from spark_runner.lanes.account import Account
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.pace import Pace
@@ -51,6 +51,7 @@ class RawCopier:
         # Nothing on the hot path makes cycles, and a collection costs 10 ms and more.
         collecting = gc.isenabled()
         gc.disable()
+        heap.hold_on()
         epoch = _Epoch(work, channel, *self._newest)
         try:
             return epoch.run()
