@@ -141,31 +141,23 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponse:
         "places": sorted(places, key=lambda row: row["state"] in ("moved", "in_sync"))[:SHOWN_ROWS],
         "more_places": len(places) - SHOWN_ROWS,
         "fences": [fence] if fence else [],
-        "commands": [
-            curl(request, "Read this run", "GET", f"failovers/{run.pk}/"),
-            *(
-                curl(request, _WORDS[verb], "POST", f"failovers/{run.pk}/{verb}/", {})
-                for verb, _ in verbs
-            ),
-            *(
-                [
-                    curl(
-                        request,
-                        "Lift its fence",
-                        "POST",
-                        f"failovers/{run.pk}/lift/",
-                        {"reason": "…"},
-                    )
-                ]
-                if fence
-                else []
-            ),
-        ],
+        "commands": _commands(request, run, [verb for verb, _ in verbs], fence is not None),
     }
     every = 1 if is_open else None
     return render_page(
         request, "mirrors/failover_run.html", context, section="failovers", every=every
     )
+
+
+def _commands(
+    request: HttpRequest, run: FailoverRun, verbs: list[str], fenced: bool
+) -> list[dict[str, str]]:
+    path = f"failovers/{run.pk}/"
+    found = [curl(request, "Read this run", "GET", path)]
+    found += [curl(request, _WORDS[verb], "POST", f"{path}{verb}/", {}) for verb in verbs]
+    if fenced:
+        found.append(curl(request, "Lift its fence", "POST", f"{path}lift/", {"reason": "…"}))
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
