@@ -131,12 +131,19 @@ class ConnectOffset:
         connector, where = place
         if set(where) != {"cluster", "topic", "partition"}:
             raise MalformedRecord("the key is not that of a MirrorSourceConnector")
+        texts = isinstance(where["cluster"], str) and isinstance(where["topic"], str)
+        if not texts or not _is_count(where["partition"]):
+            raise MalformedRecord("the key does not name a cluster, a topic and a partition")
         if value is None:
             return cls(connector=connector, offset=None, **where)
         body = read_json(value)
-        if not isinstance(body, dict) or not isinstance(body.get("offset"), int):
+        if not isinstance(body, dict) or not _is_count(body.get("offset")):
             raise MalformedRecord("the value has no offset")
         return cls(connector=connector, offset=body["offset"], **where)
+
+
+def _is_count(number: object) -> bool:
+    return type(number) is int and number >= 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
