@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
+from typing import Any
 
-from django.db.models import Count, Q, Sum
+from django.db.models import Case, Count, OuterRef, Q, QuerySet, Subquery, Sum, When
 
 from mirrors.models.flows import FlowPartition
 
@@ -38,3 +39,13 @@ def stopped_of(flows: Collection[int] | None = None) -> dict[int, Stopped]:
         flow: Stopped(partitions, None if unknown else waiting)
         for flow, partitions, unknown, waiting in counts
     }
+
+
+def with_stopped(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """The same for a page that reads its flow anyhow: `stopped` (null for none) and `waiting`."""
+    mine = FlowPartition.objects.filter(flow=OuterRef("pk"), state__in=STATES).order_by()
+    known = Case(When(unknown=0, then=Sum("offset_lag")))
+    count = mine.values("flow").annotate(count=Count("pk")).values("count")
+    unknown = Count("pk", filter=Q(offset_lag=None))
+    waiting = mine.values("flow").annotate(unknown=unknown).annotate(known=known).values("known")
+    return rows.annotate(stopped=Subquery(count), waiting=Subquery(waiting))

@@ -26,6 +26,7 @@ _figure("count", figures.count)
 _figure("duration", figures.duration)
 _figure("rate", figures.rate)
 _figure("size", figures.size)
+_figure("seconds", lambda value: figures.duration(None if value is None else value * 1000))
 register.filter("arrow", figures.arrow)
 
 # Values that are not simply themselves with spaces.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils import timezone
 
 from mirrors.domain.checkpoints import SYNC_STATES
@@ -16,7 +17,6 @@ from mirrors.models import (
     Drift,
     Flow,
     FlowPartition,
-    FlowPlan,
     FlowTopic,
     Gap,
     GroupOffset,
@@ -27,11 +27,12 @@ from mirrors.models import (
 from mirrors.models.acts import acts_on
 from mirrors.models.flows import JobState
 from mirrors.models.gaps import GapKind, GapState
-from mirrors.services import acl_previews, duties
+from mirrors.services import duties
 from mirrors.views.drift import TABLE as DRIFT
 from mirrors.views.flow_heartbeats import directions
 from mirrors.views.flow_history import AUDIT, HISTORY, setting_changes
 from mirrors.views.logs import log_of_flow
+from mirrors.views.plans import plan_part
 from mirrors.views.readiness import readiness_part
 from mirrors.views.tables import Column, Question
 
@@ -49,7 +50,7 @@ class Part:
     # What a part without a table shows.
     context: Callable[[Flow], dict[str, Any]] | None = None
     # What stands below a table.
-    below: Callable[[Flow], dict[str, Any]] | None = None
+    below: Callable[[HttpRequest, Flow], dict[str, Any]] | None = None
 
 
 def _topics(flow: Flow) -> QuerySet[FlowTopic]:
@@ -91,11 +92,6 @@ def _duties(flow: Flow) -> dict[str, Any]:
         "heartbeat": heartbeat,
         "heartbeat_age_ms": age,
     }
-
-
-def _plan(flow: Flow) -> dict[str, Any]:
-    plan = FlowPlan.objects.filter(flow=flow).first()
-    return {"plan": plan, "acls_wait": acl_previews.waits_of(flow)}
 
 
 TOPICS = Question(
@@ -239,7 +235,7 @@ PARTS = {
     "readiness": Part("Readiness", "mirrors/_flow_readiness.html", context=readiness_part),
     "heartbeats": Part("Heartbeats", "mirrors/_flow_heartbeats.html", context=directions),
     "duties": Part("Duties", "mirrors/_flow_duties.html", context=_duties),
-    "plan": Part("Plan", "mirrors/_flow_plan.html", context=_plan),
+    "plan": Part("Plan", "mirrors/_flow_plan.html", context=plan_part),
     "drift": Part("Drift", "mirrors/_flow_drift.html", DRIFT, _drift),
     "jobs": Part("Jobs and log", "mirrors/_flow_jobs.html", JOBS, _jobs, below=log_of_flow),
     "transitions": Part("Transitions", "mirrors/_transitions.html", TRANSITIONS, _transitions),

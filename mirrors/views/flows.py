@@ -18,7 +18,7 @@ from mirrors.models import Flow, Role, needs
 from mirrors.models.flows import ObservedState
 from mirrors.models.proving import readiness_of, with_proof, with_readiness
 from mirrors.models.reading import flows_with_lag
-from mirrors.models.stopped import stopped_of
+from mirrors.models.stopped import with_stopped
 from mirrors.services.explain import explain_group_of, explain_topic_of
 from mirrors.views.actions import actions_of
 from mirrors.views.flow_history import recent_changes
@@ -91,12 +91,12 @@ def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpRespon
 def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
     """What the head of a flow's page shows, whichever tab is below it."""
     now = timezone.now()
-    flow = mark_flow(get_object_or_404(with_readiness(flows_with_lag()), pk=pk), now)
+    rows = with_stopped(with_readiness(flows_with_lag()))
+    flow = mark_flow(get_object_or_404(rows, pk=pk), now)
     return {
         "flow": mark_proof(flow, now),
         "ready": readiness_of([flow], now)[pk].score,
         "job": flow.jobs.filter(ended_at__isnull=True).first(),
-        "stopped": stopped_of([pk]).get(pk),
         "tab": tab,
         "tabs": [(name, part.label, _tab_link(pk, name)) for name, part in PARTS.items()],
         "actions": actions_of(request, flow),
@@ -120,7 +120,7 @@ def _part_context(
         filter_of(field, "State" if field.endswith("state") else "Kind", values, table.chosen)
         for field, values in part.question.filters.items()
     ]
-    below = part.below(flow) if part.below else {}
+    below = part.below(request, flow) if part.below else {}
     return {"table": table, "filters": filters, **below}
 
 

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.http import HttpRequest
+
 from mirrors.domain import runner_log
-from mirrors.models import Flow, Runner, RunnerLog
+from mirrors.models import Flow, Role, Runner, role_of
 from mirrors.services import runner_logs
 
 
-def log_of_runner(runner: Runner) -> dict[str, Any]:
-    found = runner_logs.of_runner(runner=runner)
-    return _shown(found, runner, "Its last words in the log")
+def log_of_runner(request: HttpRequest, runner: Runner) -> dict[str, Any]:
+    log = runner_logs.of_runner(runner=runner) if _may_read(request) else None
+    return _shown(log.lines if log else [], log, "Its last words in the log")
 
 
-def log_of_flow(flow: Flow) -> dict[str, Any]:
-    found = runner_logs.of_flow(flow=flow)
-    return _shown(found, flow.runner, f"What the runner {flow.runner.name} logged of this flow")
+def log_of_flow(request: HttpRequest, flow: Flow) -> dict[str, Any]:
+    log = runner_logs.of_flow(flow=flow) if _may_read(request) else None
+    title = f"What the runner {flow.runner.name} logged of this flow"
+    return _shown(log.lines if log else [], log, title)
 
 
-def _shown(log: RunnerLog | None, runner: Runner, title: str) -> dict[str, Any]:
+def _may_read(request: HttpRequest) -> bool:
+    return role_of(request.user) >= Role.OPERATOR
+
+
+def _shown(lines: list[str], log: object, title: str) -> dict[str, Any]:
     return {
         "log": log,
-        "log_entries": runner_log.entries(log.lines) if log else [],
+        "log_entries": runner_log.entries(lines),
         "log_title": title,
-        "runner": runner,
         "most_lines": runner_log.MOST_LINES,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
@@ -10,8 +12,27 @@ from django.views.decorators.http import require_POST
 
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
-from mirrors.models import Flow, Role, needs
+from mirrors.models import Flow, FlowPlan, FlowTopic, Role, needs
 from mirrors.services import acl_previews, plans
+
+
+def plan_part(flow: Flow) -> dict[str, Any]:
+    """What the tab shows."""
+    plan = FlowPlan.objects.filter(flow=flow).first()
+    return {
+        "plan": plan,
+        "acls_wait": acl_previews.waits_of(flow),
+        "overtaken": _overtaken(plan) if plan else 0,
+    }
+
+
+def _overtaken(plan: FlowPlan) -> int:
+    """Topics that were missing when the plan was made, and that the flow has made since."""
+    copied = FlowTopic.objects.filter(
+        flow=plan.flow_id, state__in=("in_sync", "syncing", "lagging")
+    )
+    made = set(copied.values_list("remote_topic", flat=True))
+    return sum(one["kind"] == "create topic" and one["name"] in made for one in plan.changes)
 
 
 @require_POST

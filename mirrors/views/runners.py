@@ -65,7 +65,7 @@ def show_runner(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "runner": runner,
         **first_flows(runner.flows.all(), timezone.now()),
-        **log_of_runner(runner),
+        **log_of_runner(request, runner),
         "transitions": Transition.objects.filter(subject="runner", subject_id=runner.pk)[:8],
         "commands": [curl(request, "Read this runner", "GET", f"runners/{name}/")],
     }

@@ -32,7 +32,7 @@ from monitoring.models import (
 QUESTION = Question(
     columns=(
         Column("subject_name", "Subject", ("subject_name",)),
-        Column("state", "State", ("state",)),
+        Column("state", "State", ("state", "severity")),
         Column("severity", "Severity", ("severity",)),
         Column("sentence", "What"),
         Column("fired_at", "Since", ("fired_at",)),

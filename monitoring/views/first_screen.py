@@ -49,10 +49,10 @@ class Alarm:
 def alarms(now: datetime) -> list[Alarm]:
     """What fires and is not silenced: the gravest first, of each the oldest."""
     rows = Alert.objects.filter(state=AlertState.FIRING).select_related("rule", "flow")
-    silences = list(Silence.objects.filter(starts_at__lte=now, ends_at__gt=now))
-    loud = [
-        one for one in rows.order_by("fired_at")[:_MOST_ALERTS] if not is_silenced(one, silences)
-    ]
+    firing = list(rows.order_by("fired_at")[:_MOST_ALERTS])
+    silences = Silence.objects.filter(starts_at__lte=now, ends_at__gt=now) if firing else ()
+    now_silent = list(silences)
+    loud = [one for one in firing if not is_silenced(one, now_silent)]
     found = sorted(loud, key=lambda one: _GRAVEST.index(one.severity))
     return [
         Alarm(

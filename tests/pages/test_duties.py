@@ -108,3 +108,21 @@ def test_a_plan_of_very_many_changes_shows_the_first_and_says_so(
     shown = text(viewer, flow, "plan")
     assert "The first 500 of 1,234 changes" in shown
     assert shown.count("primary.orders: retention.ms") == 500
+
+
+def test_a_plan_that_the_flow_has_overtaken_is_looked_at_anew_instead_of_applied(
+    signed_in: As,
+) -> None:
+    flow = world.flow(world.cluster("primary"), world.cluster("backup"))
+    made = {"kind": "create topic", "name": "primary.orders", "before": None, "after": "3"}
+    changes = [{**made, "reason": "It is missing."}]
+    now = timezone.now()
+    FlowPlan.objects.create(
+        flow=flow, changes=changes, state="ready", as_of=now, since=now, digest="d"
+    )
+    operator = signed_in("operator")
+    assert "Apply 1 change to backup" in operator.get(f"/flows/{flow.pk}/plan/").content.decode()
+    world.topic(flow, "orders")
+    text = operator.get(f"/flows/{flow.pk}/plan/").content.decode()
+    assert "1 of these topics is there by now: the flow made it since." in text
+    assert "Apply 1 change" not in text
