@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 
 from controlplane.demo.jars import VERSION, JarSet, kafka_jars
 from controlplane.demo.java import find_java, plain_environment
+from mirrors.domain.runbook.commands import commands
 from mirrors.domain.script.failover import failover_script
 from mirrors.kafka.groups import GroupOffset, read_offsets, write_offsets
 from spark_runner.wire.records import Record
@@ -65,6 +66,25 @@ def denials(topic: str) -> AclBindingFilter:
     return AclBindingFilter(ResourceType.TOPIC, topic, literal, None, None, AclOperation.ANY, deny)
 
 
+def standing(side: Side, group: str, topic: str) -> dict[tuple[str, int], int]:
+    found = read_offsets(side.spec, {group: [(topic, 0), (topic, 1)]}).raise_first()
+    stands = found.done[group].raise_first().done
+    return {place: at.offset for place, at in stands.items()}
+
+
+def pasted(text: str, tools: Path, directory: Path) -> None:
+    """As a person does who has Kafka's tools in the path."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        cwd=directory,
+        env={**plain_environment(), "PATH": f"{tools}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_groups_stand_where_the_plan_says_and_the_source_is_fenced(
     tools: Path, side: Side, tmp_path: Path
 ) -> None:
@@ -83,7 +103,7 @@ def test_groups_stand_where_the_plan_says_and_the_source_is_fenced(
             {**row, "partition": 0, "downstream_offset": 7},
             {**row, "partition": 1, "downstream_offset": 20},
         ],
-        "partitions": [{"topic": topic}],
+        "partitions": [{"topic": topic, "remote_topic": topic, "partition": 0}],
         "blockers": [],
         "warnings": [],
         "clients": [],
@@ -106,12 +126,13 @@ def test_groups_stand_where_the_plan_says_and_the_source_is_fenced(
     done = run("groups")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "stands at its 2 places" in done.stdout
-    found = read_offsets(side.spec, {group: [(topic, 0), (topic, 1)]}).raise_first()
-    stands = found.done[group].raise_first().done
-    assert {place: at.offset for place, at in stands.items() if at} == {
-        (topic, 0): 7,
-        (topic, 1): 20,
-    }
+    assert standing(side, group, topic) == {(topic, 0): 7, (topic, 1): 20}
+    # And what the page of a run shows for one step, pasted into a shell.
+    for row in plan["places"]:
+        row["downstream_offset"] -= 2
+    shown = commands(source=bootstrap, target=bootstrap, checkpoints="c", plan=plan)
+    pasted(shown["reset_groups"], tools, tmp_path)
+    assert standing(side, group, topic) == {(topic, 0): 5, (topic, 1): 18}
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     try:
         done = run("fence")
