@@ -22,10 +22,11 @@ def directions(flow: Flow) -> dict[str, Any]:
     ends = Q(pk=flow.pk) | Q(source=flow.target, target=flow.source)
     flows = Flow.objects.filter(ends).select_related("source", "target", "heartbeat")
     ordered = sorted(flows, key=lambda row: row.pk != flow.pk)
-    return {"directions": [_direction(row, now) for row in ordered], "has_back": len(ordered) > 1}
+    return {"directions": [direction(row, now) for row in ordered], "has_back": len(ordered) > 1}
 
 
-def _direction(flow: Flow, now: datetime) -> dict[str, Any]:
+def direction(flow: Flow, now: datetime) -> dict[str, Any]:
+    """Of a flow that was read together with its `heartbeat`."""
     row: HeartbeatState = getattr(flow, "heartbeat", None) or HeartbeatState(flow=flow)
     every = int(flow.properties.get(_EVERY, KEYS[_EVERY].default or 1))
     is_on = flow.properties.get(_ON, "true").strip().lower() == "true"

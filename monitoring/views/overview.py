@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from mirrors.models import Cluster, Role, Runner, Sighting, needs
 from mirrors.models.proving import with_readiness
 from mirrors.models.reading import flows_with_lag, worst_topics
+from mirrors.views.flow_heartbeats import direction
 from mirrors.views.readiness import mark_proof
 from mirrors.views.render import render_page
 from mirrors.views.shared import mark_cluster, mark_flow
@@ -21,6 +22,7 @@ from monitoring.views import first_screen
 
 ROWS = 25
 ALARMS = 3
+BEATS = 6
 # Each shows a sign of life every few seconds; this silent, it counts as gone.
 GONE_AFTER = timedelta(seconds=45)
 ENGINE = {"beat": "Celery beat", "reconcile worker": "Reconciler", "worker": "Celery worker"}
@@ -52,6 +54,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     told = [(flow, sentence, gravest.get(flow.pk)) for flow, sentence in troubles if flow]
     context = {
         "summary": summary,
+        "now": now,
         "troubles": told,
         "trust": first_screen.trust_of(keys, now),
         "alarms": first_screen.others(alarms, told)[:ALARMS],
@@ -65,6 +68,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         ],
         "runners": Runner.objects.all()[:10],
         "engine": engine,
+        "beats": [direction(flow, now) for flow in flows[:BEATS]],
     }
     return render_page(request, "monitoring/overview.html", context, section="overview", every=3)
 
@@ -94,7 +98,10 @@ def _pictures(gravest: Mapping[int, first_screen.Alarm]) -> dict[FlowPicture, in
 
 def _in_full(keys: list[int], now: datetime) -> list[Any]:
     """The rows of the table, in the order of the keys."""
-    rows = {flow.pk: flow for flow in with_readiness(flows_with_lag()).filter(pk__in=keys)}
+    rows = {
+        flow.pk: flow
+        for flow in with_readiness(flows_with_lag()).select_related("heartbeat").filter(pk__in=keys)
+    }
     found = [mark_proof(mark_flow(rows[key], now), now) for key in keys if key in rows]
     first_screen.mark_trends(found, now)
     return found

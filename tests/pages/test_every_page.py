@@ -250,3 +250,12 @@ def test_signing_in_and_out(client: Client, flow: Flow, signed_in: As) -> None:
 
 def test_someone_without_a_role_can_still_sign_out(signed_in: As) -> None:
     assert signed_in("nobody").post("/logout/").status_code == 302
+
+
+def test_each_key_leads_to_one_page_and_the_list_of_keys_names_them_all(
+    admin: Client, flow: Flow
+) -> None:
+    text = admin.get("/help/").content.decode()
+    keys = re.findall(r'data-key="(.)"', text)
+    listed = re.findall(r"<kbd>g</kbd> <kbd>(.)</kbd>", text.partition('id="keys"')[2])
+    assert sorted(keys) == sorted(set(keys)) == sorted(listed)
