@@ -137,6 +137,11 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": 10.0,
         "options": {"queue": "default", "expires": 9.0},
     },
+    "retire runs of earlier generations": {
+        "task": "mirrors.tasks.retire_runs",
+        "schedule": 3600.0,
+        "options": {"queue": "default", "expires": 3000.0},
+    },
     "prune old rows": {
         "task": "mirrors.tasks.prune",
         "schedule": 3600.0,
@@ -154,6 +159,7 @@ app.conf.update(
     task_routes={
         "mirrors.tasks.reconcile*": {"queue": RECONCILE},
         "mirrors.tasks.refresh_runs_of": {"queue": "collect"},
+        "mirrors.tasks.retire_runs_of": {"queue": "collect"},
         # It alone of these asks Kafka.
         "monitoring.tasks.sweep_source": {"queue": "collect"},
         "monitoring.tasks.*": {"queue": WATCH},

@@ -30,6 +30,7 @@ from mirrors.services import (
     orphan_settling,
     plans,
     pruning,
+    runs_retiring,
     sightings,
     simulation,
     takeovers,
@@ -48,6 +49,7 @@ DUTY_EXPIRES = 5.0
 # So often beat asks for heartbeats.
 HEARTS_S = 2.5
 RUNS_EXPIRES = 5.0
+RETIRING_EXPIRES = 3000.0
 FAILOVERS_EXPIRE = 10.0
 COMPARISONS_EXPIRE = 10.0
 # After a change a flow is looked at so often, until it is as asked; then beat goes on.
@@ -152,6 +154,17 @@ def refresh_runs() -> None:
 @shared_task(expires=RUNS_EXPIRES)
 def refresh_runs_of(flow_id: int) -> None:
     catching_up.catch_up(flow_id=flow_id)
+
+
+@shared_task
+def retire_runs() -> None:
+    for flow_id in runs_retiring.flows_with_old_runs():
+        retire_runs_of.apply_async(args=[flow_id], expires=RETIRING_EXPIRES)
+
+
+@shared_task
+def retire_runs_of(flow_id: int) -> None:
+    runs_retiring.retire_some(flow_id=flow_id)
 
 
 @shared_task(soft_time_limit=150, time_limit=170)

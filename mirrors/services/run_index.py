@@ -25,7 +25,7 @@ from mirrors.kafka.tailing import Bookmark, Tail, Tails, kept_tails
 from mirrors.models import Flow, PartitionMap, RunBlock, RunIndex
 from mirrors.services.errors import Conflict
 from mirrors.services.flows import spec_of
-from mirrors.services.run_rows import write_blocks
+from mirrors.services.run_rows import remove_blocks, write_blocks
 
 log = logging.getLogger(__name__)
 
@@ -150,16 +150,21 @@ class _Refresh:
 
     def _store(self, records: list[InternalRecord]) -> None:
         found: list[tuple[MapKey, RunBlock]] = []
+        into: dict[MapKey, str] = {}
+        taken: dict[tuple[MapKey, int], int] = {}
         for record in records:
             try:
                 key = BlockKey.from_bytes(record.key or b"")
+                place = (key.topic, key.partition, key.generation)
                 if is_left_out(key.generation):
+                    continue
+                if record.value is None:
+                    taken[place, key.first] = record.offset
                     continue
                 upstream, downstream, _ = next(read_block(record.value or b""))
             except (MalformedRecord, StopIteration) as error:
                 log.warning("A record at offset %s is left out: %s.", record.offset, error)
                 continue
-            place = (key.topic, key.partition, key.generation)
             block = RunBlock(
                 first=upstream,
                 downstream=downstream,
@@ -167,15 +172,27 @@ class _Refresh:
                 body=record.value,
             )
             found.append((place, block))
-        self._ensure_maps(place for place, _ in found)
-        write_blocks([(self._maps[key], block) for key, block in found])
+            into[place] = key.into
+        self._learn_maps(topic for topic, _, _ in [*into, *(place for place, _ in taken)])
+        self._ensure_maps(into)
+        remove_blocks(
+            {(self._maps[key], first) for key, first in taken if key in self._maps},
+            before=records[0].offset,
+        )
+        write_blocks(
+            (self._maps[key], block)
+            for key, block in found
+            if taken.get((key, block.first), -1) < block.topic_offset
+        )
 
-    def _ensure_maps(self, wanted: Iterable[MapKey]) -> None:
-        keys = set(wanted)
-        self._learn_maps(topic for topic, _, _ in keys)
-        for topic, number, born in sorted(keys - self._maps.keys()):
+    def _ensure_maps(self, wanted: dict[MapKey, str]) -> None:
+        for topic, number, born in sorted(wanted.keys() - self._maps.keys()):
             row = PartitionMap.objects.create(
-                flow=self._flow, topic=topic, partition=number, generation=born
+                flow=self._flow,
+                topic=topic,
+                partition=number,
+                generation=born,
+                into=wanted[topic, number, born],
             )
             self._maps[topic, number, born] = row.pk
 
@@ -198,7 +215,10 @@ class _Refresh:
         with transaction.atomic(savepoint=False):
             self._advance(positions_id=done.topic_id, positions_next=done.next, as_of=as_of)
             if gone:
-                PartitionMap.objects.filter(pk__in=gone).delete()
+                # Their runs still tell what lies in the remote topic, until they are retired.
+                old = PartitionMap.objects.filter(pk__in=gone, position__isnull=False)
+                old.filter(into="").delete()
+                old.update(position=None)
             self._write_positions(current, keys)
 
     def _write_positions(self, current: dict[Place, Position], keys: dict[Place, MapKey]) -> None:
@@ -210,13 +230,14 @@ class _Refresh:
                     partition=number,
                     generation=keys[topic, number][2],
                     position=row.position,
+                    into=row.target_topic_id,
                 )
                 for (topic, number), row in current.items()
             ],
             batch_size=_BATCH,
             update_conflicts=True,
             unique_fields=["flow", "topic", "partition", "generation"],
-            update_fields=["position"],
+            update_fields=["position", "into"],
         )
 
 

@@ -53,3 +53,14 @@ def write_blocks(found: Iterable[tuple[int, RunBlock]]) -> None:
         unique_fields=["map", "first"],
         update_fields=["downstream", "topic_offset", "body"],
     )
+
+
+def remove_blocks(taken: Iterable[tuple[int, int]], *, before: int) -> None:
+    """Blocks that were taken off the topic, by map and first offset, as written up to an offset."""
+    firsts: dict[int, list[int]] = {}
+    for map_id, first in taken:
+        firsts.setdefault(map_id, []).append(first)
+    for map_id, found in firsts.items():
+        for start in range(0, len(found), _BATCH):
+            rows = RunBlock.objects.filter(map=map_id, first__in=found[start : start + _BATCH])
+            rows.filter(topic_offset__lt=before).delete()

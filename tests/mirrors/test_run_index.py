@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import TopicPartition
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from mirrors.domain import runs
 from mirrors.domain.offsets import Translation
+from mirrors.domain.records import Position
 from mirrors.domain.runs import Run
+from mirrors.kafka.admin import Admin
+from mirrors.kafka.internal import Row, append
 from mirrors.models import Cluster, Flow, PartitionMap, RunIndex
 from mirrors.services.catching_up import due_flows, is_behind
 from mirrors.services.run_index import refresh_index
+from mirrors.services.runs_retiring import flows_with_old_runs, retire_runs
 from mirrors.services.translation import translate_offsets
+from spark_runner.wire.cluster import id_text
 from spark_runner.wire.records import Record
 from tests.domain.test_offsets import copied, runs_of
 from tests.mirrors.maps import keep_map
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
-from tests.wire.world import Side, bare, unique
+from tests.wire.world import Side, bare, soon, unique
 
 pytestmark = pytest.mark.django_db
 
@@ -99,6 +106,79 @@ def test_every_offset_is_translated_as_a_comparison_of_all_records_says(
     RunIndex.objects.update(runs_id="of another topic")
     refresh_index(flow=flow)
     assert ask(flow, topic, *range(end + 3)) == answers
+
+
+def make_anew(side: Side, topic: str) -> None:
+    Admin(side.spec).delete_topics([topic], deadline_s=20).raise_first()
+    side.make(topic)
+
+
+def begin_again(copy: Copy, topic: str) -> None:
+    """As after an operator's decision: the position is of the topics as they are now."""
+    [row] = copy.rows
+    ids = [
+        id_text(side.client.describe([name], soon())[name].topic_id)
+        for side, name in ((copy.source, topic), (copy.target, row.remote_topic))
+    ]
+    copy.rows = [dataclasses.replace(row, topic_id=ids[0], remote_topic_id=ids[1])]
+    position = Position(
+        topic=topic,
+        partition=0,
+        position=0,
+        source_cluster=copy.source.client.cluster_id,
+        source_topic_id=ids[0],
+        target_cluster=copy.target.client.cluster_id,
+        target_topic_id=ids[1],
+    )
+    append(copy.target.spec, copy.positions_topic, [Row(position.key, position.value, 0)])
+
+
+def copied_again(copy: Copy, flow: Flow, topic: str) -> list[Translation]:
+    copy.copy()
+    refresh_index(flow=flow)
+    answers = ask(flow, topic, 0, 1)
+    assert [answer.outcome for answer in answers] == ["exact", "exact"]
+    return answers
+
+
+def test_runs_of_an_earlier_generation_stay_while_their_records_do_and_go_with_them(
+    sides: tuple[Side, Side],
+) -> None:
+    source, target = sides
+    topic = unique("earlier")
+    source.make(topic)
+    copy = Copy(*sides, commit_interval_ms="20")
+    remote = copy.add(topic)
+    flow = flow_of(copy)
+    records = [Record(0, 1_000_000, b"k", b"%d" % at) for at in range(3)]
+    source.write(topic, 0, records)
+    copied_again(copy, flow, topic)
+    assert flows_with_old_runs() == []
+    make_anew(source, topic)
+    begin_again(copy, topic)
+    source.write(topic, 0, records)
+    answers = copied_again(copy, flow, topic)
+    maps = PartitionMap.objects.filter(flow=flow)
+    assert flows_with_old_runs() == [flow.pk]
+    assert retire_runs(flow=flow) == 0, "the remote topic still holds their records"
+    assert maps.count() == 2
+    admin, place = Admin(target.spec), TopicPartition(remote, 0, 3)
+    admin.client.delete_records([place])[place].result(20)
+    assert retire_runs(flow=flow) == 1
+    assert maps.count() == 1
+    assert ask(flow, topic, 0, 1) == answers
+    # An index that is built anew from the topics does not bring them back.
+    RunIndex.objects.all().delete()
+    maps.delete()
+    assert copied_again(copy, flow, topic) == answers
+    assert not maps.filter(position__isnull=True, blocks__isnull=False)
+    # Once the remote topic is another one, nothing can be asked of the one before.
+    make_anew(target, remote)
+    begin_again(copy, topic)
+    answers = copied_again(copy, flow, topic)
+    assert retire_runs(flow=flow) == 1
+    assert maps.count() == 1
+    assert ask(flow, topic, 0, 1) == answers
 
 
 @pytest.mark.parametrize("back", [0, 3, 9])

@@ -1,0 +1,144 @@
+"""Runs of earlier generations taken off the topic of runs and out of its index, once they may go.
+
+(a) First the tombstones, acknowledged, then the rows: who dies in between does it again.
+(b) What is current is never touched, and so no answer of a translation changes.
+(c) An index that is rebuilt later meets the tombstones behind the blocks, or neither.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.policy import policy_for
+from mirrors.domain.retiring import OldRuns, RemoteLog, retirement
+from mirrors.domain.runs import BlockKey, read_block, runs_topic
+from mirrors.kafka.admin import Admin
+from mirrors.kafka.internal import Row, append
+from mirrors.models import Flow, PartitionMap, RunBlock
+from mirrors.services.flows import spec_of
+
+log = logging.getLogger(__name__)
+
+CLIENT_ID = "understudy-retiring"
+DEADLINE_S = 30.0
+# Written and deleted at once, and in one turn.
+_CHUNK = 500
+_MOST = 50_000
+
+
+def flows_with_old_runs() -> list[int]:
+    """Flows whose target is to be asked whether runs may go."""
+    old = PartitionMap.objects.filter(position__isnull=True).exclude(into="")
+    return list(old.order_by("flow").values_list("flow", flat=True).distinct())
+
+
+def retire_runs(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
+    """How many blocks went; those that are left wait for the next turn. Calls Kafka.
+
+    Raises KafkaUnavailable or KafkaRefused when the target does not answer.
+    """
+    until = time.monotonic() + deadline_s
+    maps = list(PartitionMap.objects.filter(flow=flow, position__isnull=True).exclude(into=""))
+    if not maps:
+        return 0
+    with Admin(flow.target.spec, client_id=CLIENT_ID) as admin:
+        logs = _Remote(flow, admin, until).logs(maps)
+    gone, why = 0, Counter[str]()
+    for old in maps:
+        verdict = retirement(_facts(old), logs[old.pk])
+        why[verdict.reason] += 1
+        if verdict.is_due and gone < _MOST and time.monotonic() < until:
+            gone += _take_away(flow, old, until)
+    told = "; ".join(f"{reason} ({count} partitions)" for reason, count in why.most_common())
+    log.info("Runs of earlier generations of %s: %s blocks went; %s", flow.name, gone, told)
+    return gone
+
+
+class _Remote:
+    """What the target holds of the topics that old runs lead to."""
+
+    def __init__(self, flow: Flow, admin: Admin, until: float) -> None:
+        spec = spec_of(flow)
+        self._policy = policy_for(spec.settings, flow.source.alias, flow.target.alias)
+        self._admin = admin
+        self._until = until
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.5, self._until - time.monotonic())
+
+    def logs(self, maps: list[PartitionMap]) -> dict[int, RemoteLog]:
+        seen = self._admin.snapshot(now=0, deadline_s=self._left_s, with_configs=False)
+        # Of a topic that a list leaves out nobody knows whether it is hidden: asked by its name,
+        # the cluster says which.
+        names = {self._policy.remote_topic(old.topic) for old in maps} - seen.topics.keys()
+        asked = self._admin.snapshot(names, now=0, deadline_s=self._left_s, with_configs=False)
+        hidden = seen.failed.keys() | asked.failed.keys()
+        by_id = {state.topic_id: name for name, state in (seen.topics | asked.topics).items()}
+        places = {old.pk: (by_id[old.into], old.partition) for old in maps if old.into in by_id}
+        wanted = sorted(set(places.values()))
+        starts = self._admin.list_offsets(wanted, "earliest", deadline_s=self._left_s).done
+        return {
+            old.pk: RemoteLog(gone=False, start=starts.get(places[old.pk]))
+            if old.pk in places
+            else RemoteLog(gone=not hidden)
+            for old in maps
+        }
+
+
+def _facts(old: PartitionMap) -> OldRuns:
+    last = _last(old)
+    current = PartitionMap.objects.filter(
+        flow=old.flow_id, topic=old.topic, partition=old.partition, position__isnull=False
+    ).first()
+    newest = None if current is None else _last(current)
+    superseded = newest is not None and (last is None or newest.topic_offset > last.topic_offset)
+    if last is None:
+        return OldRuns(superseded=superseded, ends=None)
+    *_, run = read_block(bytes(last.body))
+    return OldRuns(superseded=superseded, ends=run.downstream + run.length)
+
+
+def _last(known: PartitionMap) -> RunBlock | None:
+    return RunBlock.objects.filter(map=known).order_by("-first").first()
+
+
+def _take_away(flow: Flow, old: PartitionMap, until: float) -> int:
+    """A chunk at a time; the map itself with its last block."""
+    gone = 0
+    for chunk in _chunks(old):
+        keys = [
+            BlockKey(old.topic, old.partition, old.generation, first, old.into)
+            for _, first in chunk
+        ]
+        rows = [Row(key.to_bytes(), None, 0) for key in keys]
+        left = max(0.5, until - time.monotonic())
+        append(flow.target.spec, runs_topic(flow.source.alias), rows, deadline_s=left)
+        RunBlock.objects.filter(pk__in=[pk for pk, _ in chunk]).delete()
+        gone += len(chunk)
+        if gone >= _MOST or time.monotonic() > until:
+            return gone
+    PartitionMap.objects.filter(pk=old.pk, position__isnull=True).delete()
+    return gone
+
+
+def _chunks(old: PartitionMap) -> Iterator[list[tuple[int, int]]]:
+    rows = RunBlock.objects.filter(map=old).order_by("first").values_list("pk", "first")
+    while chunk := list(rows[:_CHUNK]):
+        yield chunk
+
+
+def retire_some(*, flow_id: int) -> int:
+    """One flow's turn, for a worker: a target that does not answer is asked again the next time."""
+    flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
+    if flow is None:
+        return 0
+    try:
+        return retire_runs(flow=flow)
+    except UnderstudyError as error:
+        log.info("Old runs of %s stay for now: %s", flow.name, error.message)
+        return 0
