@@ -18,6 +18,7 @@ from monitoring.domain.readings import read_flow, read_runner
 from monitoring.models import Alert, AlertRule, AlertState, Channel, Delivery, Silence
 
 Subject = tuple[str, str, Flow | None]
+_BATCH = 200
 _GONE = Reading(False, True, None, "is no more, or its rule is not")
 
 
@@ -26,9 +27,15 @@ def evaluate(*, now: datetime) -> None:
     unresolved = Alert.objects.filter(resolved_at=None).select_related("rule", "flow")
     opened = {(alert.rule_id, alert.subject): alert for alert in unresolved}
     silences = list(Silence.objects.filter(starts_at__lte=now, ends_at__gt=now))
+    reworded = []
     for rule, subject, reading in _readings(rules, now):
         alert = opened.pop((rule.pk, subject[0]), None)
-        _step(rule, subject, alert, reading, silences, now)
+        left = _step(rule, subject, alert, reading, silences, now)
+        if left is not None and _reword(left, reading):
+            reworded.append(left)
+    # When a whole site stands, the sentences of a thousand alerts change at once.
+    still = Alert.objects.filter(resolved_at=None)
+    still.bulk_update(reworded, ["value", "sentence"], batch_size=_BATCH)
     for alert in opened.values():
         _end(alert, _GONE, now)
 
@@ -68,7 +75,8 @@ def _step(
     reading: Reading,
     silences: Sequence[Silence],
     now: datetime,
-) -> None:
+) -> Alert | None:
+    """What is left of the alert, if anything."""
     condition: Condition = rule.condition
     state = None if alert is None else alert.state
     step = decide(
@@ -83,15 +91,14 @@ def _step(
             alert = _open(rule, subject, reading, now)
     elif step in {"resolve", "drop"}:
         _end(alert, reading, now)
-        return
+        return None
     if alert is None:
-        return
+        return None
     if step == "fire":
         _fire(alert, reading, now)
-    elif step == "nothing" and reading.holds is not None:
-        _refresh(alert, reading)
     if alert.state == AlertState.FIRING and alert.told_at is None:
         _tell_when_heard(alert, silences, now)
+    return alert
 
 
 def _open(rule: AlertRule, subject: Subject, reading: Reading, now: datetime) -> Alert | None:
@@ -124,10 +131,12 @@ def _fire(alert: Alert, reading: Reading, now: datetime) -> None:
             setattr(alert, name, value)
 
 
-def _refresh(alert: Alert, reading: Reading) -> None:
-    if reading.sentence != alert.sentence and reading.holds:
-        changed = {"value": reading.value, "sentence": reading.sentence}
-        Alert.objects.filter(pk=alert.pk, resolved_at=None).update(**changed)
+def _reword(alert: Alert, reading: Reading) -> bool:
+    """Whether what holds reads otherwise now."""
+    if reading.sentence == alert.sentence or not reading.holds:
+        return False
+    alert.value, alert.sentence = reading.value, reading.sentence
+    return True
 
 
 def _tell_when_heard(alert: Alert, silences: Sequence[Silence], now: datetime) -> None:
