@@ -7,112 +7,34 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any
 
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from controlplane.bench.addresses import LISTS, PAGES, SCRAPES
 from controlplane.memory import settle
-from mirrors.models import Cluster, DrillRun, FailoverRun, Flow, HeartbeatState, Role
+from mirrors.models import (
+    Cluster,
+    DrillRun,
+    DutyRun,
+    FailoverRun,
+    Flow,
+    FlowPartition,
+    HeartbeatState,
+    Role,
+    Runner,
+)
+from mirrors.models.runners import RunnerState
 from mirrors.services.people import create_token, ensure_person
 from monitoring import alerting, collector, sweeps
-from monitoring.models import ClusterSweep, FlowOutlook
+from monitoring.models import ClusterSweep, Feed, FlowOutlook
 from monitoring.sources import Answers, Place
 
 PAGE_MS, LIST_MS, SWEEP_MS = 200.0, 150.0, 1_000.0
 PERSON = "bench-web"
 SWEEP = "a sweep of 10,000 partitions, without Kafka"
-_FLOW_PARTS = (
-    "",
-    "partitions/",
-    "groups/",
-    "gaps/",
-    "offsets/",
-    "readiness/",
-    "heartbeats/",
-    "duties/",
-    "plan/",
-    "drift/",
-    "jobs/",
-    "transitions/",
-    "configuration/",
-    "history/",
-    "audit/",
-    "alerts/",
-    "takeover/",
-    "explain/?topic=orders.0",
-    "failback/",
-    "edit/",
-    "failover/",
-    "charts/",
-    *(f"charts/rpo/?range={span}" for span in ("1h", "24h", "7d", "30d")),
-)
-PAGES = (
-    "/",
-    "/topology/",
-    "/topology/?cluster=hub",
-    "/schedules/",
-    "/audit/",
-    "/audit/?by=everybody",
-    "/flows/",
-    "/flows/?sort=-offset_lag&page=3",
-    *(f"/flows/{{flow}}/{part}" for part in _FLOW_PARTS),
-    "/drills/",
-    "/drills/schedules/",
-    "/drills/runs/{drill}/",
-    "/failovers/",
-    "/failovers/{run}/",
-    "/comparisons/",
-    "/alerts/",
-    "/alerts/rules/",
-    "/clusters/",
-    "/clusters/hub/",
-    "/clusters/hub/groups/",
-    "/runners/",
-    "/runners/default/",
-    "/people/",
-    "/search/?q=orders",
-    "/add/flow/",
-    "/add/template/",
-    "/add/comparison/",
-    "/add/drill/",
-    "/alerts/rules/add/",
-    "/alerts/silences/add/",
-)
-_FLOW_LISTS = (
-    "topics",
-    "partitions",
-    "groups",
-    "gaps",
-    "jobs",
-    "transitions",
-    "history",
-    "audit",
-)
-LISTS = tuple(
-    f"/api/v1/{path}/"
-    for path in (
-        "flows",
-        *(f"flows/{{flow}}/{name}" for name in _FLOW_LISTS),
-        "topology",
-        "clusters",
-        "clusters/hub/groups",
-        "runners",
-        "alerts",
-        "alert-rules",
-        "deliveries",
-        "failovers",
-        "drills",
-        "drill-runs",
-        "comparisons",
-        "schedules",
-        "audit",
-    )
-)
-# Whole, for a scraper; its limit is that of a sweep.
-SCRAPES = ("/metrics", "/metrics?partitions=1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,11 +75,12 @@ def measure(*, times: int) -> list[Measured]:
         _measured(path.format(**one), limit, _get(client, path.format(**one)), times)
         for path, limit, client in asked
     ]
-    found.append(_measured("a sample of all flows", SWEEP_MS, _collect, max(3, times // 5)))
+    few = max(3, times // 5)
+    found.append(_measured("a sample of all flows", SWEEP_MS, _collect, few, _freshen))
     if wide := Cluster.objects.filter(alias="wide").first():
-        took = _measured(SWEEP, SWEEP_MS, lambda: _sweep(wide), max(3, times // 5))
+        took = _measured(SWEEP, SWEEP_MS, lambda: _sweep(wide), few)
         found.append(took)
-    found.append(_measured("a look at all rules", SWEEP_MS, _evaluate, max(3, times // 5)))
+    found.append(_measured("a look at all rules", SWEEP_MS, _evaluate, few, _freshen))
     return found
 
 
@@ -171,17 +94,21 @@ def table(found: list[Measured]) -> str:
     return "\n".join(lines)
 
 
-def _freshen(now: datetime) -> None:
-    """As if runners, sweeps and heartbeats had just reported: nothing is to be told of."""
+def _freshen() -> None:
+    """As if runners, sweeps, heartbeats and duties had just reported: nothing is to be told of."""
+    now = timezone.now()
     Flow.objects.update(as_of=now)
+    FlowPartition.objects.update(as_of=now)
     FlowOutlook.objects.update(as_of=now)
     HeartbeatState.objects.update(seen_at=now)
+    Runner.objects.update(state=RunnerState.READY, seen_at=now)
+    Feed.objects.update(stale_since=None)
+    lately = DutyRun.objects.filter(slot__gt=now.timestamp() - 3_600)
+    lately.update(ended_at=now)
 
 
 def _collect() -> None:
-    now = timezone.now()
-    _freshen(now)
-    collector.collect(now=now)
+    collector.collect(now=timezone.now())
 
 
 class _Answering:
@@ -211,7 +138,6 @@ def _sweep(wide: Cluster) -> None:
 
 
 def _evaluate() -> None:
-    _freshen(timezone.now())
     alerting.evaluate(now=timezone.now())
 
 
@@ -224,7 +150,13 @@ def _get(client: Client, path: str) -> Callable[[], None]:
     return ask
 
 
-def _measured(what: str, limit_ms: float, act: Callable[[], None], times: int) -> Measured:
+def _measured(
+    what: str,
+    limit_ms: float,
+    act: Callable[[], None],
+    times: int,
+    before: Callable[[], None] = lambda: None,
+) -> Measured:
     queries = 0
 
     def count(execute: Callable[..., Any], *args: Any) -> Any:
@@ -232,10 +164,14 @@ def _measured(what: str, limit_ms: float, act: Callable[[], None], times: int) -
         queries += 1
         return execute(*args)
 
+    before()
+    act()
+    before()
     with connection.execute_wrapper(count):
         act()
     taken, cpu = [], []
     for _ in range(times):
+        before()
         began, busy = time.perf_counter(), time.process_time()
         act()
         taken.append((time.perf_counter() - began) * 1000)

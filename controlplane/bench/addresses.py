@@ -1,0 +1,93 @@
+"""Every page, list and scrape that is timed: `{flow}`, `{drill}` and `{run}` are filled in."""
+
+from __future__ import annotations
+
+_FLOW_PARTS = (
+    "",
+    "partitions/",
+    "groups/",
+    "gaps/",
+    "offsets/",
+    "readiness/",
+    "heartbeats/",
+    "duties/",
+    "plan/",
+    "drift/",
+    "jobs/",
+    "transitions/",
+    "configuration/",
+    "history/",
+    "audit/",
+    "alerts/",
+    "takeover/",
+    "explain/?topic=orders.0",
+    "failback/",
+    "edit/",
+    "failover/",
+    "charts/",
+    *(f"charts/rpo/?range={span}" for span in ("1h", "24h", "7d", "30d")),
+)
+PAGES = (
+    "/",
+    "/topology/",
+    "/topology/?cluster=hub",
+    "/schedules/",
+    "/audit/",
+    "/audit/?by=everybody",
+    "/flows/",
+    "/flows/?sort=-offset_lag&page=3",
+    *(f"/flows/{{flow}}/{part}" for part in _FLOW_PARTS),
+    "/drills/",
+    "/drills/schedules/",
+    "/drills/runs/{drill}/",
+    "/failovers/",
+    "/failovers/{run}/",
+    "/comparisons/",
+    "/alerts/",
+    "/alerts/rules/",
+    "/clusters/",
+    "/clusters/hub/",
+    "/clusters/hub/groups/",
+    "/runners/",
+    "/runners/default/",
+    "/people/",
+    "/search/?q=orders",
+    "/add/flow/",
+    "/add/template/",
+    "/add/comparison/",
+    "/add/drill/",
+    "/alerts/rules/add/",
+    "/alerts/silences/add/",
+)
+_FLOW_LISTS = (
+    "topics",
+    "partitions",
+    "groups",
+    "gaps",
+    "jobs",
+    "transitions",
+    "history",
+    "audit",
+)
+LISTS = tuple(
+    f"/api/v1/{path}/"
+    for path in (
+        "flows",
+        *(f"flows/{{flow}}/{name}" for name in _FLOW_LISTS),
+        "topology",
+        "clusters",
+        "clusters/hub/groups",
+        "runners",
+        "alerts",
+        "alert-rules",
+        "deliveries",
+        "failovers",
+        "drills",
+        "drill-runs",
+        "comparisons",
+        "schedules",
+        "audit",
+    )
+)
+# Whole, for a scraper; its limit is that of a sweep.
+SCRAPES = ("/metrics", "/metrics?partitions=1")
