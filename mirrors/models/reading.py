@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from django.db.models import (
@@ -34,6 +35,12 @@ def flows_with_lag() -> QuerySet[Any]:
     `offset_lag` is null while that of any copied topic is: a partial sum would promise too much.
     Each total is looked up by flow: a list of fifty flows reads the topics of those fifty.
     """
+    return _flows_with_lag().all()
+
+
+@functools.cache
+def _flows_with_lag() -> QuerySet[Any]:
+    """The question alone, put together once; `all` asks it anew."""
     behind = FlowTopic.objects.filter(flow=OuterRef("pk"), offset_lag__gt=0)
     worst = behind.order_by(F("time_lag_ms").desc(nulls_last=True), "-offset_lag")
     copied = Count("pk", filter=_COPIED)
