@@ -74,7 +74,7 @@ def state(value: Any, title: str = "", label: str = "") -> SafeString:
 @register.simple_tag
 def number(value: Any, why: str = "not known") -> SafeString:
     """A count with its thousands grouped; a dash that says why where it is not known."""
-    if value is None:
+    if not isinstance(value, int):
         return format_html('<span title="{}">{}</span>', why, figures.UNKNOWN)
     return format_html("{}", figures.count(value))
 
@@ -82,10 +82,11 @@ def number(value: Any, why: str = "not known") -> SafeString:
 @register.simple_tag
 def lasting(milliseconds: Any, why: str = "not known") -> SafeString:
     """A duration in words, the exact milliseconds in its title."""
-    if milliseconds is None:
+    # A path that leads nowhere arrives as an empty text.
+    if not isinstance(milliseconds, int | float):
         return format_html('<span title="{}">{}</span>', why, figures.UNKNOWN)
     return format_html(
-        '<span title="{} ms">{}</span>', figures.count(milliseconds), figures.duration(milliseconds)
+        '<span title="{} ms">{}</span>', f"{milliseconds:,}", figures.duration(milliseconds)
     )
 
 

@@ -14,6 +14,7 @@ from pytest_django import Settings
 
 from mirrors.domain.evidence.objectives import Objectives
 from mirrors.models import Certificate, Drill, DrillRun, Flow
+from mirrors.services import drills
 from mirrors.services.certificate_pdf import draw_pdf
 from mirrors.services.evidence_pruning import drop_old_rows
 from mirrors.services.objectives import set_objectives
@@ -69,6 +70,16 @@ def test_one_click_runs_a_drill_and_a_second_leads_to_the_same(signed_in: As, fl
     assert "data-every" in browser.get(answer.url).content.decode()
     assert browser.post(f"/flows/{flow.pk}/drill/").url == answer.url
     assert DrillRun.objects.count() == 1
+
+
+def test_a_drill_that_has_not_measured_yet_is_shown_without_figures(
+    viewer: Client, flow: Flow
+) -> None:
+    drills.request_drill(flow=flow, who="ann")
+    for path in (f"/flows/{flow.pk}/readiness/", "/drills/"):
+        answer = viewer.get(path)
+        assert answer.status_code == 200
+        assert "not measured" in answer.content.decode(), path
 
 
 def test_a_viewer_reads_all_and_changes_nothing(signed_in: As, flow: Flow) -> None:
