@@ -17,11 +17,10 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from mirrors.domain.jobs import JobSpec
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
-from mirrors.domain.snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
+from mirrors.domain.topics import CopiedTopic, plan_topics
 from mirrors.kafka import transactions
-from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.kafka.admin import Admin
 from mirrors.kafka.errors import translate
 from spark_runner.bounds import Bounds
 from spark_runner.draft import Draft, Plan
@@ -35,14 +34,13 @@ from spark_runner.positions import (
     slice_id,
 )
 from spark_runner.positions_from_mm2 import Predecessor
+from spark_runner.remote_topics import RemoteTopics
 from spark_runner.slices import pack
 from spark_runner.starts import Ranges, first_offsets, ranges
 from spark_runner.wire.cluster import TopicView
 from spark_runner.wire.lookout import Lookout
 
 DEADLINE_S = 10.0
-APPEAR_S = 10.0
-_RESPECTED = ("compression.type", "max.message.bytes", "message.timestamp.type", "cleanup.policy")
 
 
 class Planner:
@@ -57,13 +55,12 @@ class Planner:
         self._owner = owner
         self._ledger = Ledger({})
         self._first_of_job = True
-        # Topics whose remote topic is gone, although records were copied into it.
-        self._missing: set[str] = set()
         self._bounds = Bounds(self.spec.settings)
         self._slices: dict[Place, int] = {}
         self._copied: tuple[CopiedTopic, ...] = ()
         self._source = Admin(job.source, client_id="understudy-planner")
         self._target = Admin(job.target, client_id="understudy-planner")
+        self._remote = RemoteTopics(self.spec, self._source, self._target)
         self._lookouts = Lookout(job.source), Lookout(job.target)
         self._writer = LedgerWriter(job.target, self.positions_topic, self.spec.name)
 
@@ -107,18 +104,18 @@ class Planner:
         self, *, now: int, most_slices: int, positions: dict[Place, int], orders: Orders
     ) -> Plan:
         """`positions`: where the flow stands by now, as its slices said."""
-        self._missing = set()
+        self._remote.missing = set()
         self._ledger = self._ledger.at(positions)
         source = self._source.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         target = self._target.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         topics = plan_topics(source, target, self.spec)
         failed: dict[str, str] = {}
         if topics.create or topics.grow:
-            topics, failed = self._apply(source, target, topics, orders)
-            target = self._after_changes(now, target, topics, failed)
+            topics, failed = self._remote.apply(source, target, topics, self._ledger, orders)
+            target = self._remote.after_changes(now, target, topics, failed)
         self._copied = topics.copied
         draft = Draft(self.spec, source, target, topics, failed)
-        draft.respect(self._remote_configs(draft))
+        draft.respect(self._remote.configs(draft))
         first_rows = self._start_new(draft, {new.topic for new in topics.create})
         draft.begin_at(self._ledger)
         self._settle_gaps(draft, orders)
@@ -135,90 +132,6 @@ class Planner:
         brokers = len(_listing(self._target).brokers)
         wanted = self.spec.settings.replication_factor
         return min(2, brokers) if wanted is None else wanted
-
-    def _apply(
-        self, source: ClusterSnapshot, target: ClusterSnapshot, plan: TopicPlan, orders: Orders
-    ) -> tuple[TopicPlan, dict[str, str]]:
-        """Create (with the source's settings) and grow; answer what failed, by remote topic."""
-        names = [new.topic for new in plan.create]
-        configs = self._source.describe_configs(names, deadline_s=DEADLINE_S)
-        known = {
-            name: dataclasses.replace(source.topics[name], configs=entries)
-            for name, entries in configs.done.items()
-        }
-        source = dataclasses.replace(source, topics={**source.topics, **known})
-        plan = plan_topics(source, target, self.spec)
-        failed = self._obstacles(plan, target, orders)
-        failed |= {
-            new.remote_topic: configs.failed[new.topic].message
-            for new in plan.create
-            if new.topic in configs.failed
-        }
-        created = self._target.create_topics(
-            [
-                NewTopicSpec(
-                    name=new.remote_topic,
-                    partitions=new.partitions,
-                    replication_factor=new.replication_factor,
-                    configs=new.configs,
-                )
-                for new in plan.create
-                if new.remote_topic not in failed
-            ],
-            deadline_s=DEADLINE_S,
-        )
-        grown = self._target.grow_topics(
-            {growth.remote_topic: growth.partitions for growth in plan.grow}, deadline_s=DEADLINE_S
-        )
-        for name, error in (created.failed | grown.failed).items():
-            failed[name] = error.message
-        return plan, failed
-
-    def _obstacles(
-        self, plan: TopicPlan, target: ClusterSnapshot, orders: Orders
-    ) -> dict[str, str]:
-        """Remote topics that only seem to be missing, or must not be made a second time."""
-        was_copied = {topic for topic, _ in self._ledger.positions}
-        was_copied -= {topic for topic in was_copied if orders.makes_anew(topic, self._ledger)}
-        self._missing = {new.topic for new in plan.create if new.topic in was_copied}
-        deleted = {
-            new.remote_topic: f"{new.remote_topic} is not on {self.spec.target.alias}, although "
-            f"records of {new.topic} were copied before: it was deleted there, or the flow names "
-            f"it differently now. {new.topic} is not copied into an empty topic."
-            for new in plan.create
-            if new.topic in was_copied
-        }
-        unseen = {
-            new.remote_topic: target.failed[new.remote_topic]
-            for new in plan.create
-            if new.remote_topic in target.failed
-        }
-        return deleted | unseen
-
-    def _after_changes(
-        self, now: int, target: ClusterSnapshot, plan: TopicPlan, failed: dict[str, str]
-    ) -> ClusterSnapshot:
-        """Wait until the target shows what was created and grown: its brokers learn it in turn."""
-        wanted = {new.remote_topic: new.partitions for new in plan.create}
-        wanted |= {growth.remote_topic: growth.partitions for growth in plan.grow}
-        wanted = {name: count for name, count in wanted.items() if name not in failed}
-        until = time.monotonic() + APPEAR_S
-        while True:
-            seen = self._target.snapshot(wanted, now=now, with_configs=False).topics
-            if all(_has(seen.get(name), count) for name, count in wanted.items()):
-                break
-            if time.monotonic() > until:
-                break
-            time.sleep(0.05)
-        return dataclasses.replace(target, topics={**target.topics, **seen})
-
-    def _remote_configs(self, draft: Draft) -> dict[str, dict[str, str]]:
-        names = {row.remote_topic for row in draft.work.values()}
-        answer = self._target.describe_configs(names, deadline_s=DEADLINE_S)
-        return {
-            name: {key: e.value for key in _RESPECTED if (e := entries.get(key)) and e.value}
-            for name, entries in answer.done.items()
-        }
 
     def _start_new(self, draft: Draft, created: set[str]) -> list[Position]:
         """Where partitions met for the first time begin; written down before one is copied."""
@@ -249,7 +162,7 @@ class Planner:
             self._ledger,
             held,
             orders,
-            missing=self._missing,
+            missing=self._remote.missing,
             all_rest=self._first_of_job,
         )
         rows = apply_decisions(draft, self._ledger, orders.decisions, held)
@@ -283,7 +196,3 @@ def _listing(admin: Admin) -> ClusterMetadata:
 
 def _identity(view: TopicView | None) -> tuple[bytes, int] | None:
     return None if view is None else (view.topic_id, len(view.leaders))
-
-
-def _has(topic: TopicState | None, partitions: int) -> bool:
-    return topic is not None and topic.partitions >= partitions
