@@ -11,7 +11,8 @@ from functools import partial
 from mirrors.domain.client_keys import without_effect
 from mirrors.domain.jobs import JobSpec, SliceStatus
 from mirrors.domain.specs import FlowSpec
-from spark_runner.control import ControlServer, OrderWord
+from spark_runner.control import OrderWord
+from spark_runner.control_server import ControlServer
 from spark_runner.draft import Plan
 from spark_runner.epochs import Epoch, SliceRun
 from spark_runner.positions import Place, slice_id

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from spark_runner.control import ControlServer, OrderWord, slice_key
+from spark_runner.control import OrderWord, slice_key
+from spark_runner.control_server import ControlServer
 from spark_runner.positions import Place
 from spark_runner.work import Figures, SliceResult, SliceWork
 

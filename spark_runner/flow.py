@@ -25,13 +25,14 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.jobs import JobSpec, JobState
 from mirrors.domain.specs import FlowSpec
 from spark_runner.agenda import Agenda
-from spark_runner.control import ControlServer
+from spark_runner.control_server import ControlServer
 from spark_runner.copying import Copying
 from spark_runner.office import Event, Office, Phase
 from spark_runner.positions import Place
 from spark_runner.slots import Slots
 from spark_runner.spark_jobs import SparkJobs
 from spark_runner.status import Board, write_status
+from spark_runner.verdict import Standing, verdict
 
 log = logging.getLogger("spark_runner.flow")
 
@@ -267,25 +268,17 @@ class FlowRun(threading.Thread):
         write_status(self._host.directory, status)
 
     def _verdict(self) -> tuple[JobState, str]:
-        if self._phase in ("failed", "stopped", "paused"):
-            return self._phase, self._reason
-        if self._phase == "resting":
-            return "running", "Committing; then it is " + _AFTER_REST.get(self._then, "restarted.")
-        troubles = [*self._office.trouble.values(), *self._copying.troubles()]
-        errors = [error.reason for error in self._board.errors.values()]
-        if troubles or errors:
-            more = len(troubles) + len(errors) - 1
-            first = (troubles or errors)[0]
-            return "degraded", f"{first} (and {more} more)" if more else first
-        if self._phase == "opening":
-            return "starting", "Taking the flow over and planning."
-        if not self._copying.is_under_way:
-            return "starting", "Starting the slices."
-        held = self._board.held_back
-        return "running", held if self._board.places() else "No topic passes the filters yet."
-
-
-_AFTER_REST: dict[Phase, str] = {"paused": "paused.", "stopped": "stopped.", "failed": "failed."}
+        troubles = (*self._office.trouble.values(), *self._copying.troubles())
+        standing = Standing(
+            phase=self._phase,
+            then=self._then,
+            reason=self._reason,
+            troubles=(*troubles, *(error.reason for error in self._board.errors.values())),
+            is_under_way=self._copying.is_under_way,
+            held_back=self._board.held_back,
+            has_partitions=self._board.has_partitions,
+        )
+        return verdict(standing)
 
 
 def _is_same_work(one: JobSpec, other: JobSpec) -> bool:

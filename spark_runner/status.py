@@ -5,11 +5,10 @@ Nothing here talks to anybody; the flow's thread feeds it and writes the file, w
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from mirrors.domain.continuity.strangers import Stretch
 from mirrors.domain.jobs import (
     JobSpec,
     JobState,
@@ -23,70 +22,8 @@ from mirrors.launcher import status_path, write_whole
 from spark_runner.draft import Plan
 from spark_runner.ends import Ends
 from spark_runner.positions import Place
+from spark_runner.status_rows import Row, state_of
 from spark_runner.work import PartitionError, PartitionFigure
-
-# Who is so far behind for so long is catching up; less is the beat of commits.
-LAGGING_MS = 10_000
-# The control plane takes them up every two seconds.
-MOST_STRANGERS = 200
-
-
-class _Row:
-    """What is known of one partition."""
-
-    __slots__ = (
-        "caught_up_at",
-        "end",
-        "ends_as_of",
-        "lane",
-        "left_out",
-        "position",
-        "stable",
-        "strangers",
-        "timestamp",
-    )
-
-    def __init__(self, position: int | None) -> None:
-        self.position = position
-        self.timestamp: int | None = None
-        self.end: int | None = None
-        self.stable: int | None = None
-        self.ends_as_of = 0
-        self.lane = ""
-        self.left_out = 0
-        # The newest of what others wrote into the remote partition.
-        self.strangers: deque[Stretch] = deque(maxlen=MOST_STRANGERS)
-        self.caught_up_at: int | None = None
-
-    def moved(self, figure: PartitionFigure, now: int) -> None:
-        self.position, self.lane = figure.position, figure.lane
-        self.left_out += figure.left_out
-        self.strangers.extend(figure.strangers)
-        self.timestamp = figure.timestamp or self.timestamp
-        # The ends were asked a moment ago, and what was copied since was there: never behind it.
-        self.end = None if self.end is None else max(self.end, figure.position)
-        self.stable = None if self.stable is None else max(self.stable, figure.position)
-        self._look(now)
-
-    def reaches(self, end: int | None, stable: int | None, as_of: int) -> None:
-        reached = self.position or 0
-        self.end = self.end if end is None else max(end, reached)
-        self.stable = self.stable if stable is None else max(stable, reached)
-        self.ends_as_of = as_of
-        self._look(as_of)
-
-    def _look(self, now: int) -> None:
-        if self.position is not None and self.stable is not None and self.position >= self.stable:
-            self.caught_up_at = now
-
-    def time_lag(self, now: int) -> int | None:
-        """Age of the oldest record not yet copied: at most the time since there was none."""
-        if self.position is None or self.stable is None:
-            return None
-        if self.position >= self.stable:
-            return 0
-        known = [t for t in (self.caught_up_at, self.timestamp) if t is not None]
-        return max(0, now - max(known)) if known else None
 
 
 class Board:
@@ -101,7 +38,7 @@ class Board:
         # What a person asked for that makes the flow slower.
         self.held_back = ""
         self._plan: Plan | None = None
-        self._rows: dict[Place, _Row] = {}
+        self._rows: dict[Place, Row] = {}
 
     def planned(self, plan: Plan) -> None:
         self._plan = plan
@@ -109,10 +46,10 @@ class Board:
             self._rows.pop(place, None)
             self.errors.pop(place, None)
         self._rows = {
-            place: self._rows.get(place) or _Row(work.start)
+            place: self._rows.get(place) or Row(work.start)
             for place, work in plan.partitions.items()
         } | {
-            place: self._rows.get(place) or _Row(error.offset)
+            place: self._rows.get(place) or Row(error.offset)
             for place, error in plan.stopped.items()
         }
         self.errors = {place: e for place, e in self.errors.items() if place in self._rows}
@@ -162,6 +99,10 @@ class Board:
                 return ""
         return f"Reached {plan.until}."
 
+    @property
+    def has_partitions(self) -> bool:
+        return bool(self._rows)
+
     def places(self) -> list[Place]:
         return list(self._rows)
 
@@ -190,11 +131,11 @@ class Board:
             slices=tuple(slices),
         )
 
-    def _partition(self, place: Place, row: _Row, state: JobState, now: int) -> PartitionStatus:
+    def _partition(self, place: Place, row: Row, state: JobState, now: int) -> PartitionStatus:
         work = self._plan.partitions.get(place) if self._plan else None
         error = self.errors.get(place)
         time_lag = row.time_lag(now)
-        shown = _state(row, error, state, time_lag)
+        shown = state_of(row, error, state, time_lag)
         held = self.held_back if shown in ("lagging", "syncing") else ""
         held = held or self._left_out(row.left_out)
         return PartitionStatus(
@@ -258,20 +199,6 @@ _RANK: dict[TopicState, int] = {
     "faulted": 6,
     "gap": 7,
 }
-
-
-def _state(
-    row: _Row, error: PartitionError | None, flow: JobState, time_lag: int | None
-) -> TopicState:
-    if error is not None:
-        return error.state
-    if flow in ("paused", "stopped"):
-        return "paused"
-    if row.stable is None or row.position is None:
-        return "pending"
-    if row.position >= row.stable:
-        return "in_sync"
-    return "lagging" if time_lag is None or time_lag > LAGGING_MS else "syncing"
 
 
 def write_status(directory: Path, status: JobStatus) -> None:

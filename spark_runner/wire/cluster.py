@@ -1,4 +1,4 @@
-"""One cluster as one task sees it: brokers, leaders, topic ids, coordinators, connections."""
+"""One cluster as one task sees it: brokers, leaders, topic ids, connections."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.security import connection_facts
-from spark_runner.wire.codes import COORDINATOR_MOVING, Code, failure
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.stream import Buffers
 
@@ -90,7 +89,6 @@ class ClusterClient:
         self.features: dict[str, int] = {}
         self._facts = connection_facts(spec)
         self._links: dict[tuple[int, str], Connection] = {}
-        self._coordinators: dict[str, int] = {}
 
     def open(self, deadline: float) -> None:
         """Learn the brokers from the first bootstrap address that answers."""
@@ -196,60 +194,6 @@ class ClusterClient:
                         self.drop(link)
         self.brokers = brokers
         return {row.name: _view(row) for row in reply.topics or ()}
-
-    # -- coordinators
-
-    def coordinator(self, transactional_id: str, deadline: float) -> int:
-        """The broker that keeps the state of this transactional id."""
-        known = self._coordinators.get(transactional_id)
-        if known is not None:
-            return known
-        patience = Patience(deadline)
-        while True:
-            request = FindCoordinatorRequest(
-                key=transactional_id, key_type=1, coordinator_keys=[transactional_id]
-            )
-            reply = self.ask(request, deadline)
-            found = reply.coordinators[0] if reply.coordinators else reply
-            if not found.error_code:
-                self.brokers[found.node_id] = (found.host, found.port)
-                self._coordinators[transactional_id] = found.node_id
-                return int(found.node_id)
-            if found.error_code not in COORDINATOR_MOVING or not patience.wait():
-                raise failure(
-                    found.error_code,
-                    where=self.alias,
-                    doing=f"find the coordinator of {transactional_id}",
-                )
-
-    def forget_coordinator(self, transactional_id: str) -> None:
-        self._coordinators.pop(transactional_id, None)
-
-    def ask_coordinator(
-        self,
-        request: Any,
-        transactional_id: str,
-        deadline: float,
-        *,
-        newest: int | None = None,
-    ) -> Any:
-        """Ask the transaction coordinator, wherever it moves; other refusals are the caller's."""
-        patience = Patience(deadline)
-        while True:
-            problem: KafkaUnavailable | None = None
-            try:
-                node = self.coordinator(transactional_id, deadline)
-                until = min(deadline, time.monotonic() + CONNECT_S)
-                reply = self.ask(request, until, node=node, newest=newest)
-                if reply.error_code not in COORDINATOR_MOVING:
-                    return reply
-            except KafkaUnavailable as error:
-                problem = error
-            self.forget_coordinator(transactional_id)
-            if not patience.wait():
-                raise problem or failure(
-                    Code.COORDINATOR_NOT_AVAILABLE, where=self.alias, doing="reach the coordinator"
-                )
 
 
 def _seconds(said: Mapping[str, str], name: str, usual: float) -> float:

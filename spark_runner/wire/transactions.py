@@ -19,6 +19,7 @@ from kafka.protocol.producer import (
 from mirrors.domain.errors import Fenced
 from spark_runner.wire.cluster import ClusterClient, Patience
 from spark_runner.wire.codes import COORDINATOR_MOVING, FENCING, PRODUCER_LOST, Code, failure
+from spark_runner.wire.coordinators import Coordinator
 
 _END_BUMPS = 5
 _BUSY = (Code.CONCURRENT_TRANSACTIONS, Code.REQUEST_TIMED_OUT)
@@ -52,6 +53,7 @@ class Identity:
         most_version: int = 2,
     ) -> None:
         self._cluster = cluster
+        self._coordinator = Coordinator(cluster, transactional_id)
         self.transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self.producer_id = -1
@@ -71,7 +73,7 @@ class Identity:
         )
         patience = Patience(deadline)
         while True:
-            reply = self._cluster.ask_coordinator(request, self.transactional_id, deadline)
+            reply = self._coordinator.ask(request, deadline)
             if not reply.error_code:
                 break
             # 51 until the abort of the predecessor's transaction is complete: 9 ms, at times 120.
@@ -108,12 +110,12 @@ class Identity:
         )
         patience = Patience(deadline)
         while True:
-            reply = self._cluster.ask_coordinator(request, self.transactional_id, deadline)
+            reply = self._coordinator.ask(request, deadline)
             worst = _worst(reply)
             if not worst:
                 return
             if worst in COORDINATOR_MOVING:
-                self._cluster.forget_coordinator(self.transactional_id)
+                self._coordinator.forget()
             if worst not in _ADD_LATER or not patience.wait():
                 raise self._lost_or_refused(worst, "add partitions to the transaction")
 
@@ -133,9 +135,7 @@ class Identity:
         newest = _END_BUMPS if self.version == 2 else _END_BUMPS - 1
         patience = Patience(deadline)
         while True:
-            reply = self._cluster.ask_coordinator(
-                request, self.transactional_id, deadline, newest=newest
-            )
+            reply = self._coordinator.ask(request, deadline, newest=newest)
             if not reply.error_code:
                 break
             if reply.error_code not in _BUSY or not patience.wait():

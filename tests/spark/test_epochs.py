@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spark_runner import epochs
-from spark_runner.control import Channel, ControlServer
+from spark_runner.control import Channel
+from spark_runner.control_server import ControlServer
 from spark_runner.epochs import Epoch, SliceRun
 from spark_runner.work import Figures, SliceResult, SliceWork
 from tests.spark.lab import wait_for

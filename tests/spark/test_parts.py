@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.agenda import Agenda
-from spark_runner.control import Channel, ControlServer, slice_key
+from spark_runner.control import Channel, slice_key
+from spark_runner.control_server import ControlServer
 from spark_runner.slices import pack
 from spark_runner.slots import Slots
 from spark_runner.work import Figures, PartitionFigure, PartitionWork, SliceResult, SliceWork
