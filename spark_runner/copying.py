@@ -8,9 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from mirrors.domain.client_keys import without_effect
 from mirrors.domain.jobs import JobSpec, SliceStatus
-from mirrors.domain.specs import FlowSpec
 from spark_runner.control import OrderWord
 from spark_runner.control_server import ControlServer
 from spark_runner.draft import Plan
@@ -19,6 +17,7 @@ from spark_runner.positions import Place, slice_id
 from spark_runner.sharing import Sharing
 from spark_runner.spark_jobs import SparkJobs
 from spark_runner.status import Board
+from spark_runner.without_effect import warnings_of
 from spark_runner.work import Figures, PartitionWork, SliceResult, SliceWork
 
 RATE_OVER_S = 5.0
@@ -75,6 +74,8 @@ class Copying:
         self._slices: dict[int, SliceRun] = {}
         self._meters: dict[int, _Meter] = {}
         self._forgiven: dict[Place, int] = {}
+        # What an epoch was last compared with, and found to do all of it.
+        self._fitting: dict[Epoch, object] = {}
         self._sharing = Sharing()
         self.fenced = False
         # `has_moved`: MM2's copy of the positions is behind; `has_news`: the status file is.
@@ -94,15 +95,7 @@ class Copying:
 
     def warnings(self) -> tuple[str, ...]:
         """What the flow asks for and its lane does nothing with."""
-        if self._lane != "raw":
-            return ()
-        job = self.job
-        flow = FlowSpec(source=job.source, target=job.target, properties=job.properties)
-        settings = flow.settings
-        return (
-            *without_effect(settings.consumer, "consumer"),
-            *without_effect(settings.producer, "producer"),
-        )
+        return warnings_of(self.job, self._lane)
 
     def adopt(self, plan: Plan) -> None:
         """Slices whose partitions differ will get a successor; the others do not notice."""
@@ -190,6 +183,16 @@ class Copying:
 
     def _is_outdated(self, index: int, epoch: Epoch) -> bool:
         """Whether the plan, or a partition that is tried again, asks for another epoch."""
+        now = self._plan, self._board.errors.keys() | (), len(epoch.stopped)
+        if self._fitting.get(epoch) == now:
+            return False
+        if self._differs(index, epoch):
+            return True
+        self._fitting = {one: seen for one, seen in self._fitting.items() if one.result is None}
+        self._fitting[epoch] = now
+        return False
+
+    def _differs(self, index: int, epoch: Epoch) -> bool:
         has = {(row.topic, row.partition): row for row in epoch.work.partitions}
         wants = self._contents(index)
         if not wants.keys() <= has.keys() - epoch.stopped:

@@ -40,8 +40,9 @@ TICK_S = 1.0
 RESTING_TICK_S = 0.1
 # Positions that moved are not kept back for a whole tick.
 NEWS_S = 0.3
-# A file with a row for each partition, in which nothing changes but the time.
-QUIET_S = 3.0
+# A file with a row for each partition, in which nothing changes but the time: as often as the ends
+# are asked for then.
+QUIET_S = 5.0
 # An order is obeyed at a commit, within milliseconds; who does not is cut off.
 OBEY_S = 5.0
 # Who waits for a stop or a pause does not wait longer for MM2's copy; it is written all the same.

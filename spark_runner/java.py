@@ -21,6 +21,8 @@ _JVM = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-XX:ReservedCodeCacheSize=64m",
+    # Else twenty wake-ups a second for a file that only local tools read.
+    "-XX:-UsePerfData",
     "-XX:MinHeapFreeRatio=10",
     "-XX:MaxHeapFreeRatio=25",
     "-Xss512k",

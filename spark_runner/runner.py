@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import socket
@@ -22,6 +23,8 @@ log = logging.getLogger("spark_runner")
 
 POLL_S = 0.2
 REPORT_S = 1.0
+# A file in which nothing changes but the time.
+QUIET_S = 3.0
 COUNT_S = 5.0
 MEASURE_S = 30.0
 STOP_S = 9.0
@@ -31,14 +34,18 @@ State = Literal["starting", "ready", "stopping"]
 
 
 class Reporter:
-    """`runner.json`, each second; before Spark is up as well."""
+    """`runner.json`, within a second of a change; before Spark is up as well."""
 
     def __init__(self, directory: Path, name: str, master: str) -> None:
         self._path = directory / RUNNER_FILE
         self._name = name
         self._master = master
         self._started_at = int(time.time() * 1000)
+        self._host = socket.gethostname()
         self._process = psutil.Process()
+        self._start_tick = start_tick(self._process.pid) or 0
+        self._written_at = 0.0
+        self._written: RunnerStatus | None = None
         self._measured_at = 0.0
         self._memory: dict[str, int] = {}
         self._counted_at = 0.0
@@ -51,9 +58,9 @@ class Reporter:
         self._measure()
         status = RunnerStatus(
             name=self._name,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            start_tick=start_tick(os.getpid()) or 0,
+            host=self._host,
+            pid=self._process.pid,
+            start_tick=self._start_tick,
             state=state,
             reason=reason,
             master=self._master,
@@ -61,12 +68,17 @@ class Reporter:
             slots_used=slots.used if slots else 0,
             application_id=self.application_id,
             started_at=self._started_at,
-            as_of=int(time.time() * 1000),
+            as_of=0,
             rss_bytes=sum(self._memory.values()),
             memory=self._memory,
             flows=flows,
         )
-        write_whole(self._path, status.to_json())
+        now = time.monotonic()
+        if status == self._written and now - self._written_at < QUIET_S:
+            return
+        self._written, self._written_at = status, now
+        told = dataclasses.replace(status, as_of=int(time.time() * 1000))
+        write_whole(self._path, told.to_json())
 
     def _measure(self) -> None:
         """Seldom: to count slots asks Spark's JVM, to sum up memory walks all processes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -13,12 +14,17 @@ from spark_runner.work import SliceResult, SliceWork
 
 log = logging.getLogger("spark_runner.spark")
 
+ASK_S = 5.0
+
 
 class SparkJobs:
     """Called from the epochs' threads; each has a JVM thread of its own with its own properties."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
+        self._java = context._jsc.sc()
+        self._is_stopped = False
+        self._asked_at = 0.0
         self._slots = 0
 
     @property
@@ -32,15 +38,20 @@ class SparkJobs:
     def is_alive(self) -> bool:
         """Whether Spark can run another job: its Java process is there, and its context runs.
 
-        A cluster may take the application away (too many lost executors): nothing says so.
+        A cluster may take the application away (too many lost executors): nothing says so, and
+        the question costs the JVM more than a look at its process does.
         """
         process = getattr(SparkContext._gateway, "proc", None)
         if process is not None and process.poll() is not None:
             return False
-        try:
-            return not self._context._jsc.sc().isStopped()
-        except (Py4JError, OSError, AttributeError):
-            return False
+        now = time.monotonic()
+        if now - self._asked_at >= ASK_S and not self._is_stopped:
+            self._asked_at = now
+            try:
+                self._is_stopped = self._java.isStopped()
+            except (Py4JError, OSError, AttributeError):
+                self._is_stopped = True
+        return not self._is_stopped
 
     def warm_up(self) -> None:
         """Start the first Python worker before a flow waits for it; failing costs nothing."""

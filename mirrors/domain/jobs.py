@@ -112,7 +112,10 @@ class SliceStatus:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobStatus:
-    """What a runner says of one flow, every second. The file is `flows/<flow>.status.json`."""
+    """What a runner says of one flow, soon when it moves, else every few seconds.
+
+    The file is `flows/<flow>.status.json`.
+    """
 
     job: int
     flow: int
@@ -149,7 +152,10 @@ class JobStatus:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunnerStatus:
-    """What a runner says of itself, every second. The file is `runner.json` in its directory."""
+    """What a runner says of itself, soon when it changes, else every few seconds.
+
+    The file is `runner.json` in its directory.
+    """
 
     name: str
     host: str

@@ -24,7 +24,7 @@ Action = Literal[
 ]
 JobEnd = Literal["stopped", "failed", "lost"]
 
-# A runner writes its status each second; this silent, it hangs. JVM start-up is slower.
+# A runner writes its status every few seconds; this silent, it hangs. JVM start-up is slower.
 SILENT_RUNNER_MS = 30_000
 SLOW_START_MS = 120_000
 # A flow's own status may pause while a large plan is made; the runner beside it still answers.

@@ -1,7 +1,8 @@
 """python -m tests.spark.measure_idle: what a runner costs when nothing moves, and what a flow more.
 
-Two flows with 100 partitions each, nothing written; CPU of the runner's whole process tree over
-120 s (UNDERSTUDY_IDLE_SECONDS), then one more flow, and the memory that it adds.
+Two flows with 100 partitions each (UNDERSTUDY_IDLE_PARTITIONS), nothing written; CPU of the whole
+process tree of the runner over 120 s (UNDERSTUDY_IDLE_SECONDS), then one more flow, and the memory
+that it adds.
 Takes the clusters from UNDERSTUDY_TEST_CLUSTERS, or starts two brokers.
 """
 
@@ -23,7 +24,7 @@ from tests.spark.lab import Flow, Lab
 
 SECONDS = int(os.environ.get("UNDERSTUDY_IDLE_SECONDS", "120"))
 SETTLE_S = 15
-PARTITIONS = 100
+PARTITIONS = int(os.environ.get("UNDERSTUDY_IDLE_PARTITIONS", "100"))
 LIMIT_CPU_PERCENT = 5.0
 LIMIT_MEMORY = 100_000_000
 

@@ -143,7 +143,7 @@ def test_a_spec_file_that_is_no_spec_is_logged_and_others_go_on(lab: Lab) -> Non
     flow.stop()
 
 
-def test_the_runner_says_how_it_is_each_second(lab: Lab) -> None:
+def test_the_runner_says_how_it_is_every_few_seconds(lab: Lab) -> None:
     flow = lab.flow(tasks_max="2")
     lab.create(flow.topic("t"), 2)
     flow.start().wait_state("running")
@@ -157,7 +157,7 @@ def test_the_runner_says_how_it_is_each_second(lab: Lab) -> None:
     assert status is not None
     assert status.slots == 256
     assert status.state == "ready"
-    assert time.time() * 1000 - status.as_of < 3000
+    assert time.time() * 1000 - status.as_of < 6000
     assert (status.rss_bytes or 0) > 100_000_000
 
     def measured() -> bool:
