@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from mirrors.domain.failback.orphans import MARK_HEADER
 from mirrors.domain.runs import Run
 from mirrors.kafka.admin import Admin
 from mirrors.models import Cluster, Comparison, ComparisonFinding, Flow
@@ -32,6 +33,7 @@ FAULTS = (
     ("doubled", False),
     ("last doubled", False),
     ("header", True),
+    ("brought over", True),
 )
 
 
@@ -71,6 +73,8 @@ def faulty(records: list[Record], fault: str) -> list[Record]:
         there[AT] = record(AT, value=b"w%d" % AT)
     elif fault == "header":
         there[AT] = record(AT, headers=((b"trace", b"1"),))
+    elif fault == "brought over":  # after a failover, and marked: no fault
+        there[AT] = record(AT, headers=((MARK_HEADER.encode(), b"1"),))
     elif fault == "swapped":
         there[AT], there[AT + 1] = there[AT + 1], there[AT]
     elif fault == "dropped":
@@ -126,8 +130,9 @@ def test_each_single_fault_is_found_and_its_record_named(sides: tuple[Side, Side
     assert f"{topic}-8 offset {AT}" in fields.sentence
     parts = {part.partition: part for part in run.parts.all()}
     assert parts[0].verdict == "same"
+    assert parts[9].verdict == "same"
     assert parts[0].source_digest == parts[0].target_digest != ""
-    assert {parts[number].verdict for number in range(1, len(FAULTS))} == {"differs"}
+    assert {parts[number].verdict for number in range(1, 9)} == {"differs"}
     assert all(parts[number].source_records == SIZE for number in parts)
     assert "8 differences in content" in run.reason
 
