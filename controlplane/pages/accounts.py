@@ -10,6 +10,7 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods, require_POST
 from knox.models import AuthToken
@@ -18,26 +19,34 @@ from mirrors.forms.settings import SettingsForm, text_field
 from mirrors.models import Role, needs
 from mirrors.services.people import ensure_person
 from mirrors.views.render import render_page
+from mirrors.views.sheets import Sheet
 
+TOKENS = Sheet("tokens", ("start", "created", "expiry"))
+PEOPLE = Sheet("people", ("username", "role_word", "is_superuser", "is_active", "last_login"))
 LIFETIMES = (1, 7, 30, 90, 365)
 ROLES = {role.word: role for role in Role if role is not Role.NONE}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.VIEWER)
-def tokens(request: HttpRequest) -> HttpResponse:
+def tokens(request: HttpRequest) -> HttpResponseBase:
     """The one answer that carries a token is the answer to its creation; it is never stored."""
     fresh = ""
     if request.method == "POST":
         given = request.POST.get("days", "")
         days = int(given) if given in map(str, LIFETIMES) else 90
         _, fresh = AuthToken.objects.create(request.user, expiry=timedelta(days=days))
+    own: list[Any] = list(AuthToken.objects.filter(user=request.user).order_by("-created"))
+    for token in own:
+        token.start = token.token_key[:8]
     context = {
-        "tokens": AuthToken.objects.filter(user=request.user).order_by("-created"),
+        "tokens": own,
         "fresh": fresh,
         "lifetimes": LIFETIMES,
         "root": request.build_absolute_uri("/"),
     }
+    if file := TOKENS.file(request, context, "tokens"):
+        return file
     return render_page(request, "controlplane/tokens.html", context, section="tokens")
 
 
@@ -77,7 +86,7 @@ class PersonForm(SettingsForm):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.ADMIN)
-def people(request: HttpRequest) -> HttpResponse:
+def people(request: HttpRequest) -> HttpResponseBase:
     form = PersonForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         facts = form.cleaned_data
@@ -91,6 +100,8 @@ def people(request: HttpRequest) -> HttpResponse:
     for person in everyone:
         person.role_word = _role_word(person)
     context = {"people": everyone, "roles": ROLES, "form": form}
+    if file := PEOPLE.file(request, context, "people"):
+        return file
     status = 422 if form.errors else 200
     return render_page(
         request, "controlplane/people.html", context, section="people", status=status

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
@@ -20,9 +20,11 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.forms import ClusterForm
 from mirrors.models import Cluster, Flow, Role, Transition, needs
 from mirrors.models.clusters import SecurityProtocol
-from mirrors.models.reading import flows_by_group, groups_named
+from mirrors.models.proving import with_proof
+from mirrors.models.reading import flows_by_group, flows_with_lag, groups_named
 from mirrors.services import clusters as services
 from mirrors.views.changes import Impact, changes_between
+from mirrors.views.flows import file_of_flows
 from mirrors.views.readiness import first_flows
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_cluster
@@ -68,8 +70,11 @@ def list_clusters(request: HttpRequest) -> HttpResponseBase:
 
 @require_safe
 @needs(Role.VIEWER)
-def show_cluster(request: HttpRequest, alias: str) -> HttpResponse:
+def show_cluster(request: HttpRequest, alias: str) -> HttpResponseBase:
     cluster = mark_cluster(get_object_or_404(Cluster, alias=alias))
+    rows = with_proof(flows_with_lag()).filter(Q(source=cluster) | Q(target=cluster))
+    if download := file_of_flows(request, rows, f"{alias}-flows"):
+        return download
     test = cluster.tests.first()
     sides = _sides(cluster, timezone.now())
     groups = flows_by_group(cluster)

@@ -1,32 +1,8 @@
-"""Tables of a flow's page that are not rows of the database, as CSV and JSON files."""
+"""The tables of a flow's page that are files of their own making."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
-from django.http import HttpRequest, StreamingHttpResponse
-
-from mirrors.views.tables import Column, download, value_of
-
-
-@dataclasses.dataclass(frozen=True)
-class Sheet:
-    """`rows` is where a tab's context has them; `columns` are the paths of their values."""
-
-    rows: str
-    columns: tuple[str, ...]
-
-    def file(
-        self, request: HttpRequest, context: dict[str, Any], name: str
-    ) -> StreamingHttpResponse | None:
-        """The whole table when the address asks for it (`?as=csv`, `?as=json`), else None."""
-        kind = request.GET.get("as")
-        if kind not in {"csv", "json"}:
-            return None
-        columns = [Column(path, path) for path in self.columns]
-        return download(kind, columns, value_of(context, self.rows) or (), name)
-
+from mirrors.views.sheets import Sheet
 
 SHEETS = {
     "heartbeats": Sheet(

@@ -60,7 +60,7 @@ QUESTION = Question(
 def list_flows(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
     rows = with_proof(flows_with_lag())
-    if download := QUESTION.export(request, rows, "flows", mark=lambda flow: mark_proof(flow, now)):
+    if download := file_of_flows(request, rows, "flows"):
         return download
     table = QUESTION.table(request, rows)
     for flow in table.page:
@@ -68,6 +68,12 @@ def list_flows(request: HttpRequest) -> HttpResponseBase:
     states = filter_of("observed_state", "State", ObservedState.values, table.chosen)
     context = {"table": table, "filters": [states]}
     return render_page(request, "mirrors/flows.html", context, section="flows", every=3)
+
+
+def file_of_flows(request: HttpRequest, rows: QuerySet[Any], name: str) -> HttpResponseBase | None:
+    """Flows that `with_proof` reads as a file, where the address asks for one."""
+    now = timezone.now()
+    return QUESTION.export(request, rows, name, mark=lambda flow: mark_proof(flow, now))
 
 
 @require_safe

@@ -16,9 +16,12 @@ from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.forms import RunnerForm
 from mirrors.models import Role, Runner, Transition, needs
+from mirrors.models.proving import with_proof
+from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
 from mirrors.services import runners as services
 from mirrors.views.changes import Change, Impact
+from mirrors.views.flows import file_of_flows
 from mirrors.views.logs import log_of_runner
 from mirrors.views.readiness import first_flows
 from mirrors.views.render import render_page
@@ -60,8 +63,11 @@ def list_runners(request: HttpRequest) -> HttpResponseBase:
 
 @require_safe
 @needs(Role.VIEWER)
-def show_runner(request: HttpRequest, name: str) -> HttpResponse:
+def show_runner(request: HttpRequest, name: str) -> HttpResponseBase:
     runner = get_object_or_404(Runner, name=name)
+    rows = with_proof(flows_with_lag()).filter(runner=runner)
+    if download := file_of_flows(request, rows, f"{name}-flows"):
+        return download
     context = {
         "runner": runner,
         **first_flows(runner.flows.all(), timezone.now()),

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from mirrors.models import Role, needs
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of
+from mirrors.views.sheets import Sheet, file_of
 from mirrors.views.tables import Column, Question
 from monitoring import alerting, links, runbooks, tasks, wishes
 from monitoring.models import (
@@ -117,9 +118,27 @@ def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("alert-rules")
 
 
+# Where each stands in the page's context, and what a file of it has. Addresses stay here: one may
+# be the key to a room.
+SHEETS = {
+    "rules": Sheet(
+        "rules",
+        ("name", "flow.name", "severity", "kind", "asks", "threshold", "for_seconds", "enabled"),
+    ),
+    "channels": Sheet("channels", ("name", "kind", "enabled")),
+    "silences": Sheet(
+        "silences",
+        ("flow.name", "cluster.alias", "rule.name", "starts_at", "ends_at", "who", "reason"),
+    ),
+    "dead": Sheet(
+        "dead", ("what", "alert.subject_name", "channel.name", "attempt", "error", "created_at")
+    ),
+}
+
+
 @require_safe
 @needs(Role.VIEWER)
-def show_rules(request: HttpRequest) -> HttpResponse:
+def show_rules(request: HttpRequest) -> HttpResponseBase:
     """Rules, channels, silences, what could not be told, and the REST calls that change them."""
     now = timezone.now()
     context: dict[str, Any] = {
@@ -133,9 +152,12 @@ def show_rules(request: HttpRequest) -> HttpResponse:
         ),
         "dead": Delivery.objects.filter(state=DeliveryState.DEAD).select_related(
             "channel", "alert"
-        )[:20],
+        ),
         "commands": _commands(request),
     }
+    if file := file_of(request, context, SHEETS):
+        return file
+    context["dead"] = context["dead"][:20]
     return render_page(request, "monitoring/alert_rules.html", context, section="alerts", every=5)
 
 

@@ -48,7 +48,7 @@ def _text(client: Client, path: str) -> str:
 
 def test_flows_out_and_in_stand_apart(viewer: Client, primary: Cluster) -> None:
     text = _text(viewer, "/clusters/primary/")
-    out, rest = text.split(" Flows out Flow ")[1].split(" Flows in Flow ")
+    out, rest = text.split(" Flows out CSV JSON Flow ")[1].split(" Flows in CSV JSON Flow ")
     into = rest.split(" Consumer groups ")[0]
     assert "primary→backup" in out
     assert "primary→lake" in out

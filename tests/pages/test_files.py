@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
 from mirrors.models import FlowPlan, HeartbeatState
+from monitoring.models import Channel, Delivery, Silence
 from tests.pages import world
 
 LISTS = ("/flows/", "/topology/", "/schedules/", "/clusters/", "/runners/", "/audit/", "/alerts/")
@@ -57,3 +59,39 @@ def test_every_list_has_files(viewer: Client, path: str) -> None:
     assert answer["Content-Type"].startswith("application/json")
     assert isinstance(json.loads(answer.getvalue()), list)
     assert viewer.get(f"{path}?as=csv")["Content-Type"].startswith("text/csv")
+
+
+@pytest.mark.parametrize(
+    ("path", "column"),
+    [
+        ("/alerts/rules/?", "name"),
+        ("/alerts/rules/?of=channels&", "name"),
+        ("/alerts/rules/?of=silences&", "flow.name"),
+        ("/alerts/rules/?of=dead&", "what"),
+        ("/people/?", "username"),
+        ("/account/tokens/?", "start"),
+        ("/runners/default/?", "label"),
+        ("/clusters/primary/?", "label"),
+    ],
+)
+def test_every_other_table_has_files(admin: Client, path: str, column: str) -> None:
+    flow = world.busy()
+    channel = Channel.objects.create(name="on call", kind="webhook", target="https://x.example/key")
+    Delivery.objects.create(channel=channel, what="test", state="dead", error="It said 500.")
+    ends = timezone.now() + timedelta(hours=1)
+    Silence.objects.create(flow=flow, ends_at=ends, who="ann", reason="Moving house.")
+    assert admin.post("/account/tokens/?as=csv", {"days": "1"})["Content-Type"].startswith("text/h")
+    page = path.split("?")[0]
+    assert "as=csv" in admin.get(page).content.decode()
+    text = admin.get(f"{path}as=json").getvalue().decode()
+    rows = json.loads(text)
+    assert rows
+    assert column in rows[0]
+    assert "x.example/key" not in text, "an address may be the key to a room"
+    lines = admin.get(f"{path}as=csv").getvalue().decode().splitlines()
+    assert lines[0].split(",")[0] == column
+    assert len(lines) == len(rows) + 1
+
+
+def test_files_of_a_page_need_its_role(viewer: Client) -> None:
+    assert viewer.get("/people/?as=csv").status_code == 403
