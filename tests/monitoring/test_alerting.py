@@ -166,6 +166,29 @@ def test_a_look_at_the_rules_costs_the_same_queries_for_many_flows(flow: Flow) -
     assert cost() == few
 
 
+def test_sentences_of_many_alerts_that_change_at_once_are_written_at_once(flow: Flow) -> None:
+    """What falls behind further each second, told of ten flows."""
+    hub = flow.target
+    for _ in range(9):
+        world.topic(world.flow(world.cluster(), hub), offset_lag=9)
+
+    def cost(seconds: int) -> int:
+        now = START + timedelta(seconds=seconds)
+        Flow.objects.update(as_of=now)
+        FlowTopic.objects.update(time_lag_ms=(60 + seconds) * 1000)
+        with CaptureQueriesContext(connection) as seen:
+            alerting.evaluate(now=now)
+        return len(seen)
+
+    for seconds in (0, 10, 20, 30):
+        cost(seconds)
+    before = set(Alert.objects.values_list("sentence", flat=True))
+    assert cost(40) < 20
+    after = set(Alert.objects.values_list("sentence", flat=True))
+    assert Alert.objects.filter(state="firing").count() == 10
+    assert not before & after
+
+
 def test_the_rules_that_every_installation_begins_with(db: Any) -> None:
     kinds = set(AlertRule.objects.filter(flow=None, enabled=True).values_list("kind", flat=True))
     assert kinds == {

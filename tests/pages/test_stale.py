@@ -14,7 +14,25 @@ from mirrors.models import Cluster, Flow, Sighting
 from monitoring.models import ClusterSweep
 from tests.pages import world
 
-PAGES = ("/", "/flows/", "/flows/{pk}/", "/flows/{pk}/partitions/", "/clusters/", "/alerts/")
+PAGES = (
+    "/",
+    "/topology/",
+    "/flows/",
+    "/flows/{pk}/",
+    "/flows/{pk}/partitions/",
+    "/flows/{pk}/groups/",
+    "/flows/{pk}/readiness/",
+    "/flows/{pk}/charts/",
+    "/clusters/",
+    "/clusters/primary/",
+    "/clusters/primary/groups/",
+    "/runners/default/",
+    "/schedules/",
+    "/alerts/",
+    "/api/v1/flows/",
+    "/api/v1/topology/",
+    "/metrics?partitions=1",
+)
 
 
 @pytest.fixture
