@@ -113,6 +113,8 @@ def _settings(master: str, directory: Path, java: str) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.python.daemon.module": "spark_runner.daemon",
+            # To itself, in the same process.
+            "spark.executor.heartbeatInterval": "30s",
         }
     else:
         settings |= {"spark.executor.memory": "512m"}

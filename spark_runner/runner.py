@@ -26,7 +26,7 @@ REPORT_S = 1.0
 # A file in which nothing changes but the time.
 QUIET_S = 3.0
 COUNT_S = 5.0
-MEASURE_S = 30.0
+MEASURE_S = 120.0
 STOP_S = 9.0
 _SUFFIX = ".spec.json"
 

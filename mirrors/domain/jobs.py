@@ -65,7 +65,8 @@ class TopicStatus:
     partitions: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+# Not frozen: they are made by the thousand every few seconds, and that would cost twice as much.
+@dataclasses.dataclass(kw_only=True)
 class PartitionStatus:
     """One copied partition. `position` is the next upstream offset to be copied (committed)."""
 
