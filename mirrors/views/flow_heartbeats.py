@@ -10,9 +10,10 @@ from django.utils import timezone
 
 from mirrors.domain.keys import KEYS
 from mirrors.models import Flow, HeartbeatState
+from mirrors.services.heartbeats import WATCH_EVERY
 
 _EVERY, _ON = "emit.heartbeats.interval.seconds", "emit.heartbeats.enabled"
-# So many intervals without one, and the direction is not to be trusted.
+# So many intervals without one since the last look, and the direction is not to be trusted.
 _LATE = 3
 
 
@@ -48,4 +49,5 @@ def _word(flow: Flow, age_ms: int | None, every: int) -> str:
         return "resting"
     if age_ms is None:
         return "unknown"
-    return "good" if age_ms <= max(_LATE * every, 10) * 1000 else "lagging"
+    patience_s = max(_LATE * every, 10) + WATCH_EVERY.total_seconds()
+    return "good" if age_ms <= patience_s * 1000 else "lagging"

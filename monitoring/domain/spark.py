@@ -17,12 +17,12 @@ def path(values: Sequence[float | None], least_top: float) -> str:
         return ""
     top, step = max(*known, least_top), WIDTH / (len(values) - 1)
     parts: list[str] = []
-    pen_is_up = True
+    before: float | None = None
     for at, value in enumerate(values):
-        if value is None:
-            pen_is_up = True
-            continue
-        y = HEIGHT - 1 - value / top * (HEIGHT - 2)
-        parts.append(f"{'M' if pen_is_up else 'L'}{at * step:.1f} {y:.1f}")
-        pen_is_up = False
+        if value is not None:
+            y = HEIGHT - 1 - value / top * (HEIGHT - 2)
+            # A step of no length makes a dot of a figure that stands alone.
+            parts.append(f"{'M' if before is None else 'L'}{at * step:.1f} {y:.1f}")
+            parts.append("h0" if before is None else "")
+        before = value
     return "".join(parts)

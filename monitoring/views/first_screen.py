@@ -33,17 +33,21 @@ _TONES = {"critical": "critical", "warning": "attention"}
 
 @dataclasses.dataclass(frozen=True)
 class Alarm:
-    """An alert that fires, as the first screen says it."""
+    """An alert that fires, as the first screen says it; its links are made where it is shown."""
 
-    flow: int | None
-    severity: str
-    tone: str
-    subject: str
-    sentence: str
-    since: datetime | None
-    page: str
-    runbook: str
-    acknowledged_by: str
+    alert: Alert
+
+    @property
+    def tone(self) -> str:
+        return _TONES.get(self.alert.severity, "unknown")
+
+    @property
+    def page(self) -> str:
+        return links.page_of(self.alert)
+
+    @property
+    def runbook(self) -> str:
+        return links.runbook_of(self.alert)
 
 
 def alarms(now: datetime) -> list[Alarm]:
@@ -53,36 +57,23 @@ def alarms(now: datetime) -> list[Alarm]:
     silences = Silence.objects.filter(starts_at__lte=now, ends_at__gt=now) if firing else ()
     now_silent = list(silences)
     loud = [one for one in firing if not is_silenced(one, now_silent)]
-    found = sorted(loud, key=lambda one: _GRAVEST.index(one.severity))
-    return [
-        Alarm(
-            flow=one.flow_id,
-            severity=one.severity,
-            tone=_TONES.get(one.severity, "unknown"),
-            subject=one.subject_name,
-            sentence=one.sentence,
-            since=one.fired_at,
-            page=links.page_of(one),
-            runbook=links.runbook_of(one),
-            acknowledged_by=one.acknowledged_by,
-        )
-        for one in found
-    ]
+    loud.sort(key=lambda one: _GRAVEST.index(one.severity))
+    return [Alarm(one) for one in loud]
 
 
 def gravest_by_flow(found: Iterable[Alarm]) -> dict[int, Alarm]:
     """The first of each flow."""
     by_flow: dict[int, Alarm] = {}
     for alarm in found:
-        if alarm.flow is not None:
-            by_flow.setdefault(alarm.flow, alarm)
+        if alarm.alert.flow_id is not None:
+            by_flow.setdefault(alarm.alert.flow_id, alarm)
     return by_flow
 
 
 def others(found: Iterable[Alarm], told: Iterable[tuple[Any, ...]]) -> list[Alarm]:
     """Those that speak of no flow that the first sentences speak of already."""
     known = {flow.pk for flow, *_ in told}
-    return [alarm for alarm in found if alarm.flow not in known]
+    return [alarm for alarm in found if alarm.alert.flow_id not in known]
 
 
 def changes() -> QuerySet[Transition]:
@@ -106,7 +97,10 @@ def trust_of(flows: Mapping[FlowPicture, int], now: datetime) -> str:
     for flow, key in sorted(flows.items(), key=lambda item: item[0].name):
         if flow.state == "draft":
             continue
-        ended_at, passed_at = last.get(key, (None, None))
+        if key not in last:
+            standbys.append(Standby(flow.name, "never"))
+            continue
+        ended_at, passed_at = last[key]
         drills = LastDrills(
             passed_at=passed_at, ended_at=ended_at, ended_well=ended_at == passed_at
         )

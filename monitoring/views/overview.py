@@ -89,8 +89,8 @@ def _pictures(gravest: Mapping[int, first_screen.Alarm]) -> dict[FlowPicture, in
             worst_topic=worst or "",
             as_of=as_of,
             source_is_gone=reachable is False,
-            severity=gravest[pk].severity if pk in gravest else "",
-            alert=gravest[pk].sentence if pk in gravest else "",
+            severity=gravest[pk].alert.severity if pk in gravest else "",
+            alert=gravest[pk].alert.sentence if pk in gravest else "",
         ): pk
         for pk, source, reachable, state, label, reason, behind, oldest, worst, as_of in rows
     }

@@ -94,6 +94,7 @@ def test_the_keyboard_reaches_search_pages_and_the_list_of_keys(
     page = visit().page
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox", name="Search flows, clusters and topics")).to_be_focused()
+    page.locator("body").press("Control+k")
     page.keyboard.type("orders")
     page.keyboard.press("Enter")
     page.wait_for_url("**/search/?q=orders")

@@ -39,7 +39,7 @@ def test_what_drills_have_proven_is_one_sentence() -> None:
 
 def test_a_trend_starts_at_zero_breaks_where_nothing_is_known_and_shows_noise_small() -> None:
     assert path([], 10) == path([None, None], 10) == path([1], 10) == ""
-    assert path([0, None, 30], 30) == f"M0.0 {HEIGHT - 1}.0M{WIDTH}.0 1.0"
+    assert path([0, None, 30], 30) == f"M0.0 {HEIGHT - 1}.0h0M{WIDTH}.0 1.0h0"
     low = path([0, 1, 0], 100)
     assert [float(y) for y in re.findall(r" ([\d.]+)", low)] == [17.0, 16.8, 17.0]
 
@@ -97,6 +97,6 @@ def test_rows_show_the_last_hour_the_objective_and_what_the_standby_is_worth(
         )  # fmt: skip
     text = overview(signed_in("viewer"))
     assert "RPO in the last hour: at most 5 s" in text
-    assert re.search(r'<path d="M[\d. LM]+"', text)
+    assert re.search(r'<path d="M[\d. LMh]+"', text)
     assert "No drill has proven a standby yet." in text
     assert f'href="/flows/{flow.pk}/readiness/"' in text

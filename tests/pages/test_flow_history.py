@@ -129,7 +129,10 @@ def test_heartbeats_of_both_directions_stand_side_by_side(viewer: Client) -> Non
     flow = world.busy()
     back = world.flow(flow.target, flow.source)
     now = timezone.now()
-    HeartbeatState.objects.create(flow=flow, seen_at=now, latency_ms=120, as_of=now)
+    # Arrivals are looked at every 15 s: one of a moment before the last look is none too late.
+    looked = now - timedelta(seconds=14)
+    seen = looked - timedelta(seconds=5)
+    HeartbeatState.objects.create(flow=flow, seen_at=seen, latency_ms=120, as_of=looked)
     late = now - timedelta(minutes=5)
     HeartbeatState.objects.create(flow=back, seen_at=late, place="target", as_of=now)
     text = _text(viewer, f"/flows/{flow.pk}/heartbeats/")

@@ -100,9 +100,13 @@ for (const kind of ["click", "focusin"]) {
   });
 }
 
-// Keys: `/` searches, `g` then a letter goes to a page, `?` lists them, Escape closes menus.
+// Keys: `/` or Ctrl-K searches, `g` then a letter goes to a page, `?` lists them, Escape closes menus.
 let waitingForPage = 0;
 document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key === "k") {
+    event.preventDefault();
+    document.querySelector("[data-search]")?.select();
+  }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape") document.querySelectorAll("details.menu[open]").forEach((menu) => { menu.open = false; });
   if (event.target.closest("input, textarea, select, [contenteditable], dialog[open]")) return;
