@@ -30,7 +30,8 @@ class FlowPicture:
     as_of: datetime | None = None
     # Its source was looked at and did not answer.
     source_is_gone: bool = False
-    # The gravest alert that fires of it and that nobody silenced: how grave, and its sentence.
+    # The gravest alert that fires of it and that nobody silenced: how grave, and its sentence
+    # unless that is about the lag, which stands here fresher.
     severity: str = ""
     alert: str = ""
 
@@ -205,10 +206,11 @@ def _trouble(flow: FlowPicture, now: datetime) -> str:
         age = "ever" if flow.as_of is None else f"for {_age(flow.as_of, now)}"
         return f"has sent no figures {age}: is its runner alive?"
     if flow.state == "running":
-        late = (flow.time_lag_ms or 0) > BEHIND_AFTER_MS
+        late = (flow.time_lag_ms or 0) > BEHIND_AFTER_MS or not flow.alert
         return f"is {duration(flow.time_lag_ms)} behind." if late else f"{flow.alert}."
-    if flow.state in _RESTING and flow.alert:
-        return f"is {flow.state.replace('_', ' ')}; it {flow.alert}."
+    if flow.state in _RESTING and flow.severity:
+        more = f"it {flow.alert}" if flow.alert else f"it is {duration(flow.time_lag_ms)} behind"
+        return f"is {flow.state.replace('_', ' ')}; {more}."
     reason = flow.reason.rstrip(".")
     return f"is {flow.state.replace('_', ' ')}{': ' + reason if reason else ''}."
 

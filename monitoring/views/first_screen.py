@@ -27,6 +27,7 @@ from monitoring.models import Alert, AlertState, LagSample, Silence
 _TREND = timedelta(hours=1)
 _MOST_ALERTS = 200
 _RUNS = ("failoverrun", "comparison", "drillrun")
+_LAGS = ("time_lag", "offset_lag")
 _GRAVEST = ("critical", "warning", "info")
 _TONES = {"critical": "critical", "warning": "attention"}
 
@@ -36,6 +37,12 @@ class Alarm:
     """An alert that fires, as the first screen says it; its links are made where it is shown."""
 
     alert: Alert
+
+    @property
+    def news(self) -> str:
+        """What the page does not know fresher itself."""
+        lags = self.alert.rule is not None and self.alert.rule.kind in _LAGS
+        return "" if lags else self.alert.sentence
 
     @property
     def tone(self) -> str:

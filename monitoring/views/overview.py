@@ -90,7 +90,7 @@ def _pictures(gravest: Mapping[int, first_screen.Alarm]) -> dict[FlowPicture, in
             as_of=as_of,
             source_is_gone=reachable is False,
             severity=gravest[pk].alert.severity if pk in gravest else "",
-            alert=gravest[pk].alert.sentence if pk in gravest else "",
+            alert=gravest[pk].news if pk in gravest else "",
         ): pk
         for pk, source, reachable, state, label, reason, behind, oldest, worst, as_of in rows
     }

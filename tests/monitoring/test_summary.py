@@ -52,13 +52,15 @@ def test_a_flow_that_is_behind_is_the_headline() -> None:
 
 
 def test_what_fires_of_a_flow_makes_it_a_trouble_also_while_it_rests() -> None:
-    fires = {"severity": "critical", "alert": "is 9 min behind, 4,112 records"}
+    fires = {"severity": "critical", "alert": "has 1 gap that waits"}
     paused = flow(state="paused", offset_lag=4112, time_lag_ms=540_000, **fires)
     told = summarise([paused, flow("west->east")], NOW)
     assert (told.tone, told.headline) == ("critical", "1 of 2 flows needs attention")
-    sentence = "is paused; it is 9 min behind, 4,112 records."
+    sentence = "is paused; it has 1 gap that waits."
     assert told.troubles == (Trouble("east->west", sentence),)
     assert told.resting == ""
+    lags = flow(state="paused", offset_lag=4112, time_lag_ms=541_000, severity="warning")
+    assert summarise([lags], NOW).troubles[0].sentence == "is paused; it is 9 min 1 s behind."
     runs = flow(severity="warning", alert="wrote its last checkpoint 12 min ago")
     told = summarise([runs], NOW)
     assert told.tone == "attention"
