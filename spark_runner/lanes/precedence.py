@@ -37,7 +37,7 @@ class Precedence:
     @property
     def weight(self) -> int:
         """Of the highest class that waits: so much this slice counts beside others."""
-        ranks = {self._rank(track) for track in self._behind}
+        ranks = {self._rank(track) for track in self._behind if track.error is None}
         return max((WEIGHTS[rank] for rank in ranks), default=_NORMAL)
 
     def arrange(self, feeder: Feeder) -> None:

@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.domain.jobs import JobSpec
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.agenda import Agenda
 from spark_runner.control import Channel, slice_key
 from spark_runner.control_server import ControlServer
 from spark_runner.slices import pack
 from spark_runner.slots import Slots
+from spark_runner.without_effect import warnings_of
 from spark_runner.work import Figures, PartitionFigure, PartitionWork, SliceResult, SliceWork
 from tests.spark.lab import wait_for
 
@@ -224,3 +226,21 @@ def test_topics_are_looked_for_twice_an_interval_and_never_when_switched_off() -
     off = Agenda(None)
     off.done("open", 10, moving=False)
     assert not off.is_due("look", 1e9)
+
+
+def test_a_lane_that_makes_no_classes_says_so_where_a_flow_names_some() -> None:
+    sides = {side: ClusterSpec(alias=side, bootstrap_servers="b:9") for side in ("one", "two")}
+    job = JobSpec(
+        job=1,
+        flow=1,
+        name="one->two",
+        generation=1,
+        desired="running",
+        source=sides["one"],
+        target=sides["two"],
+        properties={"topics.priority.low": "logs.*"},
+    )
+    assert warnings_of(job, "raw") == ()
+    [sentence] = warnings_of(job, "record")
+    assert "topics.priority.low have no effect in the record lane" in sentence
+    assert warnings_of(dataclasses.replace(job, properties={}), "record") == ()
