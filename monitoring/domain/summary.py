@@ -74,7 +74,7 @@ def tone(flow: FlowPicture, now: datetime) -> Tone:
 
 
 def _tone_of_state(flow: FlowPicture, now: datetime) -> Tone:
-    if flow.state == "failed":
+    if flow.state == "failed" or (flow.source_is_gone and flow.state not in _RESTING):
         return "critical"
     if flow.state in {"degraded", "backing_off"}:
         return "attention"
@@ -205,6 +205,8 @@ def _trouble(flow: FlowPicture, now: datetime) -> str:
     if flow.state == "running" and is_stale(flow, now):
         age = "ever" if flow.as_of is None else f"for {_age(flow.as_of, now)}"
         return f"has sent no figures {age}: is its runner alive?"
+    if flow.state == "running" and flow.source_is_gone:
+        return f"reads from {flow.source}, which does not answer."
     if flow.state == "running":
         late = (flow.time_lag_ms or 0) > BEHIND_AFTER_MS or not flow.alert
         return f"is {duration(flow.time_lag_ms)} behind." if late else f"{flow.alert}."

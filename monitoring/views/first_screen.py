@@ -10,6 +10,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import Max, Q, QuerySet
+from django.urls import reverse
 
 from mirrors.domain.evidence.proven import LastDrills, last_proven
 from mirrors.domain.figures import BEHIND_AFTER_MS, duration
@@ -27,6 +28,13 @@ from monitoring.models import Alert, AlertState, LagSample, Silence
 _TREND = timedelta(hours=1)
 _MOST_ALERTS = 200
 _RUNS = ("failoverrun", "comparison", "drillrun")
+_RUNBOOKS = {
+    "degraded": "flow_degraded",
+    "backing_off": "flow_degraded",
+    "failed": "flow_failed",
+    "stale": "stale",
+    "lagging": "time_lag",
+}
 _LAGS = ("time_lag", "offset_lag")
 _GRAVEST = ("critical", "warning", "info")
 _TONES = {"critical": "critical", "warning": "attention"}
@@ -66,6 +74,14 @@ def alarms(now: datetime) -> list[Alarm]:
     loud = [one for one in firing if not is_silenced(one, now_silent)]
     loud.sort(key=lambda one: _GRAVEST.index(one.severity))
     return [Alarm(one) for one in loud]
+
+
+def runbook_for(flow: Any, alarm: Alarm | None) -> str:
+    """What to do about a flow in trouble, also before an alert fires."""
+    kind = _RUNBOOKS.get(flow.shown_state)
+    if alarm is not None and alarm.runbook:
+        return alarm.runbook
+    return reverse("runbook", args=[kind]) if kind else ""
 
 
 def gravest_by_flow(found: Iterable[Alarm]) -> dict[int, Alarm]:

@@ -51,7 +51,11 @@ def overview(request: HttpRequest) -> HttpResponse:
     # What is in trouble stands first in the table.
     known = {flow.label: flow for flow in flows}
     troubles = [(known.get(item.flow), item.sentence) for item in summary.troubles]
-    told = [(flow, sentence, gravest.get(flow.pk)) for flow, sentence in troubles if flow]
+    told = [
+        (flow, sentence, alarm := gravest.get(flow.pk), first_screen.runbook_for(flow, alarm))
+        for flow, sentence in troubles
+        if flow
+    ]
     context = {
         "summary": summary,
         "now": now,

@@ -75,6 +75,11 @@ def test_an_alert_says_what_to_do_on_the_first_screen_until_it_is_silenced(
         **facts,
     )  # fmt: skip
     operator = signed_in("operator")
+    Flow.objects.filter(pk=flow.pk).update(observed_state="failed", reason="It is too large.")
+    Alert.objects.update(state="pending")
+    assert "/alerts/runbooks/flow_failed/" in overview(operator)
+    Flow.objects.filter(pk=flow.pk).update(observed_state="running", reason="")
+    Alert.objects.update(state="firing")
     text = overview(operator)
     assert "The only flow needs attention" in text
     assert "waits for a decision on 1 gap." in text

@@ -75,6 +75,9 @@ def test_a_source_that_is_gone_is_said_and_nothing_more_is_promised_than_was_see
         "east does not answer; not copied from it: 663 records at least, "
         "the oldest 3 min 34 s old, most in clicks.",
     )
+    told = summarise([gone], NOW)
+    assert told.tone == "critical"
+    assert told.troubles[0].sentence == "reads from east, which does not answer."
     empty = summarise([flow(source_is_gone=True), flow("west->east")], NOW).losses
     assert "east does not answer; all that it was last seen to hold is copied." in empty
     assert "If west died now: nothing would be lost." in empty
