@@ -84,12 +84,16 @@ class News:
 
     def __init__(self, spec: ClusterSpec, *, client_id: str) -> None:
         self._spec = spec
-        self._dialogues = Dialogues(spec, deadline_s=0, client_id=client_id)
+        self._client_id = client_id
+        self._known: Dialogues | None = None
         self._leaders: dict[str, _Leader] = {}
 
     def close(self) -> None:
+        """The next question opens anew, with secrets as they are by then."""
         self._leaders.clear()
-        self._dialogues.close()
+        if self._known is not None:
+            self._known.close()
+            self._known = None
 
     def behind(self, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
         """What was committed behind the bookmark by now; None: look closely.
@@ -97,8 +101,8 @@ class News:
         Raises KafkaUnavailable where a transaction stays open for so long.
         """
         until = time.monotonic() + deadline_s
-        self._dialogues.give(deadline_s)
         try:
+            self._dialogues.give(deadline_s)
             leader = self._leader(topic)
             if _text(leader.topic_id) != known.topic_id:
                 raise _Odd
@@ -109,6 +113,12 @@ class News:
         if tail is None:
             raise still_open(self._spec.alias, topic, deadline_s)
         return tail
+
+    @property
+    def _dialogues(self) -> Dialogues:
+        if self._known is None:
+            self._known = Dialogues(self._spec, deadline_s=0, client_id=self._client_id)
+        return self._known
 
     def _leader(self, topic: str) -> _Leader:
         if (known := self._leaders.get(topic)) is not None:
