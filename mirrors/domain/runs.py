@@ -176,12 +176,10 @@ class Block:
 
     def around(self, upstream: int) -> tuple[Run | None, Run | None]:
         """The last run that begins at or below the offset, and the next one."""
-        columns = self._columns
-        at = bisect.bisect_right(columns[0], upstream)
-        below, above = (
-            Run(*(column[row] for column in columns)) if 0 <= row < len(columns[0]) else None
-            for row in (at - 1, at)
-        )
+        starts, downstream, lengths = self._columns
+        at = bisect.bisect_right(starts, upstream)
+        below = Run(starts[at - 1], downstream[at - 1], lengths[at - 1]) if at else None
+        above = Run(starts[at], downstream[at], lengths[at]) if at < len(starts) else None
         return below, above
 
 
