@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from mirrors.models import Cluster, Role, needs
-from mirrors.models.reading import groups_of
+from mirrors.models.reading import flows_by_group, groups_named, groups_of
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, mark_cluster
-from mirrors.views.tables import Column, Question
+from mirrors.views.tables import Column, Question, Table
 
 QUESTION = Question(
     columns=(
@@ -37,7 +40,15 @@ def list_groups(request: HttpRequest, alias: str) -> HttpResponseBase:
         return download
     context = {
         "cluster": cluster,
-        "table": QUESTION.table(request, rows),
+        "table": _table(request, cluster, rows),
         "commands": [curl(request, "Its groups", "GET", f"clusters/{alias}/groups/")],
     }
     return render_page(request, "mirrors/cluster_groups.html", context, section="clusters", every=5)
+
+
+def _table(request: HttpRequest, cluster: Cluster, rows: QuerySet[Any]) -> Table:
+    """By name, places are counted of the groups on this page alone; else of all, to sort them."""
+    if not QUESTION.is_by_default(request):
+        return QUESTION.table(request, rows)
+    known = flows_by_group(cluster)
+    return QUESTION.of_names(request, known, lambda names: groups_named(cluster, known, names))

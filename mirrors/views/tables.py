@@ -70,10 +70,33 @@ class Question:
         search = clean(request.GET.get("q", ""))
         chosen = self._chosen(request)
         found = self._sorted(request, self._searched(rows, search).filter(**chosen))
-        page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+        return self._table(request, found, search, chosen)
+
+    def is_by_default(self, request: HttpRequest) -> bool:
+        """Whether the column that sorts is the one that does so unasked."""
+        return self._sort(request)[0].key == self.default
+
+    def of_names(
+        self, request: HttpRequest, names: Iterable[str], rows: Callable[[list[str]], Iterable[Any]]
+    ) -> Table:
+        """The same of rows that are dear to make: of the names on one page alone.
+
+        `names` and `rows` come in the order of the default column.
+        """
+        _, down = self._sort(request)
+        search = clean(request.GET.get("q", ""))
+        found = [name for name in names if search.casefold() in name.casefold()]
+        table = self._table(request, found[::-1] if down else found, search, {})
+        made = list(rows(list(table.page)))
+        table.page.object_list = made[::-1] if down else made
+        return table
+
+    def _table(
+        self, request: HttpRequest, found: Any, search: str, chosen: dict[str, str]
+    ) -> Table:
         return Table(
             headings=[self._heading(request, column) for column in self.columns],
-            page=page,
+            page=Paginator(found, PAGE_SIZE).get_page(request.GET.get("page")),
             search=search,
             filtered=bool(search or chosen),
             chosen=chosen,

@@ -103,6 +103,24 @@ def test_many_rows_take_no_more_queries(viewer: Client, primary: Cluster, path: 
     assert few <= 14
 
 
+def test_many_groups_are_paged_by_name_both_ways(viewer: Client, primary: Cluster) -> None:
+    """Two groups are there; of each the row is the same, whichever column sorts."""
+    flow = Flow.objects.filter(source=primary)[0]
+    for number in range(60):
+        _group(flow, f"Team-{number:02}", 0, target_offset=5, sync_state="moved")
+
+    def rows(query: str) -> list[str]:
+        page = viewer.get(f"/clusters/primary/groups/?{query}").content.decode()
+        body = re.sub(r"<time.*?</time>", "", page.split("<tbody>")[1].split("</tbody>")[0])
+        return [re.sub(r"<[^>]+>|\s+", " ", row).strip() for row in body.split("</tr>")[:-1]]
+
+    up, more = rows(""), rows("page=2")
+    assert (len(up), len(more)) == (50, 12)
+    assert (rows("sort=-group") + rows("sort=-group&page=2"))[::-1] == up + more
+    assert sorted(rows("sort=-places") + rows("sort=-places&page=2")) == sorted(up + more)
+    assert len(rows("q=team-1")) == 10
+
+
 def test_a_cluster_or_runner_with_many_flows_shows_the_first_and_where_the_rest_is(
     viewer: Client, primary: Cluster
 ) -> None:
