@@ -36,7 +36,8 @@ def labelled(**labels: str) -> str:
 
 
 def text_of(series: Iterable[Series]) -> bytes:
-    return "\n".join(line for one in series for line in one.lines).encode() + b"\n"
+    """Metric by metric, so that nothing of the whole size is held more than once."""
+    return b"".join(["\n".join([*one.lines, ""]).encode() for one in series])
 
 
 def _escaped(value: str) -> str:
