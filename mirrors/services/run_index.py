@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -19,22 +18,19 @@ from django.utils import timezone
 
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import MalformedRecord, Position, read_position
-from mirrors.domain.runs import BlockKey, generation, is_left_out, read_block, runs_topic
+from mirrors.domain.runs import generation, runs_topic
 from mirrors.kafka.internal import InternalRecord
 from mirrors.kafka.tailing import Bookmark, Tail, Tails, kept_tails
-from mirrors.models import Flow, PartitionMap, RunBlock, RunIndex
+from mirrors.models import Flow, PartitionMap, RunIndex
 from mirrors.services.errors import Conflict
 from mirrors.services.flows import spec_of
-from mirrors.services.run_rows import remove_blocks, write_blocks
-
-log = logging.getLogger(__name__)
+from mirrors.services.run_rows import MapKey, read_records, remove_blocks, write_blocks
 
 DEADLINE_S = 20.0
 _ATTEMPTS = 5
 _CHUNK = 5000
 _BATCH = 400
 Place = tuple[str, int]
-MapKey = tuple[str, int, str]
 
 
 class _Overtaken(Exception):
@@ -149,41 +145,14 @@ class _Refresh:
             self._advance(runs_id=tail.topic_id, runs_next=tail.end)
 
     def _store(self, records: list[InternalRecord]) -> None:
-        found: list[tuple[MapKey, RunBlock]] = []
-        into: dict[MapKey, str] = {}
-        taken: dict[tuple[MapKey, int], int] = {}
-        for record in records:
-            try:
-                key = BlockKey.from_bytes(record.key or b"")
-                place = (key.topic, key.partition, key.generation)
-                if is_left_out(key.generation):
-                    continue
-                if record.value is None:
-                    taken[place, key.first] = record.offset
-                    continue
-                upstream, downstream, _ = next(read_block(record.value or b""))
-            except (MalformedRecord, StopIteration) as error:
-                log.warning("A record at offset %s is left out: %s.", record.offset, error)
-                continue
-            block = RunBlock(
-                first=upstream,
-                downstream=downstream,
-                topic_offset=record.offset,
-                body=record.value,
-            )
-            found.append((place, block))
-            into[place] = key.into
-        self._learn_maps(topic for topic, _, _ in [*into, *(place for place, _ in taken)])
-        self._ensure_maps(into)
+        found = read_records(records)
+        self._learn_maps(found.topics)
+        self._ensure_maps(found.into)
         remove_blocks(
-            {(self._maps[key], first) for key, first in taken if key in self._maps},
+            {(self._maps[key], first) for key, first in found.taken if key in self._maps},
             before=records[0].offset,
         )
-        write_blocks(
-            (self._maps[key], block)
-            for key, block in found
-            if taken.get((key, block.first), -1) < block.topic_offset
-        )
+        write_blocks((self._maps[key], block) for key, block in found.last_blocks())
 
     def _ensure_maps(self, wanted: dict[MapKey, str]) -> None:
         for topic, number, born in sorted(wanted.keys() - self._maps.keys()):

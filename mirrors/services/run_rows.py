@@ -1,15 +1,73 @@
-"""Blocks of runs as rows: what a block that begins again below another one takes out."""
+"""Blocks of runs as rows: read off the topic, and what each takes out of those before it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
 
 from django.db.models import Max
 
+from mirrors.domain.records import MalformedRecord
+from mirrors.domain.runs import BlockKey, is_left_out, read_block
+from mirrors.kafka.internal import InternalRecord
 from mirrors.models import RunBlock
 
+log = logging.getLogger(__name__)
+
 _BATCH = 400
+# Topic, partition, generation.
+MapKey = tuple[str, int, str]
+
+
+@dataclasses.dataclass
+class Blocks:
+    """A stretch of the topic. `into`: the topic that a map's runs lead to; `taken`: blocks that
+    were taken off, by map and first offset, and where that was said."""
+
+    blocks: list[tuple[MapKey, RunBlock]] = dataclasses.field(default_factory=list)
+    into: dict[MapKey, str] = dataclasses.field(default_factory=dict)
+    taken: dict[tuple[MapKey, int], int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def topics(self) -> set[str]:
+        return {key[0] for key in (*self.into, *(key for key, _ in self.taken))}
+
+    def last_blocks(self) -> Iterator[tuple[MapKey, RunBlock]]:
+        """Those that were not taken off behind."""
+        for key, block in self.blocks:
+            if self.taken.get((key, block.first), -1) < block.topic_offset:
+                yield key, block
+
+    def take(self, record: InternalRecord) -> None:
+        key = BlockKey.from_bytes(record.key or b"")
+        place = (key.topic, key.partition, key.generation)
+        if is_left_out(key.generation):
+            return
+        if record.value is None:
+            self.taken[place, key.first] = record.offset
+            return
+        first = next(read_block(record.value), None)
+        if first is None:
+            raise MalformedRecord("the block has no run")
+        block = RunBlock(
+            first=first.upstream,
+            downstream=first.downstream,
+            topic_offset=record.offset,
+            body=record.value,
+        )
+        self.blocks.append((place, block))
+        self.into[place] = key.into
+
+
+def read_records(records: Iterable[InternalRecord]) -> Blocks:
+    found = Blocks()
+    for record in records:
+        try:
+            found.take(record)
+        except MalformedRecord as error:
+            log.warning("A record at offset %s is left out: %s.", record.offset, error)
+    return found
 
 
 @dataclasses.dataclass
