@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -74,3 +75,36 @@ def test_syncs_in_the_index_are_neither_too_old_nor_too_near(steps: list[int]) -
             if newer is not older:
                 assert newer.upstream <= older.upstream + 2**j - 2**i
                 assert newer.upstream >= older.upstream + 2 ** max(i - 2, 0)
+
+
+def expired(upstreams: Iterable[int]) -> int:
+    """The most entries of the index that one insert threw out."""
+    index, most = SyncIndex(), 0
+    for upstream in upstreams:
+        before = {sync for _, sync in index.distinct()}
+        index.add(Sync(upstream, upstream))
+        most = max(most, len(before - {sync for _, sync in index.distinct()}))
+    return most
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 100, 1 << 20])
+def test_evenly_spaced_syncs_expire_one_by_one(step: int) -> None:
+    for first in range(30):
+        assert expired(range(first, first + 100 * step, step)) <= 1
+
+
+@pytest.mark.parametrize("bits", range(1, 10))
+def test_unevenly_spaced_syncs_expire_a_few_at_once(bits: int) -> None:
+    chance, upstream, upstreams = random.Random(bits), 0, []
+    for _ in range(300):
+        upstream += chance.randrange(1, 2**bits)
+        upstreams.append(upstream)
+    assert expired(upstreams) <= bits + 2
+
+
+def test_syncs_that_were_dropped_now_and_then_expire_two_at_most() -> None:
+    chance, upstream, upstreams = random.Random(3), 0, []
+    for _ in range(300):
+        upstream += chance.choice([100, 200])
+        upstreams.append(upstream)
+    assert expired(upstreams) <= 2

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from mirrors.domain.acls.rules import AclRule, plan_acls
+from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters import ConfigSelection
 from mirrors.domain.mm2_file import by_name, client_settings, connector_settings, pairs
-from mirrors.domain.offset_syncs import Sync, SyncIndex
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from mirrors.domain.properties import read_properties
 from mirrors.domain.records import ConnectOffset, MalformedRecord
@@ -141,6 +139,32 @@ def test_defaults_and_excluded_configs(
     assert not excluded.keeps("exclude_param.param1")
 
 
+@pytest.mark.parametrize(
+    ("consumer", "source_consumer", "committed"),
+    [
+        (None, None, True),  # MM2 reads uncommitted records then
+        ("read_committed", None, True),
+        (None, "read_committed", True),
+        ("read_uncommitted", "read_committed", True),
+        ("read_committed", "garbage", None),
+        ("garbage", "read_committed", None),
+        ("garbage", "read_uncommitted", None),
+        ("read_committed", "read_uncommitted", False),
+    ],
+)
+def test_which_isolation_counts(
+    consumer: str | None, source_consumer: str | None, committed: bool | None
+) -> None:
+    given = {"consumer": consumer, "source.consumer": source_consumer}
+    keys = {f"{prefix}.isolation.level": text for prefix, text in given.items() if text}
+    if committed is None:
+        with pytest.raises(InvalidSettings, match="read_committed"):
+            FlowSettings.from_properties(keys)
+    else:
+        wanted = "read_committed" if committed else "read_uncommitted"
+        assert FlowSettings.from_properties(keys).isolation_level == wanted
+
+
 def entries_of(text: str) -> Any:
     return by_name((line.number, line.key, line.value) for line in read_properties(text)[0])
 
@@ -195,36 +219,3 @@ def test_stored_offsets_that_mm2_refuses_are_not_gone_on_from(case: dict[str, An
     else:
         with pytest.raises(MalformedRecord):
             ConnectOffset.read(key, value)
-
-
-def expired(upstreams: Iterable[int]) -> int:
-    """The most entries of the index that one insert threw out."""
-    index, most = SyncIndex(), 0
-    for upstream in upstreams:
-        before = {sync for _, sync in index.distinct()}
-        index.add(Sync(upstream, upstream))
-        most = max(most, len(before - {sync for _, sync in index.distinct()}))
-    return most
-
-
-@pytest.mark.parametrize("step", [1, 2, 7, 100, 1 << 20])
-def test_evenly_spaced_syncs_expire_one_by_one(step: int) -> None:
-    for first in range(30):
-        assert expired(range(first, first + 100 * step, step)) <= 1
-
-
-@pytest.mark.parametrize("bits", range(1, 10))
-def test_unevenly_spaced_syncs_expire_a_few_at_once(bits: int) -> None:
-    chance, upstream, upstreams = random.Random(bits), 0, []
-    for _ in range(300):
-        upstream += chance.randrange(1, 2**bits)
-        upstreams.append(upstream)
-    assert expired(upstreams) <= bits + 2
-
-
-def test_syncs_that_were_dropped_now_and_then_expire_two_at_most() -> None:
-    chance, upstream, upstreams = random.Random(3), 0, []
-    for _ in range(300):
-        upstream += chance.choice([100, 200])
-        upstreams.append(upstream)
-    assert expired(upstreams) <= 2
