@@ -105,3 +105,15 @@ def test_rows_show_the_last_hour_the_objective_and_what_the_standby_is_worth(
     assert re.search(r'<path d="M[\d. LMh]+"', text)
     assert "No drill has proven a standby yet." in text
     assert f'href="/flows/{flow.pk}/readiness/"' in text
+
+
+def test_what_changed_leaves_out_the_steps_of_runs_that_touch_nothing_real(
+    signed_in: As, flow: Flow
+) -> None:
+    world.transition(flow, subject="failoverrun", name="simulation 7", to_state="running")
+    world.transition(flow, subject="failoverrun", name="simulation 8", to_state="succeeded")
+    world.transition(flow, subject="failoverrun", name="switchover 9", to_state="running")
+    text = overview(signed_in("viewer"))
+    assert "simulation 7" not in text
+    assert "simulation 8" in text
+    assert "switchover 9" in text
