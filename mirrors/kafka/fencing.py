@@ -19,8 +19,12 @@ _OPEN = "allow.everyone.if.no.acl.found"
 class Fence(Acls):
     """One cluster's topics, seen by who may write to them."""
 
-    def lets_in_everybody(self, *, deadline_s: float = DEADLINE_S) -> bool:
-        """Whether a topic without any rule is open: the first rule would shut out all readers."""
+    def lets_in_everybody(self, *, deadline_s: float = DEADLINE_S) -> bool | None:
+        """Whether a topic without any rule is open: the first rule would shut out all readers.
+
+        None: it is set, and the broker does not say to what. Brokers hide the values of settings
+        that only their authorizer knows.
+        """
         until = time.monotonic() + deadline_s
         nodes = self.client.describe_cluster(request_timeout=deadline_s).result(deadline_s).nodes
         broker = ConfigResource(ResourceType.BROKER, str(nodes[0].id))
@@ -33,7 +37,8 @@ class Fence(Acls):
             deadline_s=max(1.0, until - time.monotonic()),
             fold=lambda entries: entries[_OPEN].value if _OPEN in entries else "false",
         ).raise_first()
-        return str(found.done["broker"]).lower() == "true"
+        value = found.done["broker"]
+        return None if value is None else value.lower() == "true"
 
 
 def deny_writes(topics: Iterable[str]) -> list[AclRule]:

@@ -74,7 +74,10 @@ def _deny(context: Context) -> str:
             wanted = deny_writes(topics)
             # Without a rule of its own a topic may be open to all: the first rule would end that.
             opened = keep_open(topics, [rule for rule in there if rule not in mine])
-            if opened and fence.lets_in_everybody(deadline_s=DEADLINE_S):
+            everybody = fence.lets_in_everybody(deadline_s=DEADLINE_S) if opened else False
+            if everybody is None:
+                return _hidden(spec, opened[0].name)
+            if everybody:
                 wanted = [*opened, *wanted]
         except KafkaRefused as error:
             return error.message
@@ -91,6 +94,14 @@ def _deny(context: Context) -> str:
             context.keep(rules=[])
             return refused.message
     return ""
+
+
+def _hidden(source: ClusterSpec, topic: str) -> str:
+    return (
+        f"{topic} has no access rule, and whether {source.alias} is then open to everybody (its "
+        "allow.everyone.if.no.acl.found is set) the brokers do not say: the first rule could shut "
+        "out readers. A rule that allows the topic's readers makes this fence possible."
+    )
 
 
 def _wait(context: Context) -> Outcome:
