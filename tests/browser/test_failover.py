@@ -19,7 +19,7 @@ def test_a_simulation_is_two_clicks_away_and_shows_its_end_by_itself(
 ) -> None:
     visitor = visit()
     page = visitor.page
-    page.get_by_role("link", name="primary→backup").first.click()
+    page.get_by_role("link", name="primary→backup", exact=True).first.click()
     page.get_by_role("button", name="Simulate failover").click()
     expect(page.get_by_role("heading", name="Simulated failover primary→backup")).to_be_visible()
     expect(page.get_by_text("Nothing real is touched")).to_be_visible()
