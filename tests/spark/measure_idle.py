@@ -23,7 +23,7 @@ from controlplane.demo.kafka import KafkaBroker
 from tests.spark.lab import Flow, Lab
 
 SECONDS = int(os.environ.get("UNDERSTUDY_IDLE_SECONDS", "120"))
-SETTLE_S = 15
+SETTLE_S = 30
 PARTITIONS = int(os.environ.get("UNDERSTUDY_IDLE_PARTITIONS", "100"))
 LIMIT_CPU_PERCENT = 5.0
 LIMIT_MEMORY = 100_000_000
