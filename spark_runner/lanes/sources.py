@@ -1,0 +1,155 @@
+"""Which source broker leads which partition, and the feeder of each.
+
+A partition in error leaves its session (a session repeats it in every reply) and is asked for again
+after a while, at its new leader if it has one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.lanes.arena import Arenas
+from spark_runner.lanes.feeder import Feeder, FetchLimits
+from spark_runner.lanes.outage import Outage
+from spark_runner.lanes.source_trouble import Bench
+from spark_runner.lanes.track import Track, Verdict
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.codes import Code
+
+_RETRY_S = 0.2
+_LOOK_S = 3.0
+
+
+class Sources:
+    """Of one slice. `stop` is told of tracks that cannot be read on."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        tracks: Iterable[Track],
+        arenas: Arenas,
+        limits: FetchLimits,
+        stop: Callable[[Track, Verdict], None],
+    ) -> None:
+        self._cluster = cluster
+        self._arenas = arenas
+        self._limits = limits
+        self._stop = stop
+        self.feeders: dict[int, Feeder] = {}
+        self.bench = Bench(cluster)
+        self.outage = Outage(cluster.alias)
+        # track -> not before
+        self._homeless: dict[Track, float] = dict.fromkeys(tracks, 0.0)
+        self._look_at = 0.0
+
+    def wakes_at(self) -> float:
+        return self._look_at if self._homeless else float("inf")
+
+    @property
+    def reads_by_name(self) -> bool:
+        """Whether somebody has to check, before a commit, that the topics are still the same."""
+        return any(feeder.by_name for feeder in self.feeders.values())
+
+    def want(self, track: Track) -> None:
+        """Ask for it from its `next_fetch` on, at its leader if that is known."""
+        feeder = self.feeders.get(track.source_node)
+        if feeder is None:
+            self._homeless.setdefault(track, 0.0)
+        else:
+            feeder.want(track)
+
+    def forget(self, track: Track) -> None:
+        """Ask for it no more; its leader stays known."""
+        feeder = self.feeders.get(track.source_node)
+        if feeder is not None:
+            feeder.forget(track)
+
+    def leave(self, track: Track) -> None:
+        self._homeless.pop(track, None)
+        self.forget(track)
+
+    def join(self, track: Track) -> None:
+        self._homeless[track] = 0.0
+        self._look_at = 0.0
+
+    def restart(self, tracks: Iterable[Track]) -> None:
+        """Begin anew at the tracks' positions: what is in flight means nothing now."""
+        for feeder in self.feeders.values():
+            self._close(feeder)
+        self.feeders.clear()
+        self._homeless = dict.fromkeys(tracks, 0.0)
+        self._look_at = 0.0
+
+    def trouble(self, track: Track, number: int, now: float) -> None:
+        """A broker answered with an error: wait, or stop the track."""
+        self.leave(track)
+        verdict = self.bench.judge(track, number, now)
+        if verdict is not None:
+            self._stop(track, verdict)
+        else:
+            self._homeless[track] = now + _RETRY_S
+            self._look_at = min(self._look_at, now + _RETRY_S)
+
+    def lost(self, feeder: Feeder, now: float, error: KafkaUnavailable | None) -> None:
+        """The connection is gone: its tracks look for their leaders, in case these have moved."""
+        if self.feeders.get(feeder.node) is not feeder:
+            return
+        self._close(feeder)
+        del self.feeders[feeder.node]
+        self._homeless.update(dict.fromkeys(feeder.members.values(), now + _RETRY_S))
+        self._look_at = now + _RETRY_S
+        self.outage.note(now, error)
+
+    def look(self, now: float) -> list[Track]:
+        """Ask who leads the partitions without a feeder; those that have one from now on.
+
+        Each must still be the partition of the topic that was planned.
+        """
+        if not self._homeless or now < self._look_at:
+            return []
+        self._look_at = now + _RETRY_S
+        waiting = [track for track, until in self._homeless.items() if until <= now]
+        if not waiting:
+            return []
+        names = dict.fromkeys(track.topic for track in waiting)
+        try:
+            views = self._cluster.describe(names, time.monotonic() + _LOOK_S)
+        except KafkaUnavailable as error:
+            self.outage.note(now, error)
+            return []
+        settled = []
+        for track in waiting:
+            view = views.get(track.topic)
+            leader = view.leaders.get(track.partition) if view is not None else None
+            if view is None or view.error or leader is None:
+                number = view.error if view is not None and view.error else 0
+                self.trouble(track, number or Code.UNKNOWN_TOPIC_OR_PARTITION, now)
+            elif view.topic_id != track.source_id:
+                self.trouble(track, Code.UNKNOWN_TOPIC_ID, now)
+            elif leader.node < 0:
+                self.trouble(track, Code.LEADER_NOT_AVAILABLE, now)
+            elif not self._connected(leader.node, now):
+                self.trouble(track, Code.BROKER_NOT_AVAILABLE, now)
+            else:
+                del self._homeless[track]
+                track.source_node, track.source_epoch = leader.node, leader.epoch
+                settled.append(track)
+        return settled
+
+    def _connected(self, node: int, now: float) -> bool:
+        if node not in self.feeders:
+            try:
+                link = self._cluster.link(node, "fetch", now + _LOOK_S)
+            except KafkaUnavailable as error:
+                self.outage.note(now, error)
+                return False
+            self.feeders[node] = Feeder(node, link, self._limits)
+        return True
+
+    def _close(self, feeder: Feeder) -> None:
+        self._cluster.drop(feeder.link)
+        if feeder.arena is not None:
+            self._arenas.give_back(feeder.arena)
+            feeder.arena = None
