@@ -72,6 +72,9 @@ def test_the_topic_is_where_the_setting_says_and_named_after_the_other_side(
     assert made.config("cleanup.policy") == "compact"
     mine = [sync for sync in here.syncs(side, name) if sync.topic == topic]
     assert [(sync.upstream, sync.downstream) for sync in mine] == [(0, 0), (9, 9)]
+    elsewhere = here.copy.target if location == "source" else here.copy.source
+    with Admin(elsewhere.spec) as admin:
+        assert name not in admin.topic_names()
 
 
 def test_how_syncs_are_kept_cannot_be_said_where_there_are_none() -> None:
