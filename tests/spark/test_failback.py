@@ -12,12 +12,15 @@ from mirrors.models import Divergence, Failback, Flow, OrphanStretch
 from mirrors.services import (
     divergence,
     failback_groups,
+    failback_switch,
     failbacks,
     orphan_settling,
     orphans,
 )
 from mirrors.services.flows import start_flow, stop_flow
+from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 from tests.spark.lab import Lab, end_offsets
+from tests.spark.switching import Readers, Writers, switch_back
 from tests.spark.way_back import WHO, WayBack
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -62,6 +65,35 @@ def decide(run: Failback, decision: str, partition: int) -> None:
     assert orphan_settling.settle_orphans(run_id=run.pk) == 1
 
 
+def switch(
+    way: WayBack,
+    run: Failback,
+    told: Receiver,
+    app: Readers,
+    late: Readers,
+    writers: Writers,
+    before: int,
+) -> None:
+    """`before`: records that the application has read when the act begins."""
+    app.start("b", otherwise="earliest")
+    app.until(before)
+    switched = switch_back(way, run, told, [app, late], writers)
+    assert switched.state == "succeeded", (switched.reason, list(switched.steps.values()))
+    writers.side = ""
+    every = [value for rows in writers.written for value in rows]
+    app.until(len(every) + before - len(app.read["b"]))
+    app.stop()
+    read = [*app.read["b"], *app.read["a"]]
+    assert len(set(read)) == len(read), "nothing was read twice"
+    assert set(every) <= set(read)
+    assert len(read) == before + len(every)
+    totals = switched.result["totals"]
+    assert (totals["loss"], totals["not_moved"], totals["written_on_source"]) == (0, 0, 0)
+    failback_switch.close_switched()
+    run.refresh_from_db()
+    assert run.state == "succeeded", run.reason
+
+
 class Died(BaseException):
     """What no handler of an error catches, as a killed worker."""
 
@@ -72,7 +104,9 @@ def dies_at_the_second(self: object, row: OrphanStretch, to: int) -> None:
 
 
 def test_with_the_same_names_both_sides_end_as_the_union_minus_what_was_dropped(
-    lab: Lab, ways: list[WayBack]
+    lab: Lab,
+    ways: list[WayBack],
+    receiver: Receiver,  # noqa: F811
 ) -> None:
     way = WayBack(lab, **IDENTITY)
     ways.append(way)
@@ -100,24 +134,34 @@ def test_with_the_same_names_both_sides_end_as_the_union_minus_what_was_dropped(
     lagging, done = way.stands("a", group, topic)
     assert lagging == 12
     assert way.rest_from("a", topic, 1, done) == []
+    # One act under traffic; a group that has not read what was brought over stops nothing.
+    topics = {"a": [topic], "b": [topic]}
+    app = Readers(way, f"{way.name}.app", topics, "error")
+    late = Readers(way, group, topics, "error")
+    writers = Writers(way)
+    switch(way, run, receiver, app, late, writers, 20 + 20 + 7 + 7 + 5)
+    rest = way.read("a", topic)
+    rest = [*rest[0][12:], *rest[1][20 + 5 + 7 :]]
+    late.until(len(rest))
+    late.stop()
+    assert sorted(late.read["a"]) == sorted(rest)
     # And there again: the flow is a standby's once more, and what it brought stays where it is.
     start_flow(flow=way.there, who=WHO)
     way.run(way.there)
     way.write("a", topic, ["new-a"])
-    way.write("b", topic, ["new-b"])
-    way.settled(way.there, "a", topic)
-    way.settled(back, "b", topic)
     way.settled(way.there, "a", topic)
     here, there = (way.read(side, topic) for side in "ab")
     for number in range(2):
         dropped = numbered("orphan", 1, 5) if number else []
         assert sorted(here[number]) == sorted(there[number] + dropped)
         assert len(set(here[number])) == len(here[number])
-    assert len(here[0]) == 20 + 5 + 7 + 2
+    assert len(here[0]) == 20 + 5 + 7 + len(writers.written[0]) + 1
 
 
 def test_with_the_default_names_nothing_of_the_other_side_comes_back(
-    lab: Lab, ways: list[WayBack]
+    lab: Lab,
+    ways: list[WayBack],
+    receiver: Receiver,  # noqa: F811
 ) -> None:
     way = WayBack(lab)
     ways.append(way)
@@ -146,14 +190,28 @@ def test_with_the_default_names_nothing_of_the_other_side_comes_back(
     assert {row["state"] for row in rows} == {"moved"}, rows
     assert way.stands("a", group, topic)[0] == 12
     assert way.rest_from("a", came_back, 1, way.stands("a", group, came_back)[1])[0] == "b1-3"
+    topics = {"a": [topic, came_back], "b": [remote, topic]}
+    app, writers = Readers(way, f"{way.name}.app", topics, "error"), Writers(way)
+    # In two of the four partitions it has never read.
+    late = Readers(way, group, topics, "latest")
+    switch(way, run, receiver, app, late, writers, 20 + 20 + 5 + 7 + 7)
+    late.stop()
+    assert not set(late.read["a"]) & {*numbered("a", 0, 12), *numbered("b", 1, 3)}
     start_flow(flow=way.there, who=WHO)
     way.run(way.there)
     way.write("a", topic, ["new-a"])
     way.settled(way.there, "a", topic)
-    assert way.read("a", came_back) == [numbered("b", 0, 7), numbered("b", 1, 7)]
-    assert way.read("b", remote) == [
-        [*numbered("a", 0, 20), *numbered("orphan", 0, 5), "new-a"], numbered("a", 1, 20)
-    ]  # fmt: skip
+    brought = way.read("a", came_back)
+    assert [rows[:7] for rows in brought] == [numbered("b", 0, 7), numbered("b", 1, 7)]
+    copied = way.read("b", remote)
+    first = [*numbered("a", 0, 20), *numbered("orphan", 0, 5)]
+    assert copied[0][:25] == first
+    assert copied[1][:20] == numbered("a", 1, 20)
+    assert "new-a" in copied[0]
+    for number, rows in enumerate(writers.written):
+        assert brought[number][7:] + copied[number][25 if number == 0 else 20 :] == [
+            *rows, *(["new-a"] if number == 0 else [])
+        ]  # fmt: skip
     assert way.marks("b", remote) == 5
 
 

@@ -93,8 +93,8 @@ STEPS: tuple[Step, ...] = (
         check="Which groups are idle on the target, and where they stand.",
         act="Writes the exact offsets of idle groups, each once.",
         wait="Reading them back shows the same offsets.",
-        undo="Puts back the offsets that it changed and takes away those that it made, where nobody "
-        "consumed since.",
+        undo="Puts back the offsets that it changed and takes away those that it made, where "
+        "nobody consumed since.",
         limit_s=45,
         accepts=True,
     ),
