@@ -28,6 +28,11 @@ public final class AskMirror {
                 (group, offsets) -> offsets.forEach(
                     (place, offset) -> tell("all", group, place, offset)));
             client.checkpointTopics().forEach(name -> say("checkpoints", name));
+            client.heartbeatTopics().forEach(name -> say("heartbeats", name));
+            client.remoteTopics(source).forEach(name -> say("remote", name));
+            for (String alias : client.upstreamClusters()) {
+                say("hops", alias, client.replicationHops(alias));
+            }
         }
         Map<String, String> task = new HashMap<>();
         task.put("source.cluster.alias", source);

@@ -74,6 +74,11 @@ def test_javas_clients_find_every_groups_place_as_a_scan_does(
         here.commit(f"{stem}-{offset}", topic, offset, "späße")
     here.do(emit_checkpoints)
     here.do(write_offset_syncs)
+    # As a flow carries them: from its source, and what came there from a third cluster.
+    third = unique("third").replace(".", "")
+    beats = [f"{here.alias}.heartbeats", f"{here.alias}.{third}.heartbeats"]
+    for name in beats:
+        here.copy.target.make(name)
     answers = ask(here, classes, f"{stem}-5", f"{stem}.*", "source", topic, str(end))
     exact = {
         upstream: min(
@@ -88,7 +93,12 @@ def test_javas_clients_find_every_groups_place_as_a_scan_does(
     assert sorted(row for kind, *row in answers if kind == "all") == sorted(
         [f"{stem}-{upstream}", remote, str(down), "späße"] for upstream, down in exact.items()
     )
+    here.delete(here.copy.target, *beats)
     assert ["checkpoints", f"{here.alias}.checkpoints.internal"] in answers
+    assert {name for kind, name, *_ in answers if kind == "heartbeats"} >= set(beats)
+    assert {name for kind, name, *_ in answers if kind == "remote"} == {here.remote(topic), *beats}
+    hops = {alias: int(far) for kind, alias, *rest in answers if kind == "hops" for far in rest}
+    assert (hops[here.alias], hops[third]) == (1, 2)
     guesses = {int(up): down for kind, up, *rest in answers if kind == "sync" for down in rest}
     assert len(guesses) == end + 1
     for upstream, guess in guesses.items():

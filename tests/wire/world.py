@@ -61,7 +61,7 @@ class Flow:
 
     def __init__(self, source: Side, target: Side, *, replicas: int = 1, **properties: str) -> None:
         self.source, self.target = source, target
-        self.alias = unique("src")
+        self.alias = unique("src").replace(".", "")  # as the default separator needs it
         self.spec = ClusterSpec(alias=self.alias, bootstrap_servers=source.spec.bootstrap_servers)
         self.properties = {key.replace("_", "."): value for key, value in properties.items()}
         self.positions_topic = f"mm2-positions.{self.alias}.internal"
