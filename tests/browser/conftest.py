@@ -15,7 +15,7 @@ from controlplane.celery import app
 from mirrors.models import Flow, Role
 from mirrors.services.people import ensure_person
 from tests.drilling import drill_rows
-from tests.going_back import going_back
+from tests.going_back import fenced, going_back
 from tests.pages import world
 
 CHROMIUM = os.environ.get("UNDERSTUDY_CHROMIUM", "/usr/bin/chromium")
@@ -65,6 +65,7 @@ def flow(person: str) -> Flow:
     made = world.busy()
     drill_rows(made)
     going_back(made)
+    fenced(made)
     return made
 
 
