@@ -36,7 +36,7 @@ from spark_runner.wire.transactions import Identity, ProducerLost
 from spark_runner.work import PartitionError
 
 # Orders are asked for at least so often.
-_LISTEN_S = 0.2
+_LISTEN_S = 0.5
 _DRAIN_S = 20.0
 _HURRIED_S = 3.0
 
