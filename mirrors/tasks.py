@@ -11,32 +11,30 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.services import (
-    catching_up,
-    certificates,
     clusters,
     drift,
-    drill_runs,
-    drills,
     duties,
-    failback_switch,
-    failback_turns,
-    failback_work,
-    failbacks,
-    failovers,
-    heartbeats,
     housekeeping,
     job_rows,
     jobs,
-    orphan_settling,
     plans,
     pruning,
-    runs_retiring,
     sightings,
-    simulation,
     takeovers,
 )
 from mirrors.services.comparing.rows import waiting_comparisons
 from mirrors.services.comparing.turn import run_turn
+from mirrors.services.evidence import certificates, drill_runs, drills
+from mirrors.services.failback import (
+    failback_switch,
+    failback_turns,
+    failback_work,
+    failbacks,
+    orphan_settling,
+)
+from mirrors.services.failover import failovers, simulation
+from mirrors.services.heart import heartbeats
+from mirrors.services.offsets import catching_up, runs_retiring
 from mirrors.services.runbook import fencing
 from mirrors.services.runbook.rows import due_runs
 from mirrors.services.runbook.turn import advance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mirrors.domain.bandwidth import deal, limit_of
-from mirrors.domain.keys_of_control import BANDWIDTH
+from mirrors.domain.keys.control import BANDWIDTH
 from spark_runner.epochs import SliceRun
 from spark_runner.work import Figures, SliceResult
 

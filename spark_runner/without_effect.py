@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mirrors.domain.client_keys import without_effect
 from mirrors.domain.jobs import JobSpec
-from mirrors.domain.keys_of_control import HIGH, LOW
+from mirrors.domain.keys.client_keys import without_effect
+from mirrors.domain.keys.control import HIGH, LOW
 from mirrors.domain.priority.ranks import Ranks
 from mirrors.domain.specs import FlowSpec
 

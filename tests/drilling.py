@@ -11,10 +11,11 @@ from django.utils import timezone
 
 from mirrors.domain.evidence.certificates import fingerprint_of, seal
 from mirrors.domain.evidence.objectives import Measured, Objectives, judge
-from mirrors.domain.failover import plan_failover
-from mirrors.domain.failover_result import Totals
+from mirrors.domain.failover.plan import plan_failover
+from mirrors.domain.failover.result import Totals
 from mirrors.models import Certificate, Drill, DrillRun, FailoverRun, Flow, SigningKey
-from mirrors.services import certificates, drill_runs, drills, failovers, simulation
+from mirrors.services.evidence import certificates, drill_runs, drills
+from mirrors.services.failover import failovers, simulation
 from tests.domain.test_failover import picture
 
 TOTALS = Totals(

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from mirrors.domain.runs import BLOCK_RUNS, OpenBlock, Run
 from mirrors.models import Cluster, Flow, FlowPartition, PartitionMap, RunBlock, Runner
-from mirrors.services.translation import translate_offsets
+from mirrors.services.offsets.translation import translate_offsets
 
 TOPIC = "bench-runs"
 _PATTERNS = 64

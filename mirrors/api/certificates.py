@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from mirrors.api.shapes import StrictSerializer
 from mirrors.models import Certificate, Role, SigningKey
-from mirrors.services.certificates import verify_text
+from mirrors.services.evidence.certificates import verify_text
 
 
 class CertificateSerializer(serializers.ModelSerializer[Certificate]):

@@ -18,8 +18,8 @@ from mirrors.api.failover_shapes import FlowField
 from mirrors.api.shapes import StrictModelSerializer, StrictSerializer, person
 from mirrors.models import Drill, DrillRun, Role
 from mirrors.models.groups import LONGEST_GROUP
-from mirrors.services import drills
-from mirrors.services.failovers import MOST_GROUPS
+from mirrors.services.evidence import drills
+from mirrors.services.failover.failovers import MOST_GROUPS
 
 
 def _groups_field() -> serializers.ListField:

@@ -29,7 +29,7 @@ from mirrors.api.failover_shapes import FailoverSerializer
 from mirrors.api.flow_rows import OfFlow
 from mirrors.api.shapes import ReasonSerializer, person
 from mirrors.models import Divergence, Failback, OrphanStretch, Role, role_of
-from mirrors.services import failback_switch, failbacks, orphans
+from mirrors.services.failback import failback_switch, failbacks, orphans
 
 MOST_RECORDS = 1000
 

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.viewsets import ViewSet
 
 from mirrors.models import FailoverRun
-from mirrors.services.failover_scripts import script_of
+from mirrors.services.failover.failover_scripts import script_of
 
 SHELL = "text/x-shellscript; charset=utf-8"
 

@@ -13,7 +13,7 @@ from mirrors.domain.runbook.steps import BY_NAME
 from mirrors.models import FailoverRun, FailoverStep, Flow
 from mirrors.models.failovers import FailoverKind
 from mirrors.models.groups import LONGEST_GROUP
-from mirrors.services import failovers
+from mirrors.services.failover import failovers
 
 
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})

@@ -22,7 +22,7 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.runbook.steps import KINDS
 from mirrors.models import FailoverRun, Role
 from mirrors.models.failovers import FailoverKind
-from mirrors.services import failovers, simulation
+from mirrors.services.failover import failovers, simulation
 from mirrors.services.runbook import asking
 
 

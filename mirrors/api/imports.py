@@ -13,7 +13,7 @@ from rest_framework.viewsets import ViewSet
 
 from mirrors import tasks
 from mirrors.api.shapes import StrictSerializer, person
-from mirrors.domain.imports import KINDS, ImportPlan
+from mirrors.domain.imports.plan import KINDS, ImportPlan
 from mirrors.models import Cluster, Flow, Role
 from mirrors.services import imports
 

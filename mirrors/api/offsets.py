@@ -16,8 +16,8 @@ from mirrors.api.shapes import StrictSerializer
 from mirrors.domain.offsets import Translation
 from mirrors.domain.policy import policy_for
 from mirrors.models import Flow, Role
-from mirrors.services import catching_up
 from mirrors.services.flows import spec_of
+from mirrors.services.offsets import catching_up
 
 MOST = 10_000
 LARGEST = 2**63 - 1

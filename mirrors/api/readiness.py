@@ -16,7 +16,7 @@ from mirrors.domain.evidence.objectives import Objectives
 from mirrors.models import Flow, FlowObjectives, Role
 from mirrors.models.proving import proof_of, readiness_of, with_readiness
 from mirrors.models.reading import flows_with_lag
-from mirrors.services.objectives import objectives_of, set_objectives
+from mirrors.services.evidence.objectives import objectives_of, set_objectives
 
 _OBJECTIVES = ("rpo_seconds", "rpo_records", "rto_seconds")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirrors.domain.keys import KEYS
-from mirrors.domain.keys_of_control import BANDWIDTH
-from mirrors.domain.keys_of_failover import NAMES as FAILOVER
+from mirrors.domain.keys.control import BANDWIDTH
+from mirrors.domain.keys.keys_of_failover import NAMES as FAILOVER
+from mirrors.domain.keys.table import KEYS
 
 # What was not used is kept for so long: a short burst after a pause is no harm.
 _BURST_S = 0.5

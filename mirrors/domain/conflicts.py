@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.languages import (
+from mirrors.domain.patterns.languages import (
     ANY,
     EVERY,
     Language,
@@ -20,7 +20,7 @@ from mirrors.domain.languages import (
     text,
     then,
 )
-from mirrors.domain.pattern_languages import of_patterns
+from mirrors.domain.patterns.pattern_languages import of_patterns
 from mirrors.domain.policy import HEARTBEATS, ReplicationPolicy, policy_for
 from mirrors.domain.replicated_rules import check_replicated
 from mirrors.domain.specs import ClusterSpec, FlowSpec

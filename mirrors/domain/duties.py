@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mirrors.domain.keys import KEYS
+from mirrors.domain.keys.table import KEYS
 from mirrors.domain.specs import FlowSettings, FlowSpec
 
 # Duties at least as frequent as this leave roll-ups and failures, not a row for each run.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mirrors.domain import client_keys
-from mirrors.domain.import_references import jaas_line
-from mirrors.domain.keys import DEFAULT_POLICY, IDENTITY_POLICY, KEYS, POLICY_CLASSES
+from mirrors.domain.imports.references import jaas_line
+from mirrors.domain.keys import client_keys
+from mirrors.domain.keys.refused import REFUSED
+from mirrors.domain.keys.setting import Setting
+from mirrors.domain.keys.table import DEFAULT_POLICY, IDENTITY_POLICY, KEYS, POLICY_CLASSES
 from mirrors.domain.properties import property_line
-from mirrors.domain.refused_keys import REFUSED
-from mirrors.domain.setting import Setting
 from mirrors.domain.specs import ClusterSpec, FlowSpec, tuning
 
 _PROVIDER = "org.apache.kafka.common.config.provider"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mirrors.domain.patterns import NamePatterns
+from mirrors.domain.patterns.lists import NamePatterns
 from mirrors.domain.policy import ReplicationPolicy
 from mirrors.domain.snapshot import DEFAULT, STATIC_BROKER, ConfigEntry
 from mirrors.domain.specs import FlowSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mirrors.domain.filters import RuleVerdict
-from mirrors.domain.patterns import NamePatterns
+from mirrors.domain.patterns.lists import NamePatterns
 from mirrors.domain.specs import FlowSettings
 
 # What keeps its offsets as consumers do; a Connect worker's or a share group has none to carry.

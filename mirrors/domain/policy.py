@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Literal
 
-from mirrors.domain.keys import POLICY_CLASSES
+from mirrors.domain.keys.table import POLICY_CLASSES
 from mirrors.domain.specs import FlowSettings
 
 HEARTBEATS = "heartbeats"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.keys_of_control import SKIP
+from mirrors.domain.keys.control import SKIP
 from mirrors.domain.specs import FlowSpec
 
 

@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from mirrors.domain import client_keys, control_rules, keys_of_failover
+from mirrors.domain import control_rules
 from mirrors.domain.connection_rules import alias_warnings, check_connection
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.keys import KEYS, Key, nearest
-from mirrors.domain.refused_keys import REFUSED, family
-from mirrors.domain.values import start_milliseconds
+from mirrors.domain.keys import client_keys, keys_of_failover
+from mirrors.domain.keys.refused import REFUSED, family
+from mirrors.domain.keys.table import KEYS, Key, nearest
+from mirrors.domain.keys.values import start_milliseconds
 
 # Which client a prefix tunes; of several that fit, the longest. MM2 lets a later one win.
 PREFIXES: dict[str, Literal["consumer", "producer"]] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from mirrors.domain.keys import DEFAULT_POLICY, IDENTITY_POLICY, KEYS
+from mirrors.domain.keys.table import DEFAULT_POLICY, IDENTITY_POLICY, KEYS
 from mirrors.forms.settings import SettingsForm, field_of, lines_of, parse_lines, text_field
 from mirrors.models import Cluster, Flow, Runner
 

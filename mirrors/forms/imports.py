@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.imports import LONGEST_TEXT, ImportKind
+from mirrors.domain.imports.plan import LONGEST_TEXT, ImportKind
 from mirrors.forms.settings import SettingsForm, text_field
 from mirrors.services.imports import kind_of, text_of
 

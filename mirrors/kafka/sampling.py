@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, Message, TopicP
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.failback.orphans import MARK_HEADER
-from mirrors.domain.proof import Seen
+from mirrors.domain.failover.proof import Seen
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.connection import Partial

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirrors.domain.client_keys import TABLES, Role, normalised, refusal
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.keys.client_keys import TABLES, Role, normalised, refusal
 
 
 def to_librdkafka(properties: Mapping[str, str], role: Role = "cluster") -> dict[str, str]:

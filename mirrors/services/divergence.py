@@ -27,7 +27,7 @@ from mirrors.models import Divergence, Flow, PartitionMap, RunBlock
 from mirrors.models.offsets import blocks_around
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.flows import spec_of
-from mirrors.services.run_index import refresh_index
+from mirrors.services.offsets.run_index import refresh_index
 
 CLIENT_ID = "understudy-divergence"
 DEADLINE_S = 20.0

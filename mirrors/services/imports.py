@@ -9,8 +9,15 @@ from django.db import transaction
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.exports import write_mm2
-from mirrors.domain.import_lines import Line
-from mirrors.domain.imports import KINDS, LONGEST_TEXT, ImportKind, ImportPlan, Place, plan_import
+from mirrors.domain.imports.lines import Line
+from mirrors.domain.imports.plan import (
+    KINDS,
+    LONGEST_TEXT,
+    ImportKind,
+    ImportPlan,
+    Place,
+    plan_import,
+)
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Flow
 from mirrors.models.flows import DesiredState

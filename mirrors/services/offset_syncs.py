@@ -30,9 +30,9 @@ from mirrors.models import (
     SyncedPartition,
 )
 from mirrors.models.offsets import blocks_around
-from mirrors.services.checkpoints import flow_of
-from mirrors.services.group_survey import Budget
-from mirrors.services.run_index import refresh_index
+from mirrors.services.groups.checkpoints import flow_of
+from mirrors.services.groups.group_survey import Budget
+from mirrors.services.offsets.run_index import refresh_index
 
 _BATCH = 500
 # Of a long past the newest suffices: MM2's readers keep 64 pairs, dense near the end.

@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from mirrors.models import ClusterTest, Comparison, Drift, DutyRun, Gap, Job, Transition
-from mirrors.services.evidence_pruning import delete_old_runs, drop_old_rows
+from mirrors.services.evidence.evidence_pruning import delete_old_runs, drop_old_rows
 from mirrors.services.sightings import forget_gone
 
 _TESTS_FOR = timedelta(days=7)

@@ -36,8 +36,8 @@ from mirrors.models.flows import DesiredState
 from mirrors.services.clusters import changed_fields, create_cluster
 from mirrors.services.errors import Conflict
 from mirrors.services.flows import create_flow
-from mirrors.services.group_survey import Budget
-from mirrors.services.run_index import refresh_index
+from mirrors.services.groups.group_survey import Budget
+from mirrors.services.offsets.run_index import refresh_index
 
 CLIENT_ID = "understudy-rebuild"
 DEADLINE_S = 60.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from mirrors.domain.keys_of_control import SCHEDULE
+from mirrors.domain.keys.control import SCHEDULE
 from mirrors.domain.schedules import is_due, next_run_ms, shown
 from mirrors.models import Flow, Transition, claim
 from mirrors.models.flows import DesiredState

@@ -17,9 +17,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 from mirrors.domain.evidence.certificates import LONGEST, Verification
 from mirrors.domain.evidence.sheets import sheets_of, title_of
 from mirrors.models import Certificate, Role, SigningKey, needs
-from mirrors.services.certificate_pdf import draw_pdf
-from mirrors.services.certificates import evidence_of, verify_text
 from mirrors.services.errors import TooMany
+from mirrors.services.evidence.certificate_pdf import draw_pdf
+from mirrors.services.evidence.certificates import evidence_of, verify_text
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl
 from mirrors.views.tables import clean

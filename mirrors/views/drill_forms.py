@@ -15,8 +15,8 @@ from mirrors.domain.evidence.objectives import Objectives
 from mirrors.domain.figures import arrow
 from mirrors.forms import DrillForm, ObjectivesForm
 from mirrors.models import Drill, Flow, Role, needs
-from mirrors.services import drills
-from mirrors.services.objectives import objectives_of, set_objectives
+from mirrors.services.evidence import drills
+from mirrors.services.evidence.objectives import objectives_of, set_objectives
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl
 

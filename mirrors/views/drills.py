@@ -18,8 +18,8 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import arrow
 from mirrors.models import Drill, DrillRun, Flow, Role, needs
 from mirrors.models.drills import DrillState
-from mirrors.services import drills
-from mirrors.services.certificates import evidence_of
+from mirrors.services.evidence import drills
+from mirrors.services.evidence.certificates import evidence_of
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of
 from mirrors.views.tables import Column, Question

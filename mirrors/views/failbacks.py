@@ -23,7 +23,7 @@ from mirrors.models import (
     role_of,
 )
 from mirrors.models.failbacks import FailbackState, OrphanState
-from mirrors.services import failback_switch, failbacks, orphans
+from mirrors.services.failback import failback_switch, failbacks, orphans
 from mirrors.services.runbook.fencing import fences_left
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl

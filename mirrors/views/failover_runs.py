@@ -13,9 +13,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from mirrors import tasks
-from mirrors.domain import keys_of_failover as keys
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.figures import arrow
+from mirrors.domain.keys import keys_of_failover as keys
 from mirrors.domain.runbook.steps import BY_NAME, KINDS
 from mirrors.domain.runbook.worse import blast_radius, standing_blockers
 from mirrors.models import FailoverRun, FailoverStep, Flow, Role, needs

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.models import FailoverRun, Role, needs
-from mirrors.services.failover_scripts import script_of
+from mirrors.services.failover.failover_scripts import script_of
 
 
 @require_safe

@@ -19,8 +19,8 @@ from mirrors.domain.figures import arrow
 from mirrors.domain.runbook.steps import KINDS
 from mirrors.models import FailoverRun, Flow, Role, needs
 from mirrors.models.failovers import OPEN_RUNS, FailoverKind, FailoverState
-from mirrors.services import failovers, simulation
 from mirrors.services.errors import Conflict
+from mirrors.services.failover import failovers, simulation
 from mirrors.services.runbook import asking
 from mirrors.views.failover_runs import show_execution
 from mirrors.views.failover_tables import download_rows, failed_first, partitions_at_risk

@@ -8,9 +8,9 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 
-from mirrors.domain.keys import KEYS
+from mirrors.domain.keys.table import KEYS
 from mirrors.models import Flow, HeartbeatState
-from mirrors.services.heartbeats import WATCH_EVERY
+from mirrors.services.heart.heartbeats import WATCH_EVERY
 
 _EVERY, _ON = "emit.heartbeats.interval.seconds", "emit.heartbeats.enabled"
 # So many intervals without one since the last look, and the direction is not to be trusted.

@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.keys import KEYS
+from mirrors.domain.keys.table import KEYS
 from mirrors.models import Flow, Role, needs
 from mirrors.models.flows import ObservedState
 from mirrors.models.proving import readiness_of, with_proof, with_readiness

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import arrow
-from mirrors.domain.imports import ImportPlan
+from mirrors.domain.imports.plan import ImportPlan
 from mirrors.forms.imports import ImportForm
 from mirrors.models import Cluster, Role, needs
 from mirrors.services import imports as services

@@ -10,8 +10,8 @@ from django.views.decorators.http import require_safe
 from mirrors import tasks
 from mirrors.forms import OffsetForm
 from mirrors.models import Flow, Role, RunIndex, needs
-from mirrors.services.catching_up import is_behind
-from mirrors.services.translation import translate_offsets
+from mirrors.services.offsets.catching_up import is_behind
+from mirrors.services.offsets.translation import translate_offsets
 from mirrors.views.flows import flow_context
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl

@@ -15,7 +15,7 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from mirrors.models import OrphanStretch, Role, needs
-from mirrors.services import orphans
+from mirrors.services.failback import orphans
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl
 from mirrors.views.tables import Column, download

@@ -14,7 +14,7 @@ from mirrors.domain.evidence.readiness import Fix, Term
 from mirrors.models import Drill, DrillRun, Flow
 from mirrors.models.proving import proof_of, readiness_of, with_proof, with_readiness
 from mirrors.models.reading import flows_with_lag
-from mirrors.services.objectives import objectives_of
+from mirrors.services.evidence.objectives import objectives_of
 from mirrors.views.shared import mark_flow
 
 # The state whose shape and colour a proof has.

@@ -11,7 +11,7 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from mirrors.domain.keys_of_control import SCHEDULE, UNTIL
+from mirrors.domain.keys.control import SCHEDULE, UNTIL
 from mirrors.domain.timetable import standing_of
 from mirrors.models import Job, Role, Transition, needs
 from mirrors.models.flows import ObservedState

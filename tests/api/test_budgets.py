@@ -12,7 +12,9 @@ from rest_framework.test import APIClient
 
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Certificate, Flow, FlowPartition, FlowTopic, GroupOffset, Job
-from mirrors.services import clusters, drills, flows, simulation
+from mirrors.services import clusters, flows
+from mirrors.services.evidence import drills
+from mirrors.services.failover import simulation
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
 
 # Token, its person, groups; then count and page.

@@ -10,7 +10,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from mirrors.models import FailoverRun
-from mirrors.services import failovers, simulation
+from mirrors.services.failover import failovers, simulation
 
 PATH = "/api/v1/failovers/"
 

@@ -7,7 +7,7 @@ import pytest
 from controlplane.bench import runs
 from mirrors.domain.runs import BLOCK_RUNS, read_block
 from mirrors.models import PartitionMap, RunBlock
-from mirrors.services.translation import translate_offsets
+from mirrors.services.offsets.translation import translate_offsets
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from playwright.sync_api import expect
 
 from mirrors.models import FailoverRun, Flow
-from mirrors.services import failovers
+from mirrors.services.failover import failovers
 from tests.browser.conftest import Visitor
 from tests.browser.test_look import _axe, _widths_that_scroll_sideways
 from tests.pages.test_failover_runs import simulated_for

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from mirrors.domain import client_keys
-from mirrors.domain.keys import KEYS, Key, Setting
-from mirrors.domain.refused_keys import FAMILIES, NEVER, NOT_YET, ONE_VALUE
+from mirrors.domain.keys import client_keys
+from mirrors.domain.keys.refused import FAMILIES, NEVER, NOT_YET, ONE_VALUE
+from mirrors.domain.keys.table import KEYS, Key, Setting
 from tests.domain.proofs import PROOFS
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "mm2-compatibility.md"

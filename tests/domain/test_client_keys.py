@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from mirrors.domain.client_keys import TABLES, ClientKey, Role, refusal
-from mirrors.domain.values import Flag, OneOf, Whole
+from mirrors.domain.keys.client_keys import TABLES, ClientKey, Role, refusal
+from mirrors.domain.keys.values import Flag, OneOf, Whole
 from mirrors.kafka.tuning import to_librdkafka
 
 EVERY = [(role, key) for role, table in TABLES.items() for key in table.values()]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.checkpoints import GroupPlace
-from mirrors.domain.failover import OLDEST_MS, FailoverPlan, plan_failover
-from mirrors.domain.failover_shapes import FailoverPicture, GroupPicture, PartitionPicture
+from mirrors.domain.failover.plan import OLDEST_MS, FailoverPlan, plan_failover
+from mirrors.domain.failover.shapes import FailoverPicture, GroupPicture, PartitionPicture
 from mirrors.domain.offsets import Translation
 from mirrors.domain.policy import ReplicationPolicy
 from mirrors.domain.runs import Run

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters import ConfigSelection, TopicSelection
-from mirrors.domain.patterns import NamePatterns
+from mirrors.domain.patterns.lists import NamePatterns
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from mirrors.domain.snapshot import ConfigEntry
 from mirrors.domain.specs import FlowSettings

@@ -8,9 +8,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mirrors.domain.languages import ANY, Undecided, after_text, both, example, invert, text
-from mirrors.domain.pattern_languages import of_patterns
-from mirrors.domain.patterns import NamePatterns
+from mirrors.domain.patterns.languages import (
+    ANY,
+    Undecided,
+    after_text,
+    both,
+    example,
+    invert,
+    text,
+)
+from mirrors.domain.patterns.lists import NamePatterns
+from mirrors.domain.patterns.pattern_languages import of_patterns
 from tests.domain.cases import laws
 
 SHORT = ["".join(name) for size in (1, 2, 3) for name in itertools.product("abc.-", repeat=size)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.mm2_file import (
+from mirrors.domain.imports.mm2_file import (
     Entries,
     aliases,
     by_name,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.keys import POLICY_CLASSES
+from mirrors.domain.keys.table import POLICY_CLASSES
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from tests.domain.cases import IDENTITY, golden, laws, settings
 

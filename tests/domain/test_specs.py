@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.keys import KEYS
-from mirrors.domain.refused_keys import FAMILIES, REFUSED
+from mirrors.domain.keys.refused import FAMILIES, REFUSED
+from mirrors.domain.keys.table import KEYS
+from mirrors.domain.keys.values import Patterns
 from mirrors.domain.specs import FlowSettings, validate_properties
-from mirrors.domain.values import Patterns
 from tests.domain.cases import flow, golden, laws, settings
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.failback.twins import Mixed, prove_mixed, read_again
-from mirrors.domain.proof import Seen
+from mirrors.domain.failover.proof import Seen
 from tests.domain.test_failback import Log, World, worlds
 
 

@@ -10,7 +10,7 @@ import pytest
 from mirrors.domain.acls.rules import AclRule, plan_acls
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters import ConfigSelection
-from mirrors.domain.mm2_file import by_name, client_settings, connector_settings, pairs
+from mirrors.domain.imports.mm2_file import by_name, client_settings, connector_settings, pairs
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from mirrors.domain.properties import read_properties
 from mirrors.domain.records import ConnectOffset, MalformedRecord

@@ -8,7 +8,7 @@ from mirrors.domain.records import Checkpoint
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import Row, append
 from mirrors.models import GroupBookmark, GroupOffset, KnownCheckpoint
-from mirrors.services.checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
 from tests.groups.world import World
 from tests.wire.world import unique
 

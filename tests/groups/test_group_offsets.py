@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.groups import GroupOffset
 from mirrors.models import GroupOffset as Row
-from mirrors.services.checkpoints import emit_checkpoints, look_for_groups
-from mirrors.services.group_offsets import move_groups
+from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.group_offsets import move_groups
 from tests.groups.world import World
 from tests.wire.world import unique
 

@@ -12,7 +12,7 @@ import pytest
 from controlplane.bench.mirror_maker import MIRROR
 from controlplane.demo.jars import kafka_jars
 from controlplane.demo.java import find_java, plain_environment
-from mirrors.services.checkpoints import emit_checkpoints
+from mirrors.services.groups.checkpoints import emit_checkpoints
 from mirrors.services.offset_syncs import write_offset_syncs
 from tests.groups.world import World
 from tests.wire.world import unique

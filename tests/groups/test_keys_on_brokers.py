@@ -11,8 +11,8 @@ import pytest
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.services import sync_topics
-from mirrors.services.checkpoints import emit_checkpoints
 from mirrors.services.duties import run_duty
+from mirrors.services.groups.checkpoints import emit_checkpoints
 from tests.groups.world import World
 from tests.wire.world import unique
 

@@ -12,7 +12,7 @@ from mirrors.domain.specs import validate_properties
 from mirrors.kafka.admin import Admin
 from mirrors.models import SyncedPartition
 from mirrors.services.offset_syncs import write_offset_syncs
-from mirrors.services.translation import translate_offsets
+from mirrors.services.offsets.translation import translate_offsets
 from tests.groups.world import World
 
 MakeWorld = Callable[..., World]

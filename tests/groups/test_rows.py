@@ -15,7 +15,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.groups import GroupListing
 from mirrors.models import Flow, FlowPartition, GroupBookmark, GroupOffset, PartitionMap
 from mirrors.services.flows import spec_of
-from mirrors.services.group_rows import known_groups, store_listing, store_places
+from mirrors.services.groups.group_rows import known_groups, store_listing, store_places
 from mirrors.services.offset_syncs import write_offset_syncs
 from tests.pages import world
 

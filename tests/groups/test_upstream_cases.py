@@ -11,8 +11,8 @@ from mirrors.kafka.admin import Admin
 from mirrors.kafka.groups import GroupOffset, read_offsets, write_offsets
 from mirrors.models import GroupBookmark, KnownCheckpoint, PartitionMap, RunIndex
 from mirrors.models import GroupOffset as Row
-from mirrors.services.checkpoints import emit_checkpoints, look_for_groups
-from mirrors.services.group_offsets import move_groups
+from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.group_offsets import move_groups
 from mirrors.services.offset_syncs import write_offset_syncs
 from spark_runner.wire.cluster import id_text
 from tests.groups.world import World

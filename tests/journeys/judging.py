@@ -21,8 +21,8 @@ from django.utils import timezone
 from controlplane.demo.kafka import KafkaBroker
 from mirrors.kafka.groups import GroupOffset, write_offsets
 from mirrors.models import Cluster, Flow, FlowPartition
-from mirrors.services import simulation
-from mirrors.services.checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.failover import simulation
+from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
 from spark_runner.lanes.raw import RawCopier
 from tests.groups.world import World
 from tests.pages import world as rows

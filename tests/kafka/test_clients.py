@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from mirrors.domain.client_keys import TABLES
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.keys.client_keys import TABLES
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.security import connection_facts, parse_bootstrap

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mirrors.models import FailoverRun
-from mirrors.services import simulation
+from mirrors.services.failover import simulation
 from mirrors.services.runbook import asking
 from mirrors.services.runbook.turn import advance
 from tests.groups.world import World

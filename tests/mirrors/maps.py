@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mirrors.domain.runs import OpenBlock, Run, pack
 from mirrors.models import Flow, PartitionMap, RunBlock
-from mirrors.services.run_rows import write_blocks
+from mirrors.services.offsets.run_rows import write_blocks
 
 
 def keep_map(

@@ -10,7 +10,7 @@ from django.utils import timezone
 from mirrors.domain.runs import Run
 from mirrors.models import Divergence, Failback, FailoverRun, Flow, OrphanStretch
 from mirrors.services.backward import other_way, upstream_of
-from mirrors.services.translation import translate_offsets
+from mirrors.services.offsets.translation import translate_offsets
 from tests.mirrors.maps import keep_map
 from tests.pages import world
 

@@ -16,8 +16,8 @@ from controlplane.celery import app
 from mirrors import tasks
 from mirrors.domain.evidence.objectives import Objectives
 from mirrors.models import Certificate, Drill, DrillRun, Flow
-from mirrors.services import certificates, drills
-from mirrors.services.objectives import set_objectives
+from mirrors.services.evidence import certificates, drills
+from mirrors.services.evidence.objectives import set_objectives
 from tests.mirrors.test_simulation import Scene, flow, scene
 
 __all__ = ["flow", "scene"]

@@ -15,12 +15,13 @@ from mirrors.domain.evidence.canonical import canonical
 from mirrors.domain.evidence.certificates import fingerprint_of
 from mirrors.domain.evidence.objectives import Objectives
 from mirrors.models import Certificate, Drill, DrillRun, FailoverRun, Flow, SigningKey
-from mirrors.services import certificates, drill_runs, drills, failovers, simulation
 from mirrors.services.errors import Conflict
-from mirrors.services.evidence_pruning import delete_old_runs, drop_old_rows
-from mirrors.services.objectives import set_objectives
+from mirrors.services.evidence import certificates, drill_runs, drills
+from mirrors.services.evidence.evidence_pruning import delete_old_runs, drop_old_rows
+from mirrors.services.evidence.objectives import set_objectives
+from mirrors.services.evidence.signing import load_key
+from mirrors.services.failover import failovers, simulation
 from mirrors.services.pruning import prune
-from mirrors.services.signing import load_key
 from tests.drilling import drilled, finished, simulated
 from tests.pages import world
 

@@ -19,7 +19,7 @@ from mirrors.domain.runbook.steps import STEPS
 from mirrors.kafka.fencing import Fence, keep_open
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.models import GroupOffset as GroupRow
-from mirrors.services import failovers
+from mirrors.services.failover import failovers
 from mirrors.services.flows import spec_of
 from mirrors.services.runbook import rows
 from mirrors.services.runbook.context import Context

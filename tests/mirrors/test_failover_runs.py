@@ -14,8 +14,8 @@ from pytest_django import Settings
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_offsets
 from mirrors.models import FailoverRun, FailoverStep, Gap
-from mirrors.services import failovers
 from mirrors.services.errors import Conflict
+from mirrors.services.failover import failovers
 from mirrors.services.runbook import asking
 from mirrors.services.runbook.turn import advance
 from tests.groups.world import World

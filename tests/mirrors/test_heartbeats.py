@@ -17,9 +17,10 @@ from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.internal import InternalRecord, Row, append, read_to_end
 from mirrors.models import Cluster, DutyRun, Flow, HeartbeatState
 from mirrors.services import clusters as cluster_services
-from mirrors.services import flows, heart_watch, heartbeats
+from mirrors.services import flows
 from mirrors.services.clock import milliseconds
-from mirrors.services.heart_turns import Turn, emitting, take_turns
+from mirrors.services.heart import heart_watch, heartbeats
+from mirrors.services.heart.heart_turns import Turn, emitting, take_turns
 from tests.mirrors.conftest import WHO
 
 Sides = tuple[Admin, Admin]
@@ -101,7 +102,7 @@ def test_an_arrival_on_the_target_tells_age_and_latency(
 def test_a_source_that_is_down_is_named_and_left_alone_for_a_while(
     flow: Flow, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mirrors.services.heart_connections.OPEN_S", 0.5)
+    monkeypatch.setattr("mirrors.services.heart.heart_connections.OPEN_S", 0.5)
     Cluster.objects.filter(pk=flow.source_id).update(bootstrap_servers="127.0.0.1:9")
     assert heartbeats.beat(now=now).due == 1
     assert HeartbeatState.objects.get(flow=flow).error.startswith("Cluster one: cannot ")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from mirrors.domain.keys_of_failover import CONSUMERS, hooks_of
+from mirrors.domain.keys.keys_of_failover import CONSUMERS, hooks_of
 from mirrors.domain.signing import signature
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.services.flows import spec_of

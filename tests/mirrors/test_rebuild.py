@@ -24,12 +24,13 @@ from mirrors.models import (
     Runner,
     StandbyNote,
 )
-from mirrors.services import clusters, flows, runners, simulation
+from mirrors.services import clusters, flows, runners
 from mirrors.services.duties import due_duties, run_duty
+from mirrors.services.failover import simulation
 from mirrors.services.keeping import keep_flow
+from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.offsets.translation import translate_offsets
 from mirrors.services.rebuild import rebuild
-from mirrors.services.run_index import refresh_index
-from mirrors.services.translation import translate_offsets
 from tests.groups.world import World
 from tests.wire.world import Side, unique
 

@@ -19,11 +19,11 @@ from mirrors.domain.runs import BlockKey, OpenBlock, Run
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import InternalRecord, Row, append
 from mirrors.models import Cluster, Flow, PartitionMap, RunIndex
-from mirrors.services.catching_up import due_flows, is_behind
-from mirrors.services.run_index import refresh_index
-from mirrors.services.run_rows import read_records, remove_blocks
-from mirrors.services.runs_retiring import flows_with_old_runs, retire_runs
-from mirrors.services.translation import translate_offsets
+from mirrors.services.offsets.catching_up import due_flows, is_behind
+from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.offsets.run_rows import read_records, remove_blocks
+from mirrors.services.offsets.runs_retiring import flows_with_old_runs, retire_runs
+from mirrors.services.offsets.translation import translate_offsets
 from spark_runner.wire.cluster import id_text
 from spark_runner.wire.records import Record
 from tests.domain.test_offsets import copied, runs_of

@@ -14,8 +14,8 @@ from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_o
 from mirrors.kafka.throwaway import PREFIX, delete_groups, make_group
 from mirrors.models import Cluster, FailoverRun, Flow, FlowPartition, PartitionMap, RunBlock
 from mirrors.models import GroupOffset as GroupRow
-from mirrors.services import failovers, simulation
-from mirrors.services.run_index import refresh_index
+from mirrors.services.failover import failovers, simulation
+from mirrors.services.offsets.run_index import refresh_index
 from spark_runner.wire.records import Record
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy

@@ -14,10 +14,10 @@ from pytest_django import Settings
 
 from mirrors.domain.evidence.objectives import Objectives
 from mirrors.models import Certificate, Drill, DrillRun, Flow
-from mirrors.services import drills
-from mirrors.services.certificate_pdf import draw_pdf
-from mirrors.services.evidence_pruning import drop_old_rows
-from mirrors.services.objectives import set_objectives
+from mirrors.services.evidence import drills
+from mirrors.services.evidence.certificate_pdf import draw_pdf
+from mirrors.services.evidence.evidence_pruning import drop_old_rows
+from mirrors.services.evidence.objectives import set_objectives
 from tests.drilling import drilled
 from tests.pages import world
 from tests.pages.conftest import As

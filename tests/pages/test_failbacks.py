@@ -18,7 +18,7 @@ from mirrors.models import (
     OrphanStretch,
     Transition,
 )
-from mirrors.services import failback_switch
+from mirrors.services.failback import failback_switch
 from tests.going_back import fenced, going_back
 from tests.pages import world
 from tests.pages.conftest import As

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.domain.failover import plan_failover
+from mirrors.domain.failover.plan import plan_failover
 from mirrors.models import FailoverRun, Flow
 from tests.domain.test_failover import GroupPicture, partition, picture, place
 from tests.pages import world

@@ -12,11 +12,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.domain.failover import plan_failover
-from mirrors.domain.failover_result import Loss, Reading, place_result, sentence, sum_up, to_json
-from mirrors.domain.proof import Proof
+from mirrors.domain.failover.plan import plan_failover
+from mirrors.domain.failover.proof import Proof
+from mirrors.domain.failover.result import Loss, Reading, place_result, sentence, sum_up, to_json
 from mirrors.models import FailoverRun, Flow
-from mirrors.services import failovers, simulation
+from mirrors.services.failover import failovers, simulation
 from tests.domain.test_failover import GroupPicture, partition, picture, place
 from tests.pages import world
 from tests.pages.conftest import As

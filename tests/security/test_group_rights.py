@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
 )
 
 from mirrors.models import Cluster
-from mirrors.services.checkpoints import emit_checkpoints, look_for_groups
-from mirrors.services.group_offsets import move_groups
+from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.group_offsets import move_groups
 from mirrors.services.offset_syncs import write_offset_syncs
 from tests.groups.world import World
 from tests.security.secured import SecuredBroker

@@ -11,8 +11,9 @@ from mirrors.domain.records import Heartbeat
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import read_to_end
 from mirrors.models import Flow, HeartbeatState
-from mirrors.services import clusters, flows, heartbeats
+from mirrors.services import clusters, flows
 from mirrors.services.clock import milliseconds
+from mirrors.services.heart import heartbeats
 from tests.security.secured import LIMITED, SecuredBroker
 
 Pair = tuple[SecuredBroker, SecuredBroker]

@@ -28,7 +28,8 @@ from mirrors.domain.duties import DutyContext
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
 from mirrors.models import HeartbeatState
-from mirrors.services import clusters, flows, heartbeats, sync_topics
+from mirrors.services import clusters, flows, sync_topics
+from mirrors.services.heart import heartbeats
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter
 from tests.spark.lab import Flow, Lab

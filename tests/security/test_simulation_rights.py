@@ -24,7 +24,7 @@ from mirrors.kafka.admin import Admin
 from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
 from mirrors.kafka.throwaway import PREFIX
 from mirrors.models import Cluster, Flow
-from mirrors.services import simulation
+from mirrors.services.failover import simulation
 from tests.groups.world import World
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter

@@ -22,9 +22,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from mirrors.domain.keys_of_failover import PRODUCERS
+from mirrors.domain.keys.keys_of_failover import PRODUCERS
 from mirrors.models import FailoverRun, FailoverStep, Flow
-from mirrors.services import failovers, simulation
+from mirrors.services.failover import failovers, simulation
 from mirrors.services.flows import spec_of
 from mirrors.services.runbook import asking
 from mirrors.services.runbook.context import Context

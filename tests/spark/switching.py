@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from mirrors.domain.policy import policy_for
 from mirrors.models import Failback, FailoverRun, Flow, FlowPartition, Job
-from mirrors.services import failback_switch, simulation
+from mirrors.services.failback import failback_switch
+from mirrors.services.failover import simulation
 from mirrors.services.flows import spec_of
 from mirrors.services.runbook.turn import advance
 from tests.monitoring.conftest import Receiver

@@ -9,8 +9,8 @@ import pytest
 from django.utils import timezone
 
 from mirrors.models import Divergence, Failback, Flow, OrphanStretch
-from mirrors.services import (
-    divergence,
+from mirrors.services import divergence
+from mirrors.services.failback import (
     failback_groups,
     failback_switch,
     failbacks,

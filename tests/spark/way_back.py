@@ -14,7 +14,8 @@ from mirrors.domain.jobs import JobSpec
 from mirrors.models import Cluster, Failback
 from mirrors.models import Flow as Row
 from mirrors.models.flows import DesiredState
-from mirrors.services import divergence, failback_work, failbacks, flows
+from mirrors.services import divergence, flows
+from mirrors.services.failback import failback_work, failbacks
 from tests.spark.lab import Flow, Lab, end_offsets, position, unique
 from tests.spark.reading import records
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mirrors.domain.client_keys import TABLES, Role, without_effect
+from mirrors.domain.keys.client_keys import TABLES, Role, without_effect
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.lanes import setup
 from spark_runner.lanes.tuning import Tuning

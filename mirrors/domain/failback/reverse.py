@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirrors.domain.keys_of_control import SCHEDULE, SKIP, UNTIL
+from mirrors.domain.keys.control import SCHEDULE, SKIP, UNTIL
 from mirrors.domain.policy import ReplicationPolicy
 
 DELIVERY = "delivery"

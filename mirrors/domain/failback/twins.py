@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from mirrors.domain.failover.proof import Proof, Seen, Verdict
 from mirrors.domain.figures import plural
-from mirrors.domain.proof import Proof, Seen, Verdict
 from mirrors.domain.runs import Run
 
 

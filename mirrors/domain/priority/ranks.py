@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from mirrors.domain.keys_of_control import HIGH, LOW
-from mirrors.domain.patterns import NamePatterns
+from mirrors.domain.keys.control import HIGH, LOW
+from mirrors.domain.patterns.lists import NamePatterns
 from mirrors.domain.specs import FlowSettings
 
 Rank = Literal["high", "normal", "low"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from mirrors.domain.keys_of_control import SCHEDULE, UNTIL
+from mirrors.domain.keys.control import SCHEDULE, UNTIL
+from mirrors.domain.keys.values import start_milliseconds
 from mirrors.domain.schedules import next_run_ms, shown
-from mirrors.domain.values import start_milliseconds
 
 Word = Literal["running", "waiting", "held", "ended"]
 

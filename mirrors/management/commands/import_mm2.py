@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.imports import KINDS, LONGEST_TEXT, ImportPlan
+from mirrors.domain.imports.plan import KINDS, LONGEST_TEXT, ImportPlan
 from mirrors.services.imports import apply_import, kind_of, preview_import, text_of
 
 

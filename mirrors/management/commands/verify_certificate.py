@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from mirrors.domain.evidence.certificates import Verification, fingerprint_of, verify
-from mirrors.services.signing import known_keys
+from mirrors.services.evidence.signing import known_keys
 
 _KEY_BYTES = 32
 

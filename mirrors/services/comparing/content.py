@@ -18,7 +18,7 @@ from mirrors.kafka.admin import Place
 from mirrors.kafka.side_by_side import Piece, Stretches, timed
 from mirrors.models import ComparisonPart, Flow
 from mirrors.services.comparing.compaction import unexplained
-from mirrors.services.translation import translate_offsets
+from mirrors.services.offsets.translation import translate_offsets
 
 # A step ends when its chunks are read, or then: a turn is not to be longer than some of them.
 STEP_S = 15.0

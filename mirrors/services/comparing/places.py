@@ -18,8 +18,8 @@ from mirrors.kafka.admin import Admin, At, Place
 from mirrors.models import Comparison, ComparisonPart, PartitionMap, RunBlock
 from mirrors.models.comparisons import PartVerdict
 from mirrors.services.comparing.shape import Shape
-from mirrors.services.run_index import refresh_index
-from mirrors.services.translation import translate_offsets
+from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.offsets.translation import translate_offsets
 
 DEADLINE_S = 20.0
 _STEPS = 2000

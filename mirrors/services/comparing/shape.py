@@ -24,7 +24,7 @@ from mirrors.kafka.admin import Admin
 from mirrors.kafka.groups import list_groups
 from mirrors.models import Flow
 from mirrors.services.comparing.rules import compare_rules
-from mirrors.services.group_survey import Budget, survey_groups
+from mirrors.services.groups.group_survey import Budget, survey_groups
 
 LOOK_S = 25.0
 _SENTENCES = 5

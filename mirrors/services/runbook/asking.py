@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.figures import duration
-from mirrors.domain.keys_of_failover import hooks_of
+from mirrors.domain.keys.keys_of_failover import hooks_of
 from mirrors.domain.policy import policy_for
 from mirrors.domain.runbook.commands import commands
 from mirrors.domain.runbook.steps import BY_NAME, STEPS, Kind
@@ -19,9 +19,9 @@ from mirrors.domain.runbook.worse import standing_blockers
 from mirrors.models import FailoverRun, FailoverStep, Flow, claim
 from mirrors.models.failovers import FailoverKind, FailoverState, StepState, WaitsFor
 from mirrors.models.transitions import note
-from mirrors.services import failovers
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
+from mirrors.services.failover import failovers
 from mirrors.services.flows import spec_of
 from mirrors.services.runbook import hooks
 from mirrors.services.runbook.fencing import still_fenced

@@ -8,16 +8,16 @@ from typing import Any
 from django.utils import timezone
 
 from mirrors.domain.checkpoints import IDLE
-from mirrors.domain.failover_shapes import PlacePlan
+from mirrors.domain.failover.shapes import PlacePlan
 from mirrors.domain.figures import plural
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.kafka.groups import list_groups
 from mirrors.models import Flow, PartitionMap
 from mirrors.services.backward import answers_home, ways_home
 from mirrors.services.divergence import keep
+from mirrors.services.offsets.translation import translate_offsets
 from mirrors.services.runbook.context import Context, Handler, Place, done, failed, not_yet
 from mirrors.services.runbook.looking import plan_now, worse_than_simulated
-from mirrors.services.translation import translate_offsets
 
 DEADLINE_S = 10.0
 _FAR = (1 << 63) - 1

@@ -13,7 +13,7 @@ from mirrors.models import Flow, Job, PartitionMap
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.flows import start_flow, stop_flow
-from mirrors.services.run_index import refresh_index
+from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.runbook.context import Context, Handler, Place, done, failed, not_yet
 
 DEADLINE_S = 10.0

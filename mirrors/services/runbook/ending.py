@@ -11,8 +11,8 @@ from mirrors.domain.figures import duration, plural
 from mirrors.models import FailoverRun, FailoverStep, Flow, claim
 from mirrors.models.failovers import FailoverState
 from mirrors.models.flows import DesiredState, ObservedState
-from mirrors.services import failovers
 from mirrors.services.clock import milliseconds
+from mirrors.services.failover import failovers
 from mirrors.services.runbook.groups import SET
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from django.utils import timezone
 
-from mirrors.domain import keys_of_failover as keys
 from mirrors.domain.acls.rules import AclRule
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.figures import plural
+from mirrors.domain.keys import keys_of_failover as keys
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.domain.runbook.steps import KINDS
 from mirrors.domain.specs import ClusterSpec

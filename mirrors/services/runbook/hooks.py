@@ -15,8 +15,8 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from mirrors.domain import keys_of_failover as keys
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.keys import keys_of_failover as keys
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.domain.signing import signature
 from mirrors.outgoing import check_headers, post, reveal

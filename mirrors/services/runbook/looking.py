@@ -7,14 +7,14 @@ from typing import Any
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.failover import FailoverPlan, plan_failover
+from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.figures import plural
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.domain.runbook.worse import what_is_worse
 from mirrors.kafka.groups import list_groups
 from mirrors.models import FailoverRun
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover_look import Look, look
+from mirrors.services.failover.failover_look import Look, look
 from mirrors.services.runbook.context import Context, Handler, done, failed
 
 DEADLINE_S = 8.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mirrors.domain.keys_of_failover import PRODUCERS
+from mirrors.domain.keys.keys_of_failover import PRODUCERS
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.models import FailoverStep
 from mirrors.services.runbook.context import Context, Handler

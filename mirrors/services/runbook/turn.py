@@ -15,7 +15,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
-from mirrors.domain.keys_of_failover import CONSUMERS
+from mirrors.domain.keys.keys_of_failover import CONSUMERS
 from mirrors.domain.runbook.machine import Do, End, Outcome, Rest, judge, next_move
 from mirrors.domain.runbook.steps import BY_NAME, Step
 from mirrors.models import FailoverRun, FailoverStep, Flow

@@ -1,0 +1,1 @@
+"""What a failover would do, what a simulation of one has proven, and what clients change."""

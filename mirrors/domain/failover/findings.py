@@ -1,0 +1,84 @@
+"""What stands in the way of a failover, and what one should know before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mirrors.domain.checkpoints import IDLE
+from mirrors.domain.failover.shapes import (
+    FailoverPicture,
+    Finding,
+    GroupPicture,
+    PartitionPlan,
+    PlacePlan,
+)
+from mirrors.domain.figures import duration, plural
+
+
+def find_blockers(
+    picture: FailoverPicture, places: tuple[PlacePlan, ...], oldest_ms: int
+) -> Iterator[Finding]:
+    if picture.writing:
+        yield Finding(code="writing", where=picture.flow, sentence=picture.writing)
+    for row in picture.partitions:
+        if row.gap:
+            words = f"{row.name} has an open gap: {row.gap} Decide on it first."
+            yield Finding(code="gap", where=row.name, sentence=words)
+        if row.target_end is None:
+            words = (
+                f"{row.remote_topic}-{row.partition} cannot be read on the target: it is not there "
+                "yet, or the right to describe it is missing."
+            )
+            yield Finding(code="unread", where=row.name, sentence=words)
+    for group in picture.groups:
+        yield from _group_blockers(picture, group, oldest_ms)
+    for place in places:
+        if place.downstream_offset is None:
+            where = f"{place.group} in {place.topic}-{place.partition}"
+            words = (
+                f"Nobody can say where {where} goes on: {place.reason}. Let it begin at the "
+                "earliest record and expect repeats; never at the latest."
+            )
+            yield Finding(code="no_map", where=where, sentence=words)
+
+
+def _group_blockers(
+    picture: FailoverPicture, group: GroupPicture, oldest_ms: int
+) -> Iterator[Finding]:
+    if group.trouble:
+        words = f"{group.group} could not be asked: {group.trouble}"
+        yield Finding(code="no_groups", where=group.group, sentence=words)
+    if group.target_state not in IDLE:
+        words = (
+            f"{group.group} is {group.target_state} on the target, so its offsets cannot be set "
+            "there. Stop its members on the target first."
+        )
+        yield Finding(code="group_active", where=group.group, sentence=words)
+    age = 0 if group.seen_at is None else picture.taken_at - group.seen_at
+    if age > oldest_ms:
+        words = (
+            f"The offsets of {group.group} are {duration(age)} old and the source cannot be asked: "
+            f"all that it consumed since would be read again. The limit is {duration(oldest_ms)}."
+        )
+        yield Finding(code="sample_too_old", where=group.group, sentence=words)
+
+
+def find_warnings(
+    picture: FailoverPicture,
+    partitions: tuple[PartitionPlan, ...],
+    places: tuple[PlacePlan, ...],
+) -> Iterator[Finding]:
+    if picture.source_trouble:
+        ages = [row.source_end_age_ms for row in partitions if row.source_end_age_ms is not None]
+        old = f" They are up to {duration(max(ages))} old." if ages else " There are none."
+        words = f"Figures of the source are the last known: {picture.source_trouble}{old}"
+        yield Finding(code="source_unreachable", where=picture.flow, sentence=words)
+    for row in partitions:
+        if row.loss:
+            name = f"{row.topic}-{row.partition}"
+            words = f"{name}: {plural(row.loss, 'record')} at most would be lost."
+            yield Finding(code="loss", where=name, sentence=words)
+    for place in places:
+        where = f"{place.group} in {place.topic}-{place.partition}"
+        if place.outcome == "ahead":
+            yield Finding(code=place.outcome, where=where, sentence=f"{where}: {place.reason}.")

@@ -1,0 +1,1 @@
+"""Texts written for MirrorMaker, and what each of their lines becomes here."""

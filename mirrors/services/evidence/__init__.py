@@ -1,0 +1,1 @@
+"""What is kept as proof: objectives, drills, signed certificates."""

@@ -1,0 +1,1 @@
+"""The way back after a failover: ways back as rows, orphans, groups, the switch."""

@@ -1,0 +1,1 @@
+"""Heartbeats of all flows: turns, connections, and what arrives."""

@@ -1,0 +1,238 @@
+"""The index of a flow's offset runs, kept up with the two internal topics that hold the truth.
+
+(a) Positions are read first, and runs until every transaction seen by then has ended: so the runs
+    behind a known position are complete, and newer ones are cut off where they are used.
+(b) Rows and bookmarks change in one transaction; of two that read at once, one begins anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from django.db import transaction
+from django.utils import timezone
+
+from mirrors.domain.policy import policy_for
+from mirrors.domain.records import MalformedRecord, Position, read_position
+from mirrors.domain.runs import generation, runs_topic
+from mirrors.kafka.internal import InternalRecord
+from mirrors.kafka.tailing import Bookmark, Tail, Tails, kept_tails
+from mirrors.models import Flow, PartitionMap, RunIndex
+from mirrors.services.errors import Conflict
+from mirrors.services.flows import spec_of
+from mirrors.services.offsets.run_rows import MapKey, read_records, remove_blocks, write_blocks
+
+DEADLINE_S = 20.0
+_ATTEMPTS = 5
+_CHUNK = 5000
+_BATCH = 400
+Place = tuple[str, int]
+
+
+class _Overtaken(Exception):
+    """Somebody else wrote meanwhile; what was read no longer fits behind it."""
+
+
+def refresh_index(*, flow: Flow, deadline_s: float = DEADLINE_S) -> None:
+    """Take in all positions and runs that are committed by now. Calls Kafka: not for pages.
+
+    Raises KafkaUnavailable when the target does not answer in time; what was read by then stays.
+    """
+    until = time.monotonic() + deadline_s
+    for _ in range(_ATTEMPTS):
+        try:
+            with kept_tails(flow.target.spec) as tails:
+                _Refresh(flow, tails, until).run()
+        except _Overtaken:
+            continue
+        return
+    raise Conflict(f"The offset runs of {flow.name} are being read by others; ask again.")
+
+
+class _Refresh:
+    def __init__(self, flow: Flow, tails: Tails, until: float) -> None:
+        self._flow = flow
+        self._tails = tails
+        self._until = until
+        self._index, _ = RunIndex.objects.get_or_create(flow=flow)
+        self._maps: dict[MapKey, int] = {}
+        self._topics: set[str] = set()
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.5, self._until - time.monotonic())
+
+    def run(self) -> None:
+        flow, index = self._flow, self._index
+        policy = policy_for(spec_of(flow).settings, flow.source.alias, flow.target.alias)
+        as_of = timezone.now()
+        topic, known = policy.positions_topic(), Bookmark(index.positions_id, index.positions_next)
+        positions = self._tails.find(topic, known, deadline_s=self._left_s)
+        if positions is not None and not positions.anew and positions.done == known:
+            # Nobody committed since: there are no runs that a position makes count either.
+            RunIndex.objects.filter(pk=index.pk).update(as_of=as_of)
+            return None
+        said = self._read_positions(positions)
+        topic, known = runs_topic(flow.source.alias), Bookmark(index.runs_id, index.runs_next)
+        runs = self._tails.find(topic, known, deadline_s=self._left_s)
+        if self._is_another(positions, index.positions_id) or self._is_another(runs, index.runs_id):
+            self._forget()
+            return self.run()
+        with _together(runs):
+            self._learn_maps(topic for topic, _ in said)
+            before = set(self._maps.values())
+            if runs is not None:
+                self._read_runs(runs)
+            self._settle(said, before, positions, as_of)
+        return None
+
+    def _is_another(self, tail: Tail | None, known: str) -> bool:
+        """Whether what was remembered is of a topic that is no more."""
+        return bool(known) and (tail is None or tail.anew)
+
+    def _forget(self) -> None:
+        with transaction.atomic():
+            self._advance(positions_id="", positions_next=0, runs_id="", runs_next=0, as_of=None)
+            PartitionMap.objects.filter(flow=self._flow).delete()
+
+    def _advance(self, **changes: object) -> None:
+        index = self._index
+        rows = RunIndex.objects.filter(pk=index.pk, version=index.version)
+        if not rows.update(version=index.version + 1, **changes):
+            raise _Overtaken
+        index.version += 1
+        for name, value in changes.items():
+            setattr(index, name, value)
+
+    def _learn_maps(self, topics: Iterable[str]) -> None:
+        """Which maps there are of these topics."""
+        new = set(topics) - self._topics
+        if not new:
+            return
+        self._topics |= new
+        rows = PartitionMap.objects.filter(flow=self._flow, topic__in=new).order_by()
+        for topic, number, born, pk in rows.values_list("topic", "partition", "generation", "pk"):
+            self._maps[topic, number, born] = pk
+
+    def _read_positions(self, tail: Tail | None) -> dict[Place, Position | None]:
+        """The last word on each partition; None where a person took the position away."""
+        said: dict[Place, Position | None] = {}
+        if tail is None:
+            return said
+        for record in self._tails.read(tail, deadline_s=self._left_s):
+            try:
+                if record.value is None:
+                    place = json.loads(record.key or b"")
+                    said[place["topic"], place["partition"]] = None
+                    continue
+                row = read_position(record.key, record.value)
+            except (MalformedRecord, ValueError, TypeError, KeyError):
+                continue  # the owner's row, and what is not ours
+            if isinstance(row, Position):
+                said[row.topic, row.partition] = row
+        return said
+
+    def _read_runs(self, tail: Tail) -> None:
+        for chunk in _chunks(self._tails.read(tail, deadline_s=self._left_s)):
+            with transaction.atomic(savepoint=False):
+                self._advance(runs_id=tail.topic_id, runs_next=chunk[-1].offset + 1)
+                self._store(chunk)
+        with transaction.atomic(savepoint=False):
+            self._advance(runs_id=tail.topic_id, runs_next=tail.end)
+
+    def _store(self, records: list[InternalRecord]) -> None:
+        found = read_records(records)
+        self._learn_maps(found.topics)
+        self._ensure_maps(found.into)
+        remove_blocks(
+            {(self._maps[key], first) for key, first in found.taken if key in self._maps},
+            before=records[0].offset,
+        )
+        write_blocks((self._maps[key], block) for key, block in found.last_blocks())
+
+    def _ensure_maps(self, wanted: dict[MapKey, str]) -> None:
+        for topic, number, born in sorted(wanted.keys() - self._maps.keys()):
+            row = PartitionMap.objects.create(
+                flow=self._flow,
+                topic=topic,
+                partition=number,
+                generation=born,
+                into=wanted[topic, number, born],
+            )
+            self._maps[topic, number, born] = row.pk
+
+    def _settle(
+        self,
+        said: dict[Place, Position | None],
+        before: set[int],
+        tail: Tail | None,
+        as_of: datetime,
+    ) -> None:
+        """Positions come last: only now all that lies below them is in."""
+        current = {place: row for place, row in said.items() if row is not None}
+        keys = {place: (*place, _generation(row)) for place, row in current.items()}
+        gone = {
+            pk
+            for key, pk in self._maps.items()
+            if pk in before and key[:2] in said and key != keys.get((key[0], key[1]))
+        }
+        done = Bookmark() if tail is None else tail.done
+        with transaction.atomic(savepoint=False):
+            self._advance(positions_id=done.topic_id, positions_next=done.next, as_of=as_of)
+            if gone:
+                # Their runs still tell what lies in the remote topic, until they are retired.
+                old = PartitionMap.objects.filter(pk__in=gone, position__isnull=False)
+                old.filter(into="").delete()
+                old.update(position=None)
+            self._write_positions(current, keys)
+
+    def _write_positions(self, current: dict[Place, Position], keys: dict[Place, MapKey]) -> None:
+        PartitionMap.objects.bulk_create(
+            [
+                PartitionMap(
+                    flow=self._flow,
+                    topic=topic,
+                    partition=number,
+                    generation=keys[topic, number][2],
+                    position=row.position,
+                    into=row.target_topic_id,
+                )
+                for (topic, number), row in current.items()
+            ],
+            batch_size=_BATCH,
+            update_conflicts=True,
+            unique_fields=["flow", "topic", "partition", "generation"],
+            update_fields=["position", "into"],
+        )
+
+
+def _together(runs: Tail | None) -> contextlib.AbstractContextManager[object]:
+    """One transaction for a short stretch; of a long one, what was read stays if the rest fails."""
+    if runs is None or runs.records is None:
+        return contextlib.nullcontext()
+    return transaction.atomic()
+
+
+def _generation(row: Position) -> str:
+    return generation(
+        row.source_cluster,
+        row.source_topic_id,
+        row.target_cluster,
+        row.target_topic_id,
+        row.resets,
+    )
+
+
+def _chunks(records: Iterator[InternalRecord]) -> Iterator[list[InternalRecord]]:
+    chunk: list[InternalRecord] = []
+    for record in records:
+        chunk.append(record)
+        if len(chunk) == _CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
