@@ -5,8 +5,6 @@ VENV   ?= .venv
 PY      = $(VENV)/bin/python
 PYTEST  = $(PY) -m pytest
 RUN    ?=
-# Processes that share the whole suite, a folder of tests/ each at a time.
-TESTERS ?= 2
 
 KAFKA_DIR       ?= .kafka/kafka
 KAFKA_PORT      ?= 9092
@@ -63,7 +61,7 @@ format: $(VENV)/.dev ## Rewrite the Python files in the house format
 	$(PY) -m ruff check --fix .
 
 test: setup check ## Everything CI runs: the checks above, then the whole suite on real brokers, Spark and Chromium
-	$(PYTEST) -m "not soak" -n $(TESTERS) $(RUN)
+	$(PYTEST) -m "not soak" $(RUN)
 
 test-fast: $(VENV)/.dev ## The rules and the pages only: no broker, no Spark, no browser
 	$(PYTEST) tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)

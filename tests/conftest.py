@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,7 +17,6 @@ from pytest_django import Settings
 
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
-from tests.side_by_side import ByFolder, longest_first
 
 # A law is not broken because the machine is busy.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,16 +24,6 @@ settings.load_profile("busy")
 
 # Quick to start beats quick under load here; the second compiler costs more than it gives.
 _QUICK = ("-XX:TieredStopAtLevel=1",)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFolder:
-    config.option.loadscopereorder = False
-    return ByFolder(config, log)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("numprocesses", None) or os.environ.get("PYTEST_XDIST_WORKER"):
-        longest_first(items)
 
 
 @pytest.fixture
