@@ -80,9 +80,13 @@ class Process:
         assert kind == "CMD"
         for theirs, here in ports.items():
             command = [word.replace(f"127.0.0.1/{theirs}", f"127.0.0.1/{here}") for word in command]
-        done = subprocess.run(command, capture_output=True, check=False, timeout=5)
         assert self.popen is not None
         assert self.popen.poll() is None, f"{self.name} ended: {self.said()}"
+        try:
+            done = subprocess.run(command, capture_output=True, check=False, timeout=5)
+        except subprocess.TimeoutExpired:
+            # To an engine a check that takes too long has failed, and the next one counts.
+            return False
         return done.returncode == 0
 
     def ask_to_stop(self) -> list[psutil.Process]:
