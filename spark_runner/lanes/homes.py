@@ -11,7 +11,7 @@ from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire import produce
-from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.cluster import ClusterClient, leader_or_error
 from spark_runner.wire.codes import Code
 
 _LOOK_S = 3.0
@@ -90,14 +90,15 @@ class Homes:
             return []
         refused = []
         for track in waiting:
-            view = views.get(track.remote_topic)
-            leader = view.leaders.get(track.partition) if view is not None else None
-            if view is None or view.error or leader is None:
-                number = view.error if view is not None and view.error else 0
-                refused.append((track, number or Code.UNKNOWN_TOPIC_OR_PARTITION))
-            elif view.topic_id != track.remote_id:
-                refused.append((track, Code.INCONSISTENT_TOPIC_ID))
-            elif leader.node < 0 or not self._settle(track, leader.node, now):
+            leader, number = leader_or_error(
+                views.get(track.remote_topic),
+                track.partition,
+                track.remote_id,
+                anew=Code.INCONSISTENT_TOPIC_ID,
+            )
+            if leader is None:
+                refused.append((track, number))
+            elif not self._settle(track, leader.node, now):
                 refused.append((track, Code.LEADER_NOT_AVAILABLE))
         return refused
 

@@ -15,7 +15,7 @@ from spark_runner.lanes.feeder import Feeder, FetchLimits
 from spark_runner.lanes.outage import Outage
 from spark_runner.lanes.source_trouble import Bench
 from spark_runner.lanes.track import Track, Verdict
-from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.cluster import ClusterClient, leader_or_error
 from spark_runner.wire.codes import Code
 
 _RETRY_S = 0.2
@@ -121,15 +121,14 @@ class Sources:
             return []
         settled = []
         for track in waiting:
-            view = views.get(track.topic)
-            leader = view.leaders.get(track.partition) if view is not None else None
-            if view is None or view.error or leader is None:
-                number = view.error if view is not None and view.error else 0
-                self.trouble(track, number or Code.UNKNOWN_TOPIC_OR_PARTITION, now)
-            elif view.topic_id != track.source_id:
-                self.trouble(track, Code.UNKNOWN_TOPIC_ID, now)
-            elif leader.node < 0:
-                self.trouble(track, Code.LEADER_NOT_AVAILABLE, now)
+            leader, number = leader_or_error(
+                views.get(track.topic),
+                track.partition,
+                track.source_id,
+                anew=Code.UNKNOWN_TOPIC_ID,
+            )
+            if leader is None:
+                self.trouble(track, number, now)
             elif not self._connected(leader.node, now):
                 self.trouble(track, Code.BROKER_NOT_AVAILABLE, now)
             else:

@@ -16,6 +16,7 @@ from kafka.protocol.metadata import MetadataRequest
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.security import connection_facts
+from spark_runner.wire.codes import Code
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.stream import Buffers
 
@@ -43,6 +44,23 @@ class TopicView:
     error: int
     leaders: dict[int, Leader]
     replicas: int = 1
+
+
+def leader_or_error(
+    view: TopicView | None, partition: int, topic_id: bytes, *, anew: int
+) -> tuple[Leader | None, int]:
+    """Who leads the partition, or the protocol number that says why it has no usable leader.
+
+    `anew` is the number for a topic that has the name but another id than that which is meant.
+    """
+    leader = view.leaders.get(partition) if view is not None else None
+    if view is None or view.error or leader is None:
+        return None, (view.error if view is not None else 0) or Code.UNKNOWN_TOPIC_OR_PARTITION
+    if view.topic_id != topic_id:
+        return None, anew
+    if leader.node < 0:
+        return None, Code.LEADER_NOT_AVAILABLE
+    return leader, 0
 
 
 def id_bytes(text: str) -> bytes:
