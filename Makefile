@@ -88,7 +88,7 @@ migrate: $(VENV)/.runtime ## Bring the database (DATABASE_URL) to the newest for
 run-web: $(VENV)/.runtime ## Pages and API on UNDERSTUDY_BIND (127.0.0.1:8000)
 	@export UNDERSTUDY_SECRET_KEY="$${UNDERSTUDY_SECRET_KEY:-$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(48))')}"; \
 	  exec $(VENV)/bin/gunicorn controlplane.wsgi:application --bind "$${UNDERSTUDY_BIND:-127.0.0.1:8000}" \
-	  --no-control-socket --worker-class gthread --workers 2 --threads 4 --max-requests 5000 --max-requests-jitter 500 --timeout 60
+	  --preload --no-control-socket --worker-class gthread --workers 2 --threads 4 --max-requests 5000 --max-requests-jitter 500 --timeout 60
 
 run-worker: $(VENV)/.runtime ## Supervision: starts the Spark runner of this machine and reconciles the flows
 	@exec $(VENV)/bin/celery -A controlplane worker -n reconcile@%h -Q reconcile -c 1 --without-mingle --without-gossip

@@ -18,6 +18,7 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions, status
 from rest_framework.pagination import PageNumberPagination
 from rest_framework.parsers import JSONParser
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.response import Response
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
@@ -30,6 +31,10 @@ MAX_DEPTH = 20
 _DATABASE_GONE = (
     "The database does not answer, so nothing was read or changed. Records keep flowing; "
     "try again in a moment."
+)
+_DATABASE_GONE_MEANWHILE = (
+    "The database does not answer. Whether the last action was carried out is not known here: look "
+    "before you repeat it. Records keep flowing."
 )
 _BROKEN = (
     "Something broke on our side; nothing more is known to you here. The log has the details "
@@ -133,7 +138,7 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> Response:
         return _refused(request, error)
     if isinstance(error, OperationalError | InterfaceError):
         log.error("the database does not answer: %s", error)
-        body = error_body(request, code="database_unavailable", message=_DATABASE_GONE)
+        body = error_body(request, code="database_unavailable", message=_gone(request))
         return Response(body, status=status.HTTP_503_SERVICE_UNAVAILABLE)
     if isinstance(error, Http404):
         error = exceptions.NotFound(_not_found(request))
@@ -146,6 +151,10 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> Response:
     log.exception("unexpected error in a REST call", exc_info=error)
     body = error_body(request, code="internal", message=_BROKEN)
     return Response(body, status=status.HTTP_500_INTERNAL_SERVER_ERROR)
+
+
+def _gone(request: Any) -> str:
+    return _DATABASE_GONE if request.method in SAFE_METHODS else _DATABASE_GONE_MEANWHILE
 
 
 def _refused(request: Any, error: UnderstudyError) -> Response:
@@ -237,9 +246,10 @@ def server_error(request: HttpRequest) -> HttpResponse:
     gone = isinstance(sys.exc_info()[1], OperationalError | InterfaceError)
     if _is_rest(request):
         if gone:
-            return _json(request, 503, "database_unavailable", _DATABASE_GONE)
+            return _json(request, 503, "database_unavailable", _gone(request))
         return _json(request, 500, "internal", _BROKEN)
-    return _plain_page(request, "500.html", 503 if gone else 500, gone=gone)
+    context = {"gone": gone, "reads": request.method in SAFE_METHODS}
+    return _plain_page(request, "500.html", 503 if gone else 500, **context)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import redis
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from controlplane.watchdog import redis_client
+from controlplane.patience import bounded
+from controlplane.queue import redis_client
 from mirrors.services.sightings import Readiness, readiness
 
 
@@ -28,9 +30,10 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """503 with the names of what is missing. Reasons only: no address, no version."""
     checks = [_redis()]
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-        checks = [Readiness(name="database", ok=True, reason=""), *checks, *readiness()]
+        with bounded(settings.UNDERSTUDY_READ_SECONDS):
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+            checks = [Readiness(name="database", ok=True, reason=""), *checks, *readiness()]
     except DatabaseError:
         checks.insert(0, Readiness(name="database", ok=False, reason="It does not answer."))
     ready = all(check.ok for check in checks)

@@ -1,19 +1,22 @@
-"""How long a page waits for its database: a reader gets an answer in a second, be it a refusal.
+"""How long a request waits for its database: a reader gets an answer in a second, be it a refusal.
 
-Only what PostgreSQL takes counts, and only of requests that read. When it is used up, the socket is
-shut from beside, which ends every kind of waiting: a slow statement, a lock, a server that stands
-still. The connection is opened anew by the next request; a database that cannot be reached at all
-is left alone for some seconds, in which every reader is refused at once.
+Only what PostgreSQL takes counts. When it is used up, the statement is cancelled from beside, be it
+slow or waiting for a lock. A server that stands still does not hear that: then the socket is shut,
+and the connection opened anew by the next request. A database that cannot be reached at all is left
+alone for some seconds, in which everybody is refused at once. Scrapes, whole lists and what changes
+something get longer, but an end: each that waited for ever would take a thread from the pages.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -23,25 +26,39 @@ from django.http import HttpRequest, HttpResponse
 
 Respond = Callable[[HttpRequest], HttpResponse]
 _LOOK_EVERY_S = 0.05
-# Whole lists and scrapes are no pages; health is asked for in ways of its own.
-_UNBOUNDED = ("/metrics", "/healthz", "/readyz", "/api/v1/exports")
+# So long a server may take to hear that it is to stop.
+_CANCEL_S = 0.1
+# Whole lists and scrapes are no pages.
+_WHOLE = ("/metrics", "/api/v1/exports")
+_WHOLE_S = 20.0
+# What changes something is cut off only when nobody can hope any more.
+_WRITE_S = 60.0
+# They answer whatever the database does: `healthz` asks it nothing, `readyz` says how it is.
+_HEALTH = ("/healthz", "/readyz")
 # A database that does not take connections is tried so often only.
 _LEFT_ALONE_S = 3.0
+
+
+@dataclasses.dataclass
+class _Wait:
+    until: float
+    raw: psycopg.Connection[Any]
+    cancelled: bool = False
 
 
 class _Keeper:
     """One thread a process; it sleeps while nobody waits for the database."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, tuple[float, int]] = {}
+        self._waiting: dict[int, _Wait] = {}
         self._somebody = threading.Event()
         self._pid = 0
 
-    def waits(self, key: int, until: float, descriptor: int) -> None:
+    def waits(self, key: int, until: float, raw: psycopg.Connection[Any]) -> None:
         if self._pid != os.getpid():  # a worker that was forked has no thread of its own yet
             self._pid = os.getpid()
             threading.Thread(target=self._keep, name="patience", daemon=True).start()
-        self._waiting[key] = (until, descriptor)
+        self._waiting[key] = _Wait(until, raw)
         self._somebody.set()
 
     def is_done(self, key: int) -> None:
@@ -54,64 +71,119 @@ class _Keeper:
             while self._waiting:
                 time.sleep(_LOOK_EVERY_S)
                 now = time.monotonic()
-                for key, (until, descriptor) in list(self._waiting.items()):
-                    if now >= until and self._waiting.pop(key, None) is not None:
-                        _shut(descriptor)
+                for key, wait in list(self._waiting.items()):
+                    if now >= wait.until:
+                        self._end(key, wait)
+
+    def _end(self, key: int, wait: _Wait) -> None:
+        if not wait.cancelled:
+            wait.cancelled, wait.until = True, wait.until + _CANCEL_S
+            cancel = functools.partial(_cancel, wait.raw)
+            threading.Thread(target=cancel, name="patience-cancel", daemon=True).start()
+        elif self._waiting.pop(key, None) is not None:
+            _shut(wait.raw)
 
 
 _KEEPER = _Keeper()
 
 
-def _shut(descriptor: int) -> None:
+def _cancel(raw: psycopg.Connection[Any]) -> None:
+    """A server that works at the statement, or waits for a lock, would go on for nobody."""
+    with contextlib.suppress(psycopg.Error, OSError):
+        raw.cancel_safe(timeout=_LEFT_ALONE_S)
+
+
+def _shut(raw: psycopg.Connection[Any]) -> None:
     """The duplicate is ours to close; the connection itself finds its socket at an end."""
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as twin:
+    with (
+        contextlib.suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(raw.fileno())) as twin,
+    ):
         twin.shutdown(socket.SHUT_RDWR)
 
 
 def _takes_connections(seconds: float) -> bool:
     """Tried beside: the driver itself waits for at least two seconds."""
-    reached = threading.Event()
+    ended, reached = threading.Event(), threading.Event()
     parameters = connection.get_connection_params()
 
     def reach() -> None:
         with contextlib.suppress(psycopg.Error):
             psycopg.connect(**parameters).close()
             reached.set()
+        ended.set()
 
-    threading.Thread(target=reach, name="patience-reach", daemon=True).start()
-    return seconds > 0 and reached.wait(seconds)
+    if seconds > 0:
+        threading.Thread(target=reach, name="patience-reach", daemon=True).start()
+        ended.wait(seconds)
+    return reached.is_set()
+
+
+class _Door:
+    """To the database: who found it shut keeps the next ones from waiting there."""
+
+    def __init__(self) -> None:
+        self._shut_until = 0.0
+
+    def enter(self, watch: _Watch) -> None:
+        """Have a connection that works, before anything is asked."""
+        if time.monotonic() < self._shut_until:
+            raise OperationalError("the database could not be reached a moment ago")
+        try:
+            if connection.connection is not None:
+                watch(connection.close_if_health_check_failed)
+            if connection.connection is None:
+                self._connect(watch)
+        except OperationalError:
+            self._shut_until = time.monotonic() + _LEFT_ALONE_S
+            raise
+
+    def _connect(self, watch: _Watch) -> None:
+        """Ours takes as long as the one beside did: what is not left is not begun."""
+        began = time.monotonic()
+        reached = _takes_connections(watch.left)
+        watch.left -= 2 * (time.monotonic() - began)
+        if not reached or watch.left <= 0:
+            raise OperationalError("the database does not answer")
+        connection.ensure_connection()
+
+
+_DOOR = _Door()
+
+
+@contextlib.contextmanager
+def bounded(seconds: float) -> Iterator[None]:
+    """Whatever is asked within waits for PostgreSQL so long in all; 0: for ever.
+
+    Raises OperationalError when it cannot be reached, now or a moment ago.
+    """
+    if not seconds or connection.vendor != "postgresql":
+        yield
+        return
+    watch = _Watch(seconds)
+    _DOOR.enter(watch)
+    with connection.execute_wrapper(watch):
+        yield
 
 
 class PatienceMiddleware:
     def __init__(self, get_response: Respond) -> None:
         self.get_response = get_response
-        self._refuses_until = 0.0
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        seconds: float = settings.UNDERSTUDY_READ_SECONDS
-        reads = request.method in {"GET", "HEAD"} and "as" not in request.GET
-        if not reads or not seconds or request.path.startswith(_UNBOUNDED):
-            return self.get_response(request)
-        if connection.vendor != "postgresql":
-            return self.get_response(request)
-        watch = _Watch(seconds)
-        self._reach(watch)
-        with connection.execute_wrapper(watch):
+        with bounded(_seconds(request)):
             return self.get_response(request)
 
-    def _reach(self, watch: _Watch) -> None:
-        """Have a connection that works, before a page is begun."""
-        if time.monotonic() < self._refuses_until:
-            raise OperationalError("the database could not be reached a moment ago")
-        try:
-            if connection.connection is not None:
-                watch(connection.close_if_health_check_failed)
-            if connection.connection is None and not _takes_connections(watch.left):
-                raise OperationalError("the database does not answer")
-            connection.ensure_connection()
-        except OperationalError:
-            self._refuses_until = time.monotonic() + _LEFT_ALONE_S
-            raise
+
+def _seconds(request: HttpRequest) -> float:
+    seconds: float = settings.UNDERSTUDY_READ_SECONDS
+    if not seconds or request.path in _HEALTH:
+        return 0.0
+    if request.method not in {"GET", "HEAD"}:
+        return max(seconds, _WRITE_S)
+    if "as" in request.GET or request.path.startswith(_WHOLE):
+        return max(seconds, _WHOLE_S)
+    return seconds
 
 
 class _Watch:
@@ -122,7 +194,7 @@ class _Watch:
 
     def __call__(self, execute: Callable[..., Any], *arguments: Any) -> Any:
         began = time.monotonic()
-        _KEEPER.waits(id(self), began + self.left, connection.connection.fileno())
+        _KEEPER.waits(id(self), began + self.left, connection.connection)
         try:
             return execute(*arguments)
         finally:

@@ -15,14 +15,14 @@ from typing import Any
 import redis
 from celery.signals import task_received, worker_ready
 from celery.worker import state
-from django.conf import settings
+
+from controlplane.queue import redis_client
 
 log = logging.getLogger(__name__)
 
 DEAF_AFTER_S = float(os.environ.get("UNDERSTUDY_DEAF_AFTER_SECONDS", "20"))
 EXIT_DEAF = 75
 _LOOK_EVERY_S = 2.0
-_REDIS_DEADLINE_S = 3.0
 
 
 class Watchdog(threading.Thread):
@@ -64,11 +64,6 @@ class Watchdog(threading.Thread):
         )
         logging.shutdown()
         os._exit(EXIT_DEAF)
-
-
-def redis_client(deadline_s: float = _REDIS_DEADLINE_S) -> redis.Redis:
-    url = settings.REDIS_URL.replace("redis+socket://", "unix://")
-    return redis.Redis.from_url(url, socket_timeout=deadline_s, socket_connect_timeout=deadline_s)
 
 
 @worker_ready.connect(weak=False)

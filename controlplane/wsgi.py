@@ -1,4 +1,8 @@
-"""The WSGI application: `gunicorn controlplane.wsgi`."""
+"""The WSGI application: `gunicorn --preload controlplane.wsgi`.
+
+What is loaded here is loaded once and shared by all processes that gunicorn forks. So nothing here
+may open a connection or start a thread.
+"""
 
 import os
 

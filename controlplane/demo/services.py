@@ -71,7 +71,7 @@ class Services:
 
     def web(self) -> Child:
         command = ["-m", "gunicorn", "controlplane.wsgi", "--bind", f"{HOST}:{self.web_port}"]
-        command += ["--workers", "1", "--worker-class", "gthread", "--threads", "8"]
+        command += ["--preload", "--workers", "1", "--worker-class", "gthread", "--threads", "8"]
         # Its control socket has one path for every gunicorn of a person.
         command += [
             "--no-control-socket",

@@ -1,14 +1,20 @@
-"""A database that is slow, locked or stands still: pages answer within a second and say so."""
+"""A database that is slow, locked or stands still: pages answer within a second and say so.
+
+As `make run-web` serves them: two processes, forked from one that has loaded all.
+"""
 
 from __future__ import annotations
 
+import http.cookiejar
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,46 +27,72 @@ from controlplane.demo.guard import Guard
 from tests.postgres import Postgres, binaries
 
 ROOT = Path(__file__).resolve().parents[2]
-# A page waits 0.9 s for the database; the rest is for a machine that is busy with other tests.
-AT_MOST_S = 3.0
-SERVE = """
-import sys
-from wsgiref.simple_server import WSGIRequestHandler, make_server
-from django.core.wsgi import get_wsgi_application
-WSGIRequestHandler.log_message = lambda *_: None
-server = make_server("127.0.0.1", int(sys.argv[1]), get_wsgi_application())
-server.serve_forever()
+# The quickest of some answers counts, since this machine does other things too; none may take
+# longer than that by more than a busy machine explains.
+AT_MOST_S, TRIES, BUSY_S = 1.0, 5, 2.0
+SERVE = "--preload --no-control-socket --worker-class gthread --workers 2 --threads 4"
+PREPARE = """
+import django; django.setup()
+from django.core.management import call_command
+from mirrors.models import Role
+from mirrors.services.people import ensure_person
+call_command("migrate", verbosity=0)
+ensure_person(username="ann", password="correct horse 9", role=Role.ADMIN)
 """
+Answer = tuple[int, str, float]
+Opener = urllib.request.OpenerDirector
 
 
 class Web:
-    """One web process on a PostgreSQL of its own."""
+    """Two web processes on a PostgreSQL of its own."""
 
     def __init__(self, server: Postgres) -> None:
         self.server = server
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
+        jar = http.cookiejar.CookieJar()
+        self.person = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
 
-    def get(self, path: str = "/login/") -> tuple[int, str, float]:
+    def get(self, path: str = "/login/", by: Opener | None = None, **headers: str) -> Answer:
+        """As a stranger, or `by` a person who signed in."""
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
         began = time.monotonic()
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as got:
+            with (by or urllib.request.build_opener()).open(asked, timeout=30) as got:
                 status, text = got.status, got.read().decode()
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read().decode()
         return status, text, time.monotonic() - began
 
+    def soon(self, path: str, by: Opener | None = None, **headers: str) -> Answer:
+        answers = []
+        for _ in range(TRIES):
+            answers.append(self.get(path, by, **headers))
+            assert answers[-1][2] < AT_MOST_S + BUSY_S
+            if answers[-1][2] < AT_MOST_S:
+                return answers[-1]
+        raise AssertionError(f"{path} took {[round(took, 2) for _, _, took in answers]} s")
+
+    def sign_in(self) -> None:
+        _, page, _ = self.get("/login/", self.person)
+        token = re.search(r'csrfmiddlewaretoken" value="(\w+)"', page)
+        assert token is not None
+        facts = {"username": "ann", "password": "correct horse 9", "csrfmiddlewaretoken": token[1]}
+        body = urllib.parse.urlencode(facts).encode()
+        with self.person.open(f"http://127.0.0.1:{self.port}/login/", body, timeout=30) as got:
+            assert got.url == f"http://127.0.0.1:{self.port}/"
+
     def until(self, status: int) -> None:
-        deadline = time.monotonic() + 60
-        while True:
+        """Every process answers so: several times in a row."""
+        deadline, right = time.monotonic() + 60, 0
+        while right < 8:
             try:
-                if self.get("/api/v1/flows/")[0] == status:
-                    return
+                right = right + 1 if self.get("/api/v1/flows/")[0] == status else 0
             except OSError:
-                pass
+                right = 0
             assert time.monotonic() < deadline
-            time.sleep(0.1)
+            time.sleep(0 if right else 0.1)
 
     def signal(self, number: signal.Signals) -> None:
         """To the server and each process that serves a connection."""
@@ -88,56 +120,79 @@ def web(guard: Guard) -> Iterator[Web]:
             "UNDERSTUDY_LOG_LEVEL": "CRITICAL",
         }
         subprocess.run(
-            [sys.executable, "manage.py", "migrate", "-v", "0"],
+            [sys.executable, "-c", PREPARE],
             cwd=ROOT,
-            env=environment,
+            env={**environment, "PYTHONPATH": str(ROOT)},
             check=True,
             timeout=120,
         )
         process = subprocess.Popen(
-            [sys.executable, "-c", SERVE, str(web.port)],
+            [
+                *(sys.executable, "-m", "gunicorn", "controlplane.wsgi"),
+                *("--bind", f"127.0.0.1:{web.port}", "--log-level", "warning", *SERVE.split()),
+            ],
             cwd=ROOT,
             env={**environment, "PYTHONPATH": str(ROOT)},
         )
         web.until(401)
+        web.sign_in()
         yield web
     finally:
         if process is not None:
-            process.kill()
-            process.wait(10)
+            process.terminate()
+            process.wait(30)
         server.close()
 
 
-def says_so(answer: tuple[int, str, float]) -> None:
-    status, text, took = answer
+def refuses(answer: Answer) -> None:
+    status, text, _ = answer
     assert status == 503
     assert "The database does not answer" in text
-    assert took < AT_MOST_S
+
+
+def is_kept(answer: Answer) -> None:
+    """The page as it was, and of when it is; its figures are marked as old."""
+    status, text, _ = answer
+    assert status == 200
+    assert re.search(r"This page is from <time>\d\d:\d\d:\d\d UTC</time>, [^,]+ ago", text)
+    assert "data-stale" in text
+    assert "data-heard" in text
+    assert "Topology" in text
 
 
 def test_a_lock_that_somebody_holds_costs_a_page_no_more_than_its_patience(web: Web) -> None:
-    token = "0" * 64
     with psycopg.connect(web.server.url) as other:
         other.execute("LOCK TABLE knox_authtoken IN ACCESS EXCLUSIVE MODE")
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{web.port}/api/v1/flows/",
-            headers={"Authorization": f"Token {token}"},
-        )
-        began = time.monotonic()
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, timeout=30)  # noqa: S310
-        assert caught.value.code == 503
-        assert b"database_unavailable" in caught.value.read()
-        assert 0.5 < time.monotonic() - began < AT_MOST_S
+        token = {"Authorization": f"Token {'0' * 64}"}
+        status, text, took = web.soon("/api/v1/flows/", **token)
+        assert (status, "database_unavailable" in text) == (503, True)
+        assert took > 0.5
     web.until(401)
 
 
+def test_a_page_that_was_seen_is_shown_with_its_age_whichever_process_is_asked(web: Web) -> None:
+    assert "data-heard" not in web.get("/", web.person)[1]
+    with psycopg.connect(web.server.url) as other:
+        other.execute("LOCK TABLE mirrors_flow IN ACCESS EXCLUSIVE MODE")
+        for _ in range(6):
+            is_kept(web.soon("/", web.person))
+        refuses(web.soon("/topology/", web.person))
+        assert web.soon("/")[0] == 200  # the sign-in page: what is kept is kept for one session
+    web.until(401)
+    assert "data-heard" not in web.get("/", web.person)[1]
+
+
 def test_a_server_that_stands_still_is_told_by_every_page_and_comes_back(web: Web) -> None:
+    web.get("/", web.person)
     web.signal(signal.SIGSTOP)
     try:
         for _ in range(3):
-            says_so(web.get("/"))
+            refuses(web.soon("/flows/?page=1", web.person))
+            is_kept(web.soon("/", web.person))
         assert web.get("/healthz")[0] == 200
+        status, text, _ = web.soon("/readyz")
+        assert status == 503
+        assert '{"name": "database", "ok": false' in text
     finally:
         web.signal(signal.SIGCONT)
     web.until(401)
@@ -147,7 +202,8 @@ def test_a_server_that_is_gone_is_told_as_well_and_comes_back(web: Web) -> None:
     web.server.stop()
     try:
         for _ in range(2):
-            says_so(web.get("/"))
+            refuses(web.soon("/flows/?page=1", web.person))
+            is_kept(web.soon("/", web.person))
     finally:
         web.server.start()
     web.until(401)

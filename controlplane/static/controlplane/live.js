@@ -44,7 +44,8 @@ htmx.defineExtension("calm", {
   const word = sign.querySelector("[data-word]");
   const button = sign.querySelector("button");
   const banner = document.getElementById("stale-banner");
-  let heard = Date.now();
+  // A page that the server kept from before its database went silent; the first answer takes that away.
+  let heard = Number(live.dataset.heard) || Date.now();
   let asked = Date.now();
   let paused = sessionStorage.getItem("live-paused") === "yes";
 
@@ -58,7 +59,7 @@ htmx.defineExtension("calm", {
 
   const show = () => {
     const age = Math.round((Date.now() - heard) / 1000);
-    const stale = !held() && age > Math.max(10, seconds * 3);
+    const stale = !held() && ("heard" in live.dataset || age > Math.max(10, seconds * 3));
     const how = paused ? "paused" : held() ? "held" : stale ? "stale" : "live";
     word.textContent = `${how}, ${age} s ago`;
     word.dataset.state = { live: "good", stale: "stale" }[how] ?? "paused";
@@ -80,6 +81,16 @@ htmx.defineExtension("calm", {
     sessionStorage.setItem("live-paused", paused ? "yes" : "no");
     if (!paused) ask();
     show();
+  });
+
+  // The menu stands outside of what is fresh; its counts come along with it.
+  document.body.addEventListener("htmx:afterSwap", () => {
+    for (const mark of document.querySelectorAll("[data-count]")) {
+      const figure = live.dataset[mark.dataset.count] ?? mark.textContent;
+      mark.textContent = figure;
+      if (mark.title) mark.hidden = figure === "0";
+      if (mark.dataset.count === "alerts") mark.dataset.state = live.dataset.tone ?? "";
+    }
   });
 
   document.body.addEventListener("htmx:beforeSwap", (event) => {
