@@ -13,7 +13,7 @@ from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.figures import arrow
 from mirrors.domain.flow_templates import TEMPLATES, PlannedFlow, TemplatePlan
-from mirrors.forms.flow_templates import TemplateForm
+from mirrors.forms.flow_templates import LAST_PLACE, TemplateForm
 from mirrors.models import Cluster, Role, needs
 from mirrors.models.flows import DesiredState
 from mirrors.services import flow_templates as services
@@ -74,6 +74,7 @@ def _page(request: HttpRequest, form: TemplateForm, plan: TemplatePlan | None) -
         "form": form,
         "templates": TEMPLATES.values(),
         "kind": form["kind"].value(),
+        "last_place": LAST_PLACE,
         "plan": plan,
         "rows": [_row(flow) for flow in plan.flows] if plan else [],
         "missing": "" if enough else "A template needs two clusters at least.",
