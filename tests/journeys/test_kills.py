@@ -95,6 +95,7 @@ def load(stage: Stage) -> Nasty:
     return nasty
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", VICTIMS)
 def test_everything_is_back_within_a_minute(stage: Stage, load: Nasty, name: str) -> None:

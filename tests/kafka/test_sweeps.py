@@ -49,6 +49,7 @@ def sweep(flow: Flow) -> bool:
     return sweeps.sweep(cluster_id=flow.source_id, now=now)
 
 
+@pytest.mark.alone
 def test_deletion_that_overtakes_a_paused_flow_is_foretold_within_ten_percent(
     admin: Admin, flow: Flow, filled: str
 ) -> None:

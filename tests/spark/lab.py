@@ -30,7 +30,7 @@ def unique(prefix: str = "lab") -> str:
 
 
 def wait_for(
-    look: Callable[[], T], *, seconds: float = 30.0, what: str = "it", pause: float = 0.02
+    look: Callable[[], T], *, seconds: float = 60.0, what: str = "it", pause: float = 0.02
 ) -> T:
     """The first true answer; fails with the last one when time is up."""
     until = time.monotonic() + seconds
@@ -51,7 +51,7 @@ class Lab:
         self.on_source = AdminClient({"bootstrap.servers": source, "log_level": 0})
         self.on_target = AdminClient({"bootstrap.servers": target, "log_level": 0})
 
-    def start_runner(self, master: str = "local[256,4]", seconds: float = 90) -> None:
+    def start_runner(self, master: str = "local[256,4]", seconds: float = 150) -> None:
         process = launcher.start_runner(self.directory, "lab", master, self.env)
 
         def is_ready() -> bool:
@@ -177,14 +177,14 @@ class Flow:
     def remove(self) -> None:
         launcher.remove_spec(self.lab.directory, self.job.flow)
 
-    def stop(self, seconds: float = 15.0) -> JobStatus:
+    def stop(self, seconds: float = 30.0) -> JobStatus:
         self.remove()
         return self.wait_state("stopped", seconds=seconds)
 
     def status(self) -> JobStatus | None:
         return launcher.read_status(self.lab.directory, self.job.flow)
 
-    def wait(self, look: Callable[[JobStatus], object], *, seconds: float = 30.0) -> JobStatus:
+    def wait(self, look: Callable[[JobStatus], object], *, seconds: float = 60.0) -> JobStatus:
         until = time.monotonic() + seconds
         while True:
             status = self.status()
@@ -193,11 +193,11 @@ class Flow:
             assert time.monotonic() < until, f"not in {seconds} s: {_brief(status)}"
             time.sleep(0.02)
 
-    def wait_state(self, state: str, *, seconds: float = 30.0) -> JobStatus:
+    def wait_state(self, state: str, *, seconds: float = 60.0) -> JobStatus:
         return self.wait(lambda s: s.state == state, seconds=seconds)
 
     def wait_copied(
-        self, ends: Mapping[tuple[str, int], int], *, seconds: float = 30.0
+        self, ends: Mapping[tuple[str, int], int], *, seconds: float = 60.0
     ) -> JobStatus:
         """Until every partition's committed position has reached the end given."""
         return self.wait(
@@ -205,7 +205,7 @@ class Flow:
             seconds=seconds,
         )
 
-    def wait_in_sync(self, *topics: str, seconds: float = 30.0) -> JobStatus:
+    def wait_in_sync(self, *topics: str, seconds: float = 60.0) -> JobStatus:
         """Until positions have reached the ends that the source has now."""
         ends = {}
         for topic in topics:

@@ -104,6 +104,7 @@ def test_an_open_transaction_holds_the_stable_end_back_and_that_is_shown(lab: La
     flow.stop()
 
 
+@pytest.mark.alone
 def test_new_topics_and_partitions_are_copied_from_their_beginning_within_five_seconds(
     lab: Lab,
 ) -> None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.spark.lab import Flow, Lab, topic_row, wait_for
 
 
@@ -42,6 +44,7 @@ def assert_same(lab: Lab, flow: Flow, *topics: str) -> None:
         assert lab.read(flow.remote(topic), target=True) == lab.read(topic)
 
 
+@pytest.mark.alone
 def test_pause_and_resume_take_less_than_two_seconds_and_lose_nothing(lab: Lab) -> None:
     flow = lab.flow()
     topic = lab.create(flow.topic("p"), 2)
@@ -69,6 +72,7 @@ def test_pause_and_resume_take_less_than_two_seconds_and_lose_nothing(lab: Lab) 
     flow.stop()
 
 
+@pytest.mark.alone
 def test_a_stop_takes_less_than_two_seconds_and_its_status_stays(lab: Lab) -> None:
     flow = lab.flow()
     topic = lab.create(flow.topic("s"))

@@ -81,6 +81,7 @@ def test_a_directory_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     assert "Traceback" not in words
 
 
+@pytest.mark.alone
 def test_sigterm_commits_all_flows_and_leaves_no_process(make_lab: MakeLab) -> None:
     lab = make_lab()
     lab.start_runner()
@@ -135,7 +136,7 @@ def test_a_secret_reference_that_leads_nowhere_is_said_and_never_shown(lab: Lab)
 def test_a_spec_file_that_is_no_spec_is_logged_and_others_go_on(lab: Lab) -> None:
     path = launcher.spec_path(lab.directory, 999)
     path.write_text("{")
-    wait_for(lambda: "Flow 999: its spec file cannot be read" in lab.last_words(), seconds=5)
+    wait_for(lambda: "Flow 999: its spec file cannot be read" in lab.last_words(), seconds=15)
     path.unlink()
     flow = lab.flow().start()
     flow.wait_state("running")
@@ -152,7 +153,7 @@ def test_the_runner_says_how_it_is_every_few_seconds(lab: Lab) -> None:
         status = launcher.read_runner(lab.directory)
         return status is not None and flow.job.flow in status.flows and status.slots_used >= 2
 
-    wait_for(shown, seconds=3)
+    wait_for(shown, seconds=10)
     status = launcher.read_runner(lab.directory)
     assert status is not None
     assert status.slots == 256
