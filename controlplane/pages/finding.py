@@ -1,4 +1,4 @@
-"""Search over names of flows, clusters, runners and topics; help with the glossary."""
+"""Search over names of flows, clusters, runners, topics and groups; help with the glossary."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from collections.abc import Iterator
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from mirrors.domain.figures import arrow
-from mirrors.models import Cluster, FlowTopic, Role, Runner, needs
+from mirrors.models import Cluster, Flow, FlowTopic, GroupOffset, Role, Runner, needs
 from mirrors.models.reading import flows_with_lag
 from mirrors.views.render import render_page
 from mirrors.views.shared import mark_cluster
+from mirrors.views.sheets import Sheet
 from mirrors.views.tables import clean
 
 LIMIT = 25
+# The palette asks for this too, as JSON.
+FOUND = Sheet("found", ("name", "kind", "state", "where", "link"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,12 +36,14 @@ class Hit:
 
 @require_safe
 @needs(Role.VIEWER)
-def search(request: HttpRequest) -> HttpResponse:
+def search(request: HttpRequest) -> HttpResponseBase:
     q = clean(request.GET.get("q", "")).replace("→", "->")
-    found = [*_flows(q), *_clusters(q), *_runners(q), *_topics(q)] if q else []
+    found = [*_flows(q), *_clusters(q), *_runners(q), *_topics(q), *_groups(q)] if q else []
     kinds = [hit.kind for hit in found]
     cut = LIMIT if any(kinds.count(kind) == LIMIT for kind in set(kinds)) else 0
     context = {"q": q, "found": found, "cut": cut}
+    if file := FOUND.file(request, context, "search"):
+        return file
     return render_page(request, "controlplane/search.html", context, section="search")
 
 
@@ -71,6 +77,16 @@ def _topics(q: str) -> Iterator[Hit]:
     for row in rows.select_related("flow__source", "flow__target").order_by("topic")[:LIMIT]:
         link = f"{reverse('flow', args=[row.flow_id])}?{urlencode({'q': row.topic})}"
         yield Hit(row.topic, "topic", row.state, arrow(row.flow.name), link)
+
+
+def _groups(q: str) -> Iterator[Hit]:
+    """In no order of the database's: to sort all that match takes longer than to find these."""
+    rows = GroupOffset.objects.filter(group__icontains=q).order_by()
+    pairs = list(rows.values_list("flow", "group").distinct()[:LIMIT])
+    flows = Flow.objects.select_related("source", "target").in_bulk({flow for flow, _ in pairs})
+    for flow, group in sorted(pairs, key=lambda pair: (pair[1], pair[0])):
+        link = f"{reverse('flow-part', args=[flow, 'groups'])}?{urlencode({'q': group})}"
+        yield Hit(group, "group", "", arrow(flows[flow].name), link)
 
 
 @require_safe

@@ -101,10 +101,3 @@ def groups_named(cluster: Cluster, known: dict[str, set[int]], names: list[str])
 
 def _seen_on(cluster: Cluster) -> Q:
     return Q(flow__source=cluster) | Q(flow__target=cluster, target_offset__isnull=False)
-
-
-def worst_topics(limit: int = 5) -> list[FlowTopic]:
-    """The topics furthest behind, over all flows."""
-    rows = FlowTopic.objects.filter(offset_lag__gt=0)
-    rows = rows.select_related("flow__source", "flow__target")
-    return list(rows.order_by(F("time_lag_ms").desc(nulls_last=True), "-offset_lag")[:limit])

@@ -24,10 +24,12 @@ from mirrors.models.proving import with_proof
 from mirrors.models.reading import flows_by_group, flows_with_lag, groups_named
 from mirrors.services import clusters as services
 from mirrors.views.changes import Impact, changes_between
+from mirrors.views.cluster_sheets import SHEETS, files_of
 from mirrors.views.flows import file_of_flows
 from mirrors.views.readiness import first_flows
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_cluster
+from mirrors.views.sheets import file_of
 from mirrors.views.tables import Column, Question
 
 # Of its groups so many stand on a cluster's own page.
@@ -78,7 +80,7 @@ def show_cluster(request: HttpRequest, alias: str) -> HttpResponseBase:
     test = cluster.tests.first()
     sides = _sides(cluster, timezone.now())
     groups = flows_by_group(cluster)
-    context = {
+    context: dict[str, Any] = {
         "cluster": cluster,
         "test": test,
         "found": test.result if test else {},
@@ -92,6 +94,8 @@ def show_cluster(request: HttpRequest, alias: str) -> HttpResponseBase:
             curl(request, "Test the connection", "POST", f"clusters/{alias}/test/"),
         ],
     }
+    if file := file_of(request, context | files_of(cluster, test), SHEETS, alias):
+        return file
     every = 1 if test is not None and test.ended_at is None else 4
     return render_page(request, "mirrors/cluster.html", context, section="clusters", every=every)
 

@@ -22,7 +22,9 @@ from mirrors.models.comparisons import OPEN_COMPARISONS, ComparisonState, Verdic
 from mirrors.services.comparing import rows
 from mirrors.views.comparison_tables import PARTS, aspects_of, mark
 from mirrors.views.render import render_page
+from mirrors.views.run_sheets import COMPARISON
 from mirrors.views.shared import curl, filter_of
+from mirrors.views.sheets import file_of
 from mirrors.views.tables import Column, Question
 
 QUESTION = Question(
@@ -112,6 +114,8 @@ def show_comparison(request: HttpRequest, pk: int, part: str = "findings") -> Ht
         "tabs": [(name, one.label, _tab(pk, name)) for name, one in PARTS.items()],
         "commands": _commands(request, run),
     }
+    if file := file_of(request, context, COMPARISON, f"comparison-{pk}"):
+        return file
     every = 1 if context["is_open"] else None
     return render_page(request, "mirrors/comparison.html", context, section="compare", every=every)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -26,7 +29,9 @@ from mirrors.models.failbacks import FailbackState, OrphanState
 from mirrors.services.failback import failback_switch, failbacks, orphans
 from mirrors.services.runbook.fencing import fences_left
 from mirrors.views.render import render_page
+from mirrors.views.run_sheets import FAILBACK, FAILBACKS
 from mirrors.views.shared import curl
+from mirrors.views.sheets import file_of, first
 
 SHOWN_ROWS = 200
 _BUSY = (FailbackState.QUEUED, FailbackState.PREPARING)
@@ -40,7 +45,7 @@ CHOICES = {
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.VIEWER)
-def ask_failback(request: HttpRequest, pk: int) -> HttpResponse:
+def ask_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
     """GET says what will be done; POST, with a reason, does it."""
     if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
         raise PermissionDenied("This needs the role operator.")
@@ -58,21 +63,26 @@ def ask_failback(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("failback", pk=run.pk)
 
 
-def _asking(request: HttpRequest, flow: Flow, error: str = "", status: int = 200) -> HttpResponse:
+def _asking(
+    request: HttpRequest, flow: Flow, error: str = "", status: int = 200
+) -> HttpResponseBase:
     points = Divergence.objects.filter(flow=flow)
     body = {"flow": flow.pk, "reason": "…"}
-    context = {
+    context: dict[str, Any] = {
         "flow": flow,
         "error": error,
-        "points": points[:SHOWN_ROWS],
+        "points": points,
         "total": points.count(),
-        "runs": Failback.objects.filter(flow=flow)[:10],
+        "runs": Failback.objects.filter(flow=flow),
         "open_run": Failback.objects.filter(flow=flow, ended_at=None).first(),
         "commands": [
             curl(request, "Go back over REST", "POST", "failbacks/", body),
             curl(request, "Where both sides parted", "GET", f"flows/{flow.pk}/divergence/"),
         ],
     }
+    if file := file_of(request, context, FAILBACKS, f"{flow.source.alias}-{flow.target.alias}"):
+        return file
+    first(context, SHOWN_ROWS, "points", "runs")
     return render_page(
         request, "mirrors/failback_ask.html", context, section="failovers", status=status
     )
@@ -80,31 +90,23 @@ def _asking(request: HttpRequest, flow: Flow, error: str = "", status: int = 200
 
 @require_safe
 @needs(Role.VIEWER)
-def show_failback(request: HttpRequest, pk: int) -> HttpResponse:
+def show_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
     runs = Failback.objects.select_related(
         "flow__source", "flow__target", "reverse__source", "reverse__target"
     )
     run = get_object_or_404(runs, pk=pk)
-    rows = run.orphans.all()
-    waiting = [
-        row for row in rows if row.records and row.state in (OrphanState.LISTED, OrphanState.FAILED)
-    ]
+    rows = list(run.orphans.all())
     is_open = run.ended_at is None
-    context = {
+    context: dict[str, Any] = {
         "run": run,
         "title": f"Way back of {arrow(run.flow.name)}",
         "is_open": is_open,
         "busy": run.state in _BUSY,
-        "orphans": rows[:SHOWN_ROWS],
-        "totals": {
-            "records": sum(row.records for row in rows),
-            "waiting": sum(row.records for row in waiting),
-            "gone": sum(row.gone for row in rows),
-            "partitions": len(rows),
-        },
+        "orphans": rows,
+        "totals": _totals(rows),
         "choices": CHOICES,
-        "starts": run.starts[:SHOWN_ROWS],
-        "groups": run.groups[:SHOWN_ROWS],
+        "starts": run.starts,
+        "groups": run.groups,
         "fences": [
             *fences_left(source_id=run.flow.source_id, target_id=run.flow.target_id),
             *fences_left(source_id=run.flow.target_id, target_id=run.flow.source_id),
@@ -112,11 +114,24 @@ def show_failback(request: HttpRequest, pk: int) -> HttpResponse:
         "lag": failback_switch.lag_of(run) if run.reverse_id else None,
         "switches": FailoverRun.objects.filter(
             flow=run.reverse_id, created_at__gte=run.created_at
-        ).defer("plan", "result")[:5],
+        ).defer("plan", "result"),
         "commands": _commands(request, run),
     }
+    if file := file_of(request, context, FAILBACK, f"failback-{pk}"):
+        return file
+    first(context, SHOWN_ROWS, *(sheet.rows for sheet in FAILBACK.values()))
     every = 1 if run.state in _BUSY else 3 if is_open else None
     return render_page(request, "mirrors/failback.html", context, section="failovers", every=every)
+
+
+def _totals(rows: list[OrphanStretch]) -> dict[str, int]:
+    waits = (OrphanState.LISTED, OrphanState.FAILED)
+    return {
+        "records": sum(row.records for row in rows),
+        "waiting": sum(row.records for row in rows if row.state in waits),
+        "gone": sum(row.gone for row in rows),
+        "partitions": len(rows),
+    }
 
 
 def _commands(request: HttpRequest, run: Failback) -> list[dict[str, str]]:

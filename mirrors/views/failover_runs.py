@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
@@ -23,7 +24,9 @@ from mirrors.models.failovers import OPEN_RUNS, FailoverState, WaitsFor
 from mirrors.services.runbook import asking
 from mirrors.services.runbook.fencing import still_fenced
 from mirrors.views.render import render_page
+from mirrors.views.run_sheets import EXECUTION
 from mirrors.views.shared import curl
+from mirrors.views.sheets import file_of, first
 
 SHOWN_ROWS = 200
 # What a person may press, by what the run waits for; abort is there as long as it is open.
@@ -121,7 +124,7 @@ def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
     }
 
 
-def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponse:
+def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
     """The steps live, with what is asked of a person now."""
     is_open = run.state in OPEN_RUNS
     steps = [_shown(step) for step in run.steps.defer("result")]
@@ -138,11 +141,15 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponse:
         "undoing": bool(run.abort_asked_by) and is_open,
         "radius": blast_radius(run.plan) if run.plan else None,
         "totals": result.get("totals"),
-        "places": sorted(places, key=lambda row: row["state"] in ("moved", "in_sync"))[:SHOWN_ROWS],
+        "rows": [step.row for step in steps],
+        "places": sorted(places, key=lambda row: row["state"] in ("moved", "in_sync")),
         "more_places": len(places) - SHOWN_ROWS,
         "fences": [fence] if fence else [],
         "commands": _commands(request, run, [verb for verb, _ in verbs], fence is not None),
     }
+    if file := file_of(request, context, EXECUTION, f"{run.kind}-{run.pk}"):
+        return file
+    first(context, SHOWN_ROWS, "places")
     every = 1 if is_open else None
     return render_page(
         request, "mirrors/failover_run.html", context, section="failovers", every=every

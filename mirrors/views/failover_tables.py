@@ -72,7 +72,7 @@ def partitions_at_risk(plan: dict[str, Any]) -> list[dict[str, Any]]:
 
 def download_rows(request: HttpRequest, run: FailoverRun) -> StreamingHttpResponse | None:
     kind = request.GET.get("as")
-    if kind not in {"csv", "json"}:
+    if kind not in {"csv", "json"} or request.GET.get("of"):
         return None
     rows = (run.result or {}).get("partitions", [])
     each = (types.SimpleNamespace(**row) for row in failed_first(rows))

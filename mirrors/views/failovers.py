@@ -25,7 +25,9 @@ from mirrors.services.runbook import asking
 from mirrors.views.failover_runs import show_execution
 from mirrors.views.failover_tables import download_rows, failed_first, partitions_at_risk
 from mirrors.views.render import render_page
+from mirrors.views.run_sheets import SIMULATION, findings_of
 from mirrors.views.shared import curl, filter_of
+from mirrors.views.sheets import file_of, first
 from mirrors.views.tables import Column, Question
 
 SHOWN_ROWS = 200
@@ -85,13 +87,18 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
         "is_open": run.state in OPEN_RUNS,
         "old": run.ended_at is not None and timezone.now() - run.ended_at > asking.fresh_for(),
         "totals": result.get("totals"),
+        "steps": run.steps.all(),
         "plan": plan,
         "findings": findings,
+        "found": findings_of(plan),
         "rows": rows[:SHOWN_ROWS],
         "more_rows": len(rows) - SHOWN_ROWS,
-        "lossy": partitions_at_risk(plan)[:SHOWN_ROWS],
+        "lossy": partitions_at_risk(plan),
         "commands": _commands(request, run),
     }
+    if file := file_of(request, context, SIMULATION, f"simulation-{pk}"):
+        return file
+    first(context, SHOWN_ROWS, "lossy")
     every = 1 if run.state in OPEN_RUNS else None
     return render_page(request, "mirrors/failover.html", context, section="failovers", every=every)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -22,11 +22,12 @@ from mirrors.models.stopped import with_stopped
 from mirrors.services.explain import explain_group_of, explain_topic_of
 from mirrors.views.actions import actions_of
 from mirrors.views.flow_history import recent_changes
-from mirrors.views.flow_sheets import SHEETS
+from mirrors.views.flow_sheets import EXPLAINED, SHEETS
 from mirrors.views.flow_tables import PARTS, Part
 from mirrors.views.readiness import mark_proof
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_flow
+from mirrors.views.sheets import file_of
 from mirrors.views.tables import Column, Question, clean
 
 QUESTION = Question(
@@ -82,14 +83,14 @@ def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpRespon
     context = flow_context(request, pk, part)
     flow, shown = context["flow"], PARTS[part]
     rows = shown.rows(flow) if shown.rows else None
-    name = f"{flow.source.alias}-{flow.target.alias}-{part}"
+    name = f"{flow.source.alias}-{flow.target.alias}"
     if shown.question and rows is not None:
-        download = shown.question.export(request, rows, name)
+        download = shown.question.export(request, rows, f"{name}-{part}")
         if download:
             return download
     context["tab_template"] = shown.template
     context |= _part_context(request, flow, shown, rows)
-    if (sheet := SHEETS.get(part)) and (file := sheet.file(request, context, name)):
+    if (sheets := SHEETS.get(part)) and (file := file_of(request, context, sheets, name)):
         return file
     return render_page(request, "mirrors/flow.html", context, section="flows", every=2)
 
@@ -167,7 +168,7 @@ def commands_of(request: HttpRequest, flow: Flow) -> list[dict[str, str]]:
 
 @require_safe
 @needs(Role.VIEWER)
-def explain(request: HttpRequest, pk: int) -> HttpResponse:
+def explain(request: HttpRequest, pk: int) -> HttpResponseBase:
     """Each rule in order with its verdict on the name of a topic or group, whether it exists."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
     topic, group = (clean(request.GET.get(name, "")) for name in ("topic", "group"))
@@ -188,4 +189,6 @@ def explain(request: HttpRequest, pk: int) -> HttpResponse:
         "error": error,
         "commands": [curl(request, "Ask over REST", "GET", f"flows/{pk}/explain/?{asked}")],
     }
+    if file := EXPLAINED.file(request, context, f"{flow.source.alias}-{flow.target.alias}-explain"):
+        return file
     return render_page(request, "mirrors/explain.html", context, section="flows")

@@ -21,11 +21,13 @@ from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
 from mirrors.services import runners as services
 from mirrors.views.changes import Change, Impact
+from mirrors.views.flow_sheets import LOG
 from mirrors.views.flows import file_of_flows
 from mirrors.views.logs import log_of_runner
 from mirrors.views.readiness import first_flows
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of
+from mirrors.views.sheets import CHANGES, file_of
 from mirrors.views.tables import Column, Question
 
 QUESTION = Question(
@@ -68,13 +70,15 @@ def show_runner(request: HttpRequest, name: str) -> HttpResponseBase:
     rows = with_proof(flows_with_lag()).filter(runner=runner)
     if download := file_of_flows(request, rows, f"{name}-flows"):
         return download
-    context = {
+    context: dict[str, Any] = {
         "runner": runner,
         **first_flows(runner.flows.all(), timezone.now()),
         **log_of_runner(request, runner),
         "transitions": Transition.objects.filter(subject="runner", subject_id=runner.pk)[:8],
         "commands": [curl(request, "Read this runner", "GET", f"runners/{name}/")],
     }
+    if file := file_of(request, context, {"log": LOG, "changes": CHANGES}, name):
+        return file
     return render_page(request, "mirrors/runner.html", context, section="runners", every=3)
 
 

@@ -109,9 +109,12 @@ class Question:
         name: str,
         mark: Callable[[Any], Any] = lambda row: row,
     ) -> StreamingHttpResponse | None:
-        """The whole list as CSV or JSON when the address asks for it (`?as=csv`), else None."""
+        """The whole list as CSV or JSON when the address asks for it (`?as=csv`), else None.
+
+        With `?of=` it asks for another table of the same page.
+        """
         kind = request.GET.get("as")
-        if kind not in {"csv", "json"}:
+        if kind not in {"csv", "json"} or request.GET.get("of"):
             return None
         rows = self._searched(rows, clean(request.GET.get("q", "")))
         rows = self._sorted(request, rows.filter(**self._chosen(request)))

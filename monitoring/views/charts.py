@@ -6,14 +6,16 @@ from datetime import timedelta
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from mirrors.models import Flow, Role, needs
+from mirrors.models import Flow, FlowObjectives, Role, needs
 from mirrors.views.flows import flow_context
 from mirrors.views.render import render_page
+from mirrors.views.sheets import Sheet
 from monitoring import charts, history
 from monitoring.domain.alerts import rules_of
 from monitoring.domain.lag import thin
@@ -22,18 +24,37 @@ from monitoring.models import AlertRule
 
 # Rows of the table behind the charts.
 _ROWS = 12
+# Of every step that was kept in the range, while the page shows a dozen.
+HISTORY = Sheet(
+    "samples",
+    (
+        "at",
+        "offset_lag",
+        "time_lag_ms",
+        "records_per_second",
+        "bytes_per_second",
+        "out_of_sync",
+        "latency_ms",
+        "heartbeat_age_ms",
+    ),
+)
+# The objective that a chart draws.
+_AIMS = {"rpo": "rpo_seconds", "lag": "rpo_records"}
 # The kind of rule whose threshold a chart draws.
 _RULED = {"rpo": "time_lag", "lag": "offset_lag", "heartbeat": "heartbeat"}
 
 
 @require_safe
 @needs(Role.VIEWER)
-def show_charts(request: HttpRequest, pk: int) -> HttpResponse:
+def show_charts(request: HttpRequest, pk: int) -> HttpResponseBase:
     over = _range(request)
     now = timezone.now()
     context = flow_context(request, pk, "charts")
     flow = context["flow"]
     samples = history.samples(flow=flow, over=over, now=now)
+    name = f"{flow.source.alias}-{flow.target.alias}-history-{over.name}"
+    if file := HISTORY.file(request, {"samples": samples}, name):
+        return file
     step = timedelta(seconds=over.span.total_seconds() / _ROWS)
     context |= {
         "tab_template": "monitoring/_ranges.html",
@@ -65,7 +86,11 @@ def figure(request: HttpRequest, pk: int, chart: str) -> HttpResponse:
 
 
 def _objective(flow: Flow, chart: str) -> float | None:
-    """From where on somebody is told: the strictest rule of the flow for what the chart shows."""
+    """What people want of the flow; else from where on somebody is told, by its strictest rule."""
+    if aim := _AIMS.get(chart):
+        wanted = FlowObjectives.objects.filter(flow=flow).values_list(aim, flat=True).first()
+        if wanted is not None:
+            return float(wanted)
     rules = AlertRule.objects.filter(enabled=True, kind=_RULED.get(chart, ""))
     found = [rule.threshold for rule in rules_of(rules, flow.pk) if rule.threshold is not None]
     return min(found, default=None)

@@ -144,11 +144,39 @@ def mark_trends(rows: Sequence[Any], now: datetime) -> None:
         flow.ready = scores[flow.pk].score if flow.pk in scores else None
         objective = getattr(flow, "objectives", None)
         flow.rpo_seconds = objective.rpo_seconds if objective else None
-        values = trends.get(flow.pk, [])
+        values = flow.trend_values = trends.get(flow.pk, [])
         flow.trend = spark.path(values, (flow.rpo_seconds or BEHIND_AFTER_MS / 1000) * 1000)
         flow.trend_says = (
             f"at most {duration(max((v for v in values if v is not None), default=0))}"
         )
+
+
+def rpo_curve(
+    rows: Sequence[Any], changed: Iterable[Transition], now: datetime
+) -> dict[str, Any] | None:
+    """The worst RPO of rows that `mark_trends` read, with a stroke for each change."""
+    start = MINUTE.slot(now - _TREND)
+    recent = [change for change in changed if change.when >= start]
+    objectives = [flow.rpo_seconds * 1000 for flow in rows if flow.rpo_seconds is not None]
+    found = spark.curve(
+        [flow.trend_values for flow in rows],
+        least_top=BEHIND_AFTER_MS,
+        objective=min(objectives, default=None),
+        changes=[change.when for change in recent],
+        start=start,
+        span=_TREND,
+    )
+    if found is None:
+        return None
+    return {
+        "drawn": found,
+        "objective_ms": min(objectives, default=None),
+        "ticks": list(zip(recent, found.ticks, strict=True)),
+        "minutes": [
+            {"at": start + at * MINUTE.step, "rpo_ms": value}
+            for at, value in enumerate(found.values)
+        ],
+    }
 
 
 def _trends(keys: Sequence[int], now: datetime) -> dict[int, list[float | None]]:

@@ -13,13 +13,14 @@ from mirrors.models import Role, needs
 from mirrors.views.flows import flow_context
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of
-from monitoring.domain.alerts import KINDS
+from mirrors.views.sheets import Sheet, file_of
 from monitoring.models import Alert, AlertRule, AlertState, Severity
 from monitoring.views.alerts import QUESTION as ALL
 
 QUESTION = dataclasses.replace(
     ALL, columns=tuple(column for column in ALL.columns if column.key != "subject_name")
 )
+RULES = Sheet("rules", ("name", "asks", "threshold", "unit", "for_seconds", "severity", "enabled"))
 _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
 
 
@@ -43,7 +44,11 @@ def show_flow_alerts(request: HttpRequest, pk: int) -> HttpResponseBase:
             filter_of("state", "State", QUESTION.filters["state"], table.chosen),
             filter_of("severity", "Severity", Severity.values, table.chosen),
         ],
-        "rules": [(rule, *KINDS[rule.condition.kind]) for rule in rules],
+        "rules": rules,
         "commands": [curl(request, "What is wrong now", "GET", "alerts/?state=firing")],
     }
+    if file := file_of(
+        request, context, {"rules": RULES}, f"{flow.source.alias}-{flow.target.alias}"
+    ):
+        return file
     return render_page(request, "mirrors/flow.html", context, section="flows", every=5)

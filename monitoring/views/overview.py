@@ -6,22 +6,28 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from mirrors.models import Cluster, Role, Runner, Sighting, needs
 from mirrors.models.proving import with_readiness
-from mirrors.models.reading import flows_with_lag, worst_topics
+from mirrors.models.reading import flows_with_lag
+from mirrors.models.worst import worst_groups, worst_topics
 from mirrors.views.flow_heartbeats import direction
 from mirrors.views.readiness import mark_proof
 from mirrors.views.render import render_page
 from mirrors.views.shared import mark_cluster, mark_flow
+from mirrors.views.sheets import file_of, is_file
 from monitoring.domain.summary import FlowPicture, by_trouble, summarise
 from monitoring.views import first_screen
+from monitoring.views.first_sheets import SHEETS, us_or_them
 
 ROWS = 25
 ALARMS = 3
+# So many of the topics furthest behind are read, and groups that read these; few are shown.
+WORST, WORST_SHOWN = 15, 5
 BEATS = 6
 # Each shows a sign of life every few seconds; this silent, it counts as gone.
 GONE_AFTER = timedelta(seconds=45)
@@ -33,21 +39,56 @@ _PICTURED = ("label", "reason", "offset_lag", "time_lag_ms", "worst_topic", "as_
 
 @require_safe
 @needs(Role.VIEWER)
-def overview(request: HttpRequest) -> HttpResponse:
+def overview(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
+    whole = is_file(request)
+    context = _context(now, whole=whole)
+    if whole and (file := file_of(request, {**context, **us_or_them(context)}, SHEETS, "overview")):
+        return file
+    return render_page(request, "monitoring/overview.html", context, section="overview", every=3)
+
+
+def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
+    """`whole` for a file: all flows, and of what is worst as much as was read."""
     alarms = first_screen.alarms(now)
     gravest = first_screen.gravest_by_flow(alarms)
     keys = _pictures(gravest)
-    pictures = list(keys)
-    first = [keys[picture] for picture in by_trouble(pictures, now)[:ROWS]]
-    flows = _in_full(first, now)
+    ordered = [keys[picture] for picture in by_trouble(list(keys), now)]
+    flows = _in_full(ordered if whole else ordered[:ROWS], now)
+    topics, transitions = worst_topics(WORST), list(first_screen.changes())
+    return {
+        **_said(keys, flows, alarms, gravest, now),
+        "now": now,
+        "trust": first_screen.trust_of(keys, now),
+        "flows": flows,
+        "more": max(0, len(keys) - ROWS),
+        "worst": topics if whole else topics[:WORST_SHOWN],
+        "groups": worst_groups(topics, WORST if whole else WORST_SHOWN),
+        "transitions": transitions,
+        "curve": first_screen.rpo_curve(flows, transitions, now),
+        "clusters": [
+            mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")[:20]
+        ],
+        "runners": Runner.objects.all()[:10],
+        "beats": [direction(flow, now) for flow in flows[:BEATS]],
+    }
+
+
+def _said(
+    keys: Mapping[FlowPicture, int],
+    flows: list[Any],
+    alarms: list[first_screen.Alarm],
+    gravest: Mapping[int, first_screen.Alarm],
+    now: datetime,
+) -> dict[str, Any]:
+    """The sentences, and what of our own processes makes some of them."""
     engine = _engine(now)
     silent = [
         part["label"]
         for part in engine
         if part["state"] == "missing" and part["label"] in ENGINE.values()
     ]
-    summary = summarise(pictures, now, silent)
+    summary = summarise(list(keys), now, silent)
     # What is in trouble stands first in the table.
     known = {flow.label: flow for flow in flows}
     troubles = [(known.get(item.flow), item.sentence) for item in summary.troubles]
@@ -56,25 +97,13 @@ def overview(request: HttpRequest) -> HttpResponse:
         for flow, sentence in troubles
         if flow
     ]
-    context = {
+    return {
         "summary": summary,
-        "now": now,
+        "engine": engine,
         "troubles": told,
-        "trust": first_screen.trust_of(keys, now),
         "alarms": first_screen.others(alarms, told)[:ALARMS],
         "firing": len(alarms),
-        "flows": flows,
-        "more": max(0, len(pictures) - ROWS),
-        "worst": worst_topics(),
-        "transitions": first_screen.changes(),
-        "clusters": [
-            mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")[:20]
-        ],
-        "runners": Runner.objects.all()[:10],
-        "engine": engine,
-        "beats": [direction(flow, now) for flow in flows[:BEATS]],
     }
-    return render_page(request, "monitoring/overview.html", context, section="overview", every=3)
 
 
 def _pictures(gravest: Mapping[int, first_screen.Alarm]) -> dict[FlowPicture, int]:

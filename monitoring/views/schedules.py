@@ -20,6 +20,7 @@ from mirrors.services.clock import milliseconds, moment
 from mirrors.services.processes import SUPERVISOR
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_flow
+from mirrors.views.sheets import Sheet, file_of, first
 from mirrors.views.tables import Column, Question
 from monitoring.models import FlowOutlook
 
@@ -48,6 +49,14 @@ QUESTION = Question(
     default="label",
     filters={"observed_state": tuple(ObservedState.values)},
 )
+
+
+SHEETS = {
+    "coming": Sheet("coming", ("next_at", "label", "offset_lag", "sentence")),
+    "runs": Sheet(
+        "runs", ("started_at", "ended_at", "flow.name", "state", "records", "bytes", "reason")
+    ),
+}
 
 
 def scheduled() -> QuerySet[Any]:
@@ -105,7 +114,7 @@ def _look_ahead(flow: Any, outlook: FlowOutlook | None) -> None:
 def coming_up(flows: list[Any]) -> list[Any]:
     """The next runs, the soonest first; one that runs already comes again after this run."""
     waiting = [flow for flow in flows if flow.next_at is not None]
-    return sorted(waiting, key=lambda flow: (flow.next_at, flow.label))[:COMING]
+    return sorted(waiting, key=lambda flow: (flow.next_at, flow.label))
 
 
 @require_safe
@@ -120,13 +129,17 @@ def show_schedules(request: HttpRequest) -> HttpResponseBase:
     table = QUESTION.table(request, rows)
     table.page.object_list = [facts[row.pk] for row in table.page]
     jobs = Job.objects.filter(flow__in=facts).select_related("flow__source", "flow__target")
-    context = {
+    context: dict[str, Any] = {
         "table": table,
         "filters": [filter_of("observed_state", "State", ObservedState.values, table.chosen)],
         "coming": coming_up(flows),
-        "runs": jobs.order_by("-id")[:LAST_RUNS],
+        "runs": jobs.order_by("-id"),
         "schedule_key": SCHEDULE,
         "until_key": UNTIL,
         "commands": [curl(request, "Read the schedules", "GET", "schedules/")],
     }
+    if file := file_of(request, context, SHEETS):
+        return file
+    first(context, COMING, "coming")
+    first(context, LAST_RUNS, "runs")
     return render_page(request, "monitoring/schedules.html", context, section="schedules", every=5)

@@ -19,6 +19,7 @@ from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.reading import flows_with_lag
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_cluster, mark_flow
+from mirrors.views.sheets import Sheet
 from mirrors.views.tables import Column, Question, Table
 from monitoring import history
 from monitoring.domain.topology import draw, reaches, thickness
@@ -48,6 +49,12 @@ QUESTION = Question(
     search=("label", "reason"),
     default="label",
     filters={"observed_state": tuple(ObservedState.values)},
+)
+
+
+CLUSTERS = Sheet(
+    "nodes",
+    ("cluster.alias", "cluster.seen", "cluster.reason", "outward", "inward", "hops"),
 )
 
 
@@ -116,8 +123,8 @@ def show_topology(request: HttpRequest) -> HttpResponseBase:
     chosen = _chosen(request, world)
     rows = _rows(chosen)
     figured = figures_of(now)
-    if download := QUESTION.export(request, rows, "topology", figured):
-        return download
+    if file := _file(request, world, rows, figured):
+        return file
     table = QUESTION.table(request, rows)
     if any(chosen.values()):
         table = dataclasses.replace(table, filtered=True)
@@ -135,6 +142,16 @@ def show_topology(request: HttpRequest) -> HttpResponseBase:
         **_picture(world, drawn, [figured(flow) for flow in flows], chosen, table),
     }
     return render_page(request, "monitoring/topology.html", context, section="topology", every=3)
+
+
+def _file(
+    request: HttpRequest, world: World, rows: QuerySet[Any], figured: Callable[[Any], Any]
+) -> HttpResponseBase | None:
+    """The flows, or by `?of=` the clusters with all that their records reach."""
+    if request.GET.get("of") == "clusters":
+        nodes = {"nodes": _places(world, world.clusters)}
+        return CLUSTERS.file(request, nodes, "topology-clusters")
+    return QUESTION.export(request, rows, "topology", figured)
 
 
 def _chosen(request: HttpRequest, world: World) -> dict[str, str]:
@@ -165,17 +182,27 @@ def _filters(world: World, chosen: dict[str, str], table: Table) -> list[dict[st
 
 
 def _nodes(world: World) -> list[dict[str, Any]]:
+    """For the page; a file has every cluster and all that its records reach."""
+    return [
+        {
+            **node,
+            "reaches": list(node["hops"].items())[:MOST_NAMED],
+            "further": max(0, len(node["hops"]) - MOST_NAMED),
+        }
+        for node in _places(world, world.clusters[:MOST_LISTED])
+    ]
+
+
+def _places(world: World, listed: list[Cluster]) -> list[dict[str, Any]]:
     outward = Counter(way.source for way in world.ways)
     inward = Counter(way.target for way in world.ways)
-    listed = world.clusters[:MOST_LISTED]
     hops = world.hops(listed)
     return [
         {
             "cluster": cluster,
             "outward": outward[cluster.alias],
             "inward": inward[cluster.alias],
-            "reaches": list(hops.get(cluster.alias, {}).items())[:MOST_NAMED],
-            "further": max(0, len(hops.get(cluster.alias, {})) - MOST_NAMED),
+            "hops": hops.get(cluster.alias, {}),
         }
         for cluster in listed
     ]

@@ -17,6 +17,7 @@ from mirrors.services.people import ensure_person
 from tests.drilling import drill_rows
 from tests.going_back import fenced, going_back
 from tests.pages import world
+from tests.pages.full import lately
 
 CHROMIUM = os.environ.get("UNDERSTUDY_CHROMIUM", "/usr/bin/chromium")
 FLAGS = [
@@ -67,6 +68,8 @@ def flow(person: str) -> Flow:
     going_back(made)
     fenced(made)
     return made
+    world.gap(made, pk=made.pk)
+    lately(made)
 
 
 class Visitor:

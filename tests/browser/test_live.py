@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from mirrors.models import Flow, FlowTopic
@@ -20,7 +21,7 @@ def test_a_page_follows_its_rows_without_reloading_or_losing_what_a_person_does(
     page.evaluate("window.sameDocument = true")
     expect(page.locator("#live-sign")).to_contain_text(re.compile(r"live, \d+ s ago"))
     FlowTopic.objects.filter(topic="orders").update(offset_lag=777_123)
-    expect(page.locator(".figures")).to_contain_text("777,123", timeout=8_000)
+    expect(page.locator(".figures")).to_contain_text("777,123", timeout=15_000)
     assert page.evaluate("window.sameDocument") is True
     expect(page.get_by_text("Read this flow")).to_be_visible()
 
@@ -30,7 +31,7 @@ def test_typing_into_a_filter_survives_a_refresh(visit: Callable[..., Visitor], 
     page.goto(f"/flows/{flow.pk}/")
     page.get_by_label("Filter topics by name").press_sequentially("ord")
     FlowTopic.objects.filter(topic="orders").update(offset_lag=777_123)
-    expect(page.locator(".figures")).to_contain_text("777,123", timeout=8_000)
+    expect(page.locator(".figures")).to_contain_text("777,123", timeout=15_000)
     field = page.get_by_label("Filter topics by name")
     expect(field).to_have_value("ord")
     expect(field).to_be_focused()
@@ -72,11 +73,11 @@ def test_when_the_feed_stops_the_page_says_so_and_its_figures_look_old(
     page = visitor.page
     page.goto("/flows/")
     visitor.context.set_offline(True)
-    expect(page.locator("#stale-banner")).to_be_visible(timeout=20_000)
+    expect(page.locator("#stale-banner")).to_be_visible(timeout=30_000)
     expect(page.locator("#stale-banner")).to_contain_text("Nothing heard from Understudy since")
     assert page.locator("body").get_attribute("data-stale") is not None
     visitor.context.set_offline(False)
-    expect(page.locator("#stale-banner")).to_be_hidden(timeout=15_000)
+    expect(page.locator("#stale-banner")).to_be_hidden(timeout=30_000)
 
 
 def test_someone_signed_out_meanwhile_is_led_to_the_sign_in(
@@ -85,16 +86,18 @@ def test_someone_signed_out_meanwhile_is_led_to_the_sign_in(
     visitor = visit()
     visitor.page.goto("/flows/")
     visitor.context.clear_cookies()
-    visitor.page.wait_for_url("**/login/?next=/flows/", timeout=10_000)
+    visitor.page.wait_for_url("**/login/?next=/flows/", timeout=20_000)
 
 
 def test_the_keyboard_reaches_search_pages_and_the_list_of_keys(
     visit: Callable[..., Visitor], flow: Flow
 ) -> None:
-    page = visit().page
+    visitor = visit()
+    page = visitor.page
     page.keyboard.press("/")
-    expect(page.get_by_role("searchbox", name="Search flows, clusters and topics")).to_be_focused()
-    page.locator("body").press("Control+k")
+    expect(
+        page.get_by_role("searchbox", name="Search flows, clusters, topics and groups")
+    ).to_be_focused()
     page.keyboard.type("orders")
     page.keyboard.press("Enter")
     page.wait_for_url("**/search/?q=orders")
@@ -105,6 +108,41 @@ def test_the_keyboard_reaches_search_pages_and_the_list_of_keys(
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_hidden()
+    _goes_by_the_palette(visitor, flow)
+
+
+def _goes_by_the_palette(visitor: Visitor, flow: Flow) -> None:
+    page = visitor.page
+    page.locator("body").press("Control+k")
+    palette = page.get_by_role("dialog", name="Go to")
+    field = palette.get_by_role("combobox")
+    expect(field).to_be_focused()
+    # What the menu has is there before anything is typed.
+    expect(palette.get_by_role("option", name="Schedules")).to_be_visible()
+    field.press_sequentially("orde")
+    topic = palette.get_by_role("option", name=re.compile("^orders topic"))
+    expect(topic).to_be_visible()
+    expect(topic).to_have_attribute("aria-selected", "true")
+    assert field.get_attribute("aria-activedescendant") == topic.get_attribute("id")
+    assert [rule["id"] for rule in Axe().run(page).response["violations"]] == []
+    page.keyboard.press("ArrowDown")
+    expect(palette.get_by_role("option", name="Search for")).to_have_attribute(
+        "aria-selected", "true"
+    )
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('dialog')?.id ?? 'browser'") in {
+        "palette",
+        "browser",
+    }
+    page.keyboard.press("Escape")
+    expect(palette).to_be_hidden()
+    page.locator("body").press("Control+k")
+    expect(field).to_have_value("")
+    field.press_sequentially("orders")
+    expect(topic).to_be_visible()
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/flows/{flow.pk}/?q=orders")
+    assert visitor.complaints == []
 
 
 def test_everything_can_be_read_without_javascript(

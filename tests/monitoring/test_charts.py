@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from mirrors.models import Flow
+from mirrors.models import Flow, FlowObjectives
 from monitoring import charts, history
 from monitoring.domain.lag import FINE, HOUR, MINUTE, Sample
-from monitoring.models import LagSample
+from monitoring.models import AlertRule, LagSample
 from tests.pages import world
+from tests.pages.conftest import As, signed_in, silent_queue
+
+__all__ = ["signed_in", "silent_queue"]
 
 NOW = FINE.slot(timezone.now())
 
@@ -59,6 +62,22 @@ def test_an_objective_is_a_dashed_line_unless_it_would_flatten_the_curve() -> No
     sample = Sample(at=NOW, offset_lag=1, time_lag_ms=9_000)
     assert len(drawn("rpo", [sample], objective=30.0)["layout"]["shapes"]) == 1
     assert "shapes" not in drawn("rpo", [sample], objective=9_000.0)["layout"]
+
+
+def test_the_dashed_line_is_the_flows_own_objective_before_any_rule(
+    signed_in: As, flow: Flow
+) -> None:
+    keep(flow, timedelta(seconds=20), time_lag_ms=40_000)
+    viewer = signed_in("viewer")
+
+    def line() -> list[float]:
+        layout = viewer.get(f"/flows/{flow.pk}/charts/rpo/?range=1h").json()["layout"]
+        return [shape["y0"] for shape in layout["shapes"]]
+
+    AlertRule.objects.filter(kind="time_lag").update(threshold=55)
+    assert line() == [55]
+    FlowObjectives.objects.create(flow=flow, rpo_seconds=77, set_by="ann")
+    assert line() == [77]
 
 
 def test_changes_of_the_flow_are_strokes_whose_words_are_no_markup(flow: Flow) -> None:

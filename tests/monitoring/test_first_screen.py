@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.models import Flow
-from monitoring.domain.spark import HEIGHT, WIDTH, path
+from mirrors.models import FailoverRun, Flow, GroupOffset
+from monitoring.alerting import is_silenced
+from monitoring.domain.spark import CURVE_HEIGHT, CURVE_WIDTH, HEIGHT, WIDTH, curve, path
 from monitoring.domain.standby import Standby, trust
 from monitoring.models import Alert, AlertRule, LagSample, Silence
+from monitoring.models.loud import loud_alerts
 from tests.pages import world
 from tests.pages.conftest import As, signed_in, silent_queue
 
 __all__ = ["signed_in", "silent_queue"]
-DAY = timedelta(days=1)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 
 def test_what_drills_have_proven_is_one_sentence() -> None:
@@ -42,6 +46,26 @@ def test_a_trend_starts_at_zero_breaks_where_nothing_is_known_and_shows_noise_sm
     assert path([0, None, 30], 30) == f"M0.0 {HEIGHT - 1}.0h0M{WIDTH}.0 1.0h0"
     low = path([0, 1, 0], 100)
     assert [float(y) for y in re.findall(r" ([\d.]+)", low)] == [17.0, 16.8, 17.0]
+
+
+def test_a_curve_is_the_worst_of_all_with_the_objective_and_a_stroke_for_each_change() -> None:
+    start = datetime(2026, 11, 22, 2, tzinfo=UTC)
+    asked = {"least_top": 10, "start": start, "span": 2 * HOUR}
+    found = curve(
+        [[0, 5, None], [20, None, None], []],
+        objective=40,
+        changes=[start, start + HOUR, start + 3 * HOUR],
+        **asked,
+    )
+    assert found is not None
+    assert found.values == (20, 5, None)
+    assert (found.worst, found.last) == (20, 5)
+    assert found.ticks == (0, CURVE_WIDTH / 2, CURVE_WIDTH)
+    assert found.objective == f"M0 1.0H{CURVE_WIDTH}"
+    middle = CURVE_HEIGHT - 1 - (CURVE_HEIGHT - 2) / 2
+    assert found.line.startswith(f"M0.0 {middle:.1f}h0L{CURVE_WIDTH / 2:.1f} ")
+    assert curve([[None, None], []], objective=None, changes=[], **asked) is None
+    assert curve([], objective=None, changes=[], **asked) is None
 
 
 @pytest.fixture
@@ -105,6 +129,7 @@ def test_rows_show_the_last_hour_the_objective_and_what_the_standby_is_worth(
     assert re.search(r'<path d="M[\d. LMh]+"', text)
     assert "No drill has proven a standby yet." in text
     assert f'href="/flows/{flow.pk}/readiness/"' in text
+    assert "Worst RPO in the last hour: 1 s now, at most 5 s" in text
 
 
 def test_what_changed_leaves_out_the_steps_of_runs_that_touch_nothing_real(
@@ -117,3 +142,78 @@ def test_what_changed_leaves_out_the_steps_of_runs_that_touch_nothing_real(
     assert "simulation 7" not in text
     assert "simulation 8" in text
     assert "switchover 9" in text
+
+
+def test_groups_that_read_what_is_furthest_behind_stand_worst_first_with_all_that_waits(
+    signed_in: As, flow: Flow
+) -> None:
+    world.topic(flow, "bills", state="lagging", offset_lag=3, time_lag_ms=9_000)
+    world.topic(flow, "calm")
+    reads = {"audit": ["calm"], "web": ["orders"], "app": ["orders", "bills", "calm"]}
+    for group, topics in reads.items():
+        for topic in topics:
+            for partition in range(2):
+                GroupOffset.objects.create(
+                    flow=flow, group=group, topic=topic, partition=partition,
+                    sync_state="in_sync", as_of=timezone.now(),
+                )  # fmt: skip
+    viewer = signed_in("viewer")
+    rows = json.loads(viewer.get("/?as=json&of=groups").getvalue())
+    assert [(row["group"], row["topic"], row["time_lag_ms"]) for row in rows] == [
+        ("app", "bills", 9_000),
+        ("web", "orders", 4_000),
+    ]
+    assert [row["offset_lag"] for row in rows] == [15, 12]
+    text = overview(viewer)
+    assert "Worst consumer groups now" in text
+    assert f'href="/flows/{flow.pk}/groups/?q=app"' in text
+    flow.topics.filter(topic="calm").update(offset_lag=None)
+    rows = json.loads(viewer.get("/?as=json&of=groups").getvalue())
+    assert [row["offset_lag"] for row in rows] == [None, 12]
+
+
+def test_the_menu_counts_what_there_is_and_what_fires_and_hides_it_from_whoever_has_no_role(
+    signed_in: As, flow: Flow
+) -> None:
+    viewer = signed_in("viewer")
+    facts = {"rule_name": "r", "state": "firing", "fired_at": timezone.now()}
+    count = re.compile(r'data-count="(\w+)"[^>]*?( hidden)?>(\d+)<')
+    assert sorted(count.findall(viewer.get("/help/").content.decode())) == [
+        ("alerts", " hidden", "0"), ("clusters", "", "2"), ("flows", "", "1"),
+        ("runs", " hidden", "0"),
+    ]  # fmt: skip
+    Alert.objects.create(subject="a", subject_name="a", severity="warning", flow=flow, **facts)
+    Alert.objects.create(subject="b", subject_name="b", severity="critical", **facts)
+    FailoverRun.objects.create(flow=flow, kind="simulation", mark="m", requested_by="ann")
+    text = viewer.get("/help/").content.decode()
+    assert ("alerts", "", "2") in count.findall(text)
+    assert ("runs", "", "1") in count.findall(text)
+    assert re.search(r'data-count="alerts"[^>]* data-state="critical"', text)
+    part = viewer.get("/flows/", headers={"HX-Request": "true"}).content.decode()
+    assert 'data-alerts="2" data-tone="critical"' in part
+    ends = timezone.now() + HOUR
+    Silence.objects.create(flow=flow, ends_at=ends)
+    assert ("alerts", "", "1") in count.findall(viewer.get("/help/").content.decode())
+    assert count.findall(signed_in("nobody").get("/help/").content.decode()) == []
+
+
+def test_the_menu_counts_alerts_as_they_are_told(flow: Flow) -> None:
+    """A silence is judged in the database as it is where alerts are sent."""
+    other = world.flow(flow.source, world.cluster("lake"))
+    rules = AlertRule.objects.order_by("pk")[:2]
+    now = timezone.now()
+    for number, (rule, of) in enumerate(itertools.product([*rules, None], [flow, other, None])):
+        Alert.objects.create(
+            rule=rule, rule_name="r", flow=of, subject=str(number), subject_name="s",
+            severity="info", state="firing", fired_at=now,
+        )  # fmt: skip
+    alerts = list(Alert.objects.select_related("flow").order_by("pk"))
+    whom = itertools.product([None, rules[0]], [None, flow], [None, flow.target, flow.source])
+    for rule, of, cluster in whom:
+        silence = Silence.objects.create(
+            rule=rule, flow=of, cluster=cluster, starts_at=now, ends_at=now + HOUR
+        )
+        heard = [alert.pk for alert in alerts if not is_silenced(alert, [silence])]
+        assert sorted(loud_alerts(now).values_list("pk", flat=True)) == heard
+        assert loud_alerts(now + HOUR).count() == len(alerts)
+        silence.delete()

@@ -19,6 +19,12 @@ onClick("[data-theme-switch]", () => {
   document.cookie = `theme=${root.dataset.theme};path=/;max-age=31536000;samesite=lax`;
 });
 
+// A moment's title has it in UTC; whoever points at it reads their own clock too.
+document.addEventListener("mouseover", (event) => {
+  const time = event.target.closest("time[datetime][title$=UTC]");
+  if (time) time.title += `, ${new Date(time.dateTime).toLocaleString()} by your clock`;
+});
+
 onClick("[data-copy]", async (button) => {
   const source = document.getElementById(button.dataset.copy);
   const said = button.getAttribute("aria-label");
@@ -100,13 +106,9 @@ for (const kind of ["click", "focusin"]) {
   });
 }
 
-// Keys: `/` or Ctrl-K searches, `g` then a letter goes to a page, `?` lists them, Escape closes menus.
+// Keys: `/` searches, `g` then a letter goes to a page, `?` lists them, Escape closes menus.
 let waitingForPage = 0;
 document.addEventListener("keydown", (event) => {
-  if ((event.ctrlKey || event.metaKey) && event.key === "k") {
-    event.preventDefault();
-    document.querySelector("[data-search]")?.select();
-  }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape") document.querySelectorAll("details.menu[open]").forEach((menu) => { menu.open = false; });
   if (event.target.closest("input, textarea, select, [contenteditable], dialog[open]")) return;

@@ -1,0 +1,143 @@
+"""No table of any page is without its CSV and JSON, and each file has what the page shows."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+from html.parser import HTMLParser
+
+import pytest
+from django.test import Client
+
+from mirrors.models import Comparison, Flow
+from tests.pages.full import full
+from tests.pages.test_every_page import READING
+
+MORE = (
+    "/failovers/{next}/",
+    "/comparisons/{compared}/",
+    "/comparisons/{compared}/partitions/",
+    "/failbacks/{pk}/orphans/{pk}/",
+    "/people/",
+)
+# What has no rows that anybody would take away.
+NO_LISTS = {
+    ("/help/", "Table of states"): "a legend",
+    ("/certificates/", "Table: "): "a signed document, which is itself a file to download",
+    ("/api/v1/docs/", ""): "a reference, which is there as an OpenAPI document",
+}
+
+
+@dataclasses.dataclass
+class Found:
+    """One table: its region's name, its rows, the links to files of the section around it."""
+
+    name: str
+    section: int
+    rows: int = 0
+
+
+class Page(HTMLParser):
+    """Tables and links to files, by the section that they stand in."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tables: list[Found] = []
+        self.links: dict[int, list[str]] = {}
+        self._sections: list[int] = []
+        self._region = ""
+        self._in_body = False
+        self._sections_seen = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        facts = {name: value or "" for name, value in attrs}
+        here = self._sections[-1] if self._sections else 0
+        if tag == "section":
+            self._sections_seen += 1
+            self._sections.append(self._sections_seen)
+        elif facts.get("role") == "region":
+            self._region = facts.get("aria-label", "")
+        elif tag == "table":
+            self.tables.append(Found(self._region, here))
+            self._region = ""
+        elif tag == "tbody":
+            self._in_body = True
+        elif tag == "tr" and self._in_body:
+            self.tables[-1].rows += 1
+        elif tag == "td" and facts.get("colspan"):
+            # "None matches" is no row.
+            self.tables[-1].rows -= 1
+        elif tag == "a" and "as=" in facts.get("href", ""):
+            self.links.setdefault(here, []).append(facts["href"])
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "section":
+            self._sections.pop()
+        elif tag == "tbody":
+            self._in_body = False
+
+
+@pytest.fixture
+def flow(db: None) -> Flow:
+    return full()
+
+
+def _addresses(flow: Flow) -> list[str]:
+    compared = Comparison.objects.get().pk
+    paths = [*READING, *MORE]
+    return sorted(
+        {
+            path.format(pk=flow.pk, next=flow.pk + 1, compared=compared)
+            for path in paths
+            if path not in {"/comparisons/{pk}/", "/comparisons/{pk}/partitions/"}
+        }
+    )
+
+
+def test_every_table_has_both_files_and_they_have_at_least_its_rows(
+    admin: Client, flow: Flow
+) -> None:
+    bare, short, names = [], [], set()
+    for path in _addresses(flow):
+        page = Page(admin.get(path).content.decode())
+        for table in page.tables:
+            names.add(table.name)
+            if any(path.startswith(at) and table.name.startswith(name) for at, name in NO_LISTS):
+                continue
+            links = page.links.get(table.section, [])
+            files = [_rows_of(admin, path, link) for link in links]
+            if len(files) < 2:
+                bare.append((path, table.name))
+            elif min(files) < table.rows:
+                short.append((path, table.name, table.rows, files))
+    assert bare == []
+    assert short == []
+    # Those that are easily empty, and then nothing was looked at.
+    assert {
+        "Table of orphans",
+        "Table of groups and offsets",
+        "Table of what was compared",
+        "Table of log lines",
+        "Groups that read the topics furthest behind",
+        "Table of history",
+        "The next runs",
+        "What the test found",
+        "What each client changes",
+        "Partitions with records that are not downstream",
+    } <= names
+
+
+def _rows_of(client: Client, path: str, link: str) -> int:
+    """How many rows the file at a link has; -1 where it is none."""
+    answer = client.get(f"{path.split('?')[0]}{link}")
+    if not answer.get("Content-Disposition", "").startswith("attachment"):
+        return -1
+    text = answer.getvalue().decode()
+    if "as=csv" in link:
+        return len(list(csv.DictReader(io.StringIO(text))))
+    if "as=jsonl" in link:
+        return len(text.splitlines())
+    return len(json.loads(text))
