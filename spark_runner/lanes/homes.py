@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.lanes.leaderless import Leaderless
 from spark_runner.lanes.outage import Outage
 from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.track import Track
@@ -39,31 +40,28 @@ class Homes:
         self._transactional_id = transactional_id
         self.tuning = tuning
         self._newest = newest
-        # track -> not before
-        self._homeless: dict[Track, float] = dict.fromkeys(self._tracks, 0.0)
-        self._look_at = 0.0
+        self._leaderless = Leaderless(self._tracks, _RETRY_S)
         self.outage = Outage(cluster.alias)
 
     def ready(self, track: Track) -> None:
         pipe = self.pipes.get(track.target_node)
-        if pipe is not None and track not in self._homeless:
+        if pipe is not None and track not in self._leaderless.not_before:
             pipe.ready[track] = None
 
     def leave(self, track: Track, until: float) -> None:
         """Its leader may be another one by now."""
         self.forget(track)
-        self._homeless[track] = until
-        self._look_at = min(self._look_at, until)
+        self._leaderless.add([track], until)
 
     def forget(self, track: Track) -> None:
         """Nothing of it will be written any more."""
-        self._homeless.pop(track, None)
+        self._leaderless.drop(track)
         pipe = self.pipes.get(track.target_node)
         if pipe is not None:
             pipe.ready.pop(track, None)
 
     def wakes_at(self) -> float:
-        return self._look_at if self._homeless else float("inf")
+        return self._leaderless.wakes_at()
 
     def owes(self) -> bool:
         """Whether records of our own (positions, runs) are not yet written."""
@@ -76,10 +74,7 @@ class Homes:
 
     def look(self, now: float) -> list[tuple[Track, int]]:
         """Find homes for those without; returns those that have none, and the error number."""
-        if not self._homeless or now < self._look_at:
-            return []
-        self._look_at = now + _RETRY_S
-        waiting = [track for track, until in self._homeless.items() if until <= now]
+        waiting = self._leaderless.due(now)
         if not waiting:
             return []
         names = dict.fromkeys(track.remote_topic for track in waiting)
@@ -118,7 +113,7 @@ class Homes:
                 timeout_ms=self.tuning.request_timeout_ms,
                 patience_s=self.cluster.request_s,
             )
-        del self._homeless[track]
+        self._leaderless.drop(track)
         self.by_key.pop((track.remote_key, track.partition), None)
         track.target_node = node
         track.remote_key = pipe.key_of(track)
@@ -128,20 +123,17 @@ class Homes:
         return True
 
     def lost(self, pipe: Pipe, now: float, error: KafkaUnavailable) -> None:
-        """The pipe is broken: its tracks are homeless."""
+        """The pipe is broken: its tracks need a leader anew."""
         self.cluster.drop(pipe.link)
         pipe.flights.clear()
         pipe.ready.clear()
         del self.pipes[pipe.node]
-        for track in self._tracks:
-            if track.target_node == pipe.node and track.error is None:
-                self._homeless[track] = now
-        self._look_at = now
+        its = [t for t in self._tracks if t.target_node == pipe.node and t.error is None]
+        self._leaderless.add(its, now)
         self.outage.note(now, error)
 
     def restart(self) -> None:
         for pipe in self.pipes.values():
             self.cluster.drop(pipe.link)
         self.pipes.clear()
-        self._homeless = {track: 0.0 for track in self._tracks if track.error is None}
-        self._look_at = 0.0
+        self._leaderless.begin(track for track in self._tracks if track.error is None)

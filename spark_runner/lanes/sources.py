@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.feeder import Feeder, FetchLimits
+from spark_runner.lanes.leaderless import Leaderless
 from spark_runner.lanes.outage import Outage
 from spark_runner.lanes.source_trouble import Bench
 from spark_runner.lanes.track import Track, Verdict
@@ -40,12 +41,10 @@ class Sources:
         self.feeders: dict[int, Feeder] = {}
         self.bench = Bench(cluster)
         self.outage = Outage(cluster.alias)
-        # track -> not before
-        self._homeless: dict[Track, float] = dict.fromkeys(tracks, 0.0)
-        self._look_at = 0.0
+        self._leaderless = Leaderless(tracks, _RETRY_S)
 
     def wakes_at(self) -> float:
-        return self._look_at if self._homeless else float("inf")
+        return self._leaderless.wakes_at()
 
     @property
     def reads_by_name(self) -> bool:
@@ -55,10 +54,10 @@ class Sources:
     def want(self, track: Track) -> None:
         """Ask for it from its `next_fetch` on, at its leader if that is known."""
         feeder = self.feeders.get(track.source_node)
-        if feeder is None:
-            self._homeless.setdefault(track, 0.0)
-        else:
+        if feeder is not None:
             feeder.want(track)
+        elif track not in self._leaderless.not_before:
+            self._leaderless.add([track], 0.0)
 
     def forget(self, track: Track) -> None:
         """Ask for it no more; its leader stays known."""
@@ -67,20 +66,18 @@ class Sources:
             feeder.forget(track)
 
     def leave(self, track: Track) -> None:
-        self._homeless.pop(track, None)
+        self._leaderless.drop(track)
         self.forget(track)
 
     def join(self, track: Track) -> None:
-        self._homeless[track] = 0.0
-        self._look_at = 0.0
+        self._leaderless.add([track], 0.0)
 
     def restart(self, tracks: Iterable[Track]) -> None:
         """Begin anew at the tracks' positions: what is in flight means nothing now."""
         for feeder in self.feeders.values():
             self._close(feeder)
         self.feeders.clear()
-        self._homeless = dict.fromkeys(tracks, 0.0)
-        self._look_at = 0.0
+        self._leaderless.begin(tracks)
 
     def trouble(self, track: Track, number: int, now: float) -> None:
         """A broker answered with an error: wait, or stop the track."""
@@ -89,8 +86,7 @@ class Sources:
         if verdict is not None:
             self._stop(track, verdict)
         else:
-            self._homeless[track] = now + _RETRY_S
-            self._look_at = min(self._look_at, now + _RETRY_S)
+            self._leaderless.add([track], now + _RETRY_S)
 
     def lost(self, feeder: Feeder, now: float, error: KafkaUnavailable | None) -> None:
         """The connection is gone: its tracks look for their leaders, in case these have moved."""
@@ -98,8 +94,7 @@ class Sources:
             return
         self._close(feeder)
         del self.feeders[feeder.node]
-        self._homeless.update(dict.fromkeys(feeder.members.values(), now + _RETRY_S))
-        self._look_at = now + _RETRY_S
+        self._leaderless.add(feeder.members.values(), now + _RETRY_S)
         self.outage.note(now, error)
 
     def look(self, now: float) -> list[Track]:
@@ -107,10 +102,7 @@ class Sources:
 
         Each must still be the partition of the topic that was planned.
         """
-        if not self._homeless or now < self._look_at:
-            return []
-        self._look_at = now + _RETRY_S
-        waiting = [track for track, until in self._homeless.items() if until <= now]
+        waiting = self._leaderless.due(now)
         if not waiting:
             return []
         names = dict.fromkeys(track.topic for track in waiting)
@@ -132,7 +124,7 @@ class Sources:
             elif not self._connected(leader.node, now):
                 self.trouble(track, Code.BROKER_NOT_AVAILABLE, now)
             else:
-                del self._homeless[track]
+                self._leaderless.drop(track)
                 track.source_node, track.source_epoch = leader.node, leader.epoch
                 settled.append(track)
         return settled
