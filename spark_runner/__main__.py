@@ -28,7 +28,7 @@ from mirrors import launcher
 from mirrors.domain.errors import UnderstudyError
 from spark_runner import context
 from spark_runner.control_server import ControlServer
-from spark_runner.flow import Host
+from spark_runner.host import Host
 from spark_runner.java import JavaMissing, check_java
 from spark_runner.runner import Reporter, Runner
 from spark_runner.slots import Slots

@@ -18,47 +18,28 @@ import dataclasses
 import logging
 import threading
 import time
-from pathlib import Path
 
 from mirrors.domain.bandwidth import is_live_edit
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.jobs import JobSpec, JobState
 from mirrors.domain.specs import FlowSpec
 from spark_runner.agenda import Agenda
-from spark_runner.control_server import ControlServer
 from spark_runner.copying import Copying
+from spark_runner.flow_report import FlowReport
+from spark_runner.host import Host
 from spark_runner.office import Event, Office, Phase
-from spark_runner.positions import Place
-from spark_runner.slots import Slots
-from spark_runner.spark_jobs import SparkJobs
-from spark_runner.status import Board, write_status
+from spark_runner.status import Board
 from spark_runner.verdict import Standing, verdict
 
 log = logging.getLogger("spark_runner.flow")
 
 TICK_S = 1.0
 RESTING_TICK_S = 0.1
-# Positions that moved are not kept back for a whole tick.
-NEWS_S = 0.3
-# A file with a row for each partition, in which nothing changes but the time: as often as the ends
-# are asked for then.
-QUIET_S = 5.0
 # An order is obeyed at a commit, within milliseconds; who does not is cut off.
 OBEY_S = 5.0
 # Who waits for a stop or a pause does not wait longer for MM2's copy; it is written all the same.
 LAST_COPY_S = 0.8
 LAST_ERRAND_S = 60.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Host:
-    """What a runner offers to its flows."""
-
-    directory: Path
-    control: ControlServer
-    jobs: SparkJobs
-    slots: Slots
-    lane: str
 
 
 class FlowRun(threading.Thread):
@@ -71,10 +52,9 @@ class FlowRun(threading.Thread):
         self._rest_until = 0.0
         self._last_copy: float | None = None
         self._next: JobSpec | None = None
-        self._reported_at = 0.0
         self.is_leaving = False
         self.ended = threading.Event()
-        self._said: tuple[JobState, str] | None = None
+        self._told = FlowReport(host.directory)
         self._wake.set()
         self._begin(job)
 
@@ -105,7 +85,7 @@ class FlowRun(threading.Thread):
             log.exception("Flow %s", self.job.name)
             self._copying.order("stop")
             self._fail(f"The runner met a defect: {type(error).__name__}: {error}.")
-            self._report()
+            self._report(time.monotonic())
         self._host.slots.release(self.job.flow)
         self.ended.set()
         # An errand under way must not outlive the flow: it could take over from its successor.
@@ -117,7 +97,7 @@ class FlowRun(threading.Thread):
         if self._phase == "resting":
             return RESTING_TICK_S
         if self._copying.has_news:
-            return min(TICK_S, max(0.0, self._reported_at + NEWS_S - now))
+            return min(TICK_S, self._told.news_wait_s(now))
         return TICK_S
 
     def _begin(self, job: JobSpec) -> None:
@@ -127,17 +107,15 @@ class FlowRun(threading.Thread):
         self._then = self._phase
         self._next = None
         self._reason = ""
-        # Gaps whose numbers the planner was asked for.
-        self._asked: set[tuple[Place, int | None]] = set()
-        # A bounded run that has reached its end; a moment to come, at which its end is looked up.
+        # A bounded run that has reached its end.
         self._finished = False
-        self._until: int | None = None
+        until: int | None = None
         agenda = Agenda(None)
         try:
             settings = FlowSpec.build(
                 source=job.source, target=job.target, properties=job.properties
             ).settings
-            self._until = settings.run_until_ms
+            until = settings.run_until_ms
             if settings.refresh_topics_enabled:
                 agenda = Agenda(settings.refresh_topics_interval_seconds)
         except InvalidSettings as error:
@@ -145,7 +123,9 @@ class FlowRun(threading.Thread):
         host, wake = self._host, self._wake.set
         self._board = Board(job, int(time.time() * 1000))
         self._copying = Copying(job, host.control, host.jobs, self._board, wake, lane=host.lane)
-        self._office = Office(job, agenda, host.slots, self._board, self._copying, wake)
+        self._office = Office(
+            job, agenda, host.slots, self._board, self._copying, wake, until=until
+        )
 
     def _step(self, now: float) -> None:
         while self._wanted:
@@ -157,14 +137,9 @@ class FlowRun(threading.Thread):
             self._copy(now)
         elif self._phase == "resting":
             self._rest(now)
-        if now - self._reported_at >= self._report_s() or self._verdict() != self._said:
-            self._reported_at = now
-            self._report()
-
-    def _report_s(self) -> float:
-        if self._copying.has_news:
-            return NEWS_S
-        return TICK_S * 0.9 if self._board.is_moving() else QUIET_S
+        has_news = self._copying.has_news
+        if self._told.is_due(self._verdict(), self._board, now, has_news=has_news):
+            self._report(now)
 
     def _obey(self, wanted: JobSpec | None, now: float) -> None:
         if wanted is None:
@@ -215,20 +190,10 @@ class FlowRun(threading.Thread):
             self._finished = True
             self._leave("stopped", now)
             return
-        if self._until is not None and time.time() * 1000 >= self._until:
-            self._until = None
-            self._office.agenda.want("plan")
-        if self._copying.fenced:
-            self._office.agenda.want("owner")
-            return
-        if unnumbered := self._board.unnumbered() - self._asked:
-            self._asked |= unnumbered
-            self._office.agenda.want("plan")
-        faulted = any(error.state == "faulted" for error in self._board.errors.values())
-        if self._office.agenda.retry_faulted(now, any_faulted=faulted):
-            self._copying.retry_faulted()
-            self._office.agenda.want("plan")
-        self._copying.tend(int(time.time() * 1000))
+        wall = int(time.time() * 1000)
+        self._office.notice(now, wall)
+        if not self._copying.fenced:
+            self._copying.tend(wall)
 
     def _rest(self, now: float) -> None:
         """Wait for the slices, then for MM2's copy of their positions, then go where we go."""
@@ -254,19 +219,15 @@ class FlowRun(threading.Thread):
     def _fail(self, reason: str) -> None:
         self._phase, self._reason = "failed", reason
 
-    def _report(self) -> None:
-        now = int(time.time() * 1000)
-        self._board.held_back = self._copying.held_back(now)
-        before, (state, reason) = self._said, self._verdict()
-        self._said = state, reason
-        if before is None or before[0] != state:
-            level = logging.WARNING if state in ("degraded", "failed") else logging.INFO
-            log.log(level, "Flow %s (%s): %s. %s", self.job.flow, self.job.name, state, reason)
+    def _report(self, now: float) -> None:
+        as_of = int(time.time() * 1000)
+        self._board.held_back = self._copying.held_back(as_of)
+        state, reason = self._verdict()
         self._copying.has_news = False
-        status = self._board.status(state, reason, self._copying.statuses(now), now)
+        status = self._board.status(state, reason, self._copying.statuses(as_of), as_of)
         if self._finished and state == "stopped":
             status = dataclasses.replace(status, finished=True)
-        write_status(self._host.directory, status)
+        self._told.write(self.job, status, now)
 
     def _verdict(self) -> tuple[JobState, str]:
         troubles = (*self._office.trouble.values(), *self._copying.troubles())
@@ -284,8 +245,5 @@ class FlowRun(threading.Thread):
 
 def _is_same_work(one: JobSpec, other: JobSpec) -> bool:
     """Whether only what running slices can be told differs: then nothing has to be planned anew."""
-    return (one.job, one.source, one.target) == (
-        other.job,
-        other.source,
-        other.target,
-    ) and is_live_edit(one.properties, other.properties)
+    same = (one.job, one.source, one.target) == (other.job, other.source, other.target)
+    return same and is_live_edit(one.properties, other.properties)

@@ -17,6 +17,7 @@ from spark_runner.copying import Copying
 from spark_runner.desk import Desk
 from spark_runner.draft import Plan
 from spark_runner.gaps import Orders
+from spark_runner.positions import Place
 from spark_runner.slots import Slots
 from spark_runner.status import Board
 
@@ -45,6 +46,8 @@ class Office:
         board: Board,
         copying: Copying,
         wake: Callable[[], None],
+        *,
+        until: int | None,
     ) -> None:
         owner = f"{socket.gethostname()} {os.getpid()} job {job.job} {uuid.uuid4().hex}"
         self._flow = job.flow
@@ -54,6 +57,10 @@ class Office:
         self._desk = Desk(job, owner)
         self._clerk = Clerk(f"clerk-{job.flow}", wake)
         self.agenda = agenda
+        # A moment to come, at which the end of a bounded run is looked up.
+        self._until = until
+        # Gaps whose numbers the planner was asked for.
+        self._asked: set[tuple[Place, int | None]] = set()
         self.is_planned = False
         self.trouble: dict[Errand, str] = {}
         self.refusal = ""
@@ -85,6 +92,22 @@ class Office:
         if self.refusal and phase == "opening":
             events.append("refused")
         return events
+
+    def notice(self, now: float, wall: int) -> None:
+        """What copying has shown sends the clerk out: for the owner's name, or for another plan."""
+        if self._until is not None and wall >= self._until:
+            self._until = None
+            self.agenda.want("plan")
+        if self._copying.fenced:
+            self.agenda.want("owner")
+            return
+        if unnumbered := self._board.unnumbered() - self._asked:
+            self._asked |= unnumbered
+            self.agenda.want("plan")
+        faulted = any(error.state == "faulted" for error in self._board.errors.values())
+        if self.agenda.retry_faulted(now, any_faulted=faulted):
+            self._copying.retry_faulted()
+            self.agenda.want("plan")
 
     def copy_positions(self, now: float) -> None:
         """For MM2, when nothing is copied any more: at once, or behind what is under way."""

@@ -16,7 +16,8 @@ import psutil
 from mirrors.domain.jobs import JobSpec, RunnerStatus
 from mirrors.launcher import FLOWS_DIR, NOT_OURS, RUNNER_FILE, start_tick, write_whole
 from spark_runner import context
-from spark_runner.flow import FlowRun, Host
+from spark_runner.flow import FlowRun
+from spark_runner.host import Host
 from spark_runner.memory import measure
 
 log = logging.getLogger("spark_runner")
