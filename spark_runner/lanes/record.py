@@ -21,6 +21,7 @@ from mirrors.kafka.admin import Admin
 from spark_runner.control import Channel
 from spark_runner.lanes import record_fidelity as fidelity
 from spark_runner.lanes import record_refusals as refusals
+from spark_runner.lanes.record_pace import RecordPace
 from spark_runner.lanes.record_probe import Probe
 from spark_runner.lanes.record_progress import CopiedPartition, Progress
 from spark_runner.lanes.record_reader import AT_ONCE, END, Reader
@@ -33,13 +34,6 @@ from spark_runner.work import EndedBecause, SliceResult, SliceWork
 NAME = "record"
 START_DEADLINE_S = 30.0
 LOOK_DEADLINE_S = 10.0
-# The longest sleep: an order is seen so soon.
-IDLE_S = 0.2
-# Positions that moved without a record (transaction markers) can wait.
-QUIET_COMMIT_S = 1.0
-# Caught up, a commit may follow sooner than the interval, at a tenth of the time at most.
-SOONEST_COMMIT_S = 0.02
-COMMIT_SHARE = 10
 # Read at once under a bandwidth limit: nobody knows how large they are.
 LIMITED = 50
 NO_RUNS = (
@@ -70,9 +64,7 @@ class _Copy:
     def __init__(self, work: SliceWork, channel: Channel) -> None:
         self._work = work
         self._channel = channel
-        self._interval_s = work.spec.settings.commit_interval_ms / 1000
-        self._commit_at: float | None = None
-        self._commit_took_s = 0.0
+        self._pace = RecordPace(work.spec.settings.commit_interval_ms / 1000)
         self._pending = 0
         self._probing: dict[Place, Probe] = {}
         self._read_out: set[Place] = set()
@@ -103,9 +95,9 @@ class _Copy:
                     break
                 self._take(message)
             self._writer.serve()
-            if len(messages) < AT_ONCE:
-                self._hasten()
-            if self._writer.failed or self._is_due():
+            if len(messages) < AT_ONCE and 0 < self._pending < AT_ONCE:
+                self._pace.caught_up(time.monotonic())
+            if self._writer.failed or self._pace.is_due(time.monotonic()):
                 self._commit()
             if self._channel.due(moved=self.progress.has_news()):
                 self._channel.report(self.progress.figures("copying"))
@@ -118,33 +110,17 @@ class _Copy:
     def _left(self) -> float:
         return self._work.deadline / 1000 - time.time()
 
-    def _patience(self) -> float:
-        if self._commit_at is None:
-            return IDLE_S
-        return max(0.0, min(IDLE_S, self._commit_at - time.monotonic()))
-
     def _read(self) -> list[Message]:
         """What is there, as far as the flow's bandwidth allows."""
         now = time.monotonic()
         if (wait := self._throttle.opens_at(now) - now) > 0:
-            self._channel.wait_for_order(min(wait, self._patience()))
+            self._channel.wait_for_order(min(wait, self._pace.patience_s(now)))
             return []
-        messages = self._reader.read(self._patience(), LIMITED if self._throttle.holds else AT_ONCE)
+        most = LIMITED if self._throttle.holds else AT_ONCE
+        messages = self._reader.read(self._pace.patience_s(now), most)
         size = sum(len(message) + len(message.key() or b"") for message in messages)
         self._throttle.took(size, time.monotonic())
         return messages
-
-    def _is_due(self) -> bool:
-        return self._commit_at is not None and time.monotonic() >= self._commit_at
-
-    def _moved(self, *, in_s: float) -> None:
-        due = time.monotonic() + in_s
-        self._commit_at = due if self._commit_at is None else min(self._commit_at, due)
-
-    def _hasten(self) -> None:
-        """Nothing more to read for now: whoever reads the target need not wait the interval out."""
-        if 0 < self._pending < AT_ONCE:
-            self._moved(in_s=max(SOONEST_COMMIT_S, COMMIT_SHARE * self._commit_took_s))
 
     def _take(self, message: Message) -> None:
         part = self.progress.parts.get((message.topic() or "", message.partition() or 0))
@@ -164,7 +140,7 @@ class _Copy:
         elif offset > part.next:
             # The end lies behind transaction markers or aborted records: nothing to copy there.
             part.next = offset
-            self._moved(in_s=max(self._interval_s, QUIET_COMMIT_S))
+            self._pace.passed_over(time.monotonic())
 
     def _copy(self, part: CopiedPartition, message: Message, offset: int) -> None:
         key, value = message.key(), message.value()
@@ -180,7 +156,7 @@ class _Copy:
         size = (len(key) if key else 0) + (len(value) if value else 0)
         part.count(offset, timestamp, size)
         self._pending += 1
-        self._moved(in_s=self._interval_s)
+        self._pace.moved(time.monotonic())
 
     def _end_at(self, part: CopiedPartition, stop: int) -> None:
         """All that a bounded run wants of it has been read."""
@@ -189,7 +165,7 @@ class _Copy:
         self._read_out.add(part.place)
         self._reader.leave(part.place)
         part.next = max(part.next, stop)
-        self._moved(in_s=self._interval_s)
+        self._pace.moved(time.monotonic())
 
     def _stop_at(self, part: CopiedPartition) -> None:
         self._reader.leave(part.place)
@@ -213,7 +189,7 @@ class _Copy:
 
     def _commit(self) -> bool:
         """False when it went back to the last commit: what was read since is void."""
-        self._commit_at = None
+        self._pace.begun()
         if self._pending and (failures := self._writer.flush()):
             self._go_back(failures)
             return False
@@ -224,7 +200,7 @@ class _Copy:
             return False
         began = time.monotonic()
         self._writer.commit(self.progress.row(part) for part in moved)
-        self._commit_took_s = time.monotonic() - began
+        self._pace.committed(time.monotonic() - began)
         self._pending = 0
         self.progress.committed(moved)
         for part in moved:
