@@ -11,25 +11,23 @@ import gc
 import time
 
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
-from mirrors.domain.records import Position
 from spark_runner.control import Channel
-from spark_runner.generations import generation_gap
 from spark_runner.lanes import heap, setup
 from spark_runner.lanes.account import Account
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.pace import Pace
 from spark_runner.lanes.recall import PositionReader
 from spark_runner.lanes.replicated import Replicated
+from spark_runner.lanes.resuming import resume
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
-from spark_runner.lanes.track import Track
 from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire import produce
-from spark_runner.wire.cluster import ClusterClient, id_text
+from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import name_of
 from spark_runner.wire.fetch import MOST as NEWEST_FETCH
 from spark_runner.wire.transactions import Identity, ProducerLost
-from spark_runner.work import EndedBecause, PartitionError, SliceResult, SliceWork
+from spark_runner.work import EndedBecause, SliceResult, SliceWork
 
 CONNECT_S = 30.0
 FENCE_S = 30.0
@@ -169,7 +167,8 @@ class _Epoch:
         known = self._positions.read(time.monotonic() + READ_S)
         for track in self._tracks:
             if track.error is None:
-                self._start(track, known.get(track.place))
+                place = known.get(track.place)
+                resume(track, place, self._work, exactly_once=self._transactional)
         self._account.knows_positions = True
         engine.begin()
 
@@ -182,38 +181,6 @@ class _Epoch:
                 raise
             # At least once does without: repeats are counted, an old writer is not shut out.
             self._identity.join_anonymously(until)
-
-    def _start(self, track: Track, known: Position | None) -> None:
-        """A committed position wins over the planned start; another generation's stops it."""
-        if known is None:
-            track.rewind(track.position)
-            return
-        track.rewind(known.position)
-        track.resets = known.resets
-        track.leader_epoch = track.epoch = -1 if known.leader_epoch is None else known.leader_epoch
-        if self._transactional and known.next_downstream is not None:
-            # At least once, what was acknowledged behind the position may be another id's of ours.
-            track.next_there = track.there = known.next_downstream
-        work = self._work
-        now = Position(
-            topic=track.topic,
-            partition=track.partition,
-            position=known.position,
-            source_cluster=work.source_cluster_id,
-            source_topic_id=id_text(track.source_id),
-            target_cluster=work.target_cluster_id,
-            target_topic_id=id_text(track.remote_id),
-        )
-        reason = generation_gap(known, now, source=work.source.alias, target=work.target.alias)
-        if reason is not None:
-            track.error = PartitionError(
-                topic=track.topic,
-                partition=track.partition,
-                offset=known.position,
-                state="gap",
-                code="generation",
-                reason=reason,
-            )
 
     def _copy(self, engine: Engine) -> EndedBecause:
         while True:

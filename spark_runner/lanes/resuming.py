@@ -1,0 +1,41 @@
+"""Where a track begins: at the position that was committed for it, if that is of these topics."""
+
+from __future__ import annotations
+
+from mirrors.domain.records import Position
+from spark_runner.generations import generation_gap
+from spark_runner.lanes.track import Track
+from spark_runner.wire.cluster import id_text
+from spark_runner.work import PartitionError, SliceWork
+
+
+def resume(track: Track, known: Position | None, work: SliceWork, *, exactly_once: bool) -> None:
+    """A committed position wins over the planned start; another generation's stops the track."""
+    if known is None:
+        track.rewind(track.position)
+        return
+    track.rewind(known.position)
+    track.resets = known.resets
+    track.leader_epoch = track.epoch = -1 if known.leader_epoch is None else known.leader_epoch
+    if exactly_once and known.next_downstream is not None:
+        # At least once, what was acknowledged behind the position may be another id's of ours.
+        track.next_there = track.there = known.next_downstream
+    now = Position(
+        topic=track.topic,
+        partition=track.partition,
+        position=known.position,
+        source_cluster=work.source_cluster_id,
+        source_topic_id=id_text(track.source_id),
+        target_cluster=work.target_cluster_id,
+        target_topic_id=id_text(track.remote_id),
+    )
+    reason = generation_gap(known, now, source=work.source.alias, target=work.target.alias)
+    if reason is not None:
+        track.error = PartitionError(
+            topic=track.topic,
+            partition=track.partition,
+            offset=known.position,
+            state="gap",
+            code="generation",
+            reason=reason,
+        )
