@@ -27,8 +27,9 @@ from spark_runner.lanes.sockets import End, Sockets
 from spark_runner.lanes.strangers import Strangers
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
-from spark_runner.lanes.track import Track, Verdict
+from spark_runner.lanes.track import Track
 from spark_runner.lanes.tuning import Tuning
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import Pen
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import Code

@@ -16,7 +16,8 @@ from spark_runner.lanes.replicated import Part, Replicated
 from spark_runner.lanes.scan import scan
 from spark_runner.lanes.sources import Sources
 from spark_runner.lanes.throttle import Throttle
-from spark_runner.lanes.track import Track, Verdict
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.fetch import READ_COMMITTED, Fetched
 

@@ -13,8 +13,9 @@ from mirrors.kafka.errors import translate
 from mirrors.kafka.transactions import given_up
 from spark_runner.generations import range_gap
 from spark_runner.lanes.record_progress import CopiedPartition
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.positions import Place
-from spark_runner.work import ErrorState, PartitionWork, SliceWork
+from spark_runner.work import PartitionWork, SliceWork
 
 Failure = tuple[Place, int, KafkaError]
 
@@ -68,14 +69,6 @@ _GONE = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError.UNKNOWN_TOPIC_ID,
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    state: ErrorState
-    code: str
-    reason: str
-    offset: int
 
 
 def sentence(part: PartitionWork, offset: int, why: str) -> str:

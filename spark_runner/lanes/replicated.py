@@ -25,7 +25,8 @@ from mirrors.domain.stretches import Stretches
 from spark_runner.lanes.arena import Arena
 from spark_runner.lanes.parcel import Skip
 from spark_runner.lanes.runs_tail import RunsTail
-from spark_runner.lanes.track import Track, Verdict
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import (
     CONTROL,
     HEADER,

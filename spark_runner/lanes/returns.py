@@ -15,7 +15,8 @@ from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.prepare import Preparer
 from spark_runner.lanes.scan import REFUSED
-from spark_runner.lanes.track import Track, Verdict
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import sequence_of
 from spark_runner.wire.codes import BATCH_REFUSED, FENCING, LEADER_MOVED, PRODUCER_LOST, RETRY, Code
 from spark_runner.wire.produce import Answer

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from spark_runner.lanes.track import Track, Verdict
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import NO_ID, ClusterClient
 
 _LOOK_S = 5.0

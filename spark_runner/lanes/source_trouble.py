@@ -7,7 +7,8 @@ import time
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps import GapFacts
 from spark_runner.generations import range_gap
-from spark_runner.lanes.track import Track, Verdict
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import NO_ID, ClusterClient, Leader
 from spark_runner.wire.codes import RETRY, Code, name_of
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets

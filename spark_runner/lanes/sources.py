@@ -15,7 +15,8 @@ from spark_runner.lanes.feeder import Feeder, FetchLimits
 from spark_runner.lanes.leaderless import Leaderless
 from spark_runner.lanes.outage import Outage
 from spark_runner.lanes.source_trouble import Bench
-from spark_runner.lanes.track import Track, Verdict
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import ClusterClient, leader_or_error
 from spark_runner.wire.codes import Code
 

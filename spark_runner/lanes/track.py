@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections import deque
 
 from mirrors.domain import runs as domain
 from mirrors.domain.continuity.strangers import Stretch
-from mirrors.domain.gaps import GapFacts
 from spark_runner.lanes.parcel import RAW, Parcel, Run, Skip
 from spark_runner.lanes.policy import Policy
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import Sequences
-from spark_runner.work import ErrorState, PartitionError
+from spark_runner.work import PartitionError
 
 _INDEX = struct.Struct(">i")
 # Beyond that nobody looks into each; the runs say all the same what is ours.
 MOST_HOLES = 256
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """Why a partition stops. `state` gap: offsets that can no longer be read are an operator's to
-    decide on; faulted: something to mend. Without an offset it is the first one not copied."""
-
-    state: ErrorState
-    code: str
-    reason: str
-    offset: int | None = None
-    gap: GapFacts | None = None
 
 
 class Track:

@@ -11,7 +11,8 @@ from spark_runner.lanes import setup
 from spark_runner.lanes.intake import Intake
 from spark_runner.lanes.sockets import Sockets
 from spark_runner.lanes.throttle import Throttle
-from spark_runner.lanes.track import Track, Verdict
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.records import Record
 from tests.wire.world import Driver, Flow, Side, unique
 

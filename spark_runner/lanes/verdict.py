@@ -1,0 +1,20 @@
+"""Why a partition stops, as every lane says it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mirrors.domain.gaps import GapFacts
+from spark_runner.work import ErrorState
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """`state` gap: offsets that can no longer be read are an operator's to decide on; faulted:
+    something to mend. Without an offset it is the first one not copied."""
+
+    state: ErrorState
+    code: str
+    reason: str
+    offset: int | None = None
+    gap: GapFacts | None = None
