@@ -26,8 +26,13 @@ class Fence(Acls):
         that only their authorizer knows.
         """
         until = time.monotonic() + deadline_s
-        nodes = self.client.describe_cluster(request_timeout=deadline_s).result(deadline_s).nodes
-        broker = ConfigResource(ResourceType.BROKER, str(nodes[0].id))
+        seen = self.gather(
+            {"nodes": self.client.describe_cluster(request_timeout=deadline_s)},
+            doing=lambda _: "list the brokers",
+            deadline_s=deadline_s,
+            fold=lambda cluster: cluster.nodes,
+        ).raise_first()
+        broker = ConfigResource(ResourceType.BROKER, str(seen.done["nodes"][0].id))
         futures = self.client.describe_configs(
             [broker], request_timeout=max(1.0, until - time.monotonic())
         )

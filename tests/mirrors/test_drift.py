@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from mirrors.domain.duties import DutyContext
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.failover.drift_findings import drift_blockers
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.models import Drift, Flow, FlowPlan, Transition
@@ -20,6 +21,7 @@ from mirrors.services import clusters as cluster_services
 from mirrors.services import drift, flows, plans, sync_topics
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
+from mirrors.services.failover.failover_standing import read_standing, standing_of
 from tests.mirrors.conftest import WHO
 
 KEY = "retention.ms"
@@ -210,6 +212,8 @@ def test_partitions_and_deletions_are_found_and_only_a_person_makes_a_topic_agai
     sync(flow)
     gone = only(flow)
     assert (gone.kind, gone.found) == ("deleted topic", None)
+    seen = standing_of(read_standing(flow), two.snapshot([remote], now=0).topics)
+    assert [row.where for row in drift_blockers(seen, target="two")] == [remote]
     assert sync(flow, 9 * HOUR)["changed"] == 0
     assert remote not in two.topic_names()
     drift.decide(finding=gone, choice="fix", who=WHO, why="A slip.", now=now)

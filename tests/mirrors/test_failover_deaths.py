@@ -15,11 +15,14 @@ from django.utils import timezone
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.failover.plan import plan_failover
 from mirrors.domain.runbook.steps import STEPS
 from mirrors.kafka.fencing import Fence, keep_open
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.models import GroupOffset as GroupRow
+from mirrors.services.clock import milliseconds
 from mirrors.services.failover import failovers
+from mirrors.services.failover.failover_look import look
 from mirrors.services.flows import spec_of
 from mirrors.services.runbook import rows
 from mirrors.services.runbook.context import Context
@@ -199,6 +202,20 @@ def a_fence_stops_writers_and_nobody_else(world: World, topic: str) -> None:
     run.delete()
 
 
+def the_plan_names_the_topics_that_no_rule_covers(world: World, topic: str) -> None:
+    """Before anybody makes the first rule, which would shut out their readers."""
+    seen = look(
+        flow=world.flow,
+        spec=spec_of(world.flow),
+        groups=[group_of(world)],
+        now=milliseconds(timezone.now()),
+        tick=lambda: None,
+    )
+    (warning,) = [row for row in plan_failover(seen.picture).warnings if row.code == "open_topics"]
+    assert topic in warning.sentence
+    assert "So the fence makes no rule, and the run goes on with the webhook." in warning.sentence
+
+
 def test_a_failover_with_the_source_killed_goes_on_at_exactly_the_right_record_and_told_the_loss(
     mortal: KafkaBroker,
     backup: str,
@@ -213,6 +230,7 @@ def test_a_failover_with_the_source_killed_goes_on_at_exactly_the_right_record_a
     truth = world.truth(topic)
     offset = sorted(truth)[15]
     position = world.copy.ends()[topic, 0]
+    the_plan_names_the_topics_that_no_rule_covers(world, topic)
     a_fence_stops_writers_and_nobody_else(world, topic)
     world.fill(topic, 30)  # comes after the last copy
     end = sides[0].ends(topic, committed=True)[0]

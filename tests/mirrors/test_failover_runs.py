@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_o
 from mirrors.models import FailoverRun, FailoverStep, Gap
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import failovers
-from mirrors.services.runbook import asking
+from mirrors.services.runbook import asking, hooks
 from mirrors.services.runbook.turn import advance
 from tests.groups.world import World
 from tests.mirrors.handover import (
@@ -132,23 +135,70 @@ def test_what_is_asked_of_a_run_is_refused_in_words_where_it_does_not_fit(
     assert (run.state, "Nothing had been changed" in run.reason) == ("aborted", True)
 
 
-def test_a_person_confirms_what_only_a_person_can_do(world: World) -> None:
+# How the command of an application's own works: the first try of each step fails in its own way.
+MOVE = """#!/bin/sh
+echo "$1 $2" >> called
+case $1 in
+start_consumers)
+    [ -e tried ] || { touch tried; echo no place to start; exit 3; }
+    sleep 300 & echo $! > consumer ;;
+redirect_producers)
+    [ -e late ] || { touch late; sleep 300; } ;;
+esac
+"""
+
+
+@pytest.fixture
+def move(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    path = tmp_path / "move"
+    path.write_text(MOVE)
+    path.chmod(0o700)
+    settings.UNDERSTUDY_FAILOVER_COMMANDS = {"move": str(path)}
+    monkeypatch.setattr(hooks, "COMMAND_S", 1.0)
+    yield tmp_path
+    if (started := tmp_path / "consumer").exists():
+        os.kill(int(started.read_text()), signal.SIGKILL)
+
+
+def test_commands_start_consumers_and_redirect_producers_and_a_person_does_what_no_command_can(
+    world: World, move: Path
+) -> None:
     topic = copied(world)
-    world.set(failover_start_consumers="person", failover_redirect_producers="none")
+    world.set(
+        failover_fence="person",
+        failover_start_consumers="command",
+        failover_redirect_producers="command",
+        failover_command="move",
+    )
     run = finish(world, topic, begin(world))
     assert (run.state, run.waits_for) == ("waiting", "person")
-    assert "Start the consumers" in run.reason
+    assert "Keep producers from writing" in run.reason
+    asking.confirm(run=run, who="ben")
+    run = finish(world, topic, run)
+    assert (run.state, run.waits_for) == ("waiting", "trouble")
+    assert "The command move ended with 3: no place to start." in run.reason
     group = group_of(world)
     place = (world.remote(topic), 0)
     stands = read_offsets(world.copy.target.spec, {group: [place]}).done[group].done[place]
     assert stands == GroupOffset(world.truth(topic)[sorted(world.truth(topic))[15]])
     world.commit_there(group, topic, stands.offset + 1)
-    asking.confirm(run=run, who="ben")
+    asking.resume(run=run, who="ben")
+    run = finish(world, topic, run)
+    assert (run.state, run.waits_for) == ("waiting", "trouble")
+    assert "did not end within 1 s" in run.reason
+    asking.resume(run=run, who="ben")
     run = finish(world, topic, run)
     assert run.state == "succeeded", run.reason
     steps = {step.name: step for step in run.steps.all()}
-    assert steps["start_consumers"].confirmed_by == "ben"
-    assert steps["redirect_producers"].state == "skipped"
+    assert steps["fence_producers"].confirmed_by == "ben"
+    assert {steps[name].state for name in ("start_consumers", "redirect_producers")} == {
+        "succeeded"
+    }
+    # What it left running outlives it: the step was done when the command itself ended.
+    os.kill(int((move / "consumer").read_text()), 0)
+    assert (move / "called").read_text().split("\n")[:-1] == [
+        *["start_consumers do"] * 2, *["redirect_producers do"] * 2
+    ]  # fmt: skip
 
 
 def test_an_abort_takes_away_the_offsets_and_groups_that_were_not_there_before(

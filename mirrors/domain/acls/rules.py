@@ -25,6 +25,7 @@ from mirrors.domain.specs import FlowSpec
 TOPIC, GROUP = "TOPIC", "GROUP"
 LITERAL, PREFIXED = "LITERAL", "PREFIXED"
 ALL_NAMES = "*"
+WRITE_LEFT = "that allow WRITE are not carried: only the flow writes its remote topics"
 _EXAMPLES = 3
 
 
@@ -158,7 +159,7 @@ class _Carrier:
                 "this flow does not write"
             )
         if _lets_write(rule):
-            return "that allow WRITE are not carried: only the flow writes its remote topics"
+            return WRITE_LEFT
         if rule.pattern == PREFIXED:
             return self._prefix_obstacle(rule)
         if rule.name != ALL_NAMES and not self._topics.decide(rule.name).replicated:
@@ -209,4 +210,9 @@ def _lets_write(rule: AclRule) -> bool:
 def _told(why: str, rules: list[AclRule]) -> str:
     names = ", ".join(sorted({rule.name for rule in rules})[:_EXAMPLES])
     more = ", …" if len({rule.name for rule in rules}) > _EXAMPLES else ""
-    return f"Access rules {why} ({len(rules)}: {names}{more})."
+    return f"{told_of(why)} ({len(rules)}: {names}{more})."
+
+
+def told_of(why: str) -> str:
+    """How the sentence about rules that stay behind begins."""
+    return f"Access rules {why}"

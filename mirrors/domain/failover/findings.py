@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mirrors.domain.checkpoints import IDLE
+from mirrors.domain.failover.drift_findings import drift_blockers, drift_warnings
+from mirrors.domain.failover.rights_findings import (
+    fence_warnings,
+    lacking_where,
+    rights_blockers,
+    rights_warnings,
+)
 from mirrors.domain.failover.shapes import (
     FailoverPicture,
     Finding,
@@ -19,17 +26,21 @@ def find_blockers(
     picture: FailoverPicture, places: tuple[PlacePlan, ...], oldest_ms: int
 ) -> Iterator[Finding]:
     if picture.writing:
-        yield Finding(code="writing", where=picture.flow, sentence=picture.writing)
+        yield Finding(code="writing", where=picture.flow, sentence=picture.writing, page="jobs")
+    beside = tuple(_blockers_beside(picture))
+    yield from beside
+    told, target = {finding.where for finding in beside}, picture.target
     for row in picture.partitions:
         if row.gap:
             words = f"{row.name} has an open gap: {row.gap} Decide on it first."
-            yield Finding(code="gap", where=row.name, sentence=words)
-        if row.target_end is None:
+            yield Finding(code="gap", where=row.name, sentence=words, page="gaps")
+        reasons = {row.remote_topic, lacking_where(row.remote_topic, target)}
+        if row.target_end is None and not reasons & told:
             words = (
                 f"{row.remote_topic}-{row.partition} cannot be read on the target: it is not there "
                 "yet, or the right to describe it is missing."
             )
-            yield Finding(code="unread", where=row.name, sentence=words)
+            yield Finding(code="unread", where=row.name, sentence=words, page="topics")
     for group in picture.groups:
         yield from _group_blockers(picture, group, oldest_ms)
     for place in places:
@@ -39,7 +50,14 @@ def find_blockers(
                 f"Nobody can say where {where} goes on: {place.reason}. Let it begin at the "
                 "earliest record and expect repeats; never at the latest."
             )
-            yield Finding(code="no_map", where=where, sentence=words)
+            yield Finding(code="no_map", where=where, sentence=words, page="groups")
+
+
+def _blockers_beside(picture: FailoverPicture) -> Iterator[Finding]:
+    """Of topics and rights: what offsets do not show."""
+    if picture.standing is not None:
+        yield from drift_blockers(picture.standing, target=picture.target)
+    yield from rights_blockers(picture.asked, picture.source_rights, picture.target_rights)
 
 
 def _group_blockers(
@@ -47,20 +65,20 @@ def _group_blockers(
 ) -> Iterator[Finding]:
     if group.trouble:
         words = f"{group.group} could not be asked: {group.trouble}"
-        yield Finding(code="no_groups", where=group.group, sentence=words)
+        yield Finding(code="no_groups", where=group.group, sentence=words, page="groups")
     if group.target_state not in IDLE:
         words = (
             f"{group.group} is {group.target_state} on the target, so its offsets cannot be set "
             "there. Stop its members on the target first."
         )
-        yield Finding(code="group_active", where=group.group, sentence=words)
+        yield Finding(code="group_active", where=group.group, sentence=words, page="groups")
     age = 0 if group.seen_at is None else picture.taken_at - group.seen_at
     if age > oldest_ms:
         words = (
             f"The offsets of {group.group} are {duration(age)} old and the source cannot be asked: "
             f"all that it consumed since would be read again. The limit is {duration(oldest_ms)}."
         )
-        yield Finding(code="sample_too_old", where=group.group, sentence=words)
+        yield Finding(code="sample_too_old", where=group.group, sentence=words, page="groups")
 
 
 def find_warnings(
@@ -72,13 +90,25 @@ def find_warnings(
         ages = [row.source_end_age_ms for row in partitions if row.source_end_age_ms is not None]
         old = f" They are up to {duration(max(ages))} old." if ages else " There are none."
         words = f"Figures of the source are the last known: {picture.source_trouble}{old}"
-        yield Finding(code="source_unreachable", where=picture.flow, sentence=words)
+        yield Finding(code="source_unreachable", where=picture.flow, sentence=words, page="source")
     for row in partitions:
         if row.loss:
             name = f"{row.topic}-{row.partition}"
             words = f"{name}: {plural(row.loss, 'record')} at most would be lost."
-            yield Finding(code="loss", where=name, sentence=words)
+            yield Finding(code="loss", where=name, sentence=words, page="topics")
     for place in places:
         where = f"{place.group} in {place.topic}-{place.partition}"
         if place.outcome == "ahead":
-            yield Finding(code=place.outcome, where=where, sentence=f"{where}: {place.reason}.")
+            yield Finding(
+                code=place.outcome, where=where, sentence=f"{where}: {place.reason}.", page="groups"
+            )
+    yield from _warnings_beside(picture)
+
+
+def _warnings_beside(picture: FailoverPicture) -> Iterator[Finding]:
+    source, target = picture.source, picture.target
+    if picture.standing is not None:
+        yield from drift_warnings(picture.standing, target=target, now=picture.taken_at)
+    yield from rights_warnings(picture.asked, picture.source_rights, picture.target_rights)
+    if picture.fence is not None:
+        yield from fence_warnings(picture.fence, source=source)

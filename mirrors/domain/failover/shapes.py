@@ -6,10 +6,12 @@ import dataclasses
 from typing import Literal
 
 from mirrors.domain.checkpoints import GroupPlace
+from mirrors.domain.failover.beside import Asked, FencePicture, Rights, Standing
 from mirrors.domain.policy import ReplicationPolicy
 
 # observed: the source was asked for this plan. last_known: an earlier figure, more may be lost.
 Certainty = Literal["observed", "last_known", "unknown"]
+Page = Literal["", "drift", "plan", "gaps", "groups", "jobs", "topics", "source", "target"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,8 @@ class GroupPicture:
 class FailoverPicture:
     """Both sides at one moment. `source_trouble` says why the source could not be asked.
 
-    `writing` is the sentence about a job of the flow that still writes to the target.
+    `writing` is the sentence about a job of the flow that still writes to the target. What nobody
+    looked at is None; `asked` are the names whose rights were asked for.
     """
 
     flow: str
@@ -64,6 +67,20 @@ class FailoverPicture:
     writing: str = ""
     partitions: tuple[PartitionPicture, ...] = ()
     groups: tuple[GroupPicture, ...] = ()
+    standing: Standing | None = None
+    asked: Asked = dataclasses.field(default_factory=Asked)
+    source_rights: Rights | None = None
+    target_rights: Rights | None = None
+    fence: FencePicture | None = None
+
+    @property
+    def source(self) -> str:
+        """Its alias."""
+        return self.flow.partition("->")[0]
+
+    @property
+    def target(self) -> str:
+        return self.flow.partition("->")[2]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,8 +123,12 @@ class PlacePlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something that stands in the way, or should be known; `where` is a group or a partition."""
+    """Something that stands in the way, or should be known; `where` is a group, topic or partition.
+
+    `page` is where a person sees to it: a tab of the flow, or the cluster on one side.
+    """
 
     code: str
     where: str
     sentence: str
+    page: Page = ""

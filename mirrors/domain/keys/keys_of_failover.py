@@ -110,6 +110,13 @@ def hooks_of(properties: Mapping[str, str]) -> dict[str, Any]:
     return {name: None if text is None else text.strip() for name, text in values.items()}
 
 
+def fallback(hooks: Mapping[str, Any]) -> str:
+    """What remains of a run's hooks when access rules do not work."""
+    if hooks.get(URL):
+        return "webhook"
+    return "command" if hooks.get(COMMAND) else "person"
+
+
 def _bad_headers(text: str) -> str:
     for name, value in headers_of(text).items():
         if not name or not value.startswith(("env:", "file:")):

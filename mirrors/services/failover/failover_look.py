@@ -20,7 +20,9 @@ from mirrors.models import Flow, FlowPartition, Gap, Job, PartitionMap
 from mirrors.services.backward import ways_home
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.failover_answers import with_answers
+from mirrors.services.failover.failover_beside import with_rights
 from mirrors.services.failover.failover_groups import GroupsSeen, groups_from_rows, groups_on_source
+from mirrors.services.failover.failover_standing import read_standing, standing_of
 from mirrors.services.offsets.run_index import refresh_index
 
 CLIENT_ID = "understudy-failover"
@@ -54,10 +56,10 @@ def look(
     refresh_index(flow=flow)
     tick()
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-    rows, home = _copied(flow, policy), ways_home(flow)
+    rows, home, standing = _copied(flow, policy), ways_home(flow), read_standing(flow)
     with Admin(spec.target, client_id=CLIENT_ID) as target:
         remote = {(row.remote_topic, row.partition) for row in rows} | set(home.values())
-        topics = _topics(target, {topic for topic, _ in remote}, now)
+        topics = _topics(target, {topic for topic, _ in remote} | standing.topics, now)
         places = _existing(remote, topics)
         read_to = target.list_offsets(places, "stable", deadline_s=DEADLINE_S).done
         starts = target.list_offsets(places, "earliest", deadline_s=DEADLINE_S).done
@@ -83,7 +85,9 @@ def look(
         writing=_writing(flow),
         partitions=tuple(_with_ends(rows, ends)),
         groups=tuple(with_answers(flow, seen.groups, (starts, ends), states, home)),
+        standing=standing_of(standing, topics),
     )
+    picture = with_rights(picture, flow=flow, spec=spec, away=seen.away, tick=tick)
     committed = _is_committed(spec)
     return Look(picture=picture, committed=committed, read_to=read_to, starts=starts, topics=topics)
 

@@ -26,7 +26,7 @@ from mirrors.services.runbook.context import (
     not_yet,
     skipped,
 )
-from mirrors.services.runbook.hooks import call, fallback, undo_hook
+from mirrors.services.runbook.hooks import call, undo_hook
 
 DEADLINE_S = 10.0
 # A failover does not wait longer for producers that still write.
@@ -50,7 +50,7 @@ def _act(context: Context) -> Outcome | None:
     why_not = _deny(context)
     if not why_not:
         return None
-    way = fallback(context.run.hooks)
+    way = keys.fallback(context.run.hooks)
     context.keep(how=way, fell_back=why_not)
     outcome = call(context, way)
     words = f"Access rules cannot fence {source}: {why_not} {outcome.words}"

@@ -6,11 +6,15 @@ command nobody knows whether it worked when its worker died: then a person looks
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from django.conf import settings
 from django.utils import timezone
@@ -53,13 +57,6 @@ def call(context: Context, how: str, *, undo: bool = False) -> Outcome:
     spec = context.spec
     words = _ASKED[context.row.name]
     return person(words.format(source=spec.source.alias, target=spec.target.alias))
-
-
-def fallback(hooks: dict[str, Any]) -> str:
-    """What remains when the first choice does not work."""
-    if hooks.get(keys.URL):
-        return "webhook"
-    return "command" if hooks.get(keys.COMMAND) else "person"
 
 
 def check(hooks: dict[str, Any]) -> dict[str, list[str]]:
@@ -138,29 +135,41 @@ def _command(context: Context, *, undo: bool) -> Outcome:
 
 
 def _run(words: list[str], environment: dict[str, str], context: Context) -> tuple[int | None, str]:
-    """Its exit code (None: it took too long) and the end of what it said."""
+    """Its exit code (None: it took too long) and the end of what it said.
+
+    What it says goes to a file: a consumer that it leaves running would hold a pipe open for ever.
+    """
     until = time.monotonic() + COMMAND_S
-    with subprocess.Popen(  # noqa: S603 - a path of the installation's own list, no shell
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        cwd=str(Path(words[0]).parent),
-    ) as process:
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(  # noqa: S603 - a path of the installation's own list, no shell
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=str(Path(words[0]).parent),
+            start_new_session=True,
+        ) as process,
+    ):
         try:
-            while True:
+            while process.poll() is None:
                 context.alive()
-                try:
-                    said, _ = process.communicate(timeout=1.0)
-                except subprocess.TimeoutExpired:
-                    if time.monotonic() > until:
-                        return None, ""
-                else:
-                    text = " ".join(said.decode("utf-8", "replace").split())
-                    return process.returncode, text[-_TOLD:]
+                if time.monotonic() > until:
+                    return None, ""
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(1.0)
+            return process.returncode, _end_of(said)
         finally:
-            process.kill()
+            if process.poll() is None:
+                # With what it has started itself.
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _end_of(said: IO[bytes]) -> str:
+    length = said.seek(0, os.SEEK_END)
+    said.seek(max(0, length - 4 * _TOLD))
+    return " ".join(said.read().decode("utf-8", "replace").split())[-_TOLD:]
 
 
 def _environment(context: Context) -> dict[str, str]:
