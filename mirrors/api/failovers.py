@@ -18,10 +18,10 @@ from mirrors.api.failover_shapes import (
     FailoverSerializer,
 )
 from mirrors.api.shapes import ReasonSerializer, person
-from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.runbook.steps import KINDS
 from mirrors.models import FailoverRun, Role
 from mirrors.models.failovers import FailoverKind
+from mirrors.services.failback import failback_switch
 from mirrors.services.failover import failovers, simulation
 from mirrors.services.runbook import asking
 
@@ -58,7 +58,9 @@ class FailoverViewSet(
         """Ask for a run. A worker takes it at once; poll its address until it has ended.
 
         `simulation` touches nothing. `switchover` waits until nothing is left to copy, `failover`
-        does not wait; both do exactly what a fresh simulation showed.
+        does not wait; both do exactly what a fresh simulation showed. `failback`, with the flow
+        that failed over, takes the clients back once a way back (`failbacks/`) runs: the answer is
+        the simulation of the flow back, and the switchover follows it.
         """
         asked = FailoverAskSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
@@ -123,8 +125,12 @@ def _begin(given: dict[str, Any], who: str) -> FailoverRun:
     if kind == FailoverKind.SIMULATION:
         return simulation.request_simulation(flow=flow, groups=groups, why=why, who=who)
     if kind not in KINDS:
-        words = "A way back is asked for at failbacks/, with the flow that failed over."
-        raise InvalidSettings({"kind": [words]})
+        return failback_switch.request_switch(
+            run=failback_switch.running_way_back(flow),
+            confirm_alias=given.get("confirm_alias", ""),
+            who=who,
+            why=why,
+        )
     return asking.request_execution(
         flow=flow,
         kind=kind,

@@ -8,6 +8,7 @@ from rest_framework.test import APIClient
 
 from mirrors.models import Failback, Flow
 from tests.going_back import going_back
+from tests.pages import world
 
 PATH = "/api/v1/failbacks/"
 
@@ -55,3 +56,20 @@ def test_orphans_are_listed_read_in_pages_and_decided_on(
     assert run.orphans.get(partition=0).state == "decided"
     assert operator.post(f"{path}groups/").status_code == 202
     assert Failback.objects.get().state == "running"
+
+
+def test_clients_are_taken_back_by_a_failover_of_the_kind_failback(
+    operator: APIClient, flow: dict[str, Any]
+) -> None:
+    run = going_back(Flow.objects.get(pk=flow["id"]))
+    run.orphans.update(state="dropped")
+    asked = {"flow": flow["id"], "kind": "failback", "reason": "It is up."}
+    refused = operator.post("/api/v1/failovers/", asked).json()["error"]["fields"]
+    assert set(refused) == {"confirm_alias"}
+    back = run.reverse
+    assert back is not None
+    world.partition(back, "orders", 0, offset_lag=0)
+    Flow.objects.filter(pk=back.pk).update(observed_state="running")
+    made = operator.post("/api/v1/failovers/", {**asked, "confirm_alias": "primary"})
+    assert made.status_code == 201, made.json()
+    assert (made.json()["flow"], made.json()["kind"]) == (back.pk, "simulation")

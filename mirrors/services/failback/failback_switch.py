@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.policy import policy_for
-from mirrors.models import Failback, FailoverRun, FlowPartition, claim
+from mirrors.models import Failback, FailoverRun, Flow, FlowPartition, claim
 from mirrors.models.failbacks import FailbackState, OrphanState
 from mirrors.models.failovers import FailoverKind, FailoverState
 from mirrors.models.flows import ObservedState
@@ -44,6 +44,18 @@ def request_switch(*, run: Failback, confirm_alias: str, who: str, why: str) -> 
     return simulation.request_simulation(
         flow=run.reverse, who=who, why=f"{_mark(run)}{why.strip()}"[:500]
     )
+
+
+def running_way_back(flow: Flow) -> Failback:
+    """Of the flow that failed over; refused in words where none runs."""
+    run = Failback.objects.filter(flow=flow, state=FailbackState.RUNNING).first()
+    if run is None:
+        words = (
+            f"No way back of {flow.name} runs. Ask for one at failbacks/ first: it brings over "
+            "what was written since, and lists what only the old primary has."
+        )
+        raise InvalidSettings({"kind": [words]})
+    return run
 
 
 def lag_of(run: Failback) -> int | None:
