@@ -16,7 +16,6 @@ from mirrors.api.shapes import StrictSerializer
 from mirrors.domain.offsets import Translation
 from mirrors.domain.policy import policy_for
 from mirrors.models import Flow, Role
-from mirrors.services.flows import spec_of
 from mirrors.services.offsets import catching_up
 
 MOST = 10_000
@@ -145,7 +144,7 @@ class _Names:
     """Remote names by the flow's policy."""
 
     def __init__(self, flow: Flow) -> None:
-        settings = spec_of(flow).settings
+        settings = flow.spec.settings
         self._policy = policy_for(settings, flow.source.alias, flow.target.alias)
 
     def row(self, place: Place, answer: Translation) -> dict[str, Any]:

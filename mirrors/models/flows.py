@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from mirrors.domain.specs import FlowSpec
 from mirrors.models.clusters import Cluster
 from mirrors.models.runners import Runner
 
@@ -70,6 +71,13 @@ class Flow(models.Model):
     @property
     def name(self) -> str:
         return f"{self.source.alias}->{self.target.alias}"
+
+    @property
+    def spec(self) -> FlowSpec:
+        """Raises InvalidSettings for settings that an older edition took and this one does not."""
+        return FlowSpec.build(
+            source=self.source.spec, target=self.target.spec, properties=dict(self.properties)
+        )
 
 
 class JobState(models.TextChoices):

@@ -12,7 +12,6 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.models import AclPreview, Flow, FlowPlan
 from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import spec_of
 
 
 def waits_for(flow: Flow, spec: FlowSpec) -> str:
@@ -28,7 +27,7 @@ def waits_for(flow: Flow, spec: FlowSpec) -> str:
 def waits_of(flow: Flow) -> str:
     """The same for a page, also where the settings do not hold."""
     try:
-        return waits_for(flow, spec_of(flow))
+        return waits_for(flow, flow.spec)
     except InvalidSettings:
         return ""
 
@@ -64,7 +63,7 @@ def _unread(plan: FlowPlan) -> str | None:
 
 
 def _note_seen(flow: Flow, plan: FlowPlan, who: str, now: datetime) -> AclPreview:
-    shape = shape_of(spec_of(flow).settings)
+    shape = shape_of(flow.spec.settings)
     seen = {"shape": shape, "digest": plan.digest, "who": who[:150], "at": now}
     row, _ = AclPreview.objects.update_or_create(flow=flow, defaults=seen)
     return row

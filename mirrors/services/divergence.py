@@ -26,7 +26,6 @@ from mirrors.kafka.progress import read_positions
 from mirrors.models import Divergence, Flow, PartitionMap, RunBlock
 from mirrors.models.offsets import blocks_around
 from mirrors.services.clock import milliseconds, moment
-from mirrors.services.flows import spec_of
 from mirrors.services.offsets.run_index import refresh_index
 
 CLIENT_ID = "understudy-divergence"
@@ -48,7 +47,7 @@ def keep(
     answer, and then may be called again with the same mark.
     """
     until = time.monotonic() + deadline_s
-    spec = spec_of(flow)
+    spec = flow.spec
     refresh_index(flow=flow, deadline_s=deadline_s)
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         known = _read(admin, spec.source.alias, until)
@@ -62,7 +61,7 @@ def keep(
 
 def recall(*, flow: Flow, deadline_s: float = DEADLINE_S) -> list[Divergence]:
     """What the topic on the target keeps, as rows: for a database that lost or never had them."""
-    spec = spec_of(flow)
+    spec = flow.spec
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         known = _read(admin, spec.source.alias, time.monotonic() + deadline_s)
     return _store(flow, known.values())

@@ -17,7 +17,6 @@ from mirrors.services import sync_acls, sync_topics
 from mirrors.services.clock import milliseconds
 from mirrors.services.drift_rows import digest_of as _digest
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import spec_of
 
 DEADLINE_S = 40.0
 _STATES = {
@@ -78,7 +77,7 @@ def fix_now(*, flow_id: int, now: datetime) -> None:
         return
     try:
         context = DutyContext(
-            flow_id=flow_id, spec=spec_of(flow), now=milliseconds(now), deadline_s=DEADLINE_S / 2
+            flow_id=flow_id, spec=flow.spec, now=milliseconds(now), deadline_s=DEADLINE_S / 2
         )
         failed: tuple[str, ...] = ()
         if any(kind != "acl" for kind, _, _ in wanted):

@@ -33,7 +33,6 @@ from mirrors.models.flows import DesiredState
 from mirrors.services import acl_previews, keeping, offset_syncs, plans, sync_acls, sync_topics
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.duty_runs import close_run, end_lost, last_runs, open_run, pasts
-from mirrors.services.flows import spec_of
 from mirrors.services.groups import checkpoints, group_offsets
 
 log = logging.getLogger(__name__)
@@ -161,7 +160,7 @@ def _flows() -> QuerySet[Flow]:
 def _spec(flow: Flow) -> FlowSpec | None:
     """None for settings that an older edition took and this one does not: a start names them."""
     try:
-        return spec_of(flow)
+        return flow.spec
     except InvalidSettings:
         return None
 

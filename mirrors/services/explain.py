@@ -14,7 +14,6 @@ from mirrors.domain.policy import policy_for
 from mirrors.models import Flow, FlowTopic, GroupOffset
 from mirrors.services.clock import moment
 from mirrors.services.duty_runs import pasts
-from mirrors.services.flows import spec_of
 
 # A group has a row for each partition that it reads; so many say all that there is to say.
 _PLACES = 2000
@@ -22,7 +21,7 @@ _PLACES = 2000
 
 def explain_topic_of(*, flow: Flow, topic: str) -> dict[str, Any]:
     """The verdict on a topic name, whether it exists or not."""
-    spec = spec_of(flow)
+    spec = flow.spec
     row = FlowTopic.objects.filter(flow=flow, topic=topic).first()
     seen = SeenTopic(state=row.state, reason=row.reason, at=_time(row.as_of)) if row else None
     found = explain_topic(topic, spec, looked_at=_time(flow.as_of), seen=seen)
@@ -36,7 +35,7 @@ def explain_topic_of(*, flow: Flow, topic: str) -> dict[str, Any]:
 
 def explain_group_of(*, flow: Flow, group: str, now: datetime) -> dict[str, Any]:
     """The verdict on a group name, whether it exists or not."""
-    spec = spec_of(flow)
+    spec = flow.spec
     rows = GroupOffset.objects.filter(flow=flow)
     last = rows.order_by("-as_of").values_list("as_of", flat=True).first()
     places = [

@@ -11,7 +11,7 @@ from mirrors.domain.flow_templates import TemplateKind, TemplatePlan, plan_templ
 from mirrors.models import Cluster, Flow, Runner
 from mirrors.models.flows import DesiredState
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import create_flow, spec_of
+from mirrors.services.flows import create_flow
 
 
 def preview_template(
@@ -19,7 +19,7 @@ def preview_template(
 ) -> TemplatePlan:
     """The flows that it would make, each judged beside the others and those there are."""
     rows = list(Flow.objects.select_related("source", "target"))
-    active = [spec_of(row) for row in rows if row.desired_state != DesiredState.STOPPED]
+    active = [row.spec for row in rows if row.desired_state != DesiredState.STOPPED]
     return plan_template(
         kind,
         [cluster.spec for cluster in clusters],

@@ -226,13 +226,7 @@ def _checked(
         raise Conflict(f"A flow {source.alias}->{target.alias} exists already. Change that one.")
     active = others.exclude(desired_state=DesiredState.STOPPED)
     ids = dict(Cluster.objects.values_list("alias", "cluster_id"))
-    return spec, check_flow(spec, [spec_of(other) for other in active], ids)
-
-
-def spec_of(flow: Flow) -> FlowSpec:
-    return FlowSpec.build(
-        source=flow.source.spec, target=flow.target.spec, properties=dict(flow.properties)
-    )
+    return spec, check_flow(spec, [other.spec for other in active], ids)
 
 
 def _changes(
@@ -253,7 +247,7 @@ def _renames(flow: Flow, after: FlowSpec) -> list[str]:
     """What an edit does to remote topics that are there already."""
     old, new = (
         policy_for(spec.settings, spec.source.alias, spec.target.alias).remote_topic("orders")
-        for spec in (spec_of(flow), after)
+        for spec in (flow.spec, after)
     )
     if old == new or not Job.objects.filter(flow=flow).exists():
         return []

@@ -23,7 +23,7 @@ from mirrors.models import Cluster, Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clusters import changed_fields, create_cluster, problems_of
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import create_flow, spec_of
+from mirrors.services.flows import create_flow
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ def preview_import(*, kind: ImportKind, text: str) -> ImportPlan:
     rows = Flow.objects.select_related("source", "target")
     active = rows.exclude(desired_state=DesiredState.STOPPED)
     ids = dict(Cluster.objects.values_list("alias", "cluster_id"))
-    plan = plan_import(kind, text, existing=[spec_of(flow) for flow in active], ids=ids)
+    plan = plan_import(kind, text, existing=[flow.spec for flow in active], ids=ids)
     return plan.refuse([*_cluster_problems(plan), *_flow_problems(plan)])
 
 
@@ -82,7 +82,7 @@ def export_flows(*, flows: Sequence[Flow] | None = None) -> str:
     chosen = list(rows) if flows is None else list(flows)
     if not chosen:
         raise UnderstudyError("There is no flow to export. Create one first.", code="nothing")
-    return write_mm2([spec_of(flow) for flow in chosen])
+    return write_mm2([flow.spec for flow in chosen])
 
 
 def text_of(raw: bytes) -> str:

@@ -15,7 +15,6 @@ from mirrors.models.transitions import note
 from mirrors.services import acl_previews, sync_topics
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import spec_of
 
 DEADLINE_S = 40.0
 # An act that is open for longer has lost its worker.
@@ -111,7 +110,7 @@ def apply_now(*, flow_id: int, now: datetime) -> None:
 
 def _context(flow: Flow, now: datetime) -> DutyContext:
     return DutyContext(
-        flow_id=flow.pk, spec=spec_of(flow), now=milliseconds(now), deadline_s=DEADLINE_S / 2
+        flow_id=flow.pk, spec=flow.spec, now=milliseconds(now), deadline_s=DEADLINE_S / 2
     )
 
 

@@ -23,7 +23,6 @@ from mirrors.services.drift_rows import (
     note_rules,
     store_findings,
 )
-from mirrors.services.flows import spec_of
 from mirrors.services.runbook.fencing import rules_in_place
 
 _KINDS = ("acl",)
@@ -145,7 +144,7 @@ def _other_flow(flow_id: int) -> str:
     others = others.filter(target=flow.target).exclude(desired_state=DesiredState.STOPPED)
     for other in others.order_by("pk"):
         try:
-            wants = spec_of(other).settings.sync_topic_acls_enabled
+            wants = other.spec.settings.sync_topic_acls_enabled
         except InvalidSettings:
             wants = True
         if wants:

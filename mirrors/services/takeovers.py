@@ -21,7 +21,7 @@ from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.duty_runs import close_run, open_run
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import spec_of, start_flow
+from mirrors.services.flows import start_flow
 
 DUTY = "takeover"
 SECONDS = 10
@@ -80,7 +80,7 @@ def run_check(
 
 
 def look(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Signs:
-    spec = spec_of(flow)
+    spec = flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     group = f"{spec.source.alias}-mm2"
     admin = Admin(spec.target, client_id="understudy-takeover")

@@ -14,7 +14,6 @@ from mirrors.domain.duties import DutyContext
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.groups import GroupListing
 from mirrors.models import Flow, FlowPartition, GroupBookmark, GroupOffset, PartitionMap
-from mirrors.services.flows import spec_of
 from mirrors.services.groups.group_rows import known_groups, store_listing, store_places
 from mirrors.services.offset_syncs import write_offset_syncs
 from tests.pages import world
@@ -29,7 +28,7 @@ def look(flow: Flow, *names: str, kind: str = "classic", later: int = 0) -> None
         for name in names
     }
     now = NOW + timedelta(seconds=later)
-    store_listing(flow=flow, spec=spec_of(flow), listed=listed, now=now)
+    store_listing(flow=flow, spec=flow.spec, listed=listed, now=now)
 
 
 def states(flow: Flow) -> dict[tuple[str, str], str]:
@@ -50,7 +49,7 @@ def test_groups_come_go_and_are_left_out_as_the_settings_say() -> None:
     flow.properties = {"groups.exclude": "app"}
     look(flow, "app", "tmp-1")
     assert states(flow) == {("app", ""): "excluded", ("tmp-1", ""): "waiting"}
-    assert known_groups(flow=flow, spec=spec_of(flow)) == ["tmp-1"]
+    assert known_groups(flow=flow, spec=flow.spec) == ["tmp-1"]
     look(flow, "tmp-1", kind="share")
     assert states(flow) == {("tmp-1", ""): "excluded"}
     assert flow.groups.get().reason == "is a share group, which has no consumer's offsets"
@@ -78,7 +77,7 @@ def test_a_flow_that_rests_costs_its_offset_syncs_no_question_to_kafka() -> None
             flow=flow, topic="orders", partition=number, generation="g", position=position
         )
     GroupBookmark.objects.create(flow=flow, syncs_id=f"{flow.source.alias}:id")
-    turn = DutyContext(flow_id=flow.pk, spec=spec_of(flow), now=0, deadline_s=3)
+    turn = DutyContext(flow_id=flow.pk, spec=flow.spec, now=0, deadline_s=3)
     # No broker is there to be asked.
     assert write_offset_syncs(turn).counts == {"partitions": 0, "syncs": 0}
     FlowPartition.objects.filter(partition=0).update(position=41)

@@ -19,7 +19,6 @@ from mirrors.kafka.clients import client_config
 from mirrors.kafka.groups import GroupOffset, read_offsets, write_offsets
 from mirrors.models import Cluster, Flow
 from mirrors.services.clock import milliseconds
-from mirrors.services.flows import spec_of
 from spark_runner.wire.records import Record
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
@@ -60,7 +59,7 @@ class World:
         return act(
             DutyContext(
                 flow_id=self.flow.pk,
-                spec=spec_of(self.flow),
+                spec=self.flow.spec,
                 now=milliseconds(timezone.now()),
                 deadline_s=DEADLINE_S,
             )

@@ -82,7 +82,7 @@ def value_of(admin: Admin, topic: str) -> str | None:
 
 def sync(flow: Flow, later: timedelta = timedelta()) -> dict[str, int]:
     now = milliseconds(timezone.now() + later)
-    context = DutyContext(flow_id=flow.pk, spec=flows.spec_of(flow), now=now, deadline_s=20)
+    context = DutyContext(flow_id=flow.pk, spec=flow.spec, now=now, deadline_s=20)
     return sync_topics.sync_configs(context).counts
 
 
@@ -143,9 +143,7 @@ def test_accepted_stays_and_ignored_stays_until_it_expires_and_a_plan_leaves_bot
     shown = drift.digest_of(found)
     drift.decide(finding=found, choice="accept", who=WHO, why="Room.", shown=shown, now=now)
     assert sync(flow, 9 * HOUR)["changed"] == 0
-    context = DutyContext(
-        flow_id=flow.pk, spec=flows.spec_of(flow), now=milliseconds(now), deadline_s=20
-    )
+    context = DutyContext(flow_id=flow.pk, spec=flow.spec, now=milliseconds(now), deadline_s=20)
     plan = sync_topics.look(context)
     assert plan.changes() == ()
     assert any("accepted by" in text and "Room." in text for text in plan.left_out)

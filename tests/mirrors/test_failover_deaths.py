@@ -23,7 +23,6 @@ from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover import failovers
 from mirrors.services.failover.failover_look import look
-from mirrors.services.flows import spec_of
 from mirrors.services.runbook import rows
 from mirrors.services.runbook.context import Context
 from mirrors.services.runbook.fencing import FENCE
@@ -183,7 +182,7 @@ def a_fence_stops_writers_and_nobody_else(world: World, topic: str) -> None:
         run=run, number=1, name="detect", does="See", result={"source_answers": True}
     )
     row = FailoverStep.objects.create(run=run, number=3, name="fence_producers", does="Fence")
-    spec = spec_of(world.flow)
+    spec = world.flow.spec
     context = Context(run=run, flow=world.flow, spec=spec, row=row, alive=lambda: None)
     # Nobody says whether it is open, so nothing is closed behind anybody's back.
     outcome = FENCE.act(context)
@@ -206,7 +205,7 @@ def the_plan_names_the_topics_that_no_rule_covers(world: World, topic: str) -> N
     """Before anybody makes the first rule, which would shut out their readers."""
     seen = look(
         flow=world.flow,
-        spec=spec_of(world.flow),
+        spec=world.flow.spec,
         groups=[group_of(world)],
         now=milliseconds(timezone.now()),
         tick=lambda: None,

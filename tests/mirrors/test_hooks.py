@@ -10,7 +10,6 @@ from pytest_django import Settings
 from mirrors.domain.keys.keys_of_failover import CONSUMERS, hooks_of
 from mirrors.domain.signing import signature
 from mirrors.models import FailoverRun, FailoverStep
-from mirrors.services.flows import spec_of
 from mirrors.services.runbook.context import Context
 from mirrors.services.runbook.hooks import HookFailed, call, hook, undo_hook
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
@@ -31,7 +30,7 @@ def context_of(*, again: bool = False, **properties: str) -> Context:
         hooks=hooks_of({key.replace("_", "."): text for key, text in properties.items()}),
     )
     row = FailoverStep.objects.create(run=run, number=7, name="start_consumers", does="Start")
-    spec = spec_of(flow)
+    spec = flow.spec
     return Context(run=run, flow=flow, spec=spec, row=row, alive=lambda: None, again=again)
 
 

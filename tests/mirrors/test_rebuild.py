@@ -24,7 +24,7 @@ from mirrors.models import (
     Runner,
     StandbyNote,
 )
-from mirrors.services import clusters, flows, runners
+from mirrors.services import clusters, runners
 from mirrors.services.duties import due_duties, run_duty
 from mirrors.services.failover import simulation
 from mirrors.services.keeping import keep_flow
@@ -93,7 +93,7 @@ def test_the_flow_comes_back_from_its_target_with_plan_simulation_and_positions(
     refresh_index(flow=flow)
     places = {(topic, 0): {0, 7, 25, 39}, (topic, 1): {0, 14}}
     before = translate_offsets(flow=flow, places=places)
-    spec, name = flows.spec_of(flow), flow.name
+    spec, name = flow.spec, flow.name
     steps = [step.name for step in run.steps.all()]
     forget_all()
 
@@ -101,7 +101,7 @@ def test_the_flow_comes_back_from_its_target_with_plan_simulation_and_positions(
     call_command("rebuild_from_kafka", bootstrap=spec.target.bootstrap_servers, stdout=out)
 
     again = restored(world, name)
-    assert flows.spec_of(again) == spec
+    assert again.spec == spec
     assert (again.desired_state, again.observed_state) == ("stopped", "draft")
     assert "It was running when it was kept" in again.reason
     assert FlowPlan.objects.get(flow=again).changes == [change]

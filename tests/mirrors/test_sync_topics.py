@@ -63,7 +63,7 @@ def value(admin: Admin, topic: str, key: str) -> tuple[str | None, str]:
 
 
 def context(flow: Flow) -> DutyContext:
-    return DutyContext(flow_id=flow.pk, spec=flows.spec_of(flow), now=0, deadline_s=20)
+    return DutyContext(flow_id=flow.pk, spec=flow.spec, now=0, deadline_s=20)
 
 
 def test_a_setting_changed_on_the_source_follows_and_goes_back_with_it(

@@ -22,7 +22,6 @@ from mirrors.models import CarriedAcl, Cluster, Drift, DutyRun, Flow, FlowPlan
 from mirrors.services import acl_previews, drift, duties, plans, sync_acls, sync_topics
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import spec_of
 from tests.pages import world as rows
 from tests.security.secured import LIMITED, SecuredBroker
 
@@ -92,7 +91,7 @@ def eventually(look: Callable[[], object]) -> None:
 def context(flow: Flow) -> DutyContext:
     flow.refresh_from_db()
     now = milliseconds(timezone.now())
-    return DutyContext(flow_id=flow.pk, spec=spec_of(flow), now=now, deadline_s=20)
+    return DutyContext(flow_id=flow.pk, spec=flow.spec, now=now, deadline_s=20)
 
 
 def grant(spec: ClusterSpec, topic: str, made: list[AclRule]) -> None:

@@ -143,7 +143,7 @@ def test_ninety_nine_get_their_settings_and_the_one_is_named(
     ]
     properties = {"topics": rf"{hundred.name}\..*", "heartbeats.replication.enabled": "false"}
     row = flows.create_flow(source=pair[0], target=pair[1], properties=properties, who="tester")
-    context = DutyContext(flow_id=row.pk, spec=flows.spec_of(row), now=0, deadline_s=30)
+    context = DutyContext(flow_id=row.pk, spec=row.spec, now=0, deadline_s=30)
     with Admin(hundred.open[1]) as admin:
 
         def settled() -> bool:

@@ -25,7 +25,6 @@ from confluent_kafka.admin import (
 from mirrors.domain.keys.keys_of_failover import PRODUCERS
 from mirrors.models import FailoverRun, FailoverStep, Flow
 from mirrors.services.failover import failovers, simulation
-from mirrors.services.flows import spec_of
 from mirrors.services.runbook import asking
 from mirrors.services.runbook.context import Context
 from mirrors.services.runbook.fencing import lift_fence, rules_in_place
@@ -168,7 +167,7 @@ def sent_back(world: World) -> Context:
     facts = {"kind": "switchover", "state": "running", "mark": "back", "requested_by": "ben"}
     run = FailoverRun.objects.create(flow=back, hooks={PRODUCERS: "none"}, **facts)
     row = FailoverStep.objects.create(run=run, number=8, name="redirect_producers", does="Back")
-    return Context(run=run, flow=back, spec=spec_of(back), row=row, alive=lambda: None)
+    return Context(run=run, flow=back, spec=back.spec, row=row, alive=lambda: None)
 
 
 def test_a_switchover_under_traffic_needs_no_person_and_loses_and_repeats_nothing(

@@ -12,7 +12,6 @@ from mirrors.domain.policy import policy_for
 from mirrors.models import Failback, FailoverRun, Flow, FlowPartition, Job
 from mirrors.services.failback import failback_switch
 from mirrors.services.failover import simulation
-from mirrors.services.flows import spec_of
 from mirrors.services.runbook.turn import advance
 from tests.monitoring.conftest import Receiver
 from tests.pages import world
@@ -91,7 +90,7 @@ def as_reconciled(way: WayBack, back: Flow, url: str) -> Job:
     back.properties |= dict.fromkeys(HOOKS, "webhook") | {"failover.webhook.url": url}
     back.observed_state, back.runner = "running", world.runner()
     back.save()
-    policy = policy_for(spec_of(back).settings, back.source.alias, back.target.alias)
+    policy = policy_for(back.spec.settings, back.source.alias, back.target.alias)
     for number in range(PARTITIONS):
         world.partition(back, way.topic, number)
     FlowPartition.objects.filter(flow=back).update(remote_topic=policy.remote_topic(way.topic))

@@ -23,7 +23,6 @@ from mirrors.services.comparing import rows
 from mirrors.services.comparing.content import Meter, Step, take_step
 from mirrors.services.comparing.places import plan_parts
 from mirrors.services.comparing.shape import look_at_shape
-from mirrors.services.flows import spec_of
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ def run_turn(*, comparison_id: int) -> bool:
 class _Turn:
     def __init__(self, run: Comparison) -> None:
         self.run = run
-        self._spec = spec_of(run.flow)
+        self._spec = run.flow.spec
         self._began = time.monotonic()
         self._noted = 0.0
         self._step = "look"

@@ -23,7 +23,6 @@ from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_o
 from mirrors.models import Divergence, Failback, Flow, PartitionMap
 from mirrors.services.backward import upstream_of
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import spec_of
 from mirrors.services.groups.group_survey import Budget, look_at_target
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
@@ -48,7 +47,7 @@ def bring_groups_back(*, run_id: int, act: bool) -> list[dict[str, Any]]:
 class _Way:
     def __init__(self, there: Flow, back: Flow) -> None:
         self._there, self._back = there, back
-        self._spec: FlowSpec = spec_of(back)
+        self._spec: FlowSpec = back.spec
         self._budget = Budget(DEADLINE_S)
         settings = self._spec.settings
         self._policy: ReplicationPolicy = policy_for(

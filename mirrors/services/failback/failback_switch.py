@@ -18,7 +18,6 @@ from mirrors.models.flows import ObservedState
 from mirrors.services.errors import Conflict
 from mirrors.services.failback.failbacks import WORKER, check_running
 from mirrors.services.failover import simulation
-from mirrors.services.flows import spec_of
 from mirrors.services.runbook.asking import newest_simulation, request_execution
 from mirrors.services.runbook.fencing import still_fenced
 
@@ -108,7 +107,7 @@ def close_switched() -> None:
 
 def _still_fenced(run: Failback, switched: FailoverRun) -> str:
     """With the same names on both sides the fence keeps the flow there out as well."""
-    policy = policy_for(spec_of(run.flow).settings, run.flow.source.alias, run.flow.target.alias)
+    policy = policy_for(run.flow.spec.settings, run.flow.source.alias, run.flow.target.alias)
     if policy.kind != "identity" or still_fenced(run=switched) is None:
         return ""
     return (

@@ -33,7 +33,6 @@ from mirrors.services.failback.failback_side import (
     write_positions,
 )
 from mirrors.services.failback.failbacks import WORKER, check_at_rest
-from mirrors.services.flows import spec_of
 from mirrors.services.offsets.run_index import refresh_index
 
 log = logging.getLogger(__name__)
@@ -76,7 +75,7 @@ class _Preparation:
     def __init__(self, run: Failback) -> None:
         self._run = run
         self._flow = run.flow
-        self._there = spec_of(run.flow)
+        self._there = run.flow.spec
         self._policy = policy_for(
             self._there.settings, self._there.source.alias, self._there.target.alias
         )

@@ -30,7 +30,6 @@ from mirrors.models.failbacks import OrphanState
 from mirrors.services.failback.failback_side import CLIENT_ID, DEADLINE_S, position_records
 from mirrors.services.failback.failbacks import WORKER, check_at_rest
 from mirrors.services.failback.orphans import filter_own
-from mirrors.services.flows import spec_of
 from mirrors.services.offsets.run_index import refresh_index
 
 log = logging.getLogger(__name__)
@@ -91,7 +90,7 @@ class _Settler:
 
     def __init__(self, run: Failback) -> None:
         self._run = run
-        self._spec = spec_of(run.flow)
+        self._spec = run.flow.spec
         policy = policy_for(self._spec.settings, self._spec.source.alias, self._spec.target.alias)
         self._positions_topic = policy.positions_topic()
         self._runs_topic = runs_topic(self._spec.source.alias)

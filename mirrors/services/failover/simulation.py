@@ -28,7 +28,6 @@ from mirrors.services.failover.failover_look import Look, look
 from mirrors.services.failover.simulation_compare import compare
 from mirrors.services.failover.simulation_mixed import MixedPlaces
 from mirrors.services.failover.simulation_reading import Readings, read_groups
-from mirrors.services.flows import spec_of
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +172,7 @@ class _Simulation:
     def _look(self) -> tuple[tuple[Look, FailoverPlan], str]:
         flow = self.run.flow
         now = milliseconds(timezone.now())
-        seen = look(flow=flow, spec=spec_of(flow), groups=self.run.groups, now=now, tick=self._tick)
+        seen = look(flow=flow, spec=flow.spec, groups=self.run.groups, now=now, tick=self._tick)
         plan = plan_failover(seen.picture)
         self.found["plan"] = plan.to_dict()
         FailoverRun.objects.filter(pk=self.run.pk).update(plan=self.found["plan"])

@@ -15,7 +15,6 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.models import Cluster, Flow, HeartbeatState
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
-from mirrors.services.flows import spec_of
 from mirrors.services.heart.heart_connections import OPEN
 
 # Where the source was closed to us, it is tried again after so long.
@@ -55,7 +54,7 @@ def emitting() -> list[tuple[Flow, FlowSpec]]:
     found = []
     for flow in rows.filter(desired_state=DesiredState.RUNNING):
         with contextlib.suppress(InvalidSettings):
-            spec = spec_of(flow)
+            spec = flow.spec
             if spec.settings.emit_heartbeats_enabled:
                 found.append((flow, spec))
     return found

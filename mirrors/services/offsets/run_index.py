@@ -23,7 +23,6 @@ from mirrors.kafka.internal import InternalRecord
 from mirrors.kafka.tailing import Bookmark, Tail, Tails, kept_tails
 from mirrors.models import Flow, PartitionMap, RunIndex
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import spec_of
 from mirrors.services.offsets.run_rows import MapKey, read_records, remove_blocks, write_blocks
 
 DEADLINE_S = 20.0
@@ -68,7 +67,7 @@ class _Refresh:
 
     def run(self) -> None:
         flow, index = self._flow, self._index
-        policy = policy_for(spec_of(flow).settings, flow.source.alias, flow.target.alias)
+        policy = policy_for(flow.spec.settings, flow.source.alias, flow.target.alias)
         as_of = timezone.now()
         topic, known = policy.positions_topic(), Bookmark(index.positions_id, index.positions_next)
         positions = self._tails.find(topic, known, deadline_s=self._left_s)

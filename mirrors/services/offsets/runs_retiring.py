@@ -19,7 +19,6 @@ from mirrors.domain.runs import BlockKey, read_block, runs_topic
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import Row, append
 from mirrors.models import Flow, PartitionMap, RunBlock
-from mirrors.services.flows import spec_of
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ class _Remote:
     """What the target holds of the topics that old runs lead to."""
 
     def __init__(self, flow: Flow, admin: Admin, until: float) -> None:
-        spec = spec_of(flow)
+        spec = flow.spec
         self._policy = policy_for(spec.settings, flow.source.alias, flow.target.alias)
         self._admin = admin
         self._until = until

@@ -22,7 +22,6 @@ from mirrors.models.transitions import note
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import failovers
-from mirrors.services.flows import spec_of
 from mirrors.services.runbook import hooks
 from mirrors.services.runbook.fencing import still_fenced
 
@@ -42,7 +41,7 @@ def newest_simulation(*, flow: Flow, now: datetime) -> FailoverRun | None:
 
 
 def needs_second(flow: Flow) -> bool:
-    said = spec_of(flow).settings.failover_second_person
+    said = flow.spec.settings.failover_second_person
     return settings.UNDERSTUDY_FAILOVER_SECOND_PERSON if said is None else said
 
 
@@ -205,7 +204,7 @@ def _age(run: FailoverRun) -> timedelta:
 
 
 def _write_commands(run: FailoverRun, flow: Flow) -> None:
-    spec = spec_of(flow)
+    spec = flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     plan = run.simulation.plan if run.simulation else None
     texts = commands(

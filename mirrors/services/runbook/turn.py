@@ -21,7 +21,6 @@ from mirrors.domain.runbook.steps import BY_NAME, Step
 from mirrors.models import FailoverRun, FailoverStep, Flow
 from mirrors.models.failovers import StepState
 from mirrors.services.clock import milliseconds, moment
-from mirrors.services.flows import spec_of
 from mirrors.services.runbook import ending, rows
 from mirrors.services.runbook.checkpoints import READ_CHECKPOINTS
 from mirrors.services.runbook.context import Context, Handler
@@ -103,7 +102,7 @@ def _context(run: FailoverRun, row: FailoverStep, *, again: bool) -> Context:
     return Context(
         run=run,
         flow=flow,
-        spec=spec_of(flow),
+        spec=flow.spec,
         row=row,
         alive=lambda: rows.alive(run=run),
         again=again,
