@@ -21,7 +21,8 @@ from knox.models import AuthToken
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Flow
-from mirrors.services import clusters, flows, runners
+from mirrors.services import clusters, runners
+from mirrors.services.flows import editing
 
 WHO = "demo"
 
@@ -86,5 +87,5 @@ def _cluster(alias: str, address: str) -> Cluster:
 
 def _flow(source: Cluster, target: Cluster) -> int:
     known = Flow.objects.filter(source=source, target=target).first()
-    made = known or flows.create_flow(source=source, target=target, properties={}, who=WHO)
+    made = known or editing.create_flow(source=source, target=target, properties={}, who=WHO)
     return made.pk

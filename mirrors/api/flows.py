@@ -27,13 +27,14 @@ from mirrors.models import Cluster, Flow, Role, Runner
 from mirrors.models.flows import DesiredState
 from mirrors.models.proving import proof_of, with_proof
 from mirrors.models.reading import flows_with_lag
-from mirrors.services import explain, flows
+from mirrors.services import explain
+from mirrors.services.flows import editing, steering
 
 _SEEN = ("observed_state", "reason", "since", "generation", "retry_at", "warnings", "as_of")
 _ACTIONS: dict[str, Callable[..., Flow]] = {
-    DesiredState.RUNNING: flows.start_flow,
-    DesiredState.PAUSED: flows.pause_flow,
-    DesiredState.STOPPED: flows.stop_flow,
+    DesiredState.RUNNING: steering.start_flow,
+    DesiredState.PAUSED: steering.pause_flow,
+    DesiredState.STOPPED: steering.stop_flow,
 }
 
 
@@ -135,7 +136,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         asked = self.get_serializer(data=request.data)
         asked.is_valid(raise_exception=True)
         given = {"properties": {}, **asked.validated_data}
-        flow = flows.create_flow(**given, who=person(request))
+        flow = editing.create_flow(**given, who=person(request))
         return self._changed(flow, status.HTTP_201_CREATED)
 
     @extend_schema(request=EditSerializer)
@@ -143,7 +144,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         flow = self.get_object()
         changes = self._edit(flow, request)
         desired = changes.pop("desired_state", None)
-        flow = flows.update_flow(flow=flow, **changes, who=person(request))
+        flow = editing.update_flow(flow=flow, **changes, who=person(request))
         if desired is not None and desired != flow.desired_state:
             flow = _ACTIONS[desired](flow=flow, who=person(request))
         return self._changed(flow)
@@ -155,10 +156,10 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         flow = self.get_object()
         changes = self._edit(flow, request)
         changes.pop("desired_state", None)
-        return Response(dataclasses.asdict(flows.preview_update(flow=flow, **changes)))
+        return Response(dataclasses.asdict(editing.preview_update(flow=flow, **changes)))
 
     def perform_destroy(self, instance: Flow) -> None:
-        flows.delete_flow(flow=instance, who=person(self.request))
+        editing.delete_flow(flow=instance, who=person(self.request))
 
     def _edit(self, flow: Flow, request: Request) -> dict[str, Any]:
         asked = EditSerializer(
@@ -185,37 +186,37 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
     @action(detail=True, methods=["post"])
     def start(self, request: Request, pk: str) -> Response:
         """Run. Refused (409) when it was started already."""
-        return self._act(flows.start_flow, request)
+        return self._act(steering.start_flow, request)
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: str) -> Response:
         """Copy nothing, but stay in the runner."""
-        return self._act(flows.pause_flow, request)
+        return self._act(steering.pause_flow, request)
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:
         """Go on after a pause."""
-        return self._act(flows.resume_flow, request)
+        return self._act(steering.resume_flow, request)
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, pk: str) -> Response:
         """Commit and leave the runner."""
-        return self._act(flows.stop_flow, request)
+        return self._act(steering.stop_flow, request)
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def restart(self, request: Request, pk: str) -> Response:
         """End the job at a commit and start another."""
-        return self._act(flows.restart_flow, request)
+        return self._act(steering.restart_flow, request)
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def reverse(self, request: Request, pk: str) -> Response:
         """Stop this flow and run the one in the other direction, which is answered."""
-        return self._act(flows.reverse_flow, request)
+        return self._act(steering.reverse_flow, request)
 
     @extend_schema(
         parameters=[OpenApiParameter("topic"), OpenApiParameter("group")],

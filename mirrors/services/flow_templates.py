@@ -11,7 +11,7 @@ from mirrors.domain.flow_templates import TemplateKind, TemplatePlan, plan_templ
 from mirrors.models import Cluster, Flow, Runner
 from mirrors.models.flows import DesiredState
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import create_flow
+from mirrors.services.flows.editing import create_flow
 
 
 def preview_template(

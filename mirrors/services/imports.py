@@ -23,7 +23,7 @@ from mirrors.models import Cluster, Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clusters import changed_fields, create_cluster, problems_of
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import create_flow
+from mirrors.services.flows.editing import create_flow
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.duty_runs import close_run, open_run
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import start_flow
+from mirrors.services.flows.steering import start_flow
 
 DUTY = "takeover"
 SECONDS = 10

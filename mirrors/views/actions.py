@@ -18,7 +18,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import arrow, count, duration
 from mirrors.models import Flow, Role, needs, role_of
 from mirrors.models.reading import flows_with_lag
-from mirrors.services import flows as services
+from mirrors.services.flows import editing, steering
 from mirrors.views.render import render_page
 from mirrors.views.shared import mark_flow
 
@@ -49,25 +49,25 @@ def _startable(flow: Any) -> bool:
 
 
 def _delete(*, flow: Flow, who: str, why: str = "") -> None:
-    services.delete_flow(flow=flow, who=who)
+    editing.delete_flow(flow=flow, who=who)
 
 
 ACTS: dict[str, Act] = {
-    "start": Act("Start", "is asked to run", services.start_flow, _startable, main=True),
-    "pause": Act("Pause", "is asked to pause", services.pause_flow, _desired("running"), main=True),
+    "start": Act("Start", "is asked to run", steering.start_flow, _startable, main=True),
+    "pause": Act("Pause", "is asked to pause", steering.pause_flow, _desired("running"), main=True),
     "resume": Act(
-        "Resume", "is asked to go on", services.resume_flow, _desired("paused"), main=True
+        "Resume", "is asked to go on", steering.resume_flow, _desired("paused"), main=True
     ),
     "restart": Act(
         "Restart",
         "is asked to restart",
-        services.restart_flow,
+        steering.restart_flow,
         _desired("running", "paused"),
     ),
     "stop": Act(
         "Stop",
         "is asked to stop",
-        services.stop_flow,
+        steering.stop_flow,
         _desired("running", "paused"),
         asks=(
             "The flow commits and leaves its runner. {target} receives nothing from {source} "
@@ -79,7 +79,7 @@ ACTS: dict[str, Act] = {
     "reverse": Act(
         "Reverse",
         "is asked to stop; the other direction to run",
-        services.reverse_flow,
+        steering.reverse_flow,
         lambda flow: True,
         asks=(
             "{name} stops, and {target}→{source} runs with the same settings, created if it is "

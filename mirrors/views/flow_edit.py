@@ -15,7 +15,7 @@ from mirrors.domain.figures import arrow
 from mirrors.forms import FlowForm
 from mirrors.models import Cluster, Flow, Role, needs
 from mirrors.models.flows import DesiredState
-from mirrors.services import flows as services
+from mirrors.services.flows import editing
 from mirrors.views.changes import Change, Impact
 from mirrors.views.render import render_page
 
@@ -28,7 +28,7 @@ def add_flow(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         start = request.POST.get("start") == "yes"
         try:
-            flow = services.create_flow(
+            flow = editing.create_flow(
                 source=form.cleaned_data["source"],
                 target=form.cleaned_data["target"],
                 runner=form.cleaned_data["runner"],
@@ -62,7 +62,7 @@ def edit_flow(request: HttpRequest, pk: int) -> HttpResponse:
                 messages.info(request, f"Nothing about {arrow(flow.name)} was changed.")
                 return redirect("flow-part", pk=pk, part="configuration")
             if impact.agreed(request):
-                services.update_flow(flow=flow, who=request.user.get_username(), **_wanted(form))
+                editing.update_flow(flow=flow, who=request.user.get_username(), **_wanted(form))
                 tasks.reconcile_flow.delay_on_commit(flow.pk)
                 messages.success(request, f"{arrow(flow.name)} is changed; it takes effect now.")
                 return redirect("flow-part", pk=pk, part="configuration")
@@ -78,7 +78,7 @@ def _wanted(form: FlowForm) -> dict[str, Any]:
 
 
 def _impact(flow: Flow, form: FlowForm) -> Impact:
-    preview = services.preview_update(flow=flow, **_wanted(form))
+    preview = editing.preview_update(flow=flow, **_wanted(form))
     changes = [
         Change(str(item["key"]), item["before"] or "", item["after"] or "")
         for item in preview.changes

@@ -15,7 +15,8 @@ from pytest_django import Settings
 from mirrors import launcher
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Flow, Runner
-from mirrors.services import clusters, flows, jobs
+from mirrors.services import clusters, jobs
+from mirrors.services.flows import editing
 
 STANDIN = Path(__file__).parent / "standin"
 WHO = "tester"
@@ -46,7 +47,7 @@ def pair(db: None) -> tuple[Cluster, Cluster]:
 
 @pytest.fixture
 def flow(pair: tuple[Cluster, Cluster], root: Path) -> Flow:
-    return flows.create_flow(source=pair[0], target=pair[1], properties={}, who=WHO)
+    return editing.create_flow(source=pair[0], target=pair[1], properties={}, who=WHO)
 
 
 def fresh(flow: Flow) -> Flow:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mirrors.models import Cluster, Flow, Job, Transition
-from mirrors.services import flows, jobs
+from mirrors.services import jobs
+from mirrors.services.flows import editing, steering
 from tests.mirrors.conftest import WHO, fresh, is_in, reconcile_until
 
 pytestmark = pytest.mark.django_db
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def nightly(pair: tuple[Cluster, Cluster], root: Path) -> Flow:
     properties = {"run.until": "end", "run.schedule": "* * * * *"}
-    return flows.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
+    return editing.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
 
 
 def rested(flow: Flow) -> Transition:
@@ -48,7 +49,7 @@ def test_a_run_that_is_done_stops_the_flow_and_says_what_it_reached(flow: Flow, 
     jobs.reconcile()
     [job] = Job.objects.filter(flow=flow)
     assert (job.state, job.reason) == ("stopped", "Reached the ends.")
-    flows.start_flow(flow=fresh(flow), who=WHO)
+    steering.start_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, is_in("running"))
 
 
@@ -65,7 +66,7 @@ def test_the_schedule_begins_the_next_run(nightly: Flow, root: Path) -> None:
 
 def test_a_flow_that_a_person_stopped_is_not_started(nightly: Flow) -> None:
     reconcile_until(nightly, is_in("running"))
-    flows.stop_flow(flow=fresh(nightly), who=WHO)
+    steering.stop_flow(flow=fresh(nightly), who=WHO)
     reconcile_until(nightly, is_in("stopped"))
     an_hour_passes(nightly)
     jobs.reconcile()
@@ -74,7 +75,7 @@ def test_a_flow_that_a_person_stopped_is_not_started(nightly: Flow) -> None:
 
 def test_an_edit_of_the_bandwidth_alone_announces_no_restart(flow: Flow) -> None:
     limit = {"bandwidth.limit.bytes": "5000000"}
-    preview = flows.preview_update(flow=flow, properties=limit)
+    preview = editing.preview_update(flow=flow, properties=limit)
     assert [change["key"] for change in preview.changes] == ["bandwidth.limit.bytes"]
     assert preview.restarts == ()
-    assert flows.preview_update(flow=flow, properties={**limit, "tasks.max": "2"}).restarts
+    assert editing.preview_update(flow=flow, properties={**limit, "tasks.max": "2"}).restarts

@@ -19,11 +19,12 @@ from tests.mirrors.stack import Stack, wait_for
 from tests.postgres import Postgres, binaries
 
 CREATE = """
+from mirrors.services.flows import editing
 from mirrors.domain.specs import ClusterSpec
-from mirrors.services import clusters, flows
+from mirrors.services import clusters
 pair = [clusters.create_cluster(spec=ClusterSpec(alias=alias, bootstrap_servers="127.0.0.1:9"),
         who="tester") for alias in ("one", "two")]
-print(flows.create_flow(source=pair[0], target=pair[1], properties={}, who="tester").pk)
+print(editing.create_flow(source=pair[0], target=pair[1], properties={}, who="tester").pk)
 """
 AS_OF = "flow = Flow.objects.get()\nprint(flow.as_of.timestamp() if flow.as_of else 0)"
 STATE = "print(Flow.objects.get().observed_state)"

@@ -18,10 +18,11 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.models import Drift, Flow, FlowPlan, Transition
 from mirrors.services import clusters as cluster_services
-from mirrors.services import drift, flows, plans, sync_topics
+from mirrors.services import drift, plans, sync_topics
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
 from mirrors.services.failover.failover_standing import read_standing, standing_of
+from mirrors.services.flows import editing
 from tests.mirrors.conftest import WHO
 
 KEY = "retention.ms"
@@ -61,7 +62,7 @@ def topic(sides: Sides) -> Iterator[str]:
 def flow(db: None, sides: Sides, topic: str, root: Path) -> Flow:
     pair = [cluster_services.create_cluster(spec=admin.spec, who=WHO) for admin in sides]
     properties = {"topics": topic, "heartbeats.replication.enabled": "false"}
-    return flows.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
+    return editing.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
 
 
 def make(admin: Admin, name: str) -> None:

@@ -9,7 +9,8 @@ import pytest
 from mirrors.domain.duties import DutyContext, Outcome, Schedule
 from mirrors.domain.errors import KafkaRefused
 from mirrors.models import Cluster, DutyRun, Flow
-from mirrors.services import duties, duty_runs, flows
+from mirrors.services import duties, duty_runs
+from mirrors.services.flows import steering
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -69,7 +70,7 @@ def test_a_run_whose_worker_was_lost_is_ended_and_made_up(flow: Flow) -> None:
 
 
 def test_a_stopped_flow_has_no_duties_to_do(flow: Flow) -> None:
-    flows.stop_flow(flow=flow, who="tester")
+    steering.stop_flow(flow=flow, who="tester")
     assert duties.due_duties(now=NOW) == []
     assert not run(flow, "look")
 

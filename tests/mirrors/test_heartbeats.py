@@ -17,8 +17,8 @@ from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.internal import InternalRecord, Row, append, read_to_end
 from mirrors.models import Cluster, DutyRun, Flow, HeartbeatState
 from mirrors.services import clusters as cluster_services
-from mirrors.services import flows
 from mirrors.services.clock import milliseconds
+from mirrors.services.flows import editing, steering
 from mirrors.services.heart import heart_watch, heartbeats
 from mirrors.services.heart.heart_turns import Turn, emitting, take_turns
 from tests.mirrors.conftest import WHO
@@ -39,7 +39,7 @@ def sides(clusters: tuple[str, str]) -> Iterator[Sides]:
 @pytest.fixture
 def flow(db: None, sides: Sides, root: Path) -> Iterator[Flow]:
     pair = [cluster_services.create_cluster(spec=admin.spec, who=WHO) for admin in sides]
-    yield flows.create_flow(source=pair[0], target=pair[1], properties={}, who=WHO)
+    yield editing.create_flow(source=pair[0], target=pair[1], properties={}, who=WHO)
     heartbeats.OPEN.close()
 
 
@@ -110,10 +110,10 @@ def test_a_source_that_is_down_is_named_and_left_alone_for_a_while(
 
 
 def test_a_stopped_flow_and_one_without_heartbeats_write_none(flow: Flow, now: datetime) -> None:
-    flows.update_flow(flow=flow, properties={"emit.heartbeats.enabled": "false"}, who=WHO)
+    editing.update_flow(flow=flow, properties={"emit.heartbeats.enabled": "false"}, who=WHO)
     assert heartbeats.beat(now=now).due == 0
-    flows.update_flow(flow=flow, properties={}, who=WHO)
-    flows.stop_flow(flow=flow, who=WHO)
+    editing.update_flow(flow=flow, properties={}, who=WHO)
+    steering.stop_flow(flow=flow, who=WHO)
     assert heartbeats.beat(now=now).due == 0
 
 
@@ -148,7 +148,7 @@ def test_an_interval_shorter_than_beats_goes_on_by_itself_and_ends_at_the_next_b
     waiting = []
     for seconds in ("86400", "1"):
         properties = {"emit.heartbeats.interval.seconds": seconds}
-        flows.update_flow(flow=flow, properties=properties, who=WHO)
+        editing.update_flow(flow=flow, properties=properties, who=WHO)
         tasks.beat_hearts()
         waiting.append(queue())
     assert waiting == [0, 1]

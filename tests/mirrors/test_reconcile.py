@@ -16,7 +16,8 @@ from django.db import IntegrityError
 from mirrors import launcher
 from mirrors.domain import supervision
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job, Runner, Transition
-from mirrors.services import flows, job_rows, jobs, processes, runners
+from mirrors.services import job_rows, jobs, processes, runners
+from mirrors.services.flows import editing, steering
 from tests.mirrors.conftest import WHO, fresh, is_in, kill, reconcile_until
 
 pytestmark = pytest.mark.django_db
@@ -56,13 +57,13 @@ def test_every_change_of_state_leaves_a_row_that_says_why(flow: Flow) -> None:
 
 def test_pause_resume_and_stop_reach_the_runner(flow: Flow, root: Path) -> None:
     reconcile_until(flow, is_in("running"))
-    flows.pause_flow(flow=flow, who=WHO)
+    steering.pause_flow(flow=flow, who=WHO)
     started = time.monotonic()
     reconcile_until(flow, is_in("paused"))
     assert time.monotonic() - started < 2
-    flows.resume_flow(flow=fresh(flow), who=WHO)
+    steering.resume_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, is_in("running"))
-    flows.stop_flow(flow=fresh(flow), who=WHO)
+    steering.stop_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, is_in("stopped"))
     assert launcher.read_spec(root / "default", flow.pk) is None
     [job] = Job.objects.filter(flow=flow)
@@ -105,7 +106,7 @@ def test_a_flow_that_fails_is_restarted_at_once_and_then_backs_off(flow: Flow, r
     assert ended.count() >= 2
     assert all(job.error for job in ended)
     trouble.unlink()
-    flows.start_flow(flow=fresh(flow), who=WHO)
+    steering.start_flow(flow=fresh(flow), who=WHO)
     again = reconcile_until(flow, is_in("running"), within=5)
     assert again.retry_at is None
 
@@ -113,7 +114,7 @@ def test_a_flow_that_fails_is_restarted_at_once_and_then_backs_off(flow: Flow, r
 def test_a_restart_ends_the_job_and_starts_another(flow: Flow) -> None:
     reconcile_until(flow, is_in("running"))
     first = Job.objects.get(flow=flow)
-    flows.restart_flow(flow=fresh(flow), who=WHO)
+    steering.restart_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, lambda now: is_in("running")(now) and newest(now).pk != first.pk)
     first.refresh_from_db()
     assert first.state == "stopped"
@@ -123,7 +124,7 @@ def test_an_edit_reaches_the_spec_and_the_job_says_which_generation_it_runs(
     flow: Flow, root: Path
 ) -> None:
     reconcile_until(flow, is_in("running"))
-    flows.update_flow(flow=fresh(flow), properties={"tasks.max": "3"}, who=WHO)
+    editing.update_flow(flow=fresh(flow), properties={"tasks.max": "3"}, who=WHO)
     reconcile_until(flow, lambda now: newest(now).generation == 2)
     spec = launcher.read_spec(root / "default", flow.pk)
     assert spec is not None
@@ -134,7 +135,7 @@ def test_an_edit_reaches_the_spec_and_the_job_says_which_generation_it_runs(
 def test_a_flow_moves_to_another_runner_after_the_first_let_go(flow: Flow, root: Path) -> None:
     reconcile_until(flow, is_in("running"))
     other = runners.create_runner(name="other", master="local[8,4]", who=WHO)
-    flows.update_flow(flow=fresh(flow), runner=other, who=WHO)
+    editing.update_flow(flow=fresh(flow), runner=other, who=WHO)
     reconcile_until(flow, lambda now: newest(now).runner == other and is_in("running")(now))
     assert launcher.read_spec(root / "default", flow.pk) is None
     assert launcher.read_spec(root / "other", flow.pk) is not None
@@ -221,7 +222,7 @@ def test_a_worker_that_dies_while_it_stops_a_flow_is_followed_by_one_that_does(
     flow: Flow, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reconcile_until(flow, is_in("running"))
-    flows.stop_flow(flow=fresh(flow), who=WHO)
+    steering.stop_flow(flow=fresh(flow), who=WHO)
     with monkeypatch.context() as patch:
         patch.setattr(launcher, "remove_spec", die)
         with pytest.raises(Died):

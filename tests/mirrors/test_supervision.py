@@ -15,18 +15,19 @@ from django.test.utils import CaptureQueriesContext
 from mirrors import launcher
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Flow, Job, Runner
-from mirrors.services import clusters, flows, housekeeping, job_rows, jobs, processes, sightings
+from mirrors.services import clusters, housekeeping, job_rows, jobs, processes, sightings
 from mirrors.services.errors import Conflict
+from mirrors.services.flows import editing, steering
 from tests.mirrors.conftest import WHO, fresh, is_in, kill, reconcile_until
 
 pytestmark = pytest.mark.django_db
 
 ACTS: list[Callable[..., Flow]] = [
-    flows.start_flow,
-    flows.pause_flow,
-    flows.resume_flow,
-    flows.stop_flow,
-    flows.restart_flow,
+    steering.start_flow,
+    steering.pause_flow,
+    steering.resume_flow,
+    steering.stop_flow,
+    steering.restart_flow,
 ]
 DEADLY = [
     (launcher, "start_runner"),
@@ -42,7 +43,7 @@ class Died(BaseException):
 
 
 def another_flow(pair: tuple[Cluster, Cluster]) -> Flow:
-    return flows.create_flow(source=pair[1], target=pair[0], properties={}, who=WHO)
+    return editing.create_flow(source=pair[1], target=pair[0], properties={}, who=WHO)
 
 
 def test_one_flow_that_cannot_be_looked_after_is_named_and_keeps_no_other_back(
@@ -110,7 +111,7 @@ def test_a_host_with_a_worker_is_left_to_it(flow: Flow, settings: Any) -> None:
 def test_a_pass_over_flows_at_rest_costs_few_queries_and_writes_nothing(
     flow: Flow, pair: tuple[Cluster, Cluster]
 ) -> None:
-    flows.stop_flow(flow=flow, who=WHO)
+    steering.stop_flow(flow=flow, who=WHO)
     jobs.reconcile()
     with CaptureQueriesContext(connection) as few:
         jobs.reconcile()
@@ -173,10 +174,10 @@ def test_a_flow_is_settled_when_it_is_as_asked(flow: Flow) -> None:
     reconcile_until(flow, is_in("running"))
     assert job_rows.is_settled(flow_id=flow.pk)
     for change in (
-        lambda: flows.update_flow(flow=fresh(flow), properties={"tasks.max": "2"}, who=WHO),
-        lambda: flows.restart_flow(flow=fresh(flow), who=WHO),
-        lambda: flows.pause_flow(flow=fresh(flow), who=WHO),
-        lambda: flows.stop_flow(flow=fresh(flow), who=WHO),
+        lambda: editing.update_flow(flow=fresh(flow), properties={"tasks.max": "2"}, who=WHO),
+        lambda: steering.restart_flow(flow=fresh(flow), who=WHO),
+        lambda: steering.pause_flow(flow=fresh(flow), who=WHO),
+        lambda: steering.stop_flow(flow=fresh(flow), who=WHO),
     ):
         change()
         assert not job_rows.is_settled(flow_id=flow.pk)

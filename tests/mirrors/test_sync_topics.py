@@ -15,8 +15,9 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.models import DutyRun, Flow, FlowPlan
 from mirrors.services import clusters as cluster_services
-from mirrors.services import duties, flows, plans, sync_acls, sync_topics
+from mirrors.services import duties, plans, sync_acls, sync_topics
 from mirrors.services.errors import Conflict
+from mirrors.services.flows import editing
 from tests.mirrors.conftest import WHO
 
 
@@ -47,7 +48,7 @@ def topic(sides: tuple[Admin, Admin]) -> Iterator[str]:
 def flow(db: None, sides: tuple[Admin, Admin], topic: str, root: Path) -> Flow:
     pair = [cluster_services.create_cluster(spec=admin.spec, who=WHO) for admin in sides]
     properties = {"topics": topic, "heartbeats.replication.enabled": "false"}
-    return flows.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
+    return editing.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
 
 
 def eventually(look: Callable[[], object], seconds: float = 10.0) -> None:

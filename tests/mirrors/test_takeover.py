@@ -14,8 +14,9 @@ from mirrors.domain.records import ConnectOffset
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Flow, Role
 from mirrors.services import clusters as rows
-from mirrors.services import flows, takeovers
+from mirrors.services import takeovers
 from mirrors.services.errors import Conflict
+from mirrors.services.flows import editing
 from mirrors.services.people import ensure_person
 
 
@@ -37,7 +38,7 @@ def resting(db: None, clusters: tuple[str, str]) -> Flow:
         made.result(20)
     row = ConnectOffset(cluster=alias, topic="orders", partition=0, offset=6)
     _write(clusters[1], f"mm2-offsets.{alias}.internal", row.value, row.key)
-    return flows.create_flow(
+    return editing.create_flow(
         source=sides[0], target=sides[1], properties={}, desired_state="stopped", who="me"
     )
 

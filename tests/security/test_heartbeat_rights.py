@@ -11,8 +11,9 @@ from mirrors.domain.records import Heartbeat
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import read_to_end
 from mirrors.models import Flow, HeartbeatState
-from mirrors.services import clusters, flows
+from mirrors.services import clusters
 from mirrors.services.clock import milliseconds
+from mirrors.services.flows import editing
 from mirrors.services.heart import heartbeats
 from tests.security.secured import LIMITED, SecuredBroker
 
@@ -29,7 +30,7 @@ def flow(db: None, secured_pair: Pair) -> Iterator[Flow]:
         target.spec("PLAINTEXT", alias="open"),
     )
     one, two = (clusters.create_cluster(spec=spec, who="tester") for spec in specs)
-    yield flows.create_flow(source=one, target=two, properties={}, who="tester")
+    yield editing.create_flow(source=one, target=two, properties={}, who="tester")
     heartbeats.OPEN.close()
 
 

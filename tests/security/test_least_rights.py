@@ -28,7 +28,8 @@ from mirrors.domain.duties import DutyContext
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
 from mirrors.models import HeartbeatState
-from mirrors.services import clusters, flows, sync_topics
+from mirrors.services import clusters, sync_topics
+from mirrors.services.flows import editing
 from mirrors.services.heart import heartbeats
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter
@@ -150,7 +151,7 @@ def test_the_rights_of_the_page_are_enough_for_heartbeats_and_settings(
         for side, alias in zip(secured_pair, ("primary", "backup"), strict=True)
     ]
     properties = {"topics": TOPIC, "emit.heartbeats.interval.seconds": "1"}
-    row = flows.create_flow(source=pair[0], target=pair[1], properties=properties, who="tester")
+    row = editing.create_flow(source=pair[0], target=pair[1], properties=properties, who="tester")
     state = HeartbeatState(flow=row)
     until = time.monotonic() + 60
     while state.latency_ms is None:

@@ -14,7 +14,8 @@ from mirrors.domain.jobs import JobSpec
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.acls import Acls
 from mirrors.kafka.admin import Admin, NewTopicSpec
-from mirrors.services import clusters, flows, sync_topics
+from mirrors.services import clusters, sync_topics
+from mirrors.services.flows import editing
 from spark_runner.gaps import Orders
 from spark_runner.planner import Planner
 from tests.security.secured import LIMITED, SecuredBroker
@@ -142,7 +143,7 @@ def test_ninety_nine_get_their_settings_and_the_one_is_named(
         )
     ]
     properties = {"topics": rf"{hundred.name}\..*", "heartbeats.replication.enabled": "false"}
-    row = flows.create_flow(source=pair[0], target=pair[1], properties=properties, who="tester")
+    row = editing.create_flow(source=pair[0], target=pair[1], properties=properties, who="tester")
     context = DutyContext(flow_id=row.pk, spec=row.spec, now=0, deadline_s=30)
     with Admin(hundred.open[1]) as admin:
 

@@ -17,7 +17,7 @@ from mirrors.services.failback import (
     orphan_settling,
     orphans,
 )
-from mirrors.services.flows import start_flow, stop_flow
+from mirrors.services.flows.steering import start_flow, stop_flow
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 from tests.spark.lab import Lab, end_offsets
 from tests.spark.switching import Readers, Writers, switch_back

@@ -14,8 +14,9 @@ from mirrors.domain.jobs import JobSpec
 from mirrors.models import Cluster, Failback
 from mirrors.models import Flow as Row
 from mirrors.models.flows import DesiredState
-from mirrors.services import divergence, flows
+from mirrors.services import divergence
 from mirrors.services.failback import failback_work, failbacks
+from mirrors.services.flows import editing
 from tests.spark.lab import Flow, Lab, end_offsets, position, unique
 from tests.spark.reading import records
 
@@ -34,7 +35,7 @@ class WayBack:
             side: Cluster.objects.create(alias=f"{self.name}{side}", bootstrap_servers=address)
             for side, address in self.at.items()
         }
-        self.there = flows.create_flow(
+        self.there = editing.create_flow(
             source=self.clusters["a"],
             target=self.clusters["b"],
             properties={

@@ -23,7 +23,7 @@ from mirrors.models import Divergence, Failback, FailoverStep, Flow, Job, Partit
 from mirrors.models.failbacks import FailbackState
 from mirrors.models.failovers import FailoverState
 from mirrors.models.flows import DesiredState
-from mirrors.services import divergence, flows
+from mirrors.services import divergence
 from mirrors.services.errors import Conflict
 from mirrors.services.failback import orphans
 from mirrors.services.failback.failback_side import (
@@ -33,6 +33,7 @@ from mirrors.services.failback.failback_side import (
     write_positions,
 )
 from mirrors.services.failback.failbacks import WORKER, check_at_rest
+from mirrors.services.flows import editing, steering
 from mirrors.services.offsets.run_index import refresh_index
 
 log = logging.getLogger(__name__)
@@ -194,7 +195,7 @@ class _Preparation:
         changes += changes_of(spec.name, before, spec.properties)
         changes += _fence_of(self._flow)
         with transaction.atomic():
-            flows.update_flow(flow=self._flow, properties=there, who=who)
+            editing.update_flow(flow=self._flow, properties=there, who=who)
             back = _running(back, self._flow, dict(spec.properties), who, why)
             claim(
                 Failback.objects.filter(pk=run.pk, state=FailbackState.PREPARING),
@@ -215,17 +216,17 @@ def _running(
     back: Flow | None, there: Flow, properties: dict[str, str], who: str, why: str
 ) -> Flow:
     if back is None:
-        return flows.create_flow(
+        return editing.create_flow(
             source=there.target,
             target=there.source,
             properties=properties,
             runner=there.runner,
             who=who,
         )
-    back = flows.update_flow(flow=back, properties=properties, who=who)
+    back = editing.update_flow(flow=back, properties=properties, who=who)
     if back.desired_state == DesiredState.RUNNING:
         return back
-    return flows.start_flow(flow=back, who=who, why=why)
+    return steering.start_flow(flow=back, who=who, why=why)
 
 
 def _fence_of(flow: Flow) -> list[str]:

@@ -12,7 +12,7 @@ from mirrors.kafka.admin import Admin
 from mirrors.models import Flow, Job, PartitionMap
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
-from mirrors.services.flows import start_flow, stop_flow
+from mirrors.services.flows.steering import start_flow, stop_flow
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.runbook.context import Context, Handler, Place, done, failed, not_yet
 

@@ -1,0 +1,151 @@
+"""Create, change and remove flows, and say beforehand what a change would do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from mirrors.domain.bandwidth import is_live_edit
+from mirrors.domain.edits import first_edit
+from mirrors.domain.policy import policy_for
+from mirrors.domain.specs import FlowSpec
+from mirrors.models import Cluster, Flow, Job, Runner
+from mirrors.models.edits import keep_edit
+from mirrors.models.flows import DesiredState
+from mirrors.models.transitions import note, record
+from mirrors.services.errors import Conflict
+from mirrors.services.flows.checks import forgive_failures, judge_settings, lock_flow, lock_pairs
+from mirrors.services.runners import ensure_default_runner
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EditPreview:
+    """What an edit changes, what it will restart, and what one should know before."""
+
+    changes: tuple[dict[str, str | None], ...]
+    restarts: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def create_flow(
+    *,
+    source: Cluster,
+    target: Cluster,
+    properties: Mapping[str, str],
+    runner: Runner | None = None,
+    desired_state: str = DesiredState.RUNNING,
+    who: str,
+) -> Flow:
+    """A new flow. Refused with a sentence per key when it could not work or would do harm."""
+    with transaction.atomic():
+        lock_pairs()
+        spec, warnings = judge_settings(source, target, properties)
+        flow = Flow.objects.create(
+            source=source,
+            target=target,
+            runner=runner or ensure_default_runner(who=who),
+            properties=spec.properties,
+            desired_state=desired_state,
+            reason="" if desired_state == DesiredState.STOPPED else "Waiting for the reconciler.",
+            warnings=warnings,
+        )
+        record(flow, field="desired_state", before="", who=who, why="Created.")
+        keep_edit(flow, first_edit(spec.properties), who=who)
+    return flow
+
+
+def preview_update(
+    *, flow: Flow, properties: Mapping[str, str] | None = None, runner: Runner | None = None
+) -> EditPreview:
+    """What `update_flow` with the same arguments would do; raises what it would raise."""
+    after = dict(flow.properties if properties is None else properties)
+    spec, warnings = judge_settings(flow.source, flow.target, after, itself=flow)
+    warnings += _renames(flow, spec)
+    changes = _changes(flow, after, runner)
+    restarts: list[str] = []
+    open_job = Job.objects.filter(flow=flow, ended_at__isnull=True).exists()
+    is_live = runner is None and is_live_edit(flow.properties, after)
+    if changes and not is_live and (open_job or flow.desired_state != DesiredState.STOPPED):
+        keys = ", ".join(str(change["key"]) for change in changes)
+        moved = runner is not None and runner.pk != flow.runner_id
+        restarts.append(
+            f"{flow.name}: its job ends at a commit and a new one starts in the runner "
+            f"{runner.name}; no record is lost or repeated."
+            if moved and runner is not None
+            else f"{flow.name}: its slices end at a commit and start again with the new {keys}; "
+            "no record is lost or repeated."
+        )
+    return EditPreview(changes=changes, restarts=tuple(restarts), warnings=tuple(warnings))
+
+
+def update_flow(
+    *,
+    flow: Flow,
+    properties: Mapping[str, str] | None = None,
+    runner: Runner | None = None,
+    who: str,
+) -> Flow:
+    """Change settings or runner. Takes effect at a commit; `generation` tells when it has."""
+    with transaction.atomic():
+        lock_pairs()
+        locked = lock_flow(flow)
+        after = dict(locked.properties if properties is None else properties)
+        spec, warnings = judge_settings(locked.source, locked.target, after, itself=locked)
+        changes = _changes(locked, after, runner)
+        if not changes:
+            return locked
+        locked.properties = spec.properties
+        locked.warnings = warnings
+        locked.runner = runner or locked.runner
+        locked.generation += 1
+        forgive_failures(locked)
+        locked.save(update_fields=["properties", "warnings", "runner", "generation"])
+        keep_edit(locked, changes, who=who)
+        words = [f"{item['key']}: {item['before']} → {item['after']}" for item in changes]
+        note(locked, what=f"generation {locked.generation}", who=who, why="; ".join(words))
+    return locked
+
+
+def delete_flow(*, flow: Flow, who: str) -> None:
+    """Remove a flow that is at rest. What it copied stays, and so do its positions."""
+    with transaction.atomic():
+        locked = lock_flow(flow)
+        copying = Job.objects.filter(flow=locked, ended_at__isnull=True).exists()
+        if copying or locked.desired_state != DesiredState.STOPPED:
+            raise Conflict(
+                f"{locked.name} is not stopped. Stop it, wait until it is, then remove it."
+            )
+        note(locked, what="deleted", who=who, why="")
+        locked.delete()
+
+
+def _changes(
+    flow: Flow, after: Mapping[str, str], runner: Runner | None
+) -> tuple[dict[str, str | None], ...]:
+    before: dict[str, str] = flow.properties
+    found: list[dict[str, Any]] = [
+        {"key": key, "before": before.get(key), "after": after.get(key)}
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
+    ]
+    if runner is not None and runner.pk != flow.runner_id:
+        found.append({"key": "runner", "before": flow.runner.name, "after": runner.name})
+    return tuple(found)
+
+
+def _renames(flow: Flow, after: FlowSpec) -> list[str]:
+    """What an edit does to remote topics that are there already."""
+    old, new = (
+        policy_for(spec.settings, spec.source.alias, spec.target.alias).remote_topic("orders")
+        for spec in (flow.spec, after)
+    )
+    if old == new or not Job.objects.filter(flow=flow).exists():
+        return []
+    return [
+        f"Remote topics get other names ({old} becomes {new}). What was copied stays under the "
+        "old names, and every partition copied so far stops there: its position belongs to the "
+        "old topic. To begin again under the new names, take the positions away first."
+    ]
