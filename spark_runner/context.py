@@ -96,9 +96,13 @@ def close_context(context: SparkContext, java: str) -> None:
         gateway.shutdown()
     process = getattr(gateway, "proc", None)
     if process is not None:
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            process.stdin.close()
+        try:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
             process.wait(timeout=8)
+        except subprocess.TimeoutExpired:
+            # Else it would write its archive when nobody takes it any more.
+            process.kill()
     keep_archive(java, ended_well=process is not None and process.poll() == 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import IO
 
 import pyspark
 
@@ -30,6 +32,8 @@ _JVM = (
     "-Xlog:disable",
     "-Xlog:all=off",
 )
+# Locks that this process holds until it ends, however it ends.
+_held: list[IO[str]] = []
 
 
 class JavaMissing(UnderstudyError):
@@ -59,7 +63,7 @@ def check_java() -> str:
 
 def java_options(java: str, directory: Path) -> str:
     """What the driver's Java is started with; the runner's directory takes its log."""
-    options = [*_JVM, _archive_option(java), f"-Dlog4j2.configurationFile={_log4j(directory)}"]
+    options = [*_JVM, *_archive_option(java), f"-Dlog4j2.configurationFile={_log4j(directory)}"]
     return " ".join(map(_quoted, [*options, *_temporary()]))
 
 
@@ -104,13 +108,31 @@ def _fresh_archive(java: str) -> Path:
     return _archive(java).with_suffix(f".{os.getpid()}")
 
 
-def _archive_option(java: str) -> str:
+def _archive_option(java: str) -> list[str]:
+    """Use the archive; without one, the first of the runners that start leaves one at its end.
+
+    Only the first: to write it takes seconds of a processor, and also a Java whose runner was
+    killed writes it before it ends.
+    """
     archive = _archive(java)
     if archive.exists():
-        return f"-XX:SharedArchiveFile={archive}"
-    with contextlib.suppress(OSError):
+        return [f"-XX:SharedArchiveFile={archive}"]
+    try:
         archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return f"-XX:ArchiveClassesAtExit={_fresh_archive(java)}"
+        lock = archive.with_suffix(".lock").open("w")
+    except OSError:
+        return []
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        return []
+    _held.append(lock)
+    # Whoever was to write one before us was killed, and nobody takes what it may have left.
+    for left in archive.parent.glob(f"{archive.stem}.[0-9]*"):
+        with contextlib.suppress(OSError):
+            left.unlink()
+    return [f"-XX:ArchiveClassesAtExit={_fresh_archive(java)}"]
 
 
 def _log4j(directory: Path) -> Path:
