@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 
 import psutil
 import pytest
 
 from mirrors import launcher
-from tests.spark.conftest import MakeLab
 from tests.spark.lab import Flow, Lab, wait_for
 from tests.spark.test_orders import assert_same, load
 
-BACK_S = 60
+BACK_S = 120
+
+
+@pytest.fixture(scope="module")
+def doomed(
+    clusters: tuple[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+    runner_env: dict[str, str],
+) -> Iterator[Lab]:
+    """A runner that may be killed: the next test that takes it starts it again."""
+    lab = Lab(*clusters, tmp_path_factory.mktemp("doomed"), runner_env)
+    yield lab
+    if (lab.directory / "runner.json").exists():
+        lab.stop_runner()
+
+
+@pytest.fixture
+def victim(doomed: Lab) -> Lab:
+    status = launcher.read_runner(doomed.directory)
+    if status is None or not launcher.is_alive(status.pid, status.start_tick):
+        doomed.start_runner()
+    return doomed
 
 
 def in_load(lab: Lab, flow: Flow, topic: str, more: int = 300) -> None:
@@ -42,9 +64,8 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_repeated(lab: Lab) -
     flow.stop()
 
 
-def test_a_killed_runner_goes_on_where_it_was_committed(make_lab: MakeLab) -> None:
-    lab = make_lab()
-    lab.start_runner()
+def test_a_killed_runner_goes_on_where_it_was_committed(victim: Lab) -> None:
+    lab = victim
     flow = lab.flow(tasks_max="2")
     topic = lab.create(flow.topic("r"), 4)
     flow.start().wait_state("running")
@@ -62,25 +83,22 @@ def test_a_killed_runner_goes_on_where_it_was_committed(make_lab: MakeLab) -> No
         in_load(lab, flow, topic)
     flow.wait_in_sync(topic, seconds=BACK_S)
     assert_same(lab, flow, topic)
+    flow.stop()
 
 
-def test_a_runner_whose_java_dies_ends_and_says_so(make_lab: MakeLab) -> None:
-    lab = make_lab()
-    lab.start_runner()
-    process = lab.process
+def test_a_runner_whose_java_dies_ends_and_says_so(victim: Lab) -> None:
+    process = victim.process
     java = next(p for p in psutil.Process(process.pid).children() if "java" in p.name())
     java.kill()
-    wait_for(lambda: not launcher.is_alive(process.pid, process.start_tick), seconds=15)
-    assert "Java process died" in lab.last_words()
+    wait_for(lambda: not launcher.is_alive(process.pid, process.start_tick), seconds=30)
+    assert "Java process died" in victim.last_words()
 
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["running", "frozen and revived"])
 def test_a_second_runner_with_the_same_flow_fences_the_first(
-    make_lab: MakeLab, *, frozen: bool
+    lab: Lab, victim: Lab, *, frozen: bool
 ) -> None:
-    first, second = make_lab(), make_lab()
-    first.start_runner()
-    second.start_runner()
+    first, second = victim, lab
     flow = first.flow(tasks_max="2")
     topic = first.create(flow.topic("z"), 4)
     flow.start().wait_state("running")
@@ -88,20 +106,29 @@ def test_a_second_runner_with_the_same_flow_fences_the_first(
     with load(first, topic, 4):
         in_load(first, flow, topic)
         pids = [p.pid for p in psutil.Process(first.process.pid).children(recursive=True)]
-        if frozen:
-            for pid in (first.process.pid, *pids):
-                os.kill(pid, signal.SIGSTOP)
-        rival.start().wait_state("running")
-        in_load(second, rival, topic)
-        if frozen:
-            for pid in (*pids, first.process.pid):
-                os.kill(pid, signal.SIGCONT)
-        status = flow.wait_state("failed", seconds=30)
+        with freeze(first.process.pid, *pids) if frozen else contextlib.nullcontext():
+            rival.start().wait_state("running")
+            in_load(second, rival, topic)
+        status = flow.wait_state("failed", seconds=60)
         assert "Another runner" in status.reason
         in_load(second, rival, topic)
     rival.wait_in_sync(topic, seconds=BACK_S)
     assert rival.status().state == "running"  # type: ignore[union-attr]
     assert_same(second, rival, topic)
+    rival.stop()
+    flow.remove()
+
+
+@contextlib.contextmanager
+def freeze(*pids: int) -> Iterator[None]:
+    """They stand still, children last; whatever happens meanwhile, they are revived."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in reversed(pids):
+            os.kill(pid, signal.SIGCONT)
 
 
 def is_there(pid: int) -> bool:
