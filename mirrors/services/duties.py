@@ -34,6 +34,7 @@ from mirrors.services import acl_previews, keeping, offset_syncs, plans, sync_ac
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.duty_runs import close_run, end_lost, last_runs, open_run, pasts
 from mirrors.services.groups import checkpoints, group_offsets
+from mirrors.services.work import broken
 
 log = logging.getLogger(__name__)
 
@@ -149,8 +150,7 @@ def _attempt(
         raise
     except Exception as error:
         log.exception("duty %s of flow %s broke", name, context.flow_id)
-        words = str(error)[:300] or "it did not end in time"
-        return Outcome(), f"It broke: {type(error).__name__}: {words}. The log says more."
+        return Outcome(), broken(error)
 
 
 def _flows() -> QuerySet[Flow]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -15,15 +14,13 @@ from mirrors.models import Comparison, Flow, claim
 from mirrors.models.comparisons import OPEN_COMPARISONS, ComparisonState
 from mirrors.models.transitions import record
 from mirrors.services.errors import Conflict
+from mirrors.services.work import ASK_AGAIN_AFTER, WORKER, one_open
 
-WORKER = "worker"
 MOST_TOPICS = 500
 SECONDS, MEGABYTES, RECORDS = 120, 512, 50_000
 MOST_SECONDS, MOST_MEGABYTES = 3600, 102_400
 # A worker says something every second or so; the longest it is mute are some calls' deadlines.
 LOST_AFTER = timedelta(seconds=90)
-# What waits for so long has lost its message.
-ASK_AGAIN_AFTER = timedelta(seconds=5)
 _MOST_LOST = 3
 
 
@@ -43,24 +40,19 @@ def request_comparison(
     if len(chosen) > MOST_TOPICS:
         sentence = f"{len(chosen)} topics are more than the {MOST_TOPICS} that one run takes."
         raise InvalidSettings({"topics": [sentence]})
-    try:
-        with transaction.atomic():
-            run = Comparison.objects.create(
-                flow=flow,
-                topics=chosen,
-                content=content,
-                records=records,
-                seconds=seconds,
-                megabytes=megabytes,
-                why=why,
-                requested_by=who,
-                reason="Waiting for a worker.",
-            )
-            record(run, field="state", before="", who=who, why=why or f"For {flow.name}.")
-    except IntegrityError:
-        raise Conflict(
-            f"A comparison of {flow.name} runs already. Wait for its end, or abort it."
-        ) from None
+    with one_open(f"A comparison of {flow.name} runs already. Wait for its end, or abort it."):
+        run = Comparison.objects.create(
+            flow=flow,
+            topics=chosen,
+            content=content,
+            records=records,
+            seconds=seconds,
+            megabytes=megabytes,
+            why=why,
+            requested_by=who,
+            reason="Waiting for a worker.",
+        )
+        record(run, field="state", before="", who=who, why=why or f"For {flow.name}.")
     return run
 
 

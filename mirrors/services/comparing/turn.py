@@ -23,6 +23,7 @@ from mirrors.services.comparing import rows
 from mirrors.services.comparing.content import Meter, Step, take_step
 from mirrors.services.comparing.places import plan_parts
 from mirrors.services.comparing.shape import look_at_shape
+from mirrors.services.work import Stopped, broken
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +33,6 @@ NOTE_EVERY_S = 1.0
 # All are counted, so many are kept to be read one by one.
 MOST_FINDINGS = 5000
 _MEGA = 1_000_000
-
-
-class Stopped(UnderstudyError):
-    """The comparison is not to go on: aborted, or ended by others."""
-
-    code = "stopped"
 
 
 def run_turn(*, comparison_id: int) -> bool:
@@ -59,8 +54,7 @@ def run_turn(*, comparison_id: int) -> bool:
         raise
     except Exception as error:
         log.exception("comparison %s broke", run.pk)
-        words = f"It broke: {type(error).__name__}: {str(error)[:300]}. The log says more."
-        state, reason, found = ComparisonState.FAILED, words, {}
+        state, reason, found = ComparisonState.FAILED, broken(error), {}
     found = {**turn.known(), **found}
     rows.end_comparison(comparison_id=run.pk, state=state, reason=reason, **found)
     return False

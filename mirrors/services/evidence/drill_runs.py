@@ -22,8 +22,8 @@ from mirrors.models.reading import flows_with_lag
 from mirrors.services.errors import Conflict
 from mirrors.services.evidence.objectives import objectives_of
 from mirrors.services.failover import simulation
+from mirrors.services.work import WORKER
 
-WORKER = "worker"
 # So long a drill waits for another run of the same flow to end.
 GIVE_UP_AFTER = timedelta(hours=1)
 _AT_ONCE = 100

@@ -32,9 +32,10 @@ from mirrors.services.failback.failback_side import (
     positions_of_flow,
     write_positions,
 )
-from mirrors.services.failback.failbacks import WORKER, check_at_rest
+from mirrors.services.failback.failbacks import check_at_rest
 from mirrors.services.flows import editing, steering
 from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.work import WORKER
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from mirrors.models import Failback, Flow, Job, claim
@@ -12,25 +11,19 @@ from mirrors.models.failbacks import FailbackState
 from mirrors.models.flows import DesiredState
 from mirrors.models.transitions import record
 from mirrors.services.errors import Conflict
+from mirrors.services.work import ASK_AGAIN_AFTER, one_open
 
-WORKER = "worker"
 LOST_AFTER = timedelta(seconds=90)
-ASK_AGAIN_AFTER = timedelta(seconds=5)
 
 
 def request_failback(*, flow: Flow, who: str, why: str = "") -> Failback:
     """Write the row that a worker takes; the caller enqueues on commit. One at a time a flow."""
     check_at_rest(flow)
-    try:
-        with transaction.atomic():
-            run = Failback.objects.create(
-                flow=flow, requested_by=who, why=why, reason="Waiting for a worker."
-            )
-            record(run, field="state", before="", who=who, why=why or f"For {flow.name}.")
-    except IntegrityError:
-        raise Conflict(
-            f"A way back of {flow.name} is under way already. Open it, or close it first."
-        ) from None
+    with one_open(f"A way back of {flow.name} is under way already. Open it, or close it first."):
+        run = Failback.objects.create(
+            flow=flow, requested_by=who, why=why, reason="Waiting for a worker."
+        )
+        record(run, field="state", before="", who=who, why=why or f"For {flow.name}.")
     return run
 
 

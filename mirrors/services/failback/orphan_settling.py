@@ -28,9 +28,10 @@ from mirrors.kafka.progress import read_positions
 from mirrors.models import Failback, OrphanStretch, claim
 from mirrors.models.failbacks import OrphanState
 from mirrors.services.failback.failback_side import CLIENT_ID, DEADLINE_S, position_records
-from mirrors.services.failback.failbacks import WORKER, check_at_rest
+from mirrors.services.failback.failbacks import check_at_rest
 from mirrors.services.failback.orphans import filter_own
 from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.work import WORKER
 
 log = logging.getLogger(__name__)
 
