@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -16,13 +16,11 @@ from mirrors.models import FailoverRun, FailoverStep, Flow, claim
 from mirrors.models.failovers import OPEN_RUNS, FailoverKind, FailoverState, StepState
 from mirrors.models.transitions import record
 from mirrors.services.errors import Conflict
+from mirrors.services.work import ASK_AGAIN_AFTER, WORKER, one_open
 
-WORKER = "worker"
 MOST_GROUPS = 500
 # A worker says something every second or so; the longest it is mute is one call's deadline, 20 s.
 LOST_AFTER = timedelta(seconds=35)
-# What waits for so long has lost its message.
-ASK_AGAIN_AFTER = timedelta(seconds=5)
 
 
 def request_run(
@@ -40,26 +38,21 @@ def request_run(
     if len(chosen) > MOST_GROUPS:
         sentence = f"{len(chosen)} groups are more than the {MOST_GROUPS} that one run takes."
         raise InvalidSettings({"groups": [sentence]})
-    try:
-        with transaction.atomic():
-            run = FailoverRun.objects.create(
-                flow=flow,
-                kind=kind,
-                groups=chosen,
-                why=why,
-                requested_by=who,
-                mark=uuid.uuid4().hex[:12],
-                **{"reason": "Waiting for a worker.", **more},
-            )
-            FailoverStep.objects.bulk_create(
-                FailoverStep(run=run, number=number, name=name, does=does)
-                for number, (name, does) in enumerate(steps, start=1)
-            )
-            record(run, field="state", before="", who=who, why=why or f"For {flow.name}.")
-    except IntegrityError:
-        raise Conflict(
-            f"A failover run of {flow.name} runs already. Wait for its end, or abort it."
-        ) from None
+    with one_open(f"A failover run of {flow.name} runs already. Wait for its end, or abort it."):
+        run = FailoverRun.objects.create(
+            flow=flow,
+            kind=kind,
+            groups=chosen,
+            why=why,
+            requested_by=who,
+            mark=uuid.uuid4().hex[:12],
+            **{"reason": "Waiting for a worker.", **more},
+        )
+        FailoverStep.objects.bulk_create(
+            FailoverStep(run=run, number=number, name=name, does=does)
+            for number, (name, does) in enumerate(steps, start=1)
+        )
+        record(run, field="state", before="", who=who, why=why or f"For {flow.name}.")
     return run
 
 

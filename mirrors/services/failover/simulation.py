@@ -28,6 +28,7 @@ from mirrors.services.failover.failover_look import Look, look
 from mirrors.services.failover.simulation_compare import compare
 from mirrors.services.failover.simulation_mixed import MixedPlaces
 from mirrors.services.failover.simulation_reading import Readings, read_groups
+from mirrors.services.work import Stopped, broken
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +43,6 @@ SECONDS = 120.0
 NOTE_EVERY_S = 1.0
 # After that the task's time limit has ended any worker: nobody makes a group of this run any more.
 QUIET_AFTER = timedelta(seconds=240)
-
-
-class Stopped(UnderstudyError):
-    """The run is not to go on: aborted, or ended by others."""
-
-    code = "stopped"
 
 
 def request_simulation(
@@ -76,7 +71,7 @@ def run_simulation(*, run_id: int) -> bool:
         raise
     except Exception as error:
         log.exception("simulation %s broke", run.pk)
-        reason = f"It broke: {type(error).__name__}: {str(error)[:300]}. The log says more."
+        reason = broken(error)
     swept = act.clean()
     failovers.end_run(run_id=run.pk, state=state, reason=reason, swept=swept, **act.found)
     return True

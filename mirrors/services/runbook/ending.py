@@ -14,6 +14,7 @@ from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover import failovers
 from mirrors.services.runbook.groups import SET
+from mirrors.services.work import WORKER
 
 
 def end(*, run: FailoverRun, state: str, steps: Sequence[FailoverStep]) -> None:
@@ -40,7 +41,7 @@ def _leave(run: FailoverRun) -> None:
     reason = (
         f"{run.kind.capitalize()} {run.pk} made {target} the place to work; start no copy here."
     )
-    claim(stopped, observed_state=ObservedState.FAILED_OVER, reason=reason, who=failovers.WORKER)
+    claim(stopped, observed_state=ObservedState.FAILED_OVER, reason=reason, who=WORKER)
 
 
 def _result(run: FailoverRun, steps: Sequence[FailoverStep]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from mirrors.domain.runbook.steps import BY_NAME, KINDS, Step
 from mirrors.models import FailoverRun, FailoverStep, claim
 from mirrors.models.failovers import FailoverState, StepState, WaitsFor
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.failovers import ASK_AGAIN_AFTER, LOST_AFTER, WORKER
+from mirrors.services.failover.failovers import LOST_AFTER
+from mirrors.services.work import ASK_AGAIN_AFTER, WORKER
 
 # A message may be a little early; one that comes much earlier is one too many, and is dropped.
 _EARLY = timedelta(seconds=0.5)

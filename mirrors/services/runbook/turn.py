@@ -31,6 +31,7 @@ from mirrors.services.runbook.hooks import hook
 from mirrors.services.runbook.looking import DETECT, VERIFY_TARGET
 from mirrors.services.runbook.redirecting import REDIRECT_PRODUCERS
 from mirrors.services.runbook.verifying import VERIFY_FLOW
+from mirrors.services.work import broken
 
 log = logging.getLogger(__name__)
 
@@ -144,8 +145,7 @@ def _tried(act: Callable[[], Outcome | None]) -> Outcome | None:
         return Outcome(what="failed", words=error.message, again=again)
     except Exception as error:
         log.exception("a step broke")
-        words = f"It broke: {type(error).__name__}: {str(error)[:300]}. The log says more."
-        return Outcome(what="failed", words=words)
+        return Outcome(what="failed", words=broken(error))
 
 
 def _judged(run: FailoverRun, row: FailoverStep, step: Step, outcome: Outcome) -> float | None:
