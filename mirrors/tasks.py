@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from celery import Task, shared_task
@@ -41,15 +42,13 @@ from mirrors.services.runbook.turn import advance
 
 log = logging.getLogger(__name__)
 
-RECONCILE_EXPIRES = 10.0
 # Beat asks again so often; what no worker took by then is sent anew.
+EXPIRES = 10.0
 DUTY_EXPIRES = 5.0
-# So often beat asks for heartbeats.
-HEARTS_S = 2.5
 RUNS_EXPIRES = 5.0
 RETIRING_EXPIRES = 3000.0
-FAILOVERS_EXPIRE = 10.0
-COMPARISONS_EXPIRE = 10.0
+# So often beat asks for heartbeats.
+HEARTS_S = 2.5
 # After a change a flow is looked at so often, until it is as asked; then beat goes on.
 LOOKS = 12
 LOOK_AGAIN_S = 0.25
@@ -87,8 +86,7 @@ def run_test(test_id: int) -> None:
 
 @shared_task
 def check_clusters() -> None:
-    for cluster_id in clusters.due_clusters():
-        check_cluster.apply_async(args=[cluster_id], queue="collect", expires=28.0)
+    _send_each(check_cluster, clusters.due_clusters(), queue="collect", expires=28.0)
 
 
 @shared_task
@@ -156,8 +154,8 @@ def refresh_runs_of(flow_id: int) -> None:
 
 @shared_task
 def retire_runs() -> None:
-    for flow_id in runs_retiring.flows_with_old_runs():
-        retire_runs_of.apply_async(args=[flow_id], expires=RETIRING_EXPIRES)
+    due = runs_retiring.flows_with_old_runs()
+    _send_each(retire_runs_of, due, queue="collect", expires=RETIRING_EXPIRES)
 
 
 @shared_task
@@ -174,7 +172,7 @@ def run_failover(run_id: int) -> None:
     if turn.changed_flow is not None:
         reconcile_flow.delay_on_commit(turn.changed_flow)
     if turn.again_s is not None:
-        expires = turn.again_s + FAILOVERS_EXPIRE
+        expires = turn.again_s + EXPIRES
         run_failover.apply_async(args=[run_id], countdown=turn.again_s, expires=expires)
 
 
@@ -185,8 +183,7 @@ def lift_fence(run_id: int, who: str) -> None:
 
 @shared_task
 def sweep_failovers() -> None:
-    for run_id in [*failovers.waiting_runs(), *due_runs(now=timezone.now())]:
-        run_failover.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
+    _send_each(run_failover, [*failovers.waiting_runs(), *due_runs(now=timezone.now())])
     simulation.sweep()
 
 
@@ -209,12 +206,9 @@ def bring_groups_back(run_id: int, act: bool) -> None:
 
 @shared_task
 def sweep_failbacks() -> None:
-    for run_id in failbacks.waiting_failbacks():
-        run_failback.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
-    for run_id in failback_turns.waiting_orphans():
-        settle_orphans.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
-    for run_id in failback_switch.begin_simulated():
-        run_failover.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
+    _send_each(run_failback, failbacks.waiting_failbacks())
+    _send_each(settle_orphans, failback_turns.waiting_orphans())
+    _send_each(run_failover, failback_switch.begin_simulated())
     failback_switch.close_switched()
 
 
@@ -225,8 +219,7 @@ def run_drills() -> None:
     drill_runs.judge_ended(now=now)
     certificates.issue_missing(now=now)
     drills.take_due(now=now)
-    for run_id in drill_runs.begin_waiting(now=now):
-        run_failover.apply_async(args=[run_id], queue="default", expires=FAILOVERS_EXPIRE)
+    _send_each(run_failover, drill_runs.begin_waiting(now=now))
 
 
 @shared_task(soft_time_limit=150, time_limit=170)
@@ -238,8 +231,7 @@ def run_comparison(comparison_id: int) -> None:
 
 @shared_task
 def sweep_comparisons() -> None:
-    for comparison_id in waiting_comparisons():
-        run_comparison.apply_async(args=[comparison_id], expires=COMPARISONS_EXPIRE)
+    _send_each(run_comparison, waiting_comparisons())
 
 
 @shared_task
@@ -267,4 +259,11 @@ def _name(task: Any) -> str:
 
 def _pass_on(hosts: set[str]) -> None:
     for host in sorted(hosts):
-        reconcile_host.apply_async(queue=f"reconcile.{host}", expires=RECONCILE_EXPIRES)
+        reconcile_host.apply_async(queue=f"reconcile.{host}", expires=EXPIRES)
+
+
+def _send_each(
+    task: Task, ids: Iterable[int], *, queue: str = "default", expires: float = EXPIRES
+) -> None:
+    for row_id in ids:
+        task.apply_async(args=[row_id], queue=queue, expires=expires)
