@@ -8,11 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mirrors.domain.offset_syncs import Sync
 from mirrors.domain.runs import Run
 
 # More at once tell MM2's readers nothing: they keep 64, dense near the newest.
 MOST_AT_ONCE = 256
+
+
+class Sync(NamedTuple):
+    """A pair of offsets of one partition."""
+
+    upstream: int
+    downstream: int
 
 
 class SyncedUpTo(NamedTuple):

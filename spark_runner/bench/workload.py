@@ -40,11 +40,6 @@ class Shape:
         whole = self.gigabytes * 1e9 / self.record_bytes / self.batch_records / self.partitions
         return max(1, round(whole))
 
-    @property
-    def user_bytes(self) -> int:
-        """Keys, values and headers of all records."""
-        return self.rounds * self.partitions * self.batch_records * self.record_bytes
-
 
 def pool(shape: Shape) -> list[bytearray]:
     """Batches of half-compressible records, one key and one header each."""

@@ -35,7 +35,6 @@ TOO_LARGE = "batch over the target's limit"
 SMALL = "small batches while lagging"
 OLD_FORMAT = "old message format"
 REFUSED = "refused as it was"
-WHY = (HOLES, INSIDE, CUT, APPEND_TIME, CODEC, TOO_LARGE, SMALL, OLD_FORMAT, REFUSED)
 
 _ABORT_MARKER = 0
 _LEAST = MAGIC_AT + 1

@@ -16,7 +16,6 @@ from spark_runner.wire.stream import Buffer
 LEAST, BY_ID, MOST = 9, 13, 13
 # Before version 12 a partition must have been added to the transaction (KIP-890).
 ADDS_BY_ITSELF = 12
-MOST_VERSION_1 = 11
 
 _LENGTH = struct.Struct(">i")
 _ACKS = struct.Struct(">hi")

@@ -7,7 +7,6 @@ go on. Which one a cluster has is a finalised feature, not a request version.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 from kafka.protocol.producer import (
@@ -170,11 +169,3 @@ def _worst(reply: object) -> int:
         for row in topic.results_by_partition
     } - {0, _NOT_ATTEMPTED}
     return next(iter(numbers - _ADD_LATER or numbers), 0)
-
-
-def fence_all(
-    cluster: ClusterClient, ids: Iterable[str], *, timeout_ms: int, within: float
-) -> None:
-    """Make sure that no earlier owner of these ids writes another record (slices re-dealt)."""
-    for transactional_id in ids:
-        Identity(cluster, transactional_id, timeout_ms=timeout_ms).fence(time.monotonic() + within)

@@ -17,11 +17,12 @@ from mirrors.domain.checkpoints import (
     plan_checkpoint,
     plan_move,
 )
-from mirrors.domain.offset_syncs import Sync, SyncIndex
 from mirrors.domain.offsets import Translation
 from mirrors.domain.records import Checkpoint
 from mirrors.domain.runs import Run
+from mirrors.domain.sync_runs import Sync
 from tests.domain.cases import golden, laws
+from tests.domain.mm2_syncs import SyncIndex
 from tests.domain.run_map import RunMap
 
 GOLDEN = golden("checkpoints")["cases"]

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.offset_syncs import Sync, SyncIndex, SyncWriter
+from mirrors.domain.sync_runs import Sync
 from tests.domain.cases import golden, laws
+from tests.domain.mm2_syncs import SyncIndex, SyncWriter
 
 TRANSLATIONS = golden("offset_translation")["cases"]
 WRITES = golden("offset_sync_writer")["cases"]

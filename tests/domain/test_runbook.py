@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.runbook.commands import commands, open_again
+from mirrors.domain.runbook.commands import commands
 from mirrors.domain.runbook.machine import (
     Do,
     End,
@@ -251,4 +251,3 @@ def test_every_step_has_a_command_of_kafkas_own_tools_and_odd_names_stay_one_wor
     words = shlex.split(lines[3])
     assert words[words.index("--group") + 1] == group
     assert "--deny-principal 'User:*' --operation Write --topic orders" in texts["fence_producers"]
-    assert "--remove --force" in open_again(source="a:9092", topics=["orders"])

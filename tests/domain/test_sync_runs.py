@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.offset_syncs import Sync, SyncIndex, SyncWriter
 from mirrors.domain.runs import Run
-from mirrors.domain.sync_runs import MOST_AT_ONCE, SyncedUpTo, syncs_of
+from mirrors.domain.sync_runs import MOST_AT_ONCE, Sync, SyncedUpTo, syncs_of
 from tests.domain.cases import laws
+from tests.domain.mm2_syncs import SyncIndex, SyncWriter
 from tests.domain.run_map import RunMap
 
 pieces = st.lists(

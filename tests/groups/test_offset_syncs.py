@@ -7,12 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.offset_syncs import Sync, SyncIndex
 from mirrors.domain.specs import validate_properties
+from mirrors.domain.sync_runs import Sync
 from mirrors.kafka.admin import Admin
 from mirrors.models import SyncedPartition
 from mirrors.services.offset_syncs import write_offset_syncs
 from mirrors.services.offsets.translation import translate_offsets
+from tests.domain.mm2_syncs import SyncIndex
 from tests.groups.world import World
 
 MakeWorld = Callable[..., World]

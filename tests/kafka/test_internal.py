@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 import uuid
@@ -17,7 +18,9 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.internal import Row, append, read_to_end
-from mirrors.kafka.progress import append_connect_offsets, read_connect_offsets, read_positions
+from mirrors.kafka.progress import read_positions
+from spark_runner.positions_for_mm2 import ConnectOffsetsWriter
+from spark_runner.positions_from_mm2 import mm2_positions
 
 MakeTopic = Callable[..., str]
 GOLDEN = Path(__file__).parent.parent / "golden" / "connect_offsets_keys.json"
@@ -124,19 +127,20 @@ def test_positions_are_the_last_of_each_partition(
     assert (found.slices, found.strange) == (3, 1)
 
 
-def test_mm2_offsets_go_where_java_looks_and_come_back(
+def test_mm2_offsets_go_where_java_looks_and_ours_are_told_from_its_own(
     admin: Admin, cluster: ClusterSpec, topic: MakeTopic
 ) -> None:
     name = topic(25, {"cleanup.policy": "compact"})
-    offsets = {("topic1", 0): 41, ("topic1", 1): 7, ("orders", 3): 0}
-    append_connect_offsets(cluster, name, "A", offsets)
-    append_connect_offsets(cluster, name, "A", {("topic1", 1): None})
-    append_connect_offsets(cluster, name, "B", {("topic1", 0): 99})
-    found = read_connect_offsets(admin, name, "A", committed=False)
-    assert found == {("topic1", 0): 41, ("orders", 3): 0}
-    first = next(one for one in read_to_end(admin, name) if one.value == b'{"offset":41}')
+    positions = {("topic1", 0): 42, ("topic1", 1): 8, ("orders", 3): 1}
+    ConnectOffsetsWriter(cluster, name, "A").write(positions, deadline_s=20)
+    found = read_to_end(admin, name)
+    first = next(one for one in found if one.value == b'{"offset":41}')
     assert first.key == b'["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"topic1"}]'
     assert first.partition == 2
+    assert mm2_positions(found, "A") == {}
+    as_its_own = [dataclasses.replace(one, headers=()) for one in found]
+    assert mm2_positions(as_its_own, "A") == positions
+    assert mm2_positions(as_its_own, "B") == {}
 
 
 def test_keys_without_a_partition_go_where_a_java_producer_puts_them(

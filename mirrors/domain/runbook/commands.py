@@ -48,11 +48,6 @@ def commands(
     }
 
 
-def open_again(*, source: str, topics: list[str]) -> str:
-    """What takes the fence away."""
-    return "\n".join(_deny(shlex.quote(source), name, "--remove --force") for name in topics)
-
-
 def _deny(server: str, topic: str, verb: str) -> str:
     return (
         f"kafka-acls.sh --bootstrap-server {server} {verb} --deny-principal 'User:*' "
