@@ -18,12 +18,10 @@ from spark_runner.wire.batch import CONTROL, TRANSACTIONAL, Header
 from spark_runner.wire.cluster import REQUEST_S, ClusterClient, Leader, Patience, TopicView
 from spark_runner.wire.codes import RETRY, Code, failure
 from spark_runner.wire.connection import Connection
-from spark_runner.wire.messages import FETCH
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
-from spark_runner.wire.produce import name_key
+from spark_runner.wire.peek import peek
 from spark_runner.wire.records import batches, decode_batch, read_header
 
-_BYTES = 4 << 20
 _COMMIT = 1
 
 Row = tuple[int, bytes, bytes | None]
@@ -84,20 +82,9 @@ class PositionReader:
     def _step(self, link: Connection, view: TopicView, isolation: int) -> bool:
         """One fetch; False when it brought nothing new."""
         assert self._at is not None  # noqa: S101 - set before the first step
-        version = link.version(FETCH, fetch.LEAST, fetch.MOST, "Fetch")
-        key = view.topic_id if version >= fetch.BY_ID else name_key(view.name)
-        session = fetch.FetchSession(
-            version,
-            max_wait_ms=50,
-            min_bytes=1,
-            max_bytes=_BYTES,
-            isolation=isolation,
-        )
-        session.want(fetch.Wanted(key, 0, self._at, -1, -1, _BYTES))
         until = time.monotonic() + REQUEST_S
-        link.send([session.request(link.next_correlation())], until)
-        frame = link.receive(None, until)
-        _, reply = fetch.read_reply(frame, version)
+        topic = view.name, view.topic_id
+        frame, reply = peek(link, topic, 0, self._at, until=until, isolation=isolation)
         number = reply.error or next((row.error for row in reply.partitions if row.error), 0)
         if number:
             raise self._refused(number)

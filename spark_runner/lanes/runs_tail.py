@@ -11,12 +11,9 @@ from spark_runner.wire.batch import CONTROL
 from spark_runner.wire.cluster import REQUEST_S, ClusterClient, Leader, Patience, TopicView
 from spark_runner.wire.codes import RETRY, Code, failure
 from spark_runner.wire.connection import Connection
-from spark_runner.wire.messages import FETCH
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
-from spark_runner.wire.produce import name_key
+from spark_runner.wire.peek import peek
 from spark_runner.wire.records import batches, decode_batch, read_header
-
-_BYTES = 4 << 20
 
 Row = tuple[bytes, bytes | None]
 
@@ -79,20 +76,10 @@ class RunsTail:
 
     def _step(self, link: Connection) -> Iterator[Row]:
         assert self._at is not None  # noqa: S101 - set before the first step
-        version = link.version(FETCH, fetch.LEAST, fetch.MOST, "Fetch")
-        key = self.topic_id if version >= fetch.BY_ID else name_key(self._view.name)
-        session = fetch.FetchSession(
-            version,
-            max_wait_ms=50,
-            min_bytes=1,
-            max_bytes=_BYTES,
-            isolation=fetch.READ_UNCOMMITTED,
-        )
-        session.want(fetch.Wanted(key, 0, self._at, -1, -1, _BYTES))
         until = time.monotonic() + REQUEST_S
-        link.send([session.request(link.next_correlation())], until)
-        frame = link.receive(None, until)
-        _, reply = fetch.read_reply(frame, version)
+        topic = self._view.name, self.topic_id
+        isolation = fetch.READ_UNCOMMITTED
+        frame, reply = peek(link, topic, 0, self._at, until=until, isolation=isolation)
         number = reply.error or next((row.error for row in reply.partitions if row.error), 0)
         if number:
             raise self._failure(number)

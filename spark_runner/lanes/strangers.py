@@ -20,8 +20,7 @@ from spark_runner.wire.batch import CONTROL
 from spark_runner.wire.cluster import ClusterClient, Leader
 from spark_runner.wire.codes import Code
 from spark_runner.wire.connection import Connection
-from spark_runner.wire.messages import FETCH
-from spark_runner.wire.produce import name_key
+from spark_runner.wire.peek import peek
 from spark_runner.wire.records import batches, read_header
 from spark_runner.wire.transactions import Identity
 
@@ -85,18 +84,19 @@ class Strangers:
         self, link: Connection, track: Track, hole: Hole, leader: Leader, deadline: float
     ) -> list[Seen] | None:
         """Its batches; None while a transaction that is still open hides some."""
-        version = link.version(FETCH, fetch.LEAST, fetch.MOST, "Fetch")
-        key = track.remote_id if version >= fetch.BY_ID else name_key(track.remote_topic)
+        topic, epoch = (track.remote_topic, track.remote_id), leader.epoch
         found: list[Seen] = []
         at = hole.first
         while at < hole.stop:
-            session = fetch.FetchSession(
-                version, max_wait_ms=50, min_bytes=1, max_bytes=_BYTES, isolation=1
+            frame, reply = peek(
+                link,
+                topic,
+                track.partition,
+                at,
+                until=deadline,
+                leader_epoch=epoch,
+                most_bytes=_BYTES,
             )
-            session.want(fetch.Wanted(key, track.partition, at, leader.epoch, -1, _BYTES))
-            link.send([session.request(link.next_correlation())], deadline)
-            frame = link.receive(None, deadline)
-            _, reply = fetch.read_reply(frame, version)
             before = at
             for row in reply.partitions:
                 if row.error == Code.OFFSET_OUT_OF_RANGE:
