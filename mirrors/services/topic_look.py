@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from mirrors.domain.changes import ConfigChange
 from mirrors.domain.drift.by_hand import configs_by_hand, place_of, topics_by_hand
@@ -53,8 +53,10 @@ def look_at_topics(context: DutyContext, source: Admin, target: Admin, clock: Cl
     theirs = source.snapshot(now=now, deadline_s=clock.left, with_configs=False)
     ours = target.snapshot(now=now, deadline_s=clock.left, with_configs=False)
     plan = plan_topics(theirs, ours, spec)
-    theirs = _with_configs(source, theirs, [row.topic for row in plan.copied], clock)
-    ours = _with_configs(target, ours, [row.remote_topic for row in plan.copied], clock)
+    names = [row.topic for row in plan.copied]
+    theirs = add_configs(source, theirs, names, deadline_s=clock.left)
+    remote = [row.remote_topic for row in plan.copied]
+    ours = add_configs(target, ours, remote, deadline_s=clock.left)
     selection = ConfigSelection(spec.settings)
     create = tuple(
         dataclasses.replace(new, configs=selection.at_creation(theirs.topics[new.topic].configs))
@@ -80,11 +82,12 @@ def look_at_topics(context: DutyContext, source: Admin, target: Admin, clock: Cl
     )
 
 
-def _with_configs(
-    admin: Admin, seen: ClusterSnapshot, names: Sequence[str], clock: Clock
+def add_configs(
+    admin: Admin, seen: ClusterSnapshot, names: Iterable[str], *, deadline_s: float
 ) -> ClusterSnapshot:
+    """The picture with the configs of these topics; `failed` has those that are not told."""
     wanted = [name for name in names if name in seen.topics]
-    found = admin.describe_configs(wanted, deadline_s=clock.left)
+    found = admin.describe_configs(wanted, deadline_s=deadline_s)
     topics = {
         name: dataclasses.replace(seen.topics[name], configs=configs)
         for name, configs in found.done.items()

@@ -25,6 +25,7 @@ from mirrors.kafka.groups import list_groups
 from mirrors.models import Flow
 from mirrors.services.comparing.rules import compare_rules
 from mirrors.services.groups.group_survey import Budget, survey_groups
+from mirrors.services.topic_look import add_configs
 
 LOOK_S = 25.0
 _SENTENCES = 5
@@ -110,24 +111,11 @@ def _topics(
             for side in (source, target)
         )
         plan = _only(plan_topics(theirs, ours, spec), topics)
-        theirs = _with_configs(source, theirs, [row.topic for row in plan.copied], budget)
-        ours = _with_configs(target, ours, [row.remote_topic for row in plan.copied], budget)
+        names = [row.topic for row in plan.copied]
+        theirs = add_configs(source, theirs, names, deadline_s=budget.left_s)
+        remote = [row.remote_topic for row in plan.copied]
+        ours = add_configs(target, ours, remote, deadline_s=budget.left_s)
     return plan, (theirs, ours)
-
-
-def _with_configs(
-    admin: Admin, seen: ClusterSnapshot, names: Iterable[str], budget: Budget
-) -> ClusterSnapshot:
-    wanted = [name for name in names if name in seen.topics]
-    found = admin.describe_configs(wanted, deadline_s=budget.left_s)
-    topics = {
-        name: dataclasses.replace(seen.topics[name], configs=configs)
-        for name, configs in found.done.items()
-    }
-    failed = {name: error.message for name, error in found.failed.items()}
-    return dataclasses.replace(
-        seen, topics={**seen.topics, **topics}, failed={**seen.failed, **failed}
-    )
 
 
 def _only(plan: TopicPlan, topics: Sequence[str]) -> TopicPlan:
