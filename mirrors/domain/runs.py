@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
@@ -43,23 +42,6 @@ def runs_topic(source_alias: str) -> str:
 
 def is_runs_topic(name: str) -> bool:
     return name.startswith("mm2-runs.") and name.endswith(".internal")
-
-
-def generation(
-    source_cluster: str,
-    source_topic_id: str,
-    target_cluster: str,
-    target_topic_id: str,
-    resets: int = 0,
-) -> str:
-    """A short name for the two topics that runs belong to: made again, they are others.
-
-    So is a partition that an operator let begin anew: its offsets may hold other records now.
-    """
-    ids = "\0".join((source_cluster, source_topic_id, target_cluster, target_topic_id))
-    if resets:
-        ids += f"\0{resets}"
-    return hashlib.blake2b(ids.encode(), digest_size=8).hexdigest()
 
 
 def left_out(born: str) -> str:

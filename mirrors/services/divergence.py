@@ -13,11 +13,12 @@ from datetime import datetime
 
 from django.db import transaction
 
+from mirrors.domain.continuity.generations import generation_of
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.divergence import diverge, divergence_topic, keep_first
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from mirrors.domain.records import MalformedRecord, Position
-from mirrors.domain.runs import Block, Run, generation
+from mirrors.domain.runs import Block, Run
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.internal import Row, append, read_to_end
@@ -112,7 +113,7 @@ def _positions(policy: ReplicationPolicy, admin: Admin, until: float) -> Mapping
 
 def _last_runs(flow: Flow, rows: Mapping[Place, Position]) -> dict[Place, Run]:
     """The last run of each partition below its position, in the generation of that position."""
-    born = {(*place, _generation(row)): row.position for place, row in rows.items()}
+    born = {(*place, generation_of(row)): row.position for place, row in rows.items()}
     maps = {
         row.pk: (row.topic, row.partition, row.generation)
         for row in PartitionMap.objects.filter(flow=flow)
@@ -135,16 +136,6 @@ def _bodies(blocks: Iterable[int]) -> dict[int, bytes]:
         for start in range(0, len(ids), _BATCH)
         for row in RunBlock.objects.filter(pk__in=ids[start : start + _BATCH])
     }
-
-
-def _generation(row: Position) -> str:
-    return generation(
-        row.source_cluster,
-        row.source_topic_id,
-        row.target_cluster,
-        row.target_topic_id,
-        row.resets,
-    )
 
 
 def _read(admin: Admin, source_alias: str, until: float) -> dict[Place, Point]:

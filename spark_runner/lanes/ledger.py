@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mirrors.domain.continuity.generations import generation
 from mirrors.domain.records import Position
-from mirrors.domain.runs import BlockKey, OpenBlock, Run, generation, left_out, pack
+from mirrors.domain.runs import BlockKey, OpenBlock, Run, left_out, pack
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.track import Track
 from spark_runner.wire import codecs

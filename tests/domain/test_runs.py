@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrors.domain.continuity.generations import generation
 from mirrors.domain.records import MalformedRecord
 from mirrors.domain.runs import (
     BLOCK_RUNS,
@@ -13,7 +14,6 @@ from mirrors.domain.runs import (
     BlockKey,
     OpenBlock,
     Run,
-    generation,
     pack,
     read_block,
     runs_topic,

@@ -15,11 +15,12 @@ from collections.abc import Iterable, Iterator
 
 from django.utils import timezone
 
+from mirrors.domain.continuity.generations import generation_of
 from mirrors.domain.errors import Fenced, KafkaRefused, UnderstudyError
 from mirrors.domain.failback.orphans import MARK_HEADER, mark_of
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
-from mirrors.domain.runs import BlockKey, Run, generation, pack, runs_topic
+from mirrors.domain.runs import BlockKey, Run, pack, runs_topic
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.flow_pen import FlowPen, Outgoing
 from mirrors.kafka.internal import InternalRecord, consume
@@ -169,13 +170,7 @@ class _Settler:
         )
 
     def _blocks(self, position: Position, runs: Iterable[Run]) -> Iterator[Outgoing]:
-        born = generation(
-            position.source_cluster,
-            position.source_topic_id,
-            position.target_cluster,
-            position.target_topic_id,
-            position.resets,
-        )
+        born = generation_of(position)
         for block in pack(None, runs).blocks:
             key = BlockKey(
                 position.topic,

@@ -16,9 +16,10 @@ from datetime import datetime
 from django.db import transaction
 from django.utils import timezone
 
+from mirrors.domain.continuity.generations import generation_of
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import MalformedRecord, Position, read_position
-from mirrors.domain.runs import generation, runs_topic
+from mirrors.domain.runs import runs_topic
 from mirrors.kafka.internal import InternalRecord
 from mirrors.kafka.tailing import Bookmark, Tail, Tails, kept_tails
 from mirrors.models import Flow, PartitionMap, RunIndex
@@ -173,7 +174,7 @@ class _Refresh:
     ) -> None:
         """Positions come last: only now all that lies below them is in."""
         current = {place: row for place, row in said.items() if row is not None}
-        keys = {place: (*place, _generation(row)) for place, row in current.items()}
+        keys = {place: (*place, generation_of(row)) for place, row in current.items()}
         gone = {
             pk
             for key, pk in self._maps.items()
@@ -214,16 +215,6 @@ def _together(runs: Tail | None) -> contextlib.AbstractContextManager[object]:
     if runs is None or runs.records is None:
         return contextlib.nullcontext()
     return transaction.atomic()
-
-
-def _generation(row: Position) -> str:
-    return generation(
-        row.source_cluster,
-        row.source_topic_id,
-        row.target_cluster,
-        row.target_topic_id,
-        row.resets,
-    )
 
 
 def _chunks(records: Iterator[InternalRecord]) -> Iterator[list[InternalRecord]]:
