@@ -23,7 +23,7 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.internal import Row, append, read_to_end
 from mirrors.kafka.internal_topics import ensure_topic
-from mirrors.kafka.progress import read_positions
+from mirrors.kafka.positions import read_positions
 from mirrors.models import Divergence, Flow, PartitionMap, RunBlock
 from mirrors.models.offsets import blocks_around
 from mirrors.services.clock import milliseconds, moment

@@ -18,7 +18,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.internal import Row, append, read_to_end
-from mirrors.kafka.progress import read_positions
+from mirrors.kafka.positions import read_positions
 from spark_runner.positions_for_mm2 import ConnectOffsetsWriter
 from spark_runner.positions_from_mm2 import mm2_positions
 

@@ -18,7 +18,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.internal import InternalRecord, read_to_end
-from mirrors.kafka.progress import read_positions
+from mirrors.kafka.positions import read_positions
 from spark_runner.draft import Plan
 from spark_runner.gaps import Orders
 from spark_runner.lanes.raw import RawCopier

@@ -14,7 +14,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.flow_pen import FlowPen, Outgoing
 from mirrors.kafka.internal_topics import POSITIONS_CONFIGS, ensure_topic
-from mirrors.kafka.progress import read_positions
+from mirrors.kafka.positions import read_positions
 
 CLIENT_ID = "understudy-failback"
 DEADLINE_S = 20.0

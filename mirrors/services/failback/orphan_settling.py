@@ -25,7 +25,7 @@ from mirrors.kafka.admin import Admin
 from mirrors.kafka.flow_pen import FlowPen, Outgoing
 from mirrors.kafka.internal import InternalRecord, consume
 from mirrors.kafka.internal_topics import ensure_topic
-from mirrors.kafka.progress import read_positions
+from mirrors.kafka.positions import read_positions
 from mirrors.models import Failback, OrphanStretch, claim
 from mirrors.models.failbacks import OrphanState
 from mirrors.services.failback.failback_side import CLIENT_ID, DEADLINE_S, position_records
