@@ -50,6 +50,7 @@ class Refused(Exception):
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
+    """Ask the one address that was judged, without following redirects; never raises."""
     try:
         parts, address = _judged(url)
     except Refused as refusal:

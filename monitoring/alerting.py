@@ -23,6 +23,7 @@ _GONE = Reading(False, True, None, "is no more, or its rule is not")
 
 
 def evaluate(*, now: datetime) -> None:
+    """One look: alerts are opened, reworded or ended. What nobody knows changes nothing."""
     rules = list(AlertRule.objects.filter(enabled=True))
     unresolved = Alert.objects.filter(resolved_at=None).select_related("rule", "flow")
     opened = {(alert.rule_id, alert.subject): alert for alert in unresolved}

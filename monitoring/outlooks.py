@@ -44,6 +44,7 @@ def swept_flows() -> QuerySet[Flow]:
 
 
 def keep(*, cluster: Cluster, ranges: Mapping[Place, Range], now: datetime) -> None:
+    """What a sweep of a source says of every flow from there: their rows are written anew."""
     flows = list(swept_flows().filter(source=cluster))
     before = {row.flow_id: row for row in FlowOutlook.objects.filter(flow__in=flows)}
     positions: dict[int, list[tuple[Place, int | None]]] = defaultdict(list)

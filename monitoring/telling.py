@@ -84,6 +84,7 @@ def tell(channel: Channel, message: Message, now: datetime) -> Outcome:
 
 
 def message_of(delivery: Delivery, now: datetime) -> Message:
+    """What a channel is told; without an alert it is the test of the channel."""
     alert = delivery.alert
     if alert is None:
         return Message(

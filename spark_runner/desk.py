@@ -20,6 +20,8 @@ POSITIONS_DEADLINE_S = 5.0
 
 
 class Desk:
+    """What the clerk works with; every method may block, and raises what Kafka refuses."""
+
     def __init__(self, job: JobSpec, owner: str) -> None:
         self._job = job
         self._owner = owner

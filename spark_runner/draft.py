@@ -42,6 +42,8 @@ class Plan:
 
 
 class Draft:
+    """A plan in the making: which partitions have work, which are stopped and why."""
+
     def __init__(
         self,
         spec: FlowSpec,

@@ -35,6 +35,7 @@ def nothing(texts: Iterable[str]) -> Iterator[str]:
 
 
 def run(work: SliceWork) -> SliceResult:
+    """One epoch of one slice on an executor. Raises nothing: whatever happens is in the result."""
     try:
         channel = Channel(work)
     except (OSError, ValueError, KeyError) as error:

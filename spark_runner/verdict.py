@@ -24,6 +24,7 @@ class Standing:
 
 
 def verdict(standing: Standing) -> tuple[JobState, str]:
+    """The worst comes first: what stands, what is in trouble, what is on its way."""
     phase, troubles = standing.phase, standing.troubles
     if phase in ("failed", "stopped", "paused"):
         return phase, standing.reason

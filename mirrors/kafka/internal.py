@@ -88,6 +88,10 @@ def consume(
     committed: bool,
     deadline: float,
 ) -> Iterator[InternalRecord]:
+    """From `starts` to before `ends`, offsets by partition; `deadline` is a monotonic clock's.
+
+    Raises KafkaUnavailable when the ends are not reached by then.
+    """
     own = {
         "group.id": CLIENT_ID,
         "enable.auto.commit": False,

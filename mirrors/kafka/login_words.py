@@ -10,6 +10,7 @@ UNSUPPORTED_MECHANISM, ILLEGAL_SASL_STATE = 33, 34
 
 
 def login_failure(cause: Exception, spec: ClusterSpec, at: str) -> UnderstudyError:
+    """What a login that broke off at the broker `at` means, in words that name the cure."""
     if isinstance(cause, Refused):
         return _refused(cause, spec, at)
     if isinstance(cause, TimeoutError):

@@ -80,6 +80,7 @@ def run_check(
 
 
 def look(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Signs:
+    """Where MM2 stands and whether it moves: what it writes is looked at twice, `seconds` apart."""
     spec = flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     group = f"{spec.source.alias}-mm2"

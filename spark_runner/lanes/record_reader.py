@@ -37,6 +37,8 @@ _FIXED = {
 
 
 class Reader:
+    """librdkafka's consumer of one slice, in no group. What it raises is one of our errors."""
+
     def __init__(self, work: SliceWork) -> None:
         self._alias = work.source.alias
         tuning = work.spec.settings.consumer

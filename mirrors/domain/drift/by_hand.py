@@ -29,6 +29,7 @@ def rule_place(rule: AclRule) -> Place:
 def configs_by_hand(
     changes: Iterable[ConfigChange], target: ClusterSnapshot, baselines: Mapping[str, Baseline]
 ) -> list[Deviation]:
+    """Configs of topics that are still the remembered ones, and are not as the flow left them."""
     found = []
     for change in changes:
         base = _same_topic(change.remote_topic, target, baselines)

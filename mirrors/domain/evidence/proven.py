@@ -32,6 +32,7 @@ class Proven:
 
 
 def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> Proven:
+    """What the last drills prove of the standby now, and the sentence that says so."""
     age = None if last.passed_at is None else max(timedelta(), now - last.passed_at)
     state: ProvenState = "never"
     if last.ended_at is not None and not last.ended_well:

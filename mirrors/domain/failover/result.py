@@ -125,6 +125,7 @@ class Totals:
 
 
 def sum_up(rows: Sequence[PlaceResult], losses: Iterable[Loss]) -> Totals:
+    """One unknown makes its sum unknown (None); `loss_is` is the least certain way of counting."""
     known = list(losses)
     hows = {loss.how for loss in known}
     order: tuple[LossIs, ...] = ("unknown", "last_known", "at_most", "counted")

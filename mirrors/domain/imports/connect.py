@@ -17,6 +17,7 @@ SIDES = ("source", "target")
 
 
 def read_connect(text: str, notes: Notes) -> Reading:
+    """The JSON of connectors as a reading; what is wrong with it stands in the notes."""
     reading = Reading(providers=dict(USUAL_PROVIDERS))
     try:
         tree = read_tree(text, is_json=True)

@@ -40,6 +40,7 @@ _MEANING = {
 
 
 def read_mirrormaker1(text: str, notes: Notes) -> Reading:
+    """A command line and its two files as a reading; what is wrong with it stands in the notes."""
     sections, options = _sections(text, notes)
     source, target = (options.pop(name, Entry(name)).value.strip() for name in ("source", "target"))
     topics = options.pop("whitelist", None) or options.pop("include", None)

@@ -32,6 +32,7 @@ _ROLES = ("consumer.", "producer.", "admin.")
 
 
 def read_mm2(text: str, notes: Notes) -> Reading:
+    """An `mm2.properties` as a reading; what is wrong with it stands in the notes."""
     file = read_file(text, notes)
     named = aliases(file)
     reading = Reading(providers=providers(file))

@@ -43,6 +43,7 @@ def countable_places(
 def source_windows(
     places: Iterable[PlacePlan], bounds: Mapping[Place, Bounds], countable: set[Place]
 ) -> dict[Place, list[Window]]:
+    """By partition, which offsets [start, end) to read: around groups, and what would be lost."""
     windows: dict[Place, list[Window]] = {}
     for row in places:
         at = bounds.get((row.topic, row.partition))
