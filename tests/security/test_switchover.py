@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
-    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -23,9 +22,8 @@ from confluent_kafka.admin import (
 )
 
 from mirrors.domain.keys.keys_of_failover import PRODUCERS
-from mirrors.models import FailoverRun, FailoverStep, Flow
-from mirrors.services.failover import failovers, simulation
-from mirrors.services.runbook import asking
+from mirrors.models import FailoverRun, FailoverStep
+from mirrors.services.failover import failovers
 from mirrors.services.runbook.context import Context
 from mirrors.services.runbook.fencing import lift_fence, rules_in_place
 from mirrors.services.runbook.redirecting import REDIRECT_PRODUCERS
@@ -33,6 +31,7 @@ from mirrors.services.runbook.turn import advance
 from tests.groups.world import World
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 from tests.pages import world as made
+from tests.security.fenced import begin, copy_if_asked, rules_of, simulated, wait_for_rules
 from tests.security.orders import Orders
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter
@@ -88,55 +87,6 @@ def orders(world: World, secured_pair: Pair) -> Iterator[Orders]:
     with contextlib.suppress(Exception):
         for future in admin.delete_acls([rule_filter(rule) for rule in rules]).values():
             future.result(20)
-
-
-def rules_of(world: World, topic: str) -> set[tuple[str, str, str]]:
-    """As Kafka's own client sees them."""
-    admin = AdminClient({"bootstrap.servers": world.copy.source.spec.bootstrap_servers})
-    mine = AclBindingFilter(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
-    found = admin.describe_acls(mine).result(20)
-    return {(rule.principal, rule.operation.name, rule.permission_type.name) for rule in found}
-
-
-def wait_for_rules(world: World, topic: str, wanted: set[tuple[str, str, str]]) -> None:
-    """The answer comes before the broker has heard of it."""
-    until = time.monotonic() + 20
-    while (found := rules_of(world, topic)) != wanted:
-        assert time.monotonic() < until, found
-        time.sleep(0.05)
-
-
-def simulated(world: World) -> FailoverRun:
-    run = simulation.request_simulation(flow=world.flow, who="tester")
-    assert simulation.run_simulation(run_id=run.pk)
-    run.refresh_from_db()
-    assert run.state == "succeeded", run.reason
-    return run
-
-
-def begin(world: World, kind: str, simulation: FailoverRun) -> FailoverRun:
-    world.flow.refresh_from_db()
-    return asking.request_execution(
-        flow=world.flow,
-        kind=kind,  # type: ignore[arg-type]
-        simulation=simulation.pk,
-        confirm_alias=world.copy.target.spec.alias,
-        why="maintenance",
-        who="tester",
-    )
-
-
-def copy_if_asked(world: World) -> None:
-    if Flow.objects.filter(pk=world.flow.pk, desired_state="running").exists():
-        world.copy.copy()
 
 
 def go_on(world: World, orders: Orders, run: FailoverRun, told: Receiver) -> FailoverRun:
