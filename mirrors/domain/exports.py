@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from mirrors.domain.imports.references import jaas_line
 from mirrors.domain.keys import client_keys
+from mirrors.domain.keys.judging import tuning
 from mirrors.domain.keys.refused import REFUSED
 from mirrors.domain.keys.setting import Setting
 from mirrors.domain.keys.table import DEFAULT_POLICY, IDENTITY_POLICY, KEYS, POLICY_CLASSES
 from mirrors.domain.properties import property_line
-from mirrors.domain.specs import ClusterSpec, FlowSpec, tuning
+from mirrors.domain.specs import ClusterSpec, FlowSpec
 
 _PROVIDER = "org.apache.kafka.common.config.provider"
 _PROVIDERS = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.specs import validate_properties
+from mirrors.domain.keys.judging import validate_properties
 from mirrors.domain.sync_runs import Sync
 from mirrors.kafka.admin import Admin
 from mirrors.models import SyncedPartition

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from mirrors.domain.conflicts import check_flow
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.flow_templates.routes import TEMPLATES, TemplateKind
-from mirrors.domain.specs import ClusterSpec, FlowSpec, validate_properties
+from mirrors.domain.keys.judging import validate_properties
+from mirrors.domain.specs import ClusterSpec, FlowSpec
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
