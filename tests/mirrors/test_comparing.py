@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
-from django.utils import timezone
 
 from mirrors.domain.failback.orphans import MARK_HEADER
 from mirrors.domain.runs import Run
-from mirrors.kafka.admin import Admin
-from mirrors.models import Cluster, Comparison, ComparisonFinding, Flow
-from mirrors.services.comparing import rows as comparisons
-from mirrors.services.comparing import turn
+from mirrors.models import Cluster, ComparisonFinding
 from spark_runner.wire.records import Record
+from tests.mirrors.compared import compare, flow_of, record
 from tests.mirrors.maps import keep_map
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
@@ -43,28 +39,6 @@ def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
     yield both
     for side in both:
         side.close()
-
-
-def flow_of(source: Side, target: Side, topic: str, **properties: str) -> Flow:
-    one, two = (
-        Cluster.objects.create(alias=side.spec.alias, bootstrap_servers=side.spec.bootstrap_servers)
-        for side in (source, target)
-    )
-    return rows.flow(one, two, properties={"topics": topic, **properties})
-
-
-def compare(flow: Flow, **asked: object) -> Comparison:
-    run = comparisons.request_comparison(flow=flow, who="tester", **asked)  # type: ignore[arg-type]
-    while turn.run_turn(comparison_id=run.pk):
-        pass
-    run.refresh_from_db()
-    assert run.ended_at is not None
-    return run
-
-
-def record(number: int, **fields: object) -> Record:
-    plain = Record(0, 1_000_000 + number, b"k%d" % (number % 50), b"v%d" % number)
-    return plain._replace(**fields)
 
 
 def faulty(records: list[Record], fault: str) -> list[Record]:
@@ -200,82 +174,3 @@ def test_what_compaction_took_is_no_difference_but_the_last_word_on_a_key_is(
     assert (finding.kind, finding.source_offset) == ("missing", 48)
     (part,) = run.parts.all()
     assert (part.explained, part.differences) == (5, 1)
-
-
-def test_what_it_may_not_read_any_more_is_stated(sides: tuple[Side, Side]) -> None:
-    source, target = sides
-    topic = unique("large")
-    remote = f"{source.spec.alias}.{topic}"
-    source.make(topic, 2)
-    target.make(remote, 2)
-    flow = flow_of(source, target, topic)
-    records = [record(number, value=bytes(600)) for number in range(1000)]
-    for partition in range(2):
-        for side, name in ((source, topic), (target, remote)):
-            side.write(name, partition, records)
-            side.write(name, partition, records)
-        keep_map(flow, topic, partition, [Run(0, 0, 2000)], position=2000, at_once=1)
-
-    run = compare(flow, megabytes=1)
-
-    assert run.verdict == "partly", run.reason
-    assert "Not read:" in run.reason
-    for part in run.parts.all():
-        assert part.verdict in ("partly", "unread")
-        assert part.unread == 2000 - (part.next or 0)
-        assert "megabytes" in part.reason
-    run = compare(flow, records=700)
-    assert run.verdict == "same"
-    assert {(part.source_first, part.source_records) for part in run.parts.all()} == {(1300, 700)}
-
-
-def test_a_lost_worker_is_followed_by_another_and_an_aborted_run_keeps_what_it_found(
-    sides: tuple[Side, Side],
-) -> None:
-    source, target = sides
-    topic = unique("lost")
-    source.make(topic, 1)
-    target.make(f"{source.spec.alias}.{topic}", 1)
-    flow = flow_of(source, target, topic)
-    run = comparisons.request_comparison(flow=flow, who="tester")
-    assert comparisons.take_turn(comparison_id=run.pk) is not None
-    assert comparisons.take_turn(comparison_id=run.pk) is None
-    assert not turn.run_turn(comparison_id=run.pk)
-    assert comparisons.waiting_comparisons() == []
-    old = timezone.now() - comparisons.LOST_AFTER - timedelta(seconds=1)
-    Comparison.objects.update(seen_at=old)
-    assert comparisons.waiting_comparisons() == [run.pk]
-    assert not turn.run_turn(comparison_id=run.pk)
-    run.refresh_from_db()
-    assert (run.state, run.turn, run.lost) == ("succeeded", 2, 1)
-    run = comparisons.request_comparison(flow=flow, who="tester")
-    taken = comparisons.take_turn(comparison_id=run.pk)
-    assert taken is not None
-    comparisons.abort_comparison(run=run, who="ann")
-    assert comparisons.note_progress(run=taken) == "Aborted by ann."
-
-
-def test_settings_topics_and_partitions_that_differ_are_findings(
-    sides: tuple[Side, Side],
-) -> None:
-    source, target = sides
-    stem = unique("shape")
-    topics = [f"{stem}.{name}" for name in ("set", "grown", "missing")]
-    for topic in topics:
-        source.make(topic, 2, max_message_bytes="2000000")
-    target.make(f"{source.spec.alias}.{topics[0]}", 2)
-    target.make(f"{source.spec.alias}.{topics[1]}", 1, max_message_bytes="2000000")
-    flow = flow_of(source, target, f"{stem}.*")
-
-    run = compare(flow, content=False)
-
-    found = {
-        (row.about, row.name.removeprefix(f"{source.spec.alias}.")) for row in run.findings.all()
-    }
-    assert ("config", f"{topics[0]}: max.message.bytes") in found
-    assert ("partition", topics[1]) in found
-    assert ("topic", topics[2]) in found
-    assert run.verdict == "differs"
-    assert not run.parts.exists()
-    with Admin(target.spec) as admin:
-        assert topics[2] not in admin.topic_names()

@@ -1,4 +1,4 @@
-"""Drills: each moment once, missed ones made up once, judged, certified, their evidence dropped."""
+"""Drills: each moment once, missed ones made up once, judged and certified."""
 
 from __future__ import annotations
 
@@ -7,21 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command
-from pytest_django import Settings
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.evidence.canonical import canonical
-from mirrors.domain.evidence.certificates import fingerprint_of
 from mirrors.domain.evidence.objectives import Objectives
-from mirrors.models import Certificate, Drill, DrillRun, FailoverRun, Flow, SigningKey
+from mirrors.models import Certificate, Drill, DrillRun, FailoverRun, Flow
 from mirrors.services.errors import Conflict
 from mirrors.services.evidence import certificates, drill_runs, drills
-from mirrors.services.evidence.evidence_pruning import delete_old_runs, drop_old_rows
 from mirrors.services.evidence.objectives import set_objectives
-from mirrors.services.evidence.signing import load_key
 from mirrors.services.failover import failovers, simulation
-from mirrors.services.pruning import prune
 from tests.drilling import drilled, finished, simulated
 from tests.pages import world
 
@@ -179,90 +172,3 @@ def test_a_schedule_that_cannot_be_is_refused_by_field(
     with pytest.raises(InvalidSettings) as refused:
         drills.create_drill(flow=flow, who="ann", **{**usual, **facts})
     assert words in refused.value.fields[field][0]
-
-
-def test_the_certificate_has_scope_numbers_times_people_and_the_evidence_by_digest(
-    flow: Flow, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = drilled(flow)
-    text = run.certificate.text
-    document = json.loads(text)
-    assert document["scope"]["flow"] == flow.name
-    assert document["scope"]["groups"] == ["billing"]
-    assert document["measured"]["proven"] == 1
-    assert document["people"] == [{"who": "ann", "did": "asked for it"}]
-    assert [step["name"] for step in document["steps"]] == ["look", "read", "compare", "clean"]
-    assert all(step["ended_at"] for step in document["steps"])
-    evidence = certificates.evidence_of(run.run)
-    assert evidence is not None
-    paths = {"c": text.encode(), "e": evidence, "bad": evidence.replace(b"billing", b"Billing")}
-    for name, body in paths.items():
-        (tmp_path / name).write_bytes(body)
-    call_command("verify_certificate", str(tmp_path / "c"), evidence=str(tmp_path / "e"))
-    told = capsys.readouterr().out
-    assert "Genuine." in told
-    assert "The evidence is what the certificate speaks of" in told
-    with pytest.raises(CommandError, match="its digest is another"):
-        call_command("verify_certificate", str(tmp_path / "c"), evidence=str(tmp_path / "bad"))
-    (tmp_path / "c").write_text(text.replace('"proven":1', '"proven":2'))
-    with pytest.raises(CommandError, match="changed after it was signed"):
-        call_command("verify_certificate", str(tmp_path / "c"))
-    with pytest.raises(CommandError, match="cannot be read"):
-        call_command("verify_certificate", str(tmp_path / "nothing"))
-
-
-def test_an_auditor_verifies_with_the_public_key_alone(flow: Flow, tmp_path: Path) -> None:
-    (tmp_path / "c").write_text(drilled(flow).certificate.text)
-    key = SigningKey.objects.get().public_key
-    SigningKey.objects.all().delete()
-    with pytest.raises(CommandError, match="key that is not known here"):
-        call_command("verify_certificate", str(tmp_path / "c"))
-    call_command("verify_certificate", str(tmp_path / "c"), public_key=key)
-    with pytest.raises(CommandError, match="64 hexadecimal"):
-        call_command("verify_certificate", str(tmp_path / "c"), public_key="00")
-
-
-def test_a_drill_whose_certificate_cannot_be_signed_says_so_and_gets_it_later(
-    flow: Flow, settings: Settings, signing_key: Path
-) -> None:
-    settings.UNDERSTUDY_SIGNING_KEY = "broken"
-    run = drills.request_drill(flow=flow, who="ann")
-    (begun,) = drill_runs.begin_waiting(now=run.created_at)
-    simulated(FailoverRun.objects.get(pk=begun))
-    drill_runs.judge_ended(now=run.created_at)
-    assert certificates.issue_missing(now=run.created_at) == 0
-    run.refresh_from_db()
-    assert run.state == "passed"
-    assert "not an Ed25519 private key" in run.uncertified
-    settings.UNDERSTUDY_SIGNING_KEY = ""
-    assert certificates.issue_missing(now=run.created_at) == 1
-    assert certificates.issue_missing(now=run.created_at) == 0
-    run.refresh_from_db()
-    assert run.uncertified == ""
-    public = load_key().public_key().public_bytes_raw()
-    assert json.loads(run.certificate.text)["key"]["fingerprint"] == fingerprint_of(public)
-
-
-def test_old_rows_are_dropped_and_totals_digest_and_certificate_stay(
-    flow: Flow, settings: Settings
-) -> None:
-    run = drilled(flow)
-    before = certificates.evidence_of(run.run)
-    ended = run.run.ended_at
-    assert drop_old_rows(now=ended + timedelta(days=settings.UNDERSTUDY_EVIDENCE_DAYS)) == 0
-    later = ended + timedelta(days=settings.UNDERSTUDY_EVIDENCE_DAYS, seconds=1)
-    assert drop_old_rows(now=later) == 1
-    assert drop_old_rows(now=later) == 0
-    kept = FailoverRun.objects.get(pk=run.run_id)
-    assert "partitions" not in kept.result
-    assert kept.result["totals"]["proven"] == 1
-    assert "places" not in kept.plan
-    assert len(canonical(kept.plan)) < len(canonical(run.run.plan))
-    assert certificates.evidence_of(kept) is None
-    assert before is not None
-    assert certificates.verify_text(text=run.certificate.text.encode()).genuine
-    assert delete_old_runs(now=ended + timedelta(days=399)) == 0
-    assert delete_old_runs(now=ended + timedelta(days=401)) == 1
-    run.refresh_from_db()
-    assert (run.run, run.state) == (None, "passed")
-    assert prune()["evidence"] == 0

@@ -9,7 +9,8 @@ import pytest
 
 from controlplane.demo.guard import Guard
 from tests.security.issuer import Issuer
-from tests.security.secured import OAUTH_CLIENT, SecuredBroker, Vault, environment
+from tests.security.secured import OAUTH_CLIENT, SecuredBroker
+from tests.security.vault import Vault, environment
 
 
 @pytest.fixture(scope="session")

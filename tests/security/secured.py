@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import (
@@ -19,8 +15,9 @@ from confluent_kafka.admin import (
 from controlplane.demo.kafka import KafkaBroker, Listener
 from controlplane.demo.ports import HOST, free_port
 from mirrors.domain.specs import ClusterSpec
-from tests.security.authority import Authority, Issued
+from tests.security.authority import Issued
 from tests.security.issuer import AUDIENCE, Issuer
+from tests.security.vault import Vault
 
 NOWHERE = "kafka.nowhere.invalid"
 USER, LIMITED = "copier", "limited"
@@ -31,50 +28,6 @@ OAUTH_CLIENT = "copier-client"
 CERTIFICATES = ("TLS", "MTLS", "EXPIRED", "FUTURE", "ELSEWHERE", "STRANGER", "ENDING")
 SASL = ("LOGIN", "LOGINTLS", "PLAINONLY")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-
-
-@dataclasses.dataclass
-class Vault:
-    """The secrets of the test, in the environment and in files, with references to them."""
-
-    directory: Path
-    password: str = dataclasses.field(default_factory=lambda: f"Canary;{secrets.token_hex(12)}=,")
-    limited: str = dataclasses.field(default_factory=lambda: f"Canary{secrets.token_hex(12)}")
-    client_secret: str = dataclasses.field(default_factory=lambda: f"Canary{secrets.token_hex(12)}")
-    authority: Authority = dataclasses.field(default_factory=lambda: Authority("Test CA"))
-    stranger: Authority = dataclasses.field(default_factory=lambda: Authority("Unknown CA"))
-    client: Issued = dataclasses.field(init=False)
-
-    def __post_init__(self) -> None:
-        self.client = self.authority.issue("copier-by-certificate")
-        self.put("ca.pem", self.authority.pem)
-        self.put("client.pem", self.client.certificate)
-        self.put("client.key", self.client.key)
-
-    def put(self, name: str, text: str) -> str:
-        """A file under the allowed root; answers its reference."""
-        path = self.directory / name
-        path.touch(mode=0o600)
-        path.write_text(text)
-        return f"file:{path}"
-
-    def reference(self, name: str) -> str:
-        return f"file:{self.directory / name}"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "UNDERSTUDY_SECRET_ROOTS": str(self.directory),
-            "KAFKA_TEST_PASSWORD": self.password,
-            "KAFKA_TEST_LIMITED": self.limited,
-            "KAFKA_TEST_CLIENT_SECRET": self.client_secret,
-            "KAFKA_TEST_WRONG": "CanaryWrong" + self.limited,
-        }
-
-    @property
-    def canaries(self) -> list[str]:
-        key_lines = self.client.key.splitlines()[1:-1]
-        return [self.password, self.limited, self.client_secret, *key_lines]
 
 
 class SecuredBroker:
@@ -248,18 +201,3 @@ def _protocol(listener: str) -> str:
     if listener in SASL:
         return "SASL_SSL" if listener == "LOGINTLS" else "SASL_PLAINTEXT"
     return "PLAINTEXT" if listener in ("PLAINTEXT", "ADVERTISED") else "SSL"
-
-
-@contextmanager
-def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """os.environ with these values, and without them afterwards."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

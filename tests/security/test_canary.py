@@ -21,7 +21,8 @@ from mirrors.kafka.oauth import token_source
 from mirrors.kafka.probe import probe
 from mirrors.kafka.security import connection_facts
 from tests.security.asking import LOGINS
-from tests.security.secured import SecuredBroker, Vault
+from tests.security.secured import SecuredBroker
+from tests.security.vault import Vault
 
 
 def spellings(canary: str) -> list[str]:

@@ -6,7 +6,8 @@ import pytest
 
 from tests.security.asking import ask, plain
 from tests.security.authority import private_pem
-from tests.security.secured import SecuredBroker, Vault
+from tests.security.secured import SecuredBroker
+from tests.security.vault import Vault
 
 WRONG_CERTIFICATES = [
     ("EXPIRED", "tls_expired", "has expired"),

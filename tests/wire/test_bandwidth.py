@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,20 +14,6 @@ from tests.wire.world import Driver, Flow, Side, bare, unique
 
 LIMIT = 400_000
 LANES = {"raw": RawCopier, "record": RecordLane}
-
-
-@pytest.fixture(scope="module")
-def source(primary: str) -> Iterator[Side]:
-    side = Side("one", primary)
-    yield side
-    side.close()
-
-
-@pytest.fixture(scope="module")
-def target(backup: str) -> Iterator[Side]:
-    side = Side("two", backup)
-    yield side
-    side.close()
 
 
 def filled(source: Side, size: int, stem: str = "limit") -> str:

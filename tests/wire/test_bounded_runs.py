@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,20 +16,6 @@ from tests.wire.world import Driver, Flow, Side, bare, unique
 LANES = {"raw": RawCopier, "record": RecordLane}
 BATCH = 4
 BATCHES = 3
-
-
-@pytest.fixture(scope="module")
-def source(primary: str) -> Iterator[Side]:
-    side = Side("one", primary)
-    yield side
-    side.close()
-
-
-@pytest.fixture(scope="module")
-def target(backup: str) -> Iterator[Side]:
-    side = Side("two", backup)
-    yield side
-    side.close()
 
 
 def records(batch: int) -> list[Record]:

@@ -26,20 +26,6 @@ BIG = b"v" * 15_000
 PARTITIONS = 3
 
 
-@pytest.fixture(scope="module")
-def source(primary: str) -> Iterator[Side]:
-    side = Side("one", primary)
-    yield side
-    side.close()
-
-
-@pytest.fixture(scope="module")
-def target(backup: str) -> Iterator[Side]:
-    side = Side("two", backup)
-    yield side
-    side.close()
-
-
 @pytest.fixture
 def proxies(
     primary: str, backup: str, monkeypatch: pytest.MonkeyPatch

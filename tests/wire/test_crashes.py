@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,20 +26,6 @@ ROOT = Path(__file__).resolve().parents[2]
 KILLS = int(os.environ.get("UNDERSTUDY_CRASHES", "5"))
 ZOMBIES = max(1, KILLS // 3)
 PARTITIONS = 3
-
-
-@pytest.fixture(scope="module")
-def source(primary: str) -> Iterator[Side]:
-    side = Side("one", primary)
-    yield side
-    side.close()
-
-
-@pytest.fixture(scope="module")
-def target(backup: str) -> Iterator[Side]:
-    side = Side("two", backup)
-    yield side
-    side.close()
 
 
 class Traffic:

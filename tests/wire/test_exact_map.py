@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import random
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,20 +16,6 @@ from tests.wire.world import Driver, Flow, Side, bare, unique
 
 STARTS = 48
 CLEANED_WITHIN_S = 90.0
-
-
-@pytest.fixture(scope="module")
-def source(primary: str) -> Iterator[Side]:
-    side = Side("one", primary)
-    yield side
-    side.close()
-
-
-@pytest.fixture(scope="module")
-def target(backup: str) -> Iterator[Side]:
-    side = Side("two", backup)
-    yield side
-    side.close()
 
 
 def history(side: Side, topic: str, partitions: int, seed: int) -> None:

@@ -5,29 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire.records import Record
 from tests.wire.world import Driver, Flow, Side, unique
 
 IDLE = 200
-
-
-@pytest.fixture(scope="module")
-def source(primary: str) -> Iterator[Side]:
-    side = Side("one", primary)
-    yield side
-    side.close()
-
-
-@pytest.fixture(scope="module")
-def target(backup: str) -> Iterator[Side]:
-    side = Side("two", backup)
-    yield side
-    side.close()
 
 
 def fill(side: Side, topic: str, partition: int, megabytes: int) -> None:

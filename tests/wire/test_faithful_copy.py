@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,20 +15,6 @@ from tests.wire.world import Flow, Side, bare, unique
 
 NOW = int(time.time() * 1000)
 RAW_BATCH = 20 << 10  # above the size from which batches are no longer merged
-
-
-@pytest.fixture(scope="module")
-def source(primary: str) -> Iterator[Side]:
-    side = Side("one", primary)
-    yield side
-    side.close()
-
-
-@pytest.fixture(scope="module")
-def target(backup: str) -> Iterator[Side]:
-    side = Side("two", backup)
-    yield side
-    side.close()
 
 
 def nasty_records(seed: int) -> list[Record]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,20 +13,6 @@ from tests.wire.world import Driver, Flow, Side, bare, unique
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(240)]
 PARTITIONS = 1000
 IDLE_S = 20.0
-
-
-@pytest.fixture(scope="module")
-def source(primary: str) -> Iterator[Side]:
-    side = Side("one", primary)
-    yield side
-    side.close()
-
-
-@pytest.fixture(scope="module")
-def target(backup: str) -> Iterator[Side]:
-    side = Side("two", backup)
-    yield side
-    side.close()
 
 
 class IdleDriver(Driver):

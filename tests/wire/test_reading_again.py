@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from spark_runner.lanes import setup
 from spark_runner.lanes.intake import Intake
@@ -15,20 +12,6 @@ from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.records import Record
 from tests.wire.world import Driver, Flow, Side, unique
-
-
-@pytest.fixture(scope="module")
-def source(primary: str) -> Iterator[Side]:
-    side = Side("one", primary)
-    yield side
-    side.close()
-
-
-@pytest.fixture(scope="module")
-def target(backup: str) -> Iterator[Side]:
-    side = Side("two", backup)
-    yield side
-    side.close()
 
 
 def firsts(track: Track) -> list[int]:

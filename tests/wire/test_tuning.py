@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -37,20 +36,6 @@ class Asked(dict[str, str]):
     def __contains__(self, name: object) -> bool:
         self.names.add(str(name))
         return False
-
-
-@pytest.fixture(scope="module")
-def source(primary: str) -> Iterator[Side]:
-    side = Side("one", primary)
-    yield side
-    side.close()
-
-
-@pytest.fixture(scope="module")
-def target(backup: str) -> Iterator[Side]:
-    side = Side("two", backup)
-    yield side
-    side.close()
 
 
 def names_asked_by_the_raw_lane(role: Role) -> set[str]:
