@@ -90,9 +90,6 @@ class JobState(models.TextChoices):
     LOST = "lost"
 
 
-OPEN_JOBS = (JobState.STARTING, JobState.RUNNING, JobState.DEGRADED, JobState.PAUSED)
-
-
 class Job(models.Model):
     """One run of a flow in a runner; at most one of a flow is open, and the database says so."""
 
