@@ -12,6 +12,9 @@ from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.wire.stream import Buffer, PlainStream, cut_off
 
 _STAGE = 1 << 18
+# So much waits encrypted before it goes out: a whole request would be held twice, and leave the
+# processor's cache before it is sent.
+_WAITING = 1 << 17
 # Pieces below this are joined before they are encrypted: each call makes a TLS record of its own.
 _SMALL = 4096
 
@@ -87,6 +90,8 @@ class TlsStream:
                     write(b"".join(small))
                     small.clear()
                 write(part)
+                if self._outgoing.pending >= _WAITING:
+                    self._flush(deadline)
             if small:
                 write(b"".join(small))
         except ssl.SSLError as error:
