@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from controlplane.celery import app
 from mirrors.models import Flow, Role
@@ -32,6 +32,8 @@ FLAGS = [
 PASSWORD = "correct horse battery 9"
 # Playwright's own event loop runs in the test's thread; the ORM calls beside it are still serial.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+# What comes, comes at once on a machine that does nothing else.
+expect.set_options(timeout=15_000)
 
 
 @pytest.fixture(scope="session")
@@ -66,10 +68,10 @@ def flow(person: str) -> Flow:
     made = world.busy()
     drill_rows(made)
     going_back(made)
-    fenced(made)
-    return made
     world.gap(made, pk=made.pk)
     lately(made)
+    fenced(made)
+    return made
 
 
 class Visitor:
@@ -83,7 +85,7 @@ class Visitor:
             **options,
         }
         self.context = browser.new_context(base_url=address, **options)
-        self.context.set_default_timeout(10_000)
+        self.context.set_default_timeout(20_000)
         self.page: Page = self.context.new_page()
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
