@@ -55,7 +55,7 @@ def fresh(flow: Flow) -> Flow:
 
 
 def reconcile_until(
-    flow: Flow, done: Callable[[Flow], bool], *, within: float = 15.0, every: float = 0.05
+    flow: Flow, done: Callable[[Flow], bool], *, within: float = 30.0, every: float = 0.05
 ) -> Flow:
     """Reconcile again and again, as beat does, until the flow is as expected."""
     until = time.monotonic() + within
