@@ -16,8 +16,10 @@ from typing import IO, Any
 import pytest
 
 VARIABLE = "UNDERSTUDY_TEST_TURNS"
-# A second try asks for the room, but not for ever: the time limit of the test goes on.
-PATIENCE_S = 60.0
+# Nobody is waited for longer than that, so that what one session leaves behind holds up no other.
+LONGEST_S = 900.0
+# A second try asks for the room, but the time limit of its test goes on.
+AGAIN_S = 60.0
 _PAUSE_S = 0.1
 
 
@@ -27,27 +29,26 @@ class Turns:
     def __init__(self, directory: Path) -> None:
         self._door, self._room = ((directory / name).open("w") for name in ("door", "room"))
         self.alone: bool | None = None
+        self._in_vain = False
 
-    def take(self, *, alone: bool, patience: float | None = None) -> None:
-        """Wait for the place; with patience no longer than that, and then go on without one."""
-        if self.alone == alone:
+    def take(self, *, alone: bool, patience: float = LONGEST_S) -> None:
+        """Wait for the place as long as patience lasts, and then go on without one."""
+        if self.alone == alone or self._in_vain:
             return
         self.give_back()
-        until = None if patience is None else time.monotonic() + patience
+        until = time.monotonic() + patience
         if _locked(self._door, fcntl.LOCK_EX, until):
             if _locked(self._room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, until):
                 self.alone = alone
             fcntl.flock(self._door, fcntl.LOCK_UN)
+        self._in_vain = self.alone is None and patience == LONGEST_S
 
     def give_back(self) -> None:
         fcntl.flock(self._room, fcntl.LOCK_UN)
         self.alone = None
 
 
-def _locked(file: IO[str], kind: int, until: float | None) -> bool:
-    if until is None:
-        fcntl.flock(file, kind)
-        return True
+def _locked(file: IO[str], kind: int, until: float) -> bool:
     while True:
         try:
             fcntl.flock(file, kind | fcntl.LOCK_NB)
@@ -90,4 +91,4 @@ class Hooks:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         if getattr(item, "execution_count", 1) > 1:
             # What failed beside others has its second try alone.
-            self._turns.take(alone=True, patience=PATIENCE_S)
+            self._turns.take(alone=True, patience=AGAIN_S)
