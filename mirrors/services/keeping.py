@@ -18,7 +18,7 @@ from mirrors.kafka.internal_topics import ensure_topic
 from mirrors.models import FailoverRun, Flow, FlowPlan, StandbyNote
 from mirrors.models.failovers import FailoverKind
 from mirrors.services.clock import moment
-from mirrors.services.groups.group_survey import Budget
+from mirrors.services.deadlines import Budget
 
 CLIENT_ID = "understudy-standby"
 

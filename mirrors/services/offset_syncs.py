@@ -30,8 +30,8 @@ from mirrors.models import (
     SyncedPartition,
 )
 from mirrors.models.offsets import blocks_around
+from mirrors.services.deadlines import Budget
 from mirrors.services.groups.checkpoints import flow_of
-from mirrors.services.groups.group_survey import Budget
 from mirrors.services.offsets.run_index import refresh_index
 
 _BATCH = 500

@@ -34,9 +34,9 @@ from mirrors.models.duties import PlanState
 from mirrors.models.failovers import FailoverKind
 from mirrors.models.flows import DesiredState
 from mirrors.services.clusters import changed_fields, create_cluster
+from mirrors.services.deadlines import Budget
 from mirrors.services.errors import Conflict
 from mirrors.services.flows.editing import create_flow
-from mirrors.services.groups.group_survey import Budget
 from mirrors.services.offsets.run_index import refresh_index
 
 CLIENT_ID = "understudy-rebuild"

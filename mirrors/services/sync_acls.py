@@ -16,7 +16,7 @@ from mirrors.kafka.groups import list_groups
 from mirrors.models import Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import moment
-from mirrors.services.deadlines import Clock
+from mirrors.services.deadlines import CALL_S, Budget
 from mirrors.services.drift_rows import (
     carried_rules,
     findings_of,
@@ -64,13 +64,13 @@ def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
     return outcome.reasons if outcome.counts["failed"] else ()
 
 
-def look_at_acls(context: DutyContext, source: Acls, target: Acls, clock: Clock) -> AclLook:
+def look_at_acls(context: DutyContext, source: Acls, target: Acls, budget: Budget) -> AclLook:
     """Rules to make and take, and why others stay; nothing where one side keeps no rules at all."""
     spec, complete = context.spec, is_complete(context.spec)
-    theirs = source.rules(groups_too=complete, deadline_s=clock.left)
+    theirs = source.rules(groups_too=complete, deadline_s=budget.left_s)
     ours = None
     if theirs is not None:
-        ours = target.rules(groups_too=complete, deadline_s=clock.left)
+        ours = target.rules(groups_too=complete, deadline_s=budget.left_s)
     if theirs is None or ours is None:
         alias = spec.source.alias if theirs is None else spec.target.alias
         why = f"Cluster {alias} has no authorizer, so there are no access rules to carry."
@@ -83,7 +83,7 @@ def look_at_acls(context: DutyContext, source: Acls, target: Acls, clock: Clock)
         theirs,
         ours,
         spec,
-        names=_names(spec, clock) if complete else None,
+        names=_names(spec, budget) if complete else None,
         ours=made,
         shared_with=_other_flow(context.flow_id) if complete else "",
     )
@@ -99,14 +99,16 @@ def look_at_acls(context: DutyContext, source: Acls, target: Acls, clock: Clock)
 
 
 def _bring(context: DutyContext, only: frozenset[Place] | None = None) -> Outcome:
-    clock = Clock(context.deadline_s)
+    budget = Budget(context.deadline_s, call_s=CALL_S)
     with Acls(context.spec.source) as source, Acls(context.spec.target) as target:
-        look = look_at_acls(context, source, target, clock)
+        look = look_at_acls(context, source, target, budget)
         due = look.due()
         if only is not None:
             due = tuple(rule for rule in due if rule_place(rule) in only)
-        made = target.create_rules(due, deadline_s=clock.left)
-        taken = target.delete_rules(look.plan.take if only is None else (), deadline_s=clock.left)
+        made = target.create_rules(due, deadline_s=budget.left_s)
+        taken = target.delete_rules(
+            look.plan.take if only is None else (), deadline_s=budget.left_s
+        )
     _note(context, look, tuple(made.done), tuple(taken.done))
     failed = [error.message for part in (made, taken) for error in part.failed.values()]
     counts = {"made": len(made.done), "taken": len(taken.done), "failed": len(failed)}
@@ -125,11 +127,11 @@ def _note(
     store_findings(context.flow_id, look.ruled, kinds=_KINDS, put_back=put, now=now)
 
 
-def _names(spec: FlowSpec, clock: Clock) -> Names:
+def _names(spec: FlowSpec, budget: Budget) -> Names:
     with Admin(spec.source) as source, Admin(spec.target) as target:
-        theirs = source.topic_names(deadline_s=clock.left)
-        ours = target.topic_names(deadline_s=clock.left)
-    groups = list_groups(spec.source, deadline_s=clock.left)
+        theirs = source.topic_names(deadline_s=budget.left_s)
+        ours = target.topic_names(deadline_s=budget.left_s)
+    groups = list_groups(spec.source, deadline_s=budget.left_s)
     return Names(
         source_topics=frozenset(theirs), target_topics=frozenset(ours), groups=frozenset(groups)
     )

@@ -17,7 +17,7 @@ from mirrors.domain.topics import NewTopic
 from mirrors.kafka.acls import Acls
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.services.clock import moment
-from mirrors.services.deadlines import Clock
+from mirrors.services.deadlines import CALL_S, Budget
 from mirrors.services.drift_rows import (
     keep_baselines,
     note_applied,
@@ -33,11 +33,11 @@ _KINDS = ("topic config", *_TOPIC_KINDS)
 
 def sync_configs(context: DutyContext) -> Outcome:
     """The duty `topic configs`: bring the settings of remote topics into step."""
-    clock = Clock(context.deadline_s)
+    budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
-        look = look_at_topics(context, source, target, clock)
+        look = look_at_topics(context, source, target, budget)
         due = look.due()
-        failed = _alter(target, due, clock)
+        failed = _alter(target, due, budget)
     done = [change for change in due if change.remote_topic not in failed]
     _note(context, look, done, failed)
     return Outcome(
@@ -52,14 +52,14 @@ def sync_configs(context: DutyContext) -> Outcome:
 
 def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
     """Only what people want put back; answers a sentence for each that failed."""
-    clock = Clock(context.deadline_s)
+    budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
-        look = look_at_topics(context, source, target, clock)
+        look = look_at_topics(context, source, target, budget)
         due = [change for change in look.configs if place_of(change) in places]
-        failed = _alter(target, due, clock)
+        failed = _alter(target, due, budget)
         wanted = {name for kind, name, _ in places if kind == "deleted topic"}
         new = [topic for topic in look.topics.create if topic.remote_topic in wanted]
-        made = target.create_topics(_specs(new), deadline_s=clock.left)
+        made = target.create_topics(_specs(new), deadline_s=budget.left_s)
     done = [change for change in due if change.remote_topic not in failed]
     _note(context, look, done, failed, made={str(name) for name in made.done})
     return (*failed.values(), *(error.message for error in made.failed.values()))
@@ -67,14 +67,14 @@ def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
 
 def look(context: DutyContext) -> SyncPlan:
     """Everything that is not in step, whichever duties are on, but for what people decided on."""
-    clock = Clock(context.deadline_s)
+    budget = Budget(context.deadline_s, call_s=CALL_S)
     spec = context.spec
     with contextlib.ExitStack() as stack:
         source, target = (stack.enter_context(Admin(side)) for side in (spec.source, spec.target))
-        seen = look_at_topics(context, source, target, clock)
+        seen = look_at_topics(context, source, target, budget)
         theirs, ours = (stack.enter_context(Acls(side)) for side in (spec.source, spec.target))
         try:
-            rules = look_at_acls(context, theirs, ours, clock)
+            rules = look_at_acls(context, theirs, ours, budget)
             stay = (*rules.held(decided_only=True), *rules.plan.left)
         except KafkaRefused as error:
             rules, stay = AclLook(plan=AclPlan(), read=False), (f"{NOT_IN_PLAN} {error.message}",)
@@ -96,15 +96,15 @@ def look(context: DutyContext) -> SyncPlan:
 
 def apply(context: DutyContext, plan: SyncPlan) -> tuple[str, ...]:
     """Do all of it; answers a sentence for each thing that failed."""
-    clock = Clock(context.deadline_s)
+    budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.target) as target:
-        made = target.create_topics(_specs(plan.create), deadline_s=clock.left)
+        made = target.create_topics(_specs(plan.create), deadline_s=budget.left_s)
         wanted = {growth.remote_topic: growth.partitions for growth in plan.grow}
-        grown = target.grow_topics(wanted, deadline_s=clock.left)
-        failed = _alter(target, plan.configs, clock)
+        grown = target.grow_topics(wanted, deadline_s=budget.left_s)
+        failed = _alter(target, plan.configs, budget)
     with Acls(context.spec.target) as acls:
-        granted = acls.create_rules(plan.acls, deadline_s=clock.left)
-        taken = acls.delete_rules(plan.take, deadline_s=clock.left)
+        granted = acls.create_rules(plan.acls, deadline_s=budget.left_s)
+        taken = acls.delete_rules(plan.take, deadline_s=budget.left_s)
     note_applied(context.flow_id, (row for row in plan.configs if row.remote_topic not in failed))
     note_rules(
         context.flow_id,
@@ -165,10 +165,10 @@ def _specs(topics: Iterable[NewTopic]) -> list[NewTopicSpec]:
     ]
 
 
-def _alter(target: Admin, changes: Iterable[ConfigChange], clock: Clock) -> dict[str, str]:
+def _alter(target: Admin, changes: Iterable[ConfigChange], budget: Budget) -> dict[str, str]:
     """Remote topic -> why its settings could not be changed."""
     wanted: dict[str, dict[str, str | None]] = {}
     for change in changes:
         wanted.setdefault(change.remote_topic, {})[change.key] = change.after
-    done = target.alter_configs(wanted, deadline_s=clock.left)
+    done = target.alter_configs(wanted, deadline_s=budget.left_s)
     return {name: error.message for name, error in done.failed.items()}

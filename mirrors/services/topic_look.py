@@ -14,7 +14,7 @@ from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.topic_configs import plan_configs
 from mirrors.domain.topics import TopicPlan, plan_topics
 from mirrors.kafka.admin import Admin
-from mirrors.services.deadlines import Clock
+from mirrors.services.deadlines import Budget
 from mirrors.services.drift_rows import baselines_of, findings_of
 
 
@@ -47,16 +47,16 @@ class TopicLook:
         return ruling
 
 
-def look_at_topics(context: DutyContext, source: Admin, target: Admin, clock: Clock) -> TopicLook:
+def look_at_topics(context: DutyContext, source: Admin, target: Admin, budget: Budget) -> TopicLook:
     """The plan of topics, and both clusters with the settings of the topics that it copies."""
     now, spec = context.now, context.spec
-    theirs = source.snapshot(now=now, deadline_s=clock.left, with_configs=False)
-    ours = target.snapshot(now=now, deadline_s=clock.left, with_configs=False)
+    theirs = source.snapshot(now=now, deadline_s=budget.left_s, with_configs=False)
+    ours = target.snapshot(now=now, deadline_s=budget.left_s, with_configs=False)
     plan = plan_topics(theirs, ours, spec)
     names = [row.topic for row in plan.copied]
-    theirs = add_configs(source, theirs, names, deadline_s=clock.left)
+    theirs = add_configs(source, theirs, names, deadline_s=budget.left_s)
     remote = [row.remote_topic for row in plan.copied]
-    ours = add_configs(target, ours, remote, deadline_s=clock.left)
+    ours = add_configs(target, ours, remote, deadline_s=budget.left_s)
     selection = ConfigSelection(spec.settings)
     create = tuple(
         dataclasses.replace(new, configs=selection.at_creation(theirs.topics[new.topic].configs))

@@ -12,7 +12,7 @@ from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.acls import Acls
 from mirrors.kafka.groups import list_groups
-from mirrors.services.groups.group_survey import Budget
+from mirrors.services.deadlines import Budget
 
 _UNSYNCED = "sync.topic.acls.enabled is false, so the flow carries none."
 

@@ -24,7 +24,8 @@ from mirrors.kafka.admin import Admin
 from mirrors.kafka.groups import list_groups
 from mirrors.models import Flow
 from mirrors.services.comparing.rules import compare_rules
-from mirrors.services.groups.group_survey import Budget, survey_groups
+from mirrors.services.deadlines import Budget
+from mirrors.services.groups.group_survey import survey_groups
 from mirrors.services.topic_look import add_configs
 
 LOOK_S = 25.0

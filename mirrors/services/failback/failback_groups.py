@@ -22,8 +22,9 @@ from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_offsets
 from mirrors.models import Divergence, Failback, Flow, PartitionMap
 from mirrors.services.backward import upstream_of
+from mirrors.services.deadlines import Budget
 from mirrors.services.errors import Conflict
-from mirrors.services.groups.group_survey import Budget, look_at_target
+from mirrors.services.groups.group_survey import look_at_target
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 

@@ -20,8 +20,9 @@ from mirrors.kafka.internal_topics import ensure_topic
 from mirrors.kafka.tailing import Bookmark, find_tail, read_tail
 from mirrors.models import Flow, GroupBookmark, KnownCheckpoint
 from mirrors.services.clock import moment
+from mirrors.services.deadlines import Budget
 from mirrors.services.groups.group_rows import is_kept, store_places, written_offsets
-from mirrors.services.groups.group_survey import Budget, Survey, find_groups, survey_groups
+from mirrors.services.groups.group_survey import Survey, find_groups, survey_groups
 
 Key = tuple[str, str, int]
 _BATCH = 500

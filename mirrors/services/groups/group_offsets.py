@@ -11,9 +11,10 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.groups import GroupOffset, write_offsets
 from mirrors.services.clock import moment
+from mirrors.services.deadlines import Budget
 from mirrors.services.groups.checkpoints import flow_of, summed
 from mirrors.services.groups.group_rows import store_places, written_offsets
-from mirrors.services.groups.group_survey import Budget, Survey, look_at_target, survey_groups
+from mirrors.services.groups.group_survey import Survey, look_at_target, survey_groups
 
 Key = tuple[str, str, int]
 # So many groups are looked at again right before they move: between look and act lies little time.

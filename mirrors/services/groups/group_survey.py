@@ -7,7 +7,6 @@ target's ends. What the groups do on the target is read last, as near to an act 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
@@ -22,6 +21,7 @@ from mirrors.kafka.connection import Partial
 from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets
 from mirrors.models import Flow
 from mirrors.services.backward import other_way
+from mirrors.services.deadlines import Budget
 from mirrors.services.groups.group_rows import has_looked, known_groups, known_places, store_listing
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
@@ -39,17 +39,6 @@ class Survey:
     groups: tuple[str, ...]
     places: tuple[GroupPlace, ...]
     states: dict[str, str]
-
-
-class Budget:
-    """One deadline for many calls."""
-
-    def __init__(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds
-
-    @property
-    def left_s(self) -> float:
-        return max(0.5, self._until - time.monotonic())
 
 
 def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) -> Survey:

@@ -23,8 +23,9 @@ from mirrors.kafka.group_removal import delete_group, delete_offsets
 from mirrors.kafka.groups import GroupOffset as Offset
 from mirrors.kafka.groups import read_offsets, write_offsets
 from mirrors.models import GroupOffset
+from mirrors.services.deadlines import Budget
 from mirrors.services.groups.group_rows import written_offsets
-from mirrors.services.groups.group_survey import Budget, look_at_target
+from mirrors.services.groups.group_survey import look_at_target
 from mirrors.services.runbook.context import Context, Handler, done, not_yet
 
 DEADLINE_S = 20.0
