@@ -45,13 +45,18 @@ def mark_cluster(cluster: Cluster) -> Cluster:
 def mark_flow(flow: Any, now: datetime) -> Any:
     """Say whether a flow's figures are old, why one is missing, and which state to show.
 
-    A flow without fresh figures is never shown green, nor is one that is far behind.
+    A flow without fresh figures is never shown green, nor is one that is far behind, or one
+    whose source does not answer.
     """
     rests = flow.observed_state in _RESTING
     flow.stale = not rests and flow.as_of is not None and now - flow.as_of > OLD_AFTER
     flow.shown_state = flow.observed_state
     if flow.observed_state == "running" and flow.stale:
         flow.shown_state = "stale"
+    elif flow.observed_state == "running" and flow.source.reachable is False:
+        flow.shown_state = "unknown"
+        why = f"{flow.source.alias} does not answer; what it holds by now is not known."
+        flow.reason = flow.reason or why
     elif flow.observed_state == "running" and flow.offset_lag != 0:
         behind = (flow.time_lag_ms or 0) > BEHIND_AFTER_MS
         flow.shown_state = "lagging" if behind else "running"

@@ -33,6 +33,7 @@ _RUNBOOKS = {
     "backing_off": "flow_degraded",
     "failed": "flow_failed",
     "stale": "stale",
+    "unknown": "stale",
     "lagging": "time_lag",
 }
 _LAGS = ("time_lag", "offset_lag")

@@ -129,7 +129,7 @@ def test_rows_show_the_last_hour_the_objective_and_what_the_standby_is_worth(
     assert re.search(r'<path d="M[\d. LMh]+"', text)
     assert "No drill has proven a standby yet." in text
     assert f'href="/flows/{flow.pk}/readiness/"' in text
-    assert "Worst RPO in the last hour: 1 s now, at most 5 s" in text
+    assert "Worst RPO in the last hour: 1 s in its last full minute, at most 5 s" in text
 
 
 def test_what_changed_leaves_out_the_steps_of_runs_that_touch_nothing_real(

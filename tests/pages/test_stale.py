@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from datetime import timedelta
 from typing import Any
@@ -69,3 +70,13 @@ def test_the_overview_says_what_is_stale_what_is_silent_and_what_is_away(
     # Beat, reconciler, worker and the watcher of alerts.
     assert text.count('data-state="missing"') == 4
     assert "Celery beat" in text
+
+
+def test_a_flow_whose_source_does_not_answer_is_not_green_however_fresh_its_figures(
+    viewer: Client, flow: Flow
+) -> None:
+    Flow.objects.update(as_of=timezone.now())
+    for path in ("/", "/flows/", "/topology/", f"/flows/{flow.pk}/"):
+        text = viewer.get(path).content.decode()
+        assert "primary does not answer" in text, path
+        assert not re.search(r'class="flow">primary→backup</(a|span)>.{0,80}"running"', text, re.S)
