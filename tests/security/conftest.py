@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +12,7 @@ from controlplane.demo.guard import Guard
 from tests.security.issuer import Issuer
 from tests.security.secured import OAUTH_CLIENT, SecuredBroker
 from tests.security.vault import Vault, environment
+from tests.spark.lab import Lab
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +50,18 @@ def secured_pair(
 @pytest.fixture(scope="session")
 def secured(secured_pair: tuple[SecuredBroker, SecuredBroker]) -> SecuredBroker:
     return secured_pair[0]
+
+
+@pytest.fixture(scope="package")
+def secured_lab(
+    secured_pair: tuple[SecuredBroker, SecuredBroker],
+    tmp_path_factory: pytest.TempPathFactory,
+    guard: Guard,
+) -> Iterator[Lab]:
+    """A runner beside the two; the tests themselves connect as a super user."""
+    addresses = [side.broker.bootstrap for side in secured_pair]
+    environment = {**os.environ, **guard.environment}
+    lab = Lab(*addresses, tmp_path_factory.mktemp("secured-runner") / "runner", environment)
+    lab.start_runner()
+    yield lab
+    lab.stop_runner()

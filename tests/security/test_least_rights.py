@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import os
 import re
 import shlex
 import time
@@ -23,7 +22,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from controlplane.demo.guard import Guard
 from mirrors.domain.duties import DutyContext
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
@@ -84,30 +82,22 @@ def rules_of_the_page(side: str) -> list[AclBinding]:
 
 
 @pytest.fixture(scope="module")
-def flow(
-    secured_pair: tuple[SecuredBroker, SecuredBroker],
-    tmp_path_factory: pytest.TempPathFactory,
-    guard: Guard,
-) -> Iterator[Flow]:
+def flow(secured_lab: Lab, secured_pair: tuple[SecuredBroker, SecuredBroker]) -> Iterator[Flow]:
     """A running flow of a principal that may do on both sides what the page says, no more."""
-    source, target = secured_pair
-    addresses = (source.broker.bootstrap, target.broker.bootstrap)
-    environment = {**os.environ, **guard.environment}
-    lab = Lab(*addresses, tmp_path_factory.mktemp("least") / "runner", environment)
+    (source, target), lab = secured_pair, secured_lab
     rules = {lab.on_source: rules_of_the_page("SOURCE"), lab.on_target: rules_of_the_page("TARGET")}
     for admin, made in rules.items():
         for future in admin.create_acls(made).values():
             future.result(20)
     lab.create(TOPIC, partitions=2)
     lab.write(TOPIC, range(5))
-    lab.start_runner()
     flow = lab.flow(topics=TOPIC, heartbeats_replication_enabled="true")
     specs = {"source": limited(source, "primary"), "target": limited(target, "backup")}
     flow.job = dataclasses.replace(flow.job, name="primary->backup", **specs)
     try:
         yield flow.start()
     finally:
-        lab.stop_runner()
+        flow.stop()
         for admin, made in rules.items():
             for future in admin.delete_acls([rule_filter(rule) for rule in made]).values():
                 future.result(20)

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -20,6 +21,7 @@ from confluent_kafka.admin import (
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.runbook.worse import standing_blockers
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
 from mirrors.kafka.throwaway import PREFIX
@@ -133,6 +135,20 @@ def wait_for_rights(world: World, flow: Flow, topic: str) -> None:
             return
 
 
+def the_plan_names_what_a_real_run_lacks(plan: dict[str, Any], flow: Flow, group: str) -> None:
+    """It may simulate, so nothing of that is missing; the rest is told before anybody begins."""
+    source, target = flow.source.alias, flow.target.alias
+    rights = {row["where"]: row for row in plan["blockers"] if row["code"] == "rights"}
+    kept_in = f"mm2-divergence.{source}.internal on {target}"
+    assert rights.keys() == {f"{group} on {target}", kept_in}
+    assert "Grant Read on that group." in rights[f"{group} on {target}"]["sentence"]
+    assert {row["page"] for row in rights.values()} == {"target"}
+    assert standing_blockers("switchover", plan)
+    told = {row["code"]: row for row in plan["warnings"]}
+    assert f"Access rules cannot fence {source}" in told["fence"]["sentence"]
+    assert "rights_unknown" not in told
+
+
 def test_reading_and_its_own_groups_are_all_that_a_simulation_does(
     world: World, rights: None, watched: None, secured_pair: Pair
 ) -> None:
@@ -155,6 +171,7 @@ def test_reading_and_its_own_groups_are_all_that_a_simulation_does(
     assert (row["group"], row["verdict"], row["re_reads"]) == (group, "proven", 0)
     assert (row["loss"], row["loss_is"]) == (20, "counted")
     assert not [name for name in list_groups(world.copy.target.spec) if name.startswith(PREFIX)]
+    the_plan_names_what_a_real_run_lacks(run.plan, flow, group)
     requests: set[str] = set()
     for broker, known in zip(secured_pair, before, strict=True):
         for line in told(broker) - known:

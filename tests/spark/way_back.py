@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -11,6 +13,7 @@ from confluent_kafka.admin import NewTopic
 from django.utils import timezone
 
 from mirrors.domain.jobs import JobSpec
+from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Failback
 from mirrors.models import Flow as Row
 from mirrors.models.flows import DesiredState
@@ -22,19 +25,26 @@ from tests.spark.reading import records
 
 _jobs = itertools.count(500_000)
 WHO = "tester"
+MakeSpec = Callable[[str], ClusterSpec]
 PARTITIONS = 2
 
 
 class WayBack:
     """Sides are "a" (the old primary) and "b" (the standby)."""
 
-    def __init__(self, lab: Lab, **properties: str) -> None:
+    def __init__(
+        self, lab: Lab, *, specs: Mapping[str, MakeSpec] | None = None, **properties: str
+    ) -> None:
+        """`specs` by side say how the flows connect; without, as the tests do."""
         self.lab, self.name = lab, unique("w")
         self.at = {"a": lab.source, "b": lab.target}
-        self.clusters = {
-            side: Cluster.objects.create(alias=f"{self.name}{side}", bootstrap_servers=address)
-            for side, address in self.at.items()
-        }
+        self.clusters = {}
+        for side, address in self.at.items():
+            alias = f"{self.name}{side}"
+            spec = (
+                specs[side](alias) if specs else ClusterSpec(alias=alias, bootstrap_servers=address)
+            )
+            self.clusters[side] = Cluster.objects.create(**dataclasses.asdict(spec))
         self.there = editing.create_flow(
             source=self.clusters["a"],
             target=self.clusters["b"],
