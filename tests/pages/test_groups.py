@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from django.utils import timezone
 
 from mirrors.domain.figures import count
@@ -40,3 +42,6 @@ def test_groups_stand_side_by_side_and_say_why_they_stay(signed_in: As) -> None:
     assert "matches x" in only
     assert count(11_999) not in only
     assert client.get(path, {"as": "csv"}).status_code == 200
+    (found,) = json.loads(client.get("/search/", {"as": "json", "q": "LATE"}).getvalue())
+    assert (found["kind"], found["where"]) == ("group", "primary→backup")
+    assert "&lt;b&gt;late" in client.get(found["link"]).content.decode()
