@@ -114,6 +114,7 @@ def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
         "minutes_left": asking.seconds_left(simulation, now) // 60 if simulation else 0,
         "radius": blast_radius(plan) if plan else None,
         "blockers": standing_blockers("switchover", plan)[:30] if plan else (),
+        "warnings": [row["sentence"] for row in plan.get("warnings", [])[:30]] if plan else [],
         "needs_second": asking.needs_second(flow),
         "hooks": [
             ("Producers are kept out by", _HOW[hooks[keys.FENCE]]),

@@ -19,7 +19,7 @@ _STEPS = (
 )
 SIMULATION = {
     "steps": Sheet("steps", _STEPS),
-    "findings": Sheet("found", ("weight", "where", "sentence")),
+    "findings": Sheet("found", ("weight", "code", "where", "sentence", "page")),
     "lossy": Sheet(
         "lossy",
         ("topic", "partition", "position", "source_end", "source_end_age_ms", "loss", "reason"),

@@ -105,6 +105,8 @@ def test_the_result_says_what_is_lost_read_twice_and_to_be_done(viewer: Client, 
         "Nothing is read twice.",
     ):
         assert words in page
+    assert f'href="/flows/{flow.pk}/jobs/">Jobs</a>' in page
+    assert run.plan["digest"][:12] in page
     assert run.reason in viewer.get("/failovers/").content.decode()
 
 
@@ -124,8 +126,20 @@ def test_all_places_download_and_no_name_becomes_markup_or_a_formula(
     (row,) = csv.DictReader(io.StringIO(text))
     assert row["group"] == f"'{hostile}"
     assert (row["verdict"], row["re_reads"], row["loss"]) == ("differs", "3", "7")
+    text = b"".join(viewer.get(f"/failovers/{run.pk}/?as=csv&of=findings")).decode()  # type: ignore[arg-type]
+    found = list(csv.DictReader(io.StringIO(text)))
+    assert {"weight": "in the way", "code": "writing", "page": "jobs"}.items() <= found[0].items()
+    assert found[-1]["weight"] == "to know"
     text = b"".join(viewer.get(f"/failovers/{run.pk}/?as=json")).decode()  # type: ignore[arg-type]
     assert json.loads(text)[0]["group"] == hostile
+
+
+def test_what_to_know_is_read_before_a_real_run_is_begun(signed_in: As, flow: Flow) -> None:
+    run = finished(flow)
+    assert run.plan is not None
+    page = signed_in("operator").get(f"/flows/{flow.pk}/failover/").content.decode()
+    assert "To know before: " in page
+    assert run.plan["warnings"][0]["sentence"] in page
 
 
 def test_an_old_result_says_so(viewer: Client, flow: Flow) -> None:
