@@ -12,6 +12,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from mirrors.domain.failover.beside import Drifted, FencePicture, Standing
 from mirrors.domain.failover.plan import plan_failover
 from mirrors.domain.failover.proof import Proof
 from mirrors.domain.failover.result import Loss, Reading, place_result, sentence, sum_up, to_json
@@ -35,7 +36,11 @@ def finish(run: FailoverRun, group: str = "billing", **proof: Any) -> FailoverRu
     """Give a run a plan and a result, as a worker would, over two partitions."""
     rows = (partition(), partition(partition=1, source_end=None))
     groups = (GroupPicture(group=group, places=(place(group=group),)),)
-    plan = plan_failover(picture(partitions=rows, groups=groups, writing="It still writes."))
+    seen: dict[str, Any] = {"partitions": rows, "groups": groups, "writing": "It still writes."}
+    gone = Drifted(kind="deleted topic", name="east.old", words="east.old was deleted.")
+    seen["standing"] = Standing(drifted=(gone,))
+    seen["fence"] = FencePicture(how="acl", fallback="person", refused="It has no authorizer.")
+    plan = plan_failover(picture(**seen))
     facts: dict[str, Any] = {"verdict": "proven", "reason": "the same", "re_reads": 0, **proof}
     losses = [Loss(records=7, unread=7, how="counted")]
     found = [
@@ -105,7 +110,8 @@ def test_the_result_says_what_is_lost_read_twice_and_to_be_done(viewer: Client, 
         "Nothing is read twice.",
     ):
         assert words in page
-    assert f'href="/flows/{flow.pk}/jobs/">Jobs</a>' in page
+    for link in (f"/flows/{flow.pk}/jobs/", f"/flows/{flow.pk}/drift/", "/clusters/primary/"):
+        assert f'<a href="{link}">' in page
     assert run.plan["digest"][:12] in page
     assert run.reason in viewer.get("/failovers/").content.decode()
 
