@@ -13,12 +13,10 @@ from django.utils import timezone
 
 from mirrors.services import (
     clusters,
-    drift,
     duties,
     housekeeping,
     job_rows,
     jobs,
-    plans,
     pruning,
     sightings,
     takeovers,
@@ -39,6 +37,7 @@ from mirrors.services.offsets import catching_up, runs_retiring
 from mirrors.services.runbook import fencing
 from mirrors.services.runbook.rows import due_runs
 from mirrors.services.runbook.turn import advance
+from mirrors.services.sync import drift, plans
 
 log = logging.getLogger(__name__)
 

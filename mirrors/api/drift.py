@@ -18,7 +18,7 @@ from mirrors.api.plans import PlanSerializer
 from mirrors.api.shapes import StrictModelSerializer, StrictSerializer, person
 from mirrors.domain.drift.findings import CHOICES
 from mirrors.models import Drift, Flow, Role
-from mirrors.services import drift, plans
+from mirrors.services.sync import drift, plans
 
 
 class DriftSerializer(StrictModelSerializer):

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from mirrors import tasks
 from mirrors.api.shapes import StrictSerializer, person
 from mirrors.models import Flow, FlowPlan, Role
-from mirrors.services import acl_previews, plans
+from mirrors.services.sync import acl_previews, plans
 
 NOT_YET = "No worker has looked yet. POST here to have one look."
 

@@ -30,10 +30,11 @@ from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import DutyRun, Flow
 from mirrors.models.flows import DesiredState
-from mirrors.services import acl_previews, keeping, offset_syncs, plans, sync_acls, sync_topics
+from mirrors.services import keeping, offset_syncs
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.duty_runs import close_run, end_lost, last_runs, open_run, pasts
 from mirrors.services.groups import checkpoints, group_offsets
+from mirrors.services.sync import acl_previews, plans, sync_acls, sync_topics
 from mirrors.services.work import broken
 
 log = logging.getLogger(__name__)

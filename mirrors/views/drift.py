@@ -17,7 +17,7 @@ from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.figures import arrow
 from mirrors.models import Drift, Role, needs, role_of
 from mirrors.models.drift import DriftState
-from mirrors.services import drift
+from mirrors.services.sync import drift
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl
 from mirrors.views.tables import Column, Question

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.models import Flow, FlowPlan, FlowTopic, Role, needs
-from mirrors.services import acl_previews, plans
+from mirrors.services.sync import acl_previews, plans
 
 
 def plan_part(flow: Flow) -> dict[str, Any]:

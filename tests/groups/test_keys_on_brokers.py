@@ -10,9 +10,9 @@ import pytest
 
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
-from mirrors.services import sync_topics
 from mirrors.services.duties import run_duty
 from mirrors.services.groups.checkpoints import emit_checkpoints
+from mirrors.services.sync import sync_topics
 from tests.groups.world import World
 from tests.wire.world import unique
 

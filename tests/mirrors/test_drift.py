@@ -18,11 +18,11 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.models import Drift, Flow, FlowPlan, Transition
 from mirrors.services import clusters as cluster_services
-from mirrors.services import drift, plans, sync_topics
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
 from mirrors.services.failover.failover_standing import read_standing, standing_of
 from mirrors.services.flows import editing
+from mirrors.services.sync import drift, plans, sync_topics
 from tests.mirrors.conftest import WHO
 
 KEY = "retention.ms"

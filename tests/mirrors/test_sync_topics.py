@@ -15,9 +15,10 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.models import DutyRun, Flow, FlowPlan
 from mirrors.services import clusters as cluster_services
-from mirrors.services import duties, plans, sync_acls, sync_topics
+from mirrors.services import duties
 from mirrors.services.errors import Conflict
 from mirrors.services.flows import editing
+from mirrors.services.sync import plans, sync_acls, sync_topics
 from tests.mirrors.conftest import WHO
 
 

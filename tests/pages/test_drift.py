@@ -12,8 +12,9 @@ from django.utils import timezone
 from mirrors.domain.acls.previews import NOT_IN_PLAN, NOT_SEEN
 from mirrors.domain.drift.findings import Deviation, rule_on
 from mirrors.models import Drift, Flow, FlowPlan, GroupOffset
-from mirrors.services import drift_rows, duties, imports
+from mirrors.services import duties, imports
 from mirrors.services.clock import milliseconds
+from mirrors.services.sync import drift_rows
 from tests.pages import world
 from tests.pages.conftest import As
 

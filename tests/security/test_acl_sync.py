@@ -19,9 +19,10 @@ from mirrors.kafka.acls import Acls
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.groups import GroupOffset, write_offsets
 from mirrors.models import CarriedAcl, Cluster, Drift, DutyRun, Flow, FlowPlan
-from mirrors.services import acl_previews, drift, duties, plans, sync_acls, sync_topics
+from mirrors.services import duties
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
+from mirrors.services.sync import acl_previews, drift, plans, sync_acls, sync_topics
 from tests.pages import world as rows
 from tests.security.secured import LIMITED, SecuredBroker
 

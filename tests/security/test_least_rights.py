@@ -26,9 +26,10 @@ from mirrors.domain.duties import DutyContext
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
 from mirrors.models import HeartbeatState
-from mirrors.services import clusters, sync_topics
+from mirrors.services import clusters
 from mirrors.services.flows import editing
 from mirrors.services.heart import heartbeats
+from mirrors.services.sync import sync_topics
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter
 from tests.spark.lab import Flow, Lab

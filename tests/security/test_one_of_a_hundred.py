@@ -14,8 +14,9 @@ from mirrors.domain.jobs import JobSpec
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.acls import Acls
 from mirrors.kafka.admin import Admin, NewTopicSpec
-from mirrors.services import clusters, sync_topics
+from mirrors.services import clusters
 from mirrors.services.flows import editing
+from mirrors.services.sync import sync_topics
 from spark_runner.gaps import Orders
 from spark_runner.planner import Planner
 from tests.security.secured import LIMITED, SecuredBroker

@@ -26,7 +26,7 @@ from mirrors.models import Flow
 from mirrors.services.comparing.rules import compare_rules
 from mirrors.services.deadlines import Budget
 from mirrors.services.groups.group_survey import survey_groups
-from mirrors.services.topic_look import add_configs
+from mirrors.services.sync.topic_look import add_configs
 
 LOOK_S = 25.0
 _SENTENCES = 5

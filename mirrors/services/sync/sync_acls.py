@@ -17,13 +17,13 @@ from mirrors.models import Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import moment
 from mirrors.services.deadlines import CALL_S, Budget
-from mirrors.services.drift_rows import (
+from mirrors.services.runbook.fencing import rules_in_place
+from mirrors.services.sync.drift_rows import (
     carried_rules,
     findings_of,
     note_rules,
     store_findings,
 )
-from mirrors.services.runbook.fencing import rules_in_place
 
 _KINDS = ("acl",)
 

@@ -12,9 +12,9 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.models import Flow, FlowPlan
 from mirrors.models.duties import PlanState
 from mirrors.models.transitions import note
-from mirrors.services import acl_previews, sync_topics
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.errors import Conflict
+from mirrors.services.sync import acl_previews, sync_topics
 
 DEADLINE_S = 40.0
 # An act that is open for longer has lost its worker.

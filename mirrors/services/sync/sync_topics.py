@@ -18,14 +18,14 @@ from mirrors.kafka.acls import Acls
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.services.clock import moment
 from mirrors.services.deadlines import CALL_S, Budget
-from mirrors.services.drift_rows import (
+from mirrors.services.sync.drift_rows import (
     keep_baselines,
     note_applied,
     note_rules,
     store_findings,
 )
-from mirrors.services.sync_acls import AclLook, look_at_acls
-from mirrors.services.topic_look import TopicLook, look_at_topics
+from mirrors.services.sync.sync_acls import AclLook, look_at_acls
+from mirrors.services.sync.topic_look import TopicLook, look_at_topics
 
 _TOPIC_KINDS = ("partitions", "deleted topic")
 _KINDS = ("topic config", *_TOPIC_KINDS)

@@ -15,7 +15,7 @@ from mirrors.domain.topic_configs import plan_configs
 from mirrors.domain.topics import TopicPlan, plan_topics
 from mirrors.kafka.admin import Admin
 from mirrors.services.deadlines import Budget
-from mirrors.services.drift_rows import baselines_of, findings_of
+from mirrors.services.sync.drift_rows import baselines_of, findings_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,10 @@ from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.models import Drift, Flow, claim
 from mirrors.models.drift import DriftState
 from mirrors.models.transitions import note
-from mirrors.services import sync_acls, sync_topics
 from mirrors.services.clock import milliseconds
-from mirrors.services.drift_rows import digest_of as _digest
 from mirrors.services.errors import Conflict
+from mirrors.services.sync import sync_acls, sync_topics
+from mirrors.services.sync.drift_rows import digest_of as _digest
 
 DEADLINE_S = 40.0
 _STATES = {

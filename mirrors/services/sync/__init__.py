@@ -1,0 +1,1 @@
+"""Topics, settings, access rules on the target: brought into step; drift is told from news."""
