@@ -38,7 +38,9 @@ class PlaceSerializer(serializers.Serializer[Any]):
 
 
 class WaySerializer(serializers.Serializer[Any]):
-    """`state` is what a page shows: `lagging` and `stale` are told apart from `running`."""
+    """`state` is what a page shows: of `running` it tells apart `lagging`, `stale`, and `unknown`
+    where the source does not answer.
+    """
 
     id = serializers.IntegerField(source="pk")
     name = serializers.CharField()
