@@ -1,4 +1,4 @@
-"""The stage: everything that `make demo` starts, in a directory of the test session's own."""
+"""The stage: everything that `make demo` starts, in a directory of its own, for this folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controlplane.demo.verify import Comparison, compare_clusters
 from controlplane.demo.workspace import Workspace
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Two clusters, both flows running, live business traffic, all of it supervised."""
     before = os.environ.get(VARIABLE)
@@ -37,7 +37,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             os.environ[VARIABLE] = before
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def compare(stage: Stage) -> Callable[..., Comparison]:
     """Waits for lag 0, then compares what `only` lets through, record by record, one way."""
 

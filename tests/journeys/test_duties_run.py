@@ -40,10 +40,10 @@ def test_a_heartbeat_crosses_and_its_latency_is_told(
     stage: Stage, get: Callable[[str], Any], flow: dict[str, Any], until: Callable[..., float]
 ) -> None:
     path = f"flows/{flow['id']}/heartbeat/"
-    until(lambda: get(path)["latency_ms"] is not None, 90, "a heartbeat is seen to arrive")
+    until(lambda: (get(path)["latency_ms"] or SLOW_S) < SLOW_S, 90, "a heartbeat arrives in time")
     told = get(path)
     assert (told["place"], told["error"]) == ("source", "")
-    assert 0 <= told["latency_ms"] < SLOW_S
+    assert told["latency_ms"] >= 0
     with Admin(ClusterSpec(alias="b", bootstrap_servers=stage.clusters["backup"])) as admin:
         records = read_to_end(admin, "primary.heartbeats")
     assert Heartbeat("primary", "backup", 0).key in {record.key for record in records}
