@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from mirrors.kafka.admin import Admin
