@@ -5,6 +5,8 @@ VENV   ?= .venv
 PY      = $(VENV)/bin/python
 PYTEST  = $(PY) -m pytest
 RUN    ?=
+# The whole suite as two pytest sessions at the same time; 1: as one.
+SESSIONS ?= 2
 
 KAFKA_DIR       ?= .kafka/kafka
 KAFKA_PORT      ?= 9092
@@ -48,9 +50,14 @@ bench-runs: $(VENV)/.runtime ## Look-ups of offsets among a hundred million offs
 setup: $(VENV)/.dev system ## Install the Python environment and the system packages that the tests use
 
 check: $(VENV)/.dev ## Format, lint, types, layer contracts, migrations, compose file: all that needs no broker
+	@$(MAKE) --no-print-directory -j2 --output-sync=target .check-types .check-the-rest
+
+.check-types:
+	$(PY) -m mypy .
+
+.check-the-rest:
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
-	$(PY) -m mypy .
 	$(VENV)/bin/lint-imports
 	$(PY) manage.py makemigrations --check --dry-run
 	$(PY) manage.py check
@@ -61,7 +68,7 @@ format: $(VENV)/.dev ## Rewrite the Python files in the house format
 	$(PY) -m ruff check --fix .
 
 test: setup check ## Everything CI runs: the checks above, then the whole suite on real brokers, Spark and Chromium
-	$(PYTEST) -m "not soak" $(RUN)
+	$(if $(filter 1,$(SESSIONS)),$(PYTEST),$(PY) -m tests.side_by_side) -m "not soak" $(RUN)
 
 test-fast: $(VENV)/.dev ## The rules and the pages only: no broker, no Spark, no browser
 	$(PYTEST) tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)
@@ -148,5 +155,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: demo demo-check shots clean-demo bench bench-web setup check format test test-fast test-kills test-takeover test-soak system requirements help migrate \
+.PHONY: .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web setup check format test test-fast test-kills test-takeover test-soak system requirements help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static
