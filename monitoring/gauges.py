@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from django.db.models import OuterRef, Subquery
+from django.db.models import OuterRef, Subquery, Sum
 
 from mirrors.domain.duty_table import CHECKPOINTS
 from mirrors.models import DutyRun, Flow, FlowPartition, HeartbeatState
 from monitoring.models import ClusterSweep, FlowOutlook
-from monitoring.series import Labels, Series, labelled
+from monitoring.series import MM2, Labels, Series, labelled
 
 # Checkpoints older than this are as good as none.
 _LATELY_S = 2 * 86_400
@@ -62,27 +63,55 @@ def _checkpoints(labels: Mapping[int, Labels], now: datetime) -> Series:
     return age
 
 
+def passed(labels: Mapping[int, Labels]) -> Series:
+    """Upstream offsets passed: MM2 counts from its start, so only the rate is the same."""
+    rows = FlowPartition.objects.order_by().values_list("flow", "remote_topic")
+    return _passed(labels, rows.annotate(Sum("position")))
+
+
+def _passed(labels: Mapping[int, Labels], sums: Iterable[tuple[int, str, int | None]]) -> Series:
+    family = Series(f"{MM2}record_count", "Source offsets passed; use its rate")
+    for flow, remote, total in sums:
+        if flow in labels and total is not None:
+            family.add(f"{labels[flow].mm2},{labelled(topic=remote)}", total)
+    return family
+
+
+@dataclasses.dataclass
+class _Topic:
+    """What the lines of its partitions begin with, and how far they are together."""
+
+    lag: str
+    age: str
+    position: str
+    passed: int | None = None
+
+
 def partitions(labels: Mapping[int, Labels]) -> Iterator[Series]:
-    """Three series a partition: what is the same for all of a topic is written once."""
+    """Three series a partition, and `passed`, the sum of one of them: the rows are read once."""
     lag = Series("understudy_partition_offset_lag_records", "Records not yet copied")
     age = Series("understudy_partition_time_lag_seconds", "Age of the oldest record")
     position = Series("understudy_partition_position", "Next offset to be copied")
     lags, ages, positions = (one.lines.append for one in (lag, age, position))
-    heads: dict[tuple[int, str], list[str]] = {}
-    fields = ("flow", "topic", "partition", "offset_lag", "time_lag_ms", "position")
+    topics: dict[tuple[int, str, str], _Topic] = {}
+    fields = ("flow", "topic", "remote_topic", "partition", "offset_lag", "time_lag_ms", "position")
+    # Not in pieces: for those PostgreSQL would put all rows aside first.
     rows = FlowPartition.objects.order_by().values_list(*fields)
-    for flow, topic, number, behind, oldest, at in rows.iterator(chunk_size=5000):
-        head = heads.get((flow, topic))
-        if head is None:
+    for flow, topic, remote, number, behind, oldest, at in rows:
+        seen = topics.get((flow, topic, remote))
+        if seen is None:
             if flow not in labels:
                 continue
             same = f'{{{labels[flow].flow},{labelled(topic=topic)},partition="'
-            head = heads[flow, topic] = [f"{one.name}{same}" for one in (lag, age, position)]
+            seen = _Topic(*(f"{one.name}{same}" for one in (lag, age, position)))
+            topics[flow, topic, remote] = seen
         if behind is not None:
-            lags(f'{head[0]}{number}"}} {behind}')
+            lags(f'{seen.lag}{number}"}} {behind}')
             oldest = 0 if behind == 0 else oldest
         if oldest is not None:
-            ages(f'{head[1]}{number}"}} {oldest / 1000}')
+            ages(f'{seen.age}{number}"}} {oldest / 1000}')
         if at is not None:
-            positions(f'{head[2]}{number}"}} {at}')
-    yield from (lag, age, position)
+            positions(f'{seen.position}{number}"}} {at}')
+            seen.passed = (seen.passed or 0) + at
+    sums = ((flow, remote, seen.passed) for (flow, _, remote), seen in topics.items())
+    yield from (lag, age, position, _passed(labels, sums))

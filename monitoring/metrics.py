@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Count, Sum
 
-from mirrors.models import Cluster, FlowPartition, FlowTopic, Job, Runner, Sighting
+from mirrors.models import Cluster, FlowTopic, Job, Runner, Sighting
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.proving import readiness_of, with_readiness
 from mirrors.models.reading import flows_with_lag
@@ -20,9 +20,7 @@ from mirrors.models.runners import RunnerState
 from monitoring import gauges, parts
 from monitoring.domain.lag import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
-from monitoring.series import Labels, Series, labelled, text_of
-
-MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
+from monitoring.series import MM2, Labels, Series, labelled, text_of
 
 
 def scrape(*, now: datetime, partitions: bool) -> bytes:
@@ -49,6 +47,8 @@ def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     yield from _others(now)
     if partitions:
         yield from gauges.partitions(labels)
+    else:
+        yield gauges.passed(labels)
 
 
 def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterator[Series]:
@@ -148,17 +148,7 @@ def _topics(labels: dict[int, Labels]) -> Iterator[Series]:
         if oldest is not None:
             age.add(key, oldest / 1000)
             mm2.add(f"{labels[flow].mm2},{labelled(topic=remote)}", oldest)
-    yield from (lag, age, parts, mm2, _mm2_records(labels))
-
-
-def _mm2_records(labels: dict[int, Labels]) -> Series:
-    """Upstream offsets passed: MM2 counts from its start, so only the rate is the same."""
-    family = Series(f"{MM2}record_count", "Source offsets passed; use its rate")
-    passed = FlowPartition.objects.order_by().values_list("flow", "remote_topic")
-    for flow, remote, position in passed.annotate(Sum("position")):
-        if flow in labels and position is not None:
-            family.add(f"{labels[flow].mm2},{labelled(topic=remote)}", position)
-    return family
+    yield from (lag, age, parts, mm2)
 
 
 def _runners(now: datetime) -> Iterator[Series]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+# What MirrorMaker 2's exporter puts before its names.
+MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
+
 
 class Series:
     """One metric: a line for each value that is known. Its labels were written by `labelled`."""

@@ -25,6 +25,7 @@ _LEFT_OUT = ("excluded", "not_copied")
 # A duty whose last turn is older than that is at rest with its flow.
 _DUTIES_FOR = timedelta(days=2)
 _NONE = (0, 0)
+_MANY = 200
 
 
 def with_proof(rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -97,7 +98,9 @@ def _objectives(flow: Any) -> Objectives:
 
 def _places(keys: list[int]) -> dict[int, tuple[int, int]]:
     """By flow: the places that its groups have on the source, and those of them on the target."""
-    rows = GroupOffset.objects.filter(flow__in=keys, partition__gt=NO_PARTITION)
+    rows = GroupOffset.objects.filter(partition__gt=NO_PARTITION)
+    if len(keys) < _MANY:  # each row compared with hundreds takes longer than to count them all
+        rows = rows.filter(flow__in=keys)
     by_flow = rows.exclude(sync_state__in=_LEFT_OUT).order_by().values_list("flow")
     counted = by_flow.annotate(places=Count("pk"), translated=Count("translated_offset"))
     return {flow: (places, translated) for flow, places, translated in counted}
