@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import Avg, Count, Max, Q
 
 from mirrors.models import FlowPartition, HeartbeatState, Job
-from mirrors.models.reading import flows_with_lag
+from mirrors.models.reading import add_lags, labelled_flows
 from monitoring.domain.lag import (
     FINE,
     HOUR,
@@ -47,7 +47,7 @@ _FEED_FIELDS = (
 
 def collect(*, now: datetime) -> int:
     """One sample of each flow with fresh figures; how many were written."""
-    flows = list(flows_with_lag())
+    flows = add_lags(labelled_flows())
     feeds = {feed.flow_id: feed for feed in Feed.objects.filter(flow__in=flows)}
     jobs = {job.flow_id: job for job in Job.objects.filter(ended_at=None)}
     beats = {row.flow_id: row for row in HeartbeatState.objects.filter(flow__in=flows)}

@@ -70,10 +70,13 @@ def passed(labels: Mapping[int, Labels]) -> Series:
 
 
 def _passed(labels: Mapping[int, Labels], sums: Iterable[tuple[int, str, int | None]]) -> Series:
-    family = Series(f"{MM2}record_count", "Source offsets passed; use its rate")
+    totals: dict[tuple[int, str], int] = {}
     for flow, remote, total in sums:
         if flow in labels and total is not None:
-            family.add(f"{labels[flow].mm2},{labelled(topic=remote)}", total)
+            totals[flow, remote] = totals.get((flow, remote), 0) + total
+    family = Series(f"{MM2}record_count", "Source offsets passed; use its rate")
+    for (flow, remote), total in totals.items():
+        family.add(f"{labels[flow].mm2},{labelled(topic=remote)}", total)
     return family
 
 
@@ -103,7 +106,7 @@ def partitions(labels: Mapping[int, Labels]) -> Iterator[Series]:
             if flow not in labels:
                 continue
             same = f'{{{labels[flow].flow},{labelled(topic=topic)},partition="'
-            seen = _Topic(*(f"{one.name}{same}" for one in (lag, age, position)))
+            seen = _Topic(lag.name + same, age.name + same, position.name + same)
             topics[flow, topic, remote] = seen
         if behind is not None:
             lags(f'{seen.lag}{number}"}} {behind}')

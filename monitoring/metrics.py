@@ -15,7 +15,7 @@ from django.db.models import Count, Sum
 from mirrors.models import Cluster, FlowTopic, Job, Runner, Sighting
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.proving import readiness_of, with_readiness
-from mirrors.models.reading import flows_with_lag
+from mirrors.models.reading import add_lags, labelled_flows
 from mirrors.models.runners import RunnerState
 from monitoring import gauges, parts
 from monitoring.domain.lag import FINE
@@ -29,7 +29,7 @@ def scrape(*, now: datetime, partitions: bool) -> bytes:
 
 def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     """Reads the rows once per scrape, a fixed number of queries."""
-    flows = list(with_readiness(flows_with_lag()))
+    flows = add_lags(with_readiness(labelled_flows()))
     labels = {
         flow.pk: Labels.of(flow=flow.label, source=flow.source.alias, target=flow.target.alias)
         for flow in flows

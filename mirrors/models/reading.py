@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import (
@@ -27,6 +28,17 @@ from mirrors.models.flows import Flow, FlowTopic
 from mirrors.models.groups import GroupOffset
 
 _COPIED = Q(remote_topic__isnull=False) & ~Q(state="skipped")
+_PARTS = {
+    "copied": Count("pk", filter=_COPIED),
+    "unknown": Count("pk", filter=_COPIED & Q(offset_lag__isnull=True)),
+}
+_LAG = Case(
+    When(unknown__gt=0, then=None),
+    When(copied=0, then=0),
+    default=Sum("offset_lag", filter=_COPIED),
+    output_field=BigIntegerField(),
+)
+_OLDEST = Max("time_lag_ms", filter=_COPIED)
 
 
 def flows_with_lag() -> QuerySet[Any]:
@@ -43,23 +55,34 @@ def _flows_with_lag() -> QuerySet[Any]:
     """The question alone, put together once; `all` asks it anew."""
     behind = FlowTopic.objects.filter(flow=OuterRef("pk"), offset_lag__gt=0)
     worst = behind.order_by(F("time_lag_ms").desc(nulls_last=True), "-offset_lag")
-    copied = Count("pk", filter=_COPIED)
-    unknown = Count("pk", filter=_COPIED & Q(offset_lag__isnull=True))
-    lag = Case(
-        When(unknown__gt=0, then=None),
-        When(copied=0, then=0),
-        default=Sum("offset_lag", filter=_COPIED),
-        output_field=BigIntegerField(),
-    )
-    return Flow.objects.select_related("source", "target", "runner").annotate(
-        label=Concat("source__alias", Value("->"), "target__alias"),
-        copied=Coalesce(_of_topics(copied), 0),
+    return labelled_flows().annotate(
+        copied=Coalesce(_of_topics(_PARTS["copied"]), 0),
         left_out=Coalesce(_of_topics(Count("pk", filter=~_COPIED)), 0),
-        unknown_lags=Coalesce(_of_topics(unknown), 0),
-        offset_lag=_of_topics(lag, copied=copied, unknown=unknown),
-        time_lag_ms=_of_topics(Max("time_lag_ms", filter=_COPIED)),
+        unknown_lags=Coalesce(_of_topics(_PARTS["unknown"]), 0),
+        offset_lag=_of_topics(_LAG, **_PARTS),
+        time_lag_ms=_of_topics(_OLDEST),
         worst_topic=Subquery(worst.values("topic")[:1]),
     )
+
+
+def labelled_flows() -> QuerySet[Any]:
+    """Flows with their names as people write them, `label`."""
+    rows = Flow.objects.select_related("source", "target", "runner")
+    return rows.annotate(label=Concat("source__alias", Value("->"), "target__alias"))
+
+
+def add_lags(flows: Iterable[Any]) -> list[Any]:
+    """The same flows with `offset_lag` and `time_lag_ms` as `flows_with_lag` has them.
+
+    For who reads every flow: the topics of all are totalled at once.
+    """
+    by_flow = FlowTopic.objects.order_by().values("flow").annotate(**_PARTS)
+    totals = by_flow.annotate(total=_LAG, oldest=_OLDEST).values_list("flow", "total", "oldest")
+    found = {flow: (total, oldest) for flow, total, oldest in totals}
+    known = list(flows)
+    for flow in known:
+        flow.offset_lag, flow.time_lag_ms = found.get(flow.pk, (None, None))
+    return known
 
 
 def _of_topics(total: Any, **parts: Any) -> Subquery:

@@ -29,6 +29,7 @@ from mirrors.models import (
 from mirrors.services.people import create_token, ensure_person
 from monitoring import collector
 from monitoring.models import ClusterSweep, FlowOutlook, LagSample
+from monitoring.series import MM2
 from tests.pages import world
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
@@ -93,7 +94,10 @@ def test_a_scrape_says_what_the_pages_say_in_the_units_of_its_names(
     [topic] = found["understudy_topic_time_lag_seconds"]
     assert dict(topic)["topic"] == "orders"
     assert "understudy_partition_position" not in found
-    assert len(scraped(scraper, "?partitions=1")["understudy_partition_position"]) == 3
+    each = scraped(scraper, "?partitions=1")
+    assert len(each["understudy_partition_position"]) == 3
+    passed = f"{MM2}record_count"
+    assert each[passed] == found[passed] != {}
 
 
 def test_what_lies_ahead_and_what_keeps_a_flow_honest_has_series(

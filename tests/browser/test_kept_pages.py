@@ -1,0 +1,38 @@
+"""A page kept from before the database went silent says so until the first fresh answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from playwright.sync_api import Route, expect
+
+from controlplane import kept_pages
+from mirrors.models import Flow
+from tests.browser.conftest import Visitor
+
+
+def test_a_kept_page_says_that_it_is_old_until_the_first_fresh_answer(
+    visit: Callable[..., Visitor], flow: Flow
+) -> None:
+    page = visit().page
+    away = [True]
+
+    def answer(route: Route) -> None:
+        if route.request.headers.get("hx-request"):
+            route.fulfill(status=503, body="away") if away[0] else route.continue_()
+            return
+        fresh, now = route.fetch(), time.time()
+        route.fulfill(response=fresh, body=kept_pages._dated(fresh.body(), now - 90, now))
+
+    page.route("**/flows/", answer)
+    page.goto("/flows/")
+    banner = page.locator("#stale-banner")
+    expect(banner).to_contain_text("The database does not answer. This page is from")
+    expect(banner).to_contain_text("1 min 30 s ago")
+    page.wait_for_timeout(4_000)
+    expect(banner).to_be_visible()
+    expect(page.locator("#live-sign")).to_contain_text("stale")
+    away[0] = False
+    expect(banner).to_be_hidden(timeout=20_000)
+    expect(page.locator("#live-sign")).to_contain_text("live")
