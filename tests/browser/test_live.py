@@ -143,6 +143,11 @@ def _goes_by_the_palette(visitor: Visitor, flow: Flow) -> None:
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/flows/{flow.pk}/?q=orders")
     assert visitor.complaints == []
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.goto(f"/flows/{flow.pk}/audit/")
+    expect(page.locator(".tabs [aria-current]")).to_be_in_viewport()
+    page.goto("/clusters/")
+    expect(page.locator(".side [aria-current]")).to_be_in_viewport()
 
 
 def test_everything_can_be_read_without_javascript(

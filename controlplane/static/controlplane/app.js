@@ -19,6 +19,12 @@ onClick("[data-theme-switch]", () => {
   document.cookie = `theme=${root.dataset.theme};path=/;max-age=31536000;samesite=lax`;
 });
 
+// On a phone the menu and the tabs scroll sideways: where one is stands in view.
+for (const bar of document.querySelectorAll(".side, .tabs")) {
+  const here = bar.querySelector("[aria-current]")?.getBoundingClientRect();
+  if (here) bar.scrollLeft += here.left - bar.getBoundingClientRect().left - (bar.clientWidth - here.width) / 2;
+}
+
 // A moment's title has it in UTC; whoever points at it reads their own clock too.
 document.addEventListener("mouseover", (event) => {
   const time = event.target.closest("time[datetime][title$=UTC]");
