@@ -168,7 +168,9 @@ def sentence(plan: FailoverPlan, totals: Totals, *, source: str, target: str) ->
         parts.append("No consumer group has offsets in what this flow copies.")
         return " ".join(parts)
     where = f"{plural(totals.places, 'place')} of {plural(totals.groups, 'group')}"
-    if totals.proven == totals.places:
+    if totals.proven == totals.places == 1:
+        parts.append(f"The group starts at the right record on {target}, proven by content.")
+    elif totals.proven == totals.places:
         parts.append(f"All {where} start at the right record on {target}, proven by content.")
     else:
         parts.append(f"{totals.proven:,} of {where} are proven by content on {target}.")
