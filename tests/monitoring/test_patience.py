@@ -27,9 +27,9 @@ from controlplane.demo.guard import Guard
 from tests.postgres import Postgres, binaries
 
 ROOT = Path(__file__).resolve().parents[2]
-# The quickest of some answers counts, since this machine does other things too; none may take
-# longer than that by more than a busy machine explains.
-AT_MOST_S, TRIES, BUSY_S = 1.0, 5, 2.0
+# A second, and a quarter for a machine that runs brokers and the other half of the suite. The
+# quickest of some answers counts; none may take longer than what such a machine explains.
+AT_MOST_S, TRIES, BUSY_S = 1.25, 10, 4.0
 SERVE = "--preload --no-control-socket --worker-class gthread --workers 2 --threads 4"
 PREPARE = """
 import django; django.setup()
