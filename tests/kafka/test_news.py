@@ -72,15 +72,19 @@ def test_it_brings_what_a_reader_of_committed_records_finds_from_wherever_one_st
         assert list(tail.records or ()) == [one for one in wanted if one.offset >= start]
 
 
+def ask_until_it_is_known(news: News, topic: str, known: Bookmark) -> None:
+    """Of a topic that is seconds old the leader may not be known yet: told by None."""
+    for _ in range(20):
+        assert news.behind(topic, known, deadline_s=1) is None
+
+
 def test_it_waits_until_what_was_written_by_then_is_committed(side: Side, news: News) -> None:
     topic = unique("open")
     known = begin(side, topic)
     writer = side.transaction(unique("writer"))
     writer.write(topic, 0, [row("open")])
     with pytest.raises(KafkaUnavailable, match="a transaction has been open"):
-        # Of a topic that is seconds old its leader may not be known yet: then it says so by None.
-        for _ in range(20):
-            assert news.behind(topic, known, deadline_s=1) is None
+        ask_until_it_is_known(news, topic, known)
     later = threading.Timer(0.3, lambda: writer.end(commit=True))
     later.start()
     tail = news.behind(topic, known, deadline_s=20)

@@ -9,10 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from mirrors.domain.runs import BlockKey, Run, is_left_out, read_block, runs_topic
 from spark_runner.lanes.raw import RawCopier
@@ -25,20 +22,6 @@ from tests.wire.world import Driver, Flow, Side, unique
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 2
 NOW = int(time.time() * 1000)
-
-
-@pytest.fixture(scope="module")
-def one(primary: str) -> Iterator[Side]:
-    side = Side("one", primary)
-    yield side
-    side.close()
-
-
-@pytest.fixture(scope="module")
-def two(backup: str) -> Iterator[Side]:
-    side = Side("two", backup)
-    yield side
-    side.close()
 
 
 class Pair:
@@ -137,8 +120,8 @@ class Both:
         )
 
 
-def test_both_sides_end_as_the_union_and_nothing_goes_round(one: Side, two: Side) -> None:
-    pair = Pair(one, two)
+def test_both_sides_end_as_the_union_and_nothing_goes_round(source: Side, target: Side) -> None:
+    pair = Pair(source, target)
     with Both(pair) as both:
         for start in range(0, 60, 10):
             for name in pair.sides:
@@ -149,13 +132,13 @@ def test_both_sides_end_as_the_union_and_nothing_goes_round(one: Side, two: Side
     assert left_out == 2 * 3 * 60, "each side's copies were seen by the flow that leads back"
 
 
-def test_what_is_left_out_is_noted_with_the_place_it_came_from(one: Side, two: Side) -> None:
-    pair = Pair(one, two)
+def test_what_is_left_out_is_noted_with_the_place_it_came_from(source: Side, target: Side) -> None:
+    pair = Pair(source, target)
     pair.write("one", range(6))
     pair.copy()
     back = pair.flows[1]
     noted: list[Run] = []
-    for record in one.read(runs_topic(back.alias)):
+    for record in source.read(runs_topic(back.alias)):
         key = BlockKey.from_bytes(record.key or b"")
         if key.topic == pair.topic and key.partition == 0:
             assert is_left_out(key.generation), "nothing was copied back"
@@ -164,16 +147,16 @@ def test_what_is_left_out_is_noted_with_the_place_it_came_from(one: Side, two: S
     assert back.runs(pair.topic) == []
 
 
-def test_a_flow_that_begins_to_write_later_is_left_out_too(one: Side, two: Side) -> None:
+def test_a_flow_that_begins_to_write_later_is_left_out_too(source: Side, target: Side) -> None:
     """Law B: its topic of runs did not exist when the reading flow began."""
-    pair = Pair(one, two)
+    pair = Pair(source, target)
     there, back = pair.flows
     driver = Driver(until=lambda _: stop.is_set())
     stop = threading.Event()
     reading = threading.Thread(target=RawCopier().run, args=(back.work(seconds=60), driver))
     reading.start()
     try:
-        writer = two.transaction(unique("app"))
+        writer = target.transaction(unique("app"))
         writer.write(pair.topic, 0, [Record(0, NOW, b"two", b"0")])
         writer.end(commit=True)
         pair.write("one", range(4))
@@ -190,8 +173,8 @@ def test_a_flow_that_begins_to_write_later_is_left_out_too(one: Side, two: Side)
     assert (keys.count(b"one"), keys.count(b"two")) == (12, 1)
 
 
-def test_kills_in_the_middle_leave_the_union(one: Side, two: Side) -> None:
-    pair = Pair(one, two)
+def test_kills_in_the_middle_leave_the_union(source: Side, target: Side) -> None:
+    pair = Pair(source, target)
 
     def start(flow: Flow) -> subprocess.Popen[str]:
         child = subprocess.Popen(
@@ -225,8 +208,8 @@ def test_kills_in_the_middle_leave_the_union(one: Side, two: Side) -> None:
     pair.check(80)
 
 
-def test_the_record_lane_says_that_it_cannot(one: Side, two: Side) -> None:
-    flow = Pair(one, two).flows[0]
+def test_the_record_lane_says_that_it_cannot(source: Side, target: Side) -> None:
+    flow = Pair(source, target).flows[0]
     work = dataclasses.replace(flow.work(), lane="record")
     result = RecordLane().run(work, Driver())  # type: ignore[arg-type]
     assert result.ended_because == "failed"
