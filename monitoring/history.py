@@ -13,7 +13,7 @@ from monitoring.models import LagSample
 
 _EVENTS = 100
 _FRESH = 4 * FINE.step
-_FIELDS = (
+FIELDS = (
     "at",
     "offset_lag",
     "time_lag_ms",
@@ -59,7 +59,7 @@ def samples(*, flow: Flow, over: Range, now: datetime) -> list[Sample]:
             flow=flow, resolution=resolution.seconds, at__gte=start, at__lte=now
         ).order_by("at")
         found += [
-            Sample(**dict(zip(_FIELDS, row, strict=True))) for row in rows.values_list(*_FIELDS)
+            Sample(**dict(zip(FIELDS, row, strict=True))) for row in rows.values_list(*FIELDS)
         ]
         if found:
             start = max(start, found[-1].at + resolution.step)

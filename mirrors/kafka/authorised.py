@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from confluent_kafka import KafkaError
 from confluent_kafka.admin._acl import AclOperation
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -16,7 +17,9 @@ from mirrors.kafka.connection import DEADLINE_S
 from mirrors.kafka.dialogues import Address, Dialogues
 
 CLIENT_ID = "understudy-rights"
-UNKNOWN_TOPIC, TOPIC_REFUSED, GROUP_REFUSED = 3, 29, 30
+UNKNOWN_TOPIC = KafkaError.UNKNOWN_TOPIC_OR_PART
+TOPIC_REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED
+GROUP_REFUSED = KafkaError.GROUP_AUTHORIZATION_FAILED
 NOTHING: frozenset[str] = frozenset()
 # The newest version of each that answers of the cluster, and of groups that do not exist yet.
 _METADATA, _GROUPS = 10, 5

@@ -19,25 +19,13 @@ from mirrors.views.sheets import Sheet
 from monitoring import charts, history
 from monitoring.domain.alerts import rules_of
 from monitoring.domain.lag import thin
-from monitoring.history import Range
+from monitoring.history import FIELDS, Range
 from monitoring.models import AlertRule
 
 # Rows of the table behind the charts.
 _ROWS = 12
 # Of every step that was kept in the range, while the page shows a dozen.
-HISTORY = Sheet(
-    "samples",
-    (
-        "at",
-        "offset_lag",
-        "time_lag_ms",
-        "records_per_second",
-        "bytes_per_second",
-        "out_of_sync",
-        "latency_ms",
-        "heartbeat_age_ms",
-    ),
-)
+HISTORY = Sheet("samples", FIELDS)
 # The objective that a chart draws.
 _AIMS = {"rpo": "rpo_seconds", "lag": "rpo_records"}
 # The kind of rule whose threshold a chart draws.
