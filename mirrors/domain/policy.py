@@ -66,9 +66,6 @@ class ReplicationPolicy:
         ours = topic.startswith("mm2") and topic.endswith(f"{self.internal_separator}internal")
         return ours or self.is_checkpoints_topic(topic)
 
-    def is_internal_topic(self, topic: str) -> bool:
-        return self.is_mm2_internal_topic(topic) or topic.startswith(("__", "."))
-
     def offset_syncs_topic(self, alias: str | None = None) -> str:
         """Named after the other cluster: the target's alias when it lives on the source."""
         name = self.target_alias if alias is None else alias

@@ -8,6 +8,8 @@ from typing import Any
 
 import hypothesis
 
+from mirrors.domain.filters import TopicSelection
+from mirrors.domain.policy import ReplicationPolicy
 from mirrors.domain.specs import ClusterSpec, FlowSettings, FlowSpec
 
 # Laws hold for any number of examples; no deadline, since a busy machine is no failure.
@@ -34,6 +36,12 @@ def settings(**keys: str) -> FlowSettings:
 
 def flow(source: str, target: str, **keys: str) -> FlowSpec:
     return FlowSpec.build(source=cluster(source), target=cluster(target), properties=dotted(keys))
+
+
+def is_internal(policy: ReplicationPolicy, topic: str) -> bool:
+    """Whether the selection of topics calls it internal, whatever its other rules say."""
+    rules = TopicSelection(settings(), policy).decide(topic).rules
+    return next(rule.passed is False for rule in rules if rule.rule == "internal")
 
 
 def dotted(keys: dict[str, str]) -> dict[str, str]:

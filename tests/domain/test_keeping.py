@@ -14,6 +14,7 @@ from mirrors.domain.keeping.flows import flow_body, read_flow
 from mirrors.domain.keeping.records import Kept, from_records, kept_topic, to_records
 from mirrors.domain.policy import ReplicationPolicy
 from mirrors.domain.specs import ClusterSpec, FlowSpec
+from tests.domain.cases import is_internal
 
 SOURCE = ClusterSpec(
     alias="one",
@@ -99,4 +100,4 @@ def test_a_damaged_flow_is_refused_with_a_reason(body: object) -> None:
 
 
 def test_no_flow_ever_copies_the_topic() -> None:
-    assert ReplicationPolicy().is_internal_topic(kept_topic("primary"))
+    assert is_internal(ReplicationPolicy(), kept_topic("primary"))

@@ -10,13 +10,13 @@ import pytest
 from mirrors.domain.acls.rules import AclRule, plan_acls
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters import ConfigSelection
-from mirrors.domain.imports.mm2_file import by_name, client_settings, connector_settings, pairs
+from mirrors.domain.imports.mm2_file import by_name, connector_settings, pairs
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from mirrors.domain.properties import read_properties
 from mirrors.domain.records import ConnectOffset, MalformedRecord
 from mirrors.domain.snapshot import ConfigEntry
 from mirrors.domain.specs import FlowSettings
-from tests.domain.cases import flow, golden, settings
+from tests.domain.cases import flow, golden, is_internal, settings
 
 POLICY = ReplicationPolicy(source_alias="source1", target_alias="target2")
 
@@ -50,7 +50,7 @@ def test_internal_names_follow_the_separator_or_not(
     ],
 )
 def test_what_counts_as_internal(topic: str, internal: bool) -> None:
-    assert POLICY.is_internal_topic(topic) is internal
+    assert is_internal(POLICY, topic) is internal
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_a_producers_own_protocol_wins_for_it_alone_and_references_stay() -> Non
         "a.producer.security.protocol=SSL\nb.ssl.truststore.password=${fake:secret:password}"
     )
     connector = connector_settings(file, "a", "b")
-    assert client_settings(connector, "source", "admin")["security.protocol"].value == "PLAINTEXT"
-    assert client_settings(connector, "source", "producer")["security.protocol"].value == "SSL"
+    assert connector["source.admin.security.protocol"].value == "PLAINTEXT"
+    assert connector["source.producer.security.protocol"].value == "SSL"
     password = connector["target.cluster.ssl.truststore.password"].value
     assert password == "${fake:secret:password}"
     assert "xxx" not in connector

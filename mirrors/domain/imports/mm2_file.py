@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
 
 # Names that MM2's connectors define, and so take from the top level of the file.
 _NAMES = """
@@ -42,9 +41,6 @@ _WORKER_TOP = (
 )  # fmt: skip
 _ROLES = ("producer.", "consumer.", "admin.")
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
-
-Side = Literal["source", "target"]
-Role = Literal["producer", "consumer", "admin"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,18 +138,6 @@ def connector_settings(
     found.setdefault("target.cluster.alias", Entry(target))
     found |= _below(file, f"{source}->{target}.")
     found.setdefault("enabled", Entry("false"))
-    return found
-
-
-def client_settings(connector: Mapping[str, Entry], side: Side, role: Role) -> Entries:
-    """What one client of a connector gets."""
-    cluster = _below(connector, f"{side}.cluster.")
-    found = {name: entry for name, entry in cluster.items() if is_security(name)}
-    found |= _below(connector, f"{role}.")
-    found |= _below(connector, f"{side}.{role}.")
-    if role == "consumer":
-        found["enable.auto.commit"] = Entry("false")
-        found.setdefault("auto.offset.reset", Entry("earliest"))
     return found
 
 
