@@ -1,8 +1,7 @@
-"""How REST speaks: one shape for every error, strict JSON in, pages out."""
+"""How REST speaks: one shape for every error, pages out."""
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Iterator
@@ -17,17 +16,15 @@ from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions, status
 from rest_framework.pagination import PageNumberPagination
-from rest_framework.parsers import JSONParser
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.response import Response
 
+from controlplane.strict_json import MAX_BODY, TooLarge
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.services.errors import Conflict, TooMany
 
 log = logging.getLogger(__name__)
 
-MAX_BODY = 1024 * 1024
-MAX_DEPTH = 20
 _DATABASE_GONE = (
     "The database does not answer, so nothing was read or changed. Records keep flowing; "
     "try again in a moment."
@@ -72,50 +69,6 @@ class Pages(PageNumberPagination):
             asked = request.query_params.get(self.page_query_param, "")[:40]
             sentence = f"This list has no page {asked!r}; its first is 1."
             raise PageNotFound({self.page_query_param: [sentence]}) from None
-
-
-class TooLarge(exceptions.APIException):
-    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-    default_code = "too_large"
-
-
-class StrictJSONParser(JSONParser):
-    """JSON that any database takes: bounded in size and depth, no NUL, no half of a surrogate."""
-
-    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
-        raw = stream.read(MAX_BODY + 1)
-        if len(raw) > MAX_BODY:
-            raise TooLarge(f"The body is larger than {MAX_BODY} bytes.")
-        try:
-            value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
-            _check(value)
-        except RecursionError:
-            raise exceptions.ParseError("The JSON is nested too deeply.") from None
-        except ValueError as error:
-            raise exceptions.ParseError(f"The body is not valid JSON: {error}.") from None
-        if not isinstance(value, dict):
-            raise exceptions.ParseError("The body must be a JSON object.")
-        return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _check(value: Any, depth: int = 0) -> None:
-    if depth > MAX_DEPTH:
-        raise exceptions.ParseError(f"The JSON is nested deeper than {MAX_DEPTH} levels.")
-    if isinstance(value, str):
-        if "\x00" in value:
-            raise exceptions.ParseError("A NUL character (\\u0000) is in the body; remove it.")
-        value.encode("utf-8")
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _check(key, depth + 1)
-            _check(item, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
-            _check(item, depth + 1)
 
 
 def error_body(

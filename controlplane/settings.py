@@ -217,7 +217,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["mirrors.api.access.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["controlplane.api.StrictJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["controlplane.strict_json.StrictJSONParser"],
     "DEFAULT_PAGINATION_CLASS": "controlplane.api.Pages",
     "DEFAULT_FILTER_BACKENDS": [
         "mirrors.api.shapes.ExactFilter",
