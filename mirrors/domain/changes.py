@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from mirrors.domain.acls.rules import GROUP, PREFIXED, AclRule
@@ -52,7 +53,10 @@ class ConfigChange:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SyncPlan:
-    """Everything that is not in step on the target, and what was left out with its reason."""
+    """Everything that is not in step on the target, and what was left out with its reason.
+
+    `codes`: of sentences in `left_out`, the codes of those that mean something to a program.
+    """
 
     create: tuple[NewTopic, ...] = ()
     grow: tuple[Growth, ...] = ()
@@ -60,6 +64,7 @@ class SyncPlan:
     acls: tuple[AclRule, ...] = ()
     take: tuple[AclRule, ...] = ()
     left_out: tuple[str, ...] = ()
+    codes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def changes(self) -> tuple[Change, ...]:
         return (

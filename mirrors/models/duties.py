@@ -81,6 +81,8 @@ class FlowPlan(models.Model):
     digest = models.CharField(max_length=64, blank=True)
     changes = models.JSONField(default=list)
     left_out = models.JSONField(default=list)
+    # Of sentences in `left_out`; null in a plan that was stored before there were codes.
+    codes = models.JSONField(null=True)
     asked_by = models.CharField(max_length=150, blank=True)
     since = models.DateTimeField()
     as_of = models.DateTimeField(null=True)

@@ -58,7 +58,8 @@ def _bodies(flow: Flow, context: DutyContext) -> Iterator[tuple[Kind, dict[str, 
     plan = FlowPlan.objects.filter(flow=flow, as_of__isnull=False).first()
     if plan is not None:
         # Without the time of the look: an equal plan is no change.
-        yield "plan", {"changes": plan.changes, "left_out": plan.left_out, "digest": plan.digest}
+        names = ("changes", "left_out", "codes", "digest")
+        yield "plan", {name: getattr(plan, name) for name in names}
     run = (
         FailoverRun.objects.filter(flow=flow, kind=FailoverKind.SIMULATION, plan__isnull=False)
         .exclude(ended_at=None)

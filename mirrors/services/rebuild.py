@@ -177,6 +177,7 @@ def _plan(flow: Flow, body: dict[str, Any] | None) -> None:
         digest=str(body.get("digest", ""))[:64],
         changes=_list(body.get("changes")),
         left_out=_list(body.get("left_out")),
+        codes=_object(body.get("codes")),
         since=now,
         as_of=now,
     )

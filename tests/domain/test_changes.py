@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mirrors.domain.acls.left import WRITE_RULES
 from mirrors.domain.acls.rules import AclRule, plan_acls
 from mirrors.domain.changes import SyncPlan
 from mirrors.domain.filters import ConfigSelection
@@ -132,6 +133,7 @@ def test_allow_all_becomes_read_write_stays_and_deny_is_carried_whole() -> None:
     assert [sentence.split(":")[0] for sentence in plan.left] == [
         "Access rules that allow WRITE are not carried"
     ]
+    assert plan.codes == {plan.left[0]: WRITE_RULES}
 
 
 def test_prefixes_the_star_and_topics_that_are_not_copied_are_left_and_named() -> None:

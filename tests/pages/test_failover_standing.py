@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.acls.rules import WRITE_LEFT, AclRule
+from mirrors.domain.acls.left import WRITE_RULES
+from mirrors.domain.acls.rules import AclRule
 from mirrors.domain.changes import ConfigChange, SyncPlan
 from mirrors.domain.snapshot import TopicState
 from mirrors.domain.topics import Growth, NewTopic
@@ -16,6 +17,7 @@ from mirrors.services.clock import milliseconds
 from mirrors.services.failover.failover_standing import read_standing, standing_of
 from tests.pages import world
 
+BEFORE = "Access rules that allow WRITE are not carried: only the flow writes its topics (1: a)."
 RULE = AclRule(name="east.a", principal="User:app", host="*", operation="READ", permission="ALLOW")
 
 
@@ -57,7 +59,7 @@ def test_what_was_made_since_the_last_look_is_not_told(flow: Flow) -> None:
             "since": now,
             "as_of": now,
             "changes": [change.to_dict() for change in PLAN.changes()],
-            "left_out": ["x is not copied: it is internal.", f"Access rules {WRITE_LEFT} (1: a)."],
+            "left_out": ["x is not copied: it is internal.", BEFORE],
         },
     )
     Drift.objects.filter(flow=flow).delete()
@@ -82,12 +84,24 @@ def test_what_was_made_since_the_last_look_is_not_told(flow: Flow) -> None:
     assert seen.seen_at == milliseconds(now)
     assert (seen.missing, seen.short) == (("east.a",), (("east.b", 1, 4),))
     assert (seen.settings, seen.rules) == (("east.b: retention.ms",), ("east.a: User:app",))
-    assert seen.left == (f"Access rules {WRITE_LEFT} (1: a).",)
+    assert seen.left == (BEFORE,)
     assert seen.replicas["east.b"] == 3
     assert [(row.name, row.decided) for row in seen.drifted] == [
         ("east.gone", True), ("east.b", True)
     ]  # fmt: skip
     assert seen.drifted[0].words == "east.gone was deleted on the target."
+
+
+def test_rules_that_stay_behind_are_known_by_their_code_whatever_the_words(flow: Flow) -> None:
+    now = timezone.now()
+    said = {"since": now, "as_of": now, "left_out": [BEFORE, "Other words."]}
+    for codes, left in (
+        ({"Other words.": WRITE_RULES}, "Other words."),
+        ({}, None),
+        (None, BEFORE),
+    ):
+        FlowPlan.objects.update_or_create(flow=flow, defaults={**said, "codes": codes})
+        assert next(iter(standing_of(read_standing(flow), {}).left), None) == left
 
 
 def test_of_a_flow_that_nobody_looked_at_nothing_is_known(flow: Flow) -> None:

@@ -15,8 +15,9 @@ With `complete` also rules of name prefixes and of consumer groups, and instead 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from mirrors.domain.acls.left import WRITE_RULES
 from mirrors.domain.filters import TopicSelection
 from mirrors.domain.group_filters import GroupSelection
 from mirrors.domain.policy import policy_for
@@ -25,7 +26,7 @@ from mirrors.domain.specs import FlowSpec
 TOPIC, GROUP = "TOPIC", "GROUP"
 LITERAL, PREFIXED = "LITERAL", "PREFIXED"
 ALL_NAMES = "*"
-WRITE_LEFT = "that allow WRITE are not carried: only the flow writes its remote topics"
+_WRITE_LEFT = "that allow WRITE are not carried: only the flow writes its remote topics"
 _EXAMPLES = 3
 
 
@@ -64,13 +65,15 @@ class Names:
 class AclPlan:
     """Rules to make and to take away on the target, and a sentence for each kind left out.
 
-    `gone` are those that the flow made, that the target no longer has, and that nothing asks for.
+    `codes` has the code of each sentence that means something to a program. `gone` are those that
+    the flow made, that the target no longer has, and that nothing asks for.
     """
 
     make: tuple[AclRule, ...] = ()
     take: tuple[AclRule, ...] = ()
     gone: tuple[AclRule, ...] = ()
     left: tuple[str, ...] = ()
+    codes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def is_complete(spec: FlowSpec) -> bool:
@@ -104,11 +107,13 @@ def plan_acls(
             left.setdefault(why, []).append(rule)
         else:
             take.append(rule)
+    told = {why: _told(why, rules) for why, rules in left.items()}
     return AclPlan(
         make=tuple(sorted(wanted - there)),
         take=tuple(take),
         gone=tuple(sorted(ours - there - wanted)),
-        left=tuple(_told(why, rules) for why, rules in left.items()),
+        left=tuple(told.values()),
+        codes={told[_WRITE_LEFT]: WRITE_RULES} if _WRITE_LEFT in told else {},
     )
 
 
@@ -159,7 +164,7 @@ class _Carrier:
                 "this flow does not write"
             )
         if _lets_write(rule):
-            return WRITE_LEFT
+            return _WRITE_LEFT
         if rule.pattern == PREFIXED:
             return self._prefix_obstacle(rule)
         if rule.name != ALL_NAMES and not self._topics.decide(rule.name).replicated:
@@ -210,9 +215,4 @@ def _lets_write(rule: AclRule) -> bool:
 def _told(why: str, rules: list[AclRule]) -> str:
     names = ", ".join(sorted({rule.name for rule in rules})[:_EXAMPLES])
     more = ", …" if len({rule.name for rule in rules}) > _EXAMPLES else ""
-    return f"{told_of(why)} ({len(rules)}: {names}{more})."
-
-
-def told_of(why: str) -> str:
-    """How the sentence about rules that stay behind begins."""
-    return f"Access rules {why}"
+    return f"Access rules {why} ({len(rules)}: {names}{more})."

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mirrors.domain.acls.rules import WRITE_LEFT, told_of
+from mirrors.domain.acls.left import WRITE_RULES, said_of
 from mirrors.domain.drift.findings import Deviation
 from mirrors.domain.failover.beside import Drifted, Standing
 from mirrors.domain.snapshot import TopicState
@@ -71,8 +71,8 @@ def _drifted(rows: StandingRows, topics: Mapping[str, TopicState]) -> Iterator[D
 
 def _left(rows: StandingRows) -> Iterator[str]:
     """Producers had these rights on the source, and have them nowhere else."""
-    said = rows.plan.left_out if rows.plan is not None else []
-    yield from (sentence for sentence in said if sentence.startswith(told_of(WRITE_LEFT)))
+    if rows.plan is not None:
+        yield from said_of(WRITE_RULES, rows.plan.left_out, rows.plan.codes)
 
 
 def _short(rows: StandingRows, topics: Mapping[str, TopicState]) -> Iterator[tuple[str, int, int]]:

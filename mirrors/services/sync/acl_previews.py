@@ -6,7 +6,8 @@ from datetime import datetime
 
 from django.db import transaction
 
-from mirrors.domain.acls.previews import NOT_IN_PLAN, shape_of, waits_for_a_look
+from mirrors.domain.acls.left import UNREAD_RULES, said_of
+from mirrors.domain.acls.previews import shape_of, waits_for_a_look
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import AclPreview, Flow, FlowPlan
@@ -59,7 +60,7 @@ def note_read(*, flow: Flow, plan: FlowPlan, who: str, now: datetime) -> None:
 
 def _unread(plan: FlowPlan) -> str | None:
     """The sentence of a plan that could not read the rules."""
-    return next((text for text in plan.left_out if text.startswith(NOT_IN_PLAN)), None)
+    return next(iter(said_of(UNREAD_RULES, plan.left_out, plan.codes)), None)
 
 
 def _note_seen(flow: Flow, plan: FlowPlan, who: str, now: datetime) -> AclPreview:

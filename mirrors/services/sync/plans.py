@@ -103,7 +103,7 @@ def apply_now(*, flow_id: int, now: datetime) -> None:
         reason = f"{len(failed)} of {len(row.changes)} changes failed. {' '.join(failed[:5])}"
         FlowPlan.objects.filter(pk=row.pk).update(state=PlanState.FAILED, reason=reason, since=now)
         return
-    done = SyncPlan(left_out=fresh.left_out)
+    done = SyncPlan(left_out=fresh.left_out, codes=fresh.codes)
     reason = f"{len(row.changes)} changes were applied, asked for by {row.asked_by}."
     _store(context, done, PlanState.APPLIED, reason)
 
@@ -127,6 +127,7 @@ def _store(context: DutyContext, plan: SyncPlan, state: PlanState, reason: str) 
         "digest": plan.digest,
         "changes": [change.to_dict() for change in plan.changes()],
         "left_out": list(plan.left_out),
+        "codes": dict(plan.codes),
         "since": now,
         "as_of": now,
     }

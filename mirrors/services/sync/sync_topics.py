@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 
+from mirrors.domain.acls.left import UNREAD_RULES
 from mirrors.domain.acls.previews import NOT_IN_PLAN
 from mirrors.domain.acls.rules import AclPlan
 from mirrors.domain.changes import ConfigChange, SyncPlan
@@ -75,9 +76,11 @@ def look(context: DutyContext) -> SyncPlan:
         theirs, ours = (stack.enter_context(Acls(side)) for side in (spec.source, spec.target))
         try:
             rules = look_at_acls(context, theirs, ours, budget)
-            stay = (*rules.held(decided_only=True), *rules.plan.left)
         except KafkaRefused as error:
-            rules, stay = AclLook(plan=AclPlan(), read=False), (f"{NOT_IN_PLAN} {error.message}",)
+            unread = f"{NOT_IN_PLAN} {error.message}"
+            plan = AclPlan(left=(unread,), codes={unread: UNREAD_RULES})
+            rules = AclLook(plan=plan, read=False)
+    stay = (*rules.held(decided_only=True), *rules.plan.left)
     now = moment(context.now)
     topics = {place: row for place, row in seen.ruled.items() if place[0] in _TOPIC_KINDS}
     store_findings(context.flow_id, topics, kinds=_TOPIC_KINDS, put_back=(), now=now)
@@ -91,6 +94,7 @@ def look(context: DutyContext) -> SyncPlan:
         acls=rules.undecided(),
         take=rules.plan.take,
         left_out=(*faults, *seen.held(decided_only=True), *seen.left, *stay),
+        codes=rules.plan.codes,
     )
 
 
