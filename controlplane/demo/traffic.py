@@ -12,13 +12,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable
 from random import Random
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from controlplane.demo.business import (
     BACKUP,
@@ -30,15 +28,13 @@ from controlplane.demo.business import (
     payment,
     warehouse,
 )
-
-T = TypeVar("T")
+from controlplane.demo.shop_clients import create_topics, lag_of, new_producer
 
 TICK = 0.25
 ORDERS_PER_SECOND = 12
 HISTORY = 600
 LAG_OF_ANALYTICS = 1_500
 FAREWELL = 8.0
-_PATIENCE = 60.0
 
 
 class Shop:
@@ -88,7 +84,7 @@ class Shop:
         history: int,
     ) -> None:
         chance = Random()
-        producers = {topic.name: _producer(cluster, topic.codec) for topic in topics}
+        producers = {topic.name: new_producer(cluster, topic.codec) for topic in topics}
         _send_all(producers, make(chance, history))
         while not self.ended.wait(TICK):
             # Busier and quieter again every two minutes, as shops are.
@@ -102,7 +98,7 @@ class Shop:
         chance = Random()
         settings = {"transactional.id": "payments-service", "transaction.timeout.ms": 10_000}
         while not self.ended.wait(0.5):
-            producer = _producer(self.primary, "lz4", settings)
+            producer = new_producer(self.primary, "lz4", settings)
             try:
                 producer.init_transactions(10)
                 while not self.ended.wait(chance.uniform(0.1, 0.5)):
@@ -141,7 +137,7 @@ class Shop:
         consumer.subscribe(topics)
         try:
             while not self.ended.is_set():
-                if behind and _lag(consumer) < behind:
+                if behind and lag_of(consumer) < behind:
                     consumer.poll(0)
                     self.ended.wait(1.0)
                     continue
@@ -149,45 +145,6 @@ class Shop:
                 self.ended.wait(0.2 if behind else 0.1)
         finally:
             consumer.close()
-
-
-def create_topics(cluster: str, topics: Iterable[Topic]) -> bool:
-    """Create what is missing; whether anything was."""
-    admin = AdminClient({"bootstrap.servers": cluster, "log_level": 2})
-    present = _patiently(lambda: admin.list_topics(timeout=5)).topics
-    missing = [
-        NewTopic(topic.name, topic.partitions, 1, config=dict(topic.config))
-        for topic in topics
-        if topic.name not in present
-    ]
-    if missing:
-        for future in admin.create_topics(missing, request_timeout=20).values():
-            _created(future)
-    return bool(missing)
-
-
-def _created(future: Future[None]) -> None:
-    try:
-        future.result(30)
-    except KafkaException as fault:
-        if fault.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
-
-
-def _producer(cluster: str, codec: str, more: Mapping[str, object] | None = None) -> Producer:
-    return Producer(
-        {
-            "bootstrap.servers": cluster,
-            "compression.type": codec,
-            "enable.idempotence": True,
-            "linger.ms": 50,
-            "message.max.bytes": 2_000_000,
-            "queue.buffering.max.kbytes": 16_384,
-            "statistics.interval.ms": 0,
-            "log_level": 2,
-            **(more or {}),
-        }
-    )
 
 
 def _send_all(producers: dict[str, Producer], entries: Iterable[Entry]) -> None:
@@ -205,39 +162,6 @@ def _send(producer: Producer, entry: Entry) -> None:
             return
         except BufferError:  # the broker is away; business waits
             producer.poll(0.5)
-
-
-def _patiently(act: Callable[[], T]) -> T:
-    """Repeat what the broker's absence interrupted; everything else is for the caller."""
-    until = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return act()
-        except KafkaException as fault:
-            error = fault.args[0]
-            if time.monotonic() > until or error.fatal() or not _passing(error):
-                raise
-            time.sleep(0.5)
-
-
-def _passing(error: KafkaError) -> bool:
-    return error.retriable() or error.code() in {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-    }
-
-
-def _lag(consumer: Consumer) -> int:
-    lag = 0
-    assigned = consumer.assignment()
-    for place, now in zip(assigned, consumer.position(assigned), strict=True):
-        bounds = consumer.get_watermark_offsets(
-            TopicPartition(place.topic, place.partition), cached=True
-        )
-        if bounds is not None and bounds[1] > 0:
-            lag += bounds[1] - max(now.offset, 0)
-    return lag
 
 
 def main(primary: str, backup: str) -> NoReturn:
