@@ -28,6 +28,8 @@ VICTIMS = (
     "primary",
     "backup",
 )
+# A broker takes half of the minute by itself, so it is given the machine.
+ALONE = ("primary", "backup")
 
 
 def runner_process(stage: Stage) -> psutil.Process | None:
@@ -95,9 +97,11 @@ def load(stage: Stage) -> Nasty:
     return nasty
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", VICTIMS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.alone] * (name in ALONE)) for name in VICTIMS],
+)
 def test_everything_is_back_within_a_minute(stage: Stage, load: Nasty, name: str) -> None:
     assert kill_and_wait(stage, name) < BACK_WITHIN
     assert load.failure is None

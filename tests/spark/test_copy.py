@@ -104,25 +104,6 @@ def test_an_open_transaction_holds_the_stable_end_back_and_that_is_shown(lab: La
     flow.stop()
 
 
-@pytest.mark.alone
-def test_new_topics_and_partitions_are_copied_from_their_beginning_within_five_seconds(
-    lab: Lab,
-) -> None:
-    flow = lab.flow()
-    first = lab.create(flow.topic("first"), 2)
-    flow.start().wait_state("running")
-    late = lab.create(flow.topic("late"), 3)
-    began = time.monotonic()
-    lab.write(late, range(100), 2)
-    lab.grow(first, 4)
-    lab.write(first, range(50), 3)
-    flow.wait_copied({(late, 2): 100, (first, 3): 50}, seconds=6)
-    assert time.monotonic() - began < 6
-    assert lab.read(flow.remote(late), target=True) == lab.read(late)
-    assert lab.read(flow.remote(first), target=True) == lab.read(first)
-    flow.stop()
-
-
 def test_remote_topics_are_created_with_the_sources_settings_before_the_first_record(
     lab: Lab,
 ) -> None:

@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from tests.spark.lab import Flow, Lab, topic_row, wait_for
 
 
@@ -42,51 +40,6 @@ def assert_same(lab: Lab, flow: Flow, *topics: str) -> None:
     """Nothing lost, nothing twice, nothing else, in order."""
     for topic in topics:
         assert lab.read(flow.remote(topic), target=True) == lab.read(topic)
-
-
-@pytest.mark.alone
-def test_pause_and_resume_take_less_than_two_seconds_and_lose_nothing(lab: Lab) -> None:
-    flow = lab.flow()
-    topic = lab.create(flow.topic("p"), 2)
-    flow.start().wait_state("running")
-    with load(lab, topic, 2) as written:
-        wait_for(lambda: written[0] > 500, what="the load")
-        began = time.monotonic()
-        flow.change(desired="paused")
-        paused = flow.wait_state("paused", seconds=3)
-        assert time.monotonic() - began < 2
-        time.sleep(1.5)
-        later = flow.status()
-        assert later is not None
-        assert [r.position for r in later.partitions] == [r.position for r in paused.partitions]
-        assert {row.state for row in later.partitions} == {"paused"}
-        assert later.topics == paused.topics
-
-        began = time.monotonic()
-        flow.change(desired="running")
-        before = sum(row.position or 0 for row in later.partitions)
-        flow.wait(lambda s: sum(row.position or 0 for row in s.partitions) > before, seconds=4)
-        assert time.monotonic() - began < 2
-    flow.wait_in_sync(topic)
-    assert_same(lab, flow, topic)
-    flow.stop()
-
-
-@pytest.mark.alone
-def test_a_stop_takes_less_than_two_seconds_and_its_status_stays(lab: Lab) -> None:
-    flow = lab.flow()
-    topic = lab.create(flow.topic("s"))
-    flow.start().wait_state("running")
-    with load(lab, topic):
-        time.sleep(1)
-        began = time.monotonic()
-        status = flow.stop(seconds=5)
-        assert time.monotonic() - began < 2
-    assert status.reason == "Stopped on request."
-    flow.restart()
-    flow.wait_in_sync(topic)
-    assert_same(lab, flow, topic)
-    flow.stop()
 
 
 def test_an_edit_under_load_takes_effect_without_loss_or_repetition(lab: Lab) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import stat
 import subprocess
@@ -12,11 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from mirrors import launcher
-from tests.spark.conftest import MakeLab
 from tests.spark.lab import Lab, wait_for
 
 
@@ -79,33 +76,6 @@ def test_a_directory_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     assert code == launcher.EXIT_FAILED
     assert "cannot be used" in words
     assert "Traceback" not in words
-
-
-@pytest.mark.alone
-def test_sigterm_commits_all_flows_and_leaves_no_process(make_lab: MakeLab) -> None:
-    lab = make_lab()
-    lab.start_runner()
-    flows = [lab.flow(), lab.flow()]
-    for flow in flows:
-        topic = lab.create(flow.topic("t"))
-        lab.write(topic, range(20))
-        flow.start().wait_in_sync(topic)
-    process = lab.process
-    family = psutil.Process(process.pid).children(recursive=True)
-    began = time.monotonic()
-    os.kill(process.pid, signal.SIGTERM)
-    wait_for(lambda: not launcher.is_alive(process.pid, process.start_tick), seconds=15)
-    assert time.monotonic() - began < 10
-    for flow in flows:
-        status = flow.status()
-        assert status is not None
-        assert (status.state, status.reason) == ("stopped", "The runner was stopped.")
-    _, alive = psutil.wait_procs(family, timeout=10)
-    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
-    # It starts again where it was: the specs are still there.
-    lab.start_runner()
-    for flow in flows:
-        flow.wait(lambda s: s.state == "running" and s.as_of > time.time() * 1000 - 2000)
 
 
 def test_files_of_a_runner_are_its_owners_alone_and_a_spec_shows_only_references(
