@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.models import Cluster, GroupOffset
-from mirrors.models.reading import flows_by_group, groups_named
+from mirrors.models.cluster_groups import flows_by_group, groups_named
 
 
 class ClusterGroupSerializer(serializers.Serializer[Any]):

@@ -12,7 +12,6 @@ from django.db.models import (
     Count,
     F,
     Max,
-    Min,
     OuterRef,
     Q,
     QuerySet,
@@ -23,9 +22,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, Concat
 
-from mirrors.models.clusters import Cluster
 from mirrors.models.flows import Flow, FlowTopic
-from mirrors.models.groups import GroupOffset
 
 _COPIED = Q(remote_topic__isnull=False) & ~Q(state="skipped")
 _PARTS = {
@@ -89,38 +86,3 @@ def _of_topics(total: Any, **parts: Any) -> Subquery:
     """One total over the topics of a flow; null where it has none."""
     rows = FlowTopic.objects.filter(flow=OuterRef("pk")).order_by().values("flow")
     return Subquery(rows.annotate(**parts).annotate(total=total).values("total"))
-
-
-def groups_of(cluster: Cluster) -> QuerySet[Any]:
-    """The consumer groups that flows know on a cluster, one row a group.
-
-    On a source all that were seen there, on a target those that are there.
-    """
-    rows = GroupOffset.objects.filter(_seen_on(cluster)).order_by().values("group")
-    return rows.annotate(
-        topics=Count("topic", distinct=True, filter=~Q(topic="")),
-        places=Count("pk", filter=~Q(topic="")),
-        flows=Count("flow", distinct=True),
-        moved=Count("pk", filter=Q(sync_state__in=("in_sync", "moved"))),
-        last_seen=Max("as_of"),
-        flow=Min("flow_id"),
-    )
-
-
-def flows_by_group(cluster: Cluster) -> dict[str, set[int]]:
-    """Their names in order, each with the flows that know it: less work than to count places."""
-    seen = GroupOffset.objects.filter(_seen_on(cluster)).order_by("group")
-    found: dict[str, set[int]] = {}
-    for group, flow in seen.values_list("group", "flow").distinct():
-        found.setdefault(group, set()).add(flow)
-    return found
-
-
-def groups_named(cluster: Cluster, known: dict[str, set[int]], names: list[str]) -> QuerySet[Any]:
-    """Those of `flows_by_group` with these names, by name."""
-    flows = {flow for name in names for flow in known[name]}
-    return groups_of(cluster).filter(flow__in=flows, group__in=names).order_by("group")
-
-
-def _seen_on(cluster: Cluster) -> Q:
-    return Q(flow__source=cluster) | Q(flow__target=cluster, target_offset__isnull=False)

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from mirrors.models import Cluster, Role, needs
-from mirrors.models.reading import flows_by_group, groups_named, groups_of
+from mirrors.models.cluster_groups import flows_by_group, groups_named, groups_of
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, mark_cluster
 from mirrors.views.tables import Column, Question, Table

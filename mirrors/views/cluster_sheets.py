@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirrors.models import Cluster, ClusterTest
-from mirrors.models.reading import groups_of
+from mirrors.models.cluster_groups import groups_of
 from mirrors.views.sheets import CHANGES, Sheet
 
 SHEETS = {

@@ -19,9 +19,10 @@ from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.forms import ClusterForm
 from mirrors.models import Cluster, Flow, Role, Transition, needs
+from mirrors.models.cluster_groups import flows_by_group, groups_named
 from mirrors.models.clusters import SecurityProtocol
 from mirrors.models.proving import with_proof
-from mirrors.models.reading import flows_by_group, flows_with_lag, groups_named
+from mirrors.models.reading import flows_with_lag
 from mirrors.services import clusters as services
 from mirrors.views.changes import Impact, changes_between
 from mirrors.views.cluster_sheets import SHEETS, files_of

@@ -20,6 +20,7 @@ SAME = (
     "tests/api/test_ordering.py",
     "tests/mirrors/test_reconcile.py",
     "tests/mirrors/test_supervision.py",
+    "tests/pages/test_cluster_page.py",
 )
 
 
