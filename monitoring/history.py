@@ -12,6 +12,7 @@ from monitoring.domain.lag import FINE, HOUR, MINUTE, Resolution, Sample, thin, 
 from monitoring.models import LagSample
 
 _EVENTS = 100
+_RESTING = {"draft", "paused", "stopped", "failed_over"}
 _FRESH = 4 * FINE.step
 FIELDS = (
     "at",
@@ -72,10 +73,16 @@ def drawn(*, flow: Flow, over: Range, now: datetime) -> list[Sample]:
 
 
 def rates_now(*, now: datetime) -> dict[int, tuple[float | None, float | None]]:
-    """What flows copy now: id -> records and bytes a second; none where no sample is fresh."""
+    """What flows copy now: id -> records and bytes a second; none where no sample is fresh.
+
+    What rests copies nothing, though its last sample began before.
+    """
     rows = LagSample.objects.filter(resolution=FINE.seconds, at__gte=now - _FRESH, at__lte=now)
-    rates = rows.order_by("at").values_list("flow_id", "records_per_second", "bytes_per_second")
-    return {flow: (records, size) for flow, records, size in rates}
+    columns = ("flow_id", "flow__observed_state", "records_per_second", "bytes_per_second")
+    return {
+        flow: (0.0, 0.0) if state in _RESTING else (records, size)
+        for flow, state, records, size in rows.order_by("at").values_list(*columns)
+    }
 
 
 def events(*, flow: Flow, over: Range, now: datetime) -> QuerySet[Transition]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from datetime import datetime
 
 from mirrors.domain.encoding import MalformedRecord
 from mirrors.domain.filters import TopicSelection
@@ -48,6 +49,16 @@ def carried_as(spec: FlowSpec) -> str | None:
     if not TopicSelection(spec.settings, policy).decide(TOPIC).replicated:
         return None
     return policy.remote_topic(TOPIC)
+
+
+def newest(seen_before: datetime | None, seen: datetime | None, now: datetime) -> datetime | None:
+    """What an earlier look saw stays seen, though this one did not read as far.
+
+    One from the future says that its writer's clock is ahead; it would hide a silence.
+    """
+    if seen is None:
+        return seen_before
+    return max(seen, seen_before) if seen_before and seen_before <= now else seen
 
 
 def figures(arrivals: Iterable[Arrival], *, source: str, target: str, fresh: int | None) -> Figures:

@@ -113,11 +113,11 @@ def instant(moment: datetime | None, never: str = figures.UNKNOWN) -> SafeString
 
 @register.simple_tag
 def since(start: datetime | None, end: datetime | None = None) -> SafeString:
-    """How long something lasted, or has lasted until now."""
+    """How long something lasted; in whole seconds while it still lasts."""
     if start is None:
         return format_html("{}", figures.UNKNOWN)
     lasted = ((end or timezone.now()) - start).total_seconds() * 1000
-    return _time(start, figures.duration(round(lasted, -3)))
+    return _time(start, figures.duration(round(lasted) if end else round(lasted, -3)))
 
 
 def _time(moment: datetime, text: str) -> SafeString:

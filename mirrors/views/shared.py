@@ -50,6 +50,8 @@ def mark_flow(flow: Any, now: datetime) -> Any:
     """
     rests = flow.observed_state in _RESTING
     flow.stale = not rests and flow.as_of is not None and now - flow.as_of > OLD_AFTER
+    # What a source that does not answer holds by now, nobody can say.
+    flow.unsure = flow.stale or flow.source.reachable is False
     flow.shown_state = flow.observed_state
     if flow.observed_state == "running" and flow.stale:
         flow.shown_state = "stale"

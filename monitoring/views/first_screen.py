@@ -21,8 +21,9 @@ from monitoring import history, links
 from monitoring.alerting import is_silenced
 from monitoring.domain import spark
 from monitoring.domain.lag import MINUTE
+from monitoring.domain.losses import FlowPicture
 from monitoring.domain.standby import Standby, trust
-from monitoring.domain.summary import FlowPicture
+from monitoring.domain.summary import Trouble
 from monitoring.models import Alert, AlertState, LagSample, Silence
 
 _TREND = timedelta(hours=1)
@@ -94,9 +95,35 @@ def gravest_by_flow(found: Iterable[Alarm]) -> dict[int, Alarm]:
     return by_flow
 
 
-def others(found: Iterable[Alarm], told: Iterable[tuple[Any, ...]]) -> list[Alarm]:
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """A flow in trouble with its sentence, since when it is so, and what to do."""
+
+    flow: Any
+    sentence: str
+    since: datetime | None
+    alarm: Alarm | None
+    runbook: str
+
+
+def told(
+    troubles: Iterable[Trouble], flows: Iterable[Any], gravest: Mapping[int, Alarm]
+) -> list[Told]:
+    """What is in trouble stands first in the table, so its rows are there."""
+    known = {flow.label: flow for flow in flows}
+    found = []
+    for item in troubles:
+        if flow := known.get(item.flow):
+            alarm = gravest.get(flow.pk)
+            fired = alarm.alert.fired_at if alarm else None
+            since = flow.since if item.by_state else fired
+            found.append(Told(flow, item.sentence, since, alarm, runbook_for(flow, alarm)))
+    return found
+
+
+def others(found: Iterable[Alarm], said: Iterable[Told]) -> list[Alarm]:
     """Those that speak of no flow that the first sentences speak of already."""
-    known = {flow.pk for flow, *_ in told}
+    known = {one.flow.pk for one in said}
     return [alarm for alarm in found if alarm.alert.flow_id not in known]
 
 

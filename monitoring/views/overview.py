@@ -20,7 +20,8 @@ from mirrors.views.readiness import mark_proof
 from mirrors.views.render import render_page
 from mirrors.views.shared import mark_cluster, mark_flow
 from mirrors.views.sheets import file_of, is_file
-from monitoring.domain.summary import FlowPicture, by_trouble, summarise
+from monitoring.domain.losses import FlowPicture
+from monitoring.domain.summary import by_trouble, summarise
 from monitoring.views import first_screen
 from monitoring.views.first_sheets import SHEETS, us_or_them
 
@@ -53,11 +54,12 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
     alarms = first_screen.alarms(now)
     gravest = first_screen.gravest_by_flow(alarms)
     keys = _pictures(gravest)
+    clusters = [mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")[:20]]
     ordered = [keys[picture] for picture in by_trouble(list(keys), now)]
     flows = _in_full(ordered if whole else ordered[:ROWS], now)
     topics, transitions = worst_topics(WORST), list(first_screen.changes())
     return {
-        **_said(keys, flows, alarms, gravest, now),
+        **_said(keys, flows, clusters, alarms, gravest, now),
         "now": now,
         "trust": first_screen.trust_of(keys, now),
         "flows": flows,
@@ -66,9 +68,7 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
         "groups": worst_groups(topics, WORST if whole else WORST_SHOWN),
         "transitions": transitions,
         "curve": first_screen.rpo_curve(flows, transitions, now),
-        "clusters": [
-            mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")[:20]
-        ],
+        "clusters": clusters,
         "runners": Runner.objects.all()[:10],
         "beats": [direction(flow, now) for flow in flows[:BEATS]],
     }
@@ -77,6 +77,7 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
 def _said(
     keys: Mapping[FlowPicture, int],
     flows: list[Any],
+    clusters: list[Cluster],
     alarms: list[first_screen.Alarm],
     gravest: Mapping[int, first_screen.Alarm],
     now: datetime,
@@ -88,15 +89,9 @@ def _said(
         for part in engine
         if part["state"] == "missing" and part["label"] in ENGINE.values()
     ]
-    summary = summarise(list(keys), now, silent)
-    # What is in trouble stands first in the table.
-    known = {flow.label: flow for flow in flows}
-    troubles = [(known.get(item.flow), item.sentence) for item in summary.troubles]
-    told = [
-        (flow, sentence, alarm := gravest.get(flow.pk), first_screen.runbook_for(flow, alarm))
-        for flow, sentence in troubles
-        if flow
-    ]
+    gone = [cluster.alias for cluster in clusters if cluster.reachable is False]
+    summary = summarise(list(keys), now, silent, gone)
+    told = first_screen.told(summary.troubles, flows, gravest)
     return {
         "summary": summary,
         "engine": engine,

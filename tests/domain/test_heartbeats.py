@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from mirrors.domain.heartbeats import Arrival, Figures, carried_as, figures
+from mirrors.domain.heartbeats import Arrival, Figures, carried_as, figures, newest
 from mirrors.domain.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 
@@ -43,6 +45,15 @@ def test_other_directions_and_strangers_records_do_not_count() -> None:
 def test_a_heartbeat_from_the_future_says_how_far_the_writers_clock_is_ahead() -> None:
     found = told(arrival(SENT, SENT - 2500))
     assert (found.clock_skew_ms, found.latency_ms) == (2500, 0)
+
+
+def test_a_look_that_did_not_read_as_far_takes_nothing_back() -> None:
+    now = datetime(2026, 11, 22, 10, 5, tzinfo=UTC)
+    older, newer = now - timedelta(minutes=5), now - timedelta(minutes=3)
+    assert newest(newer, older, now) == newest(older, newer, now) == newer
+    assert newest(newer, None, now) == newest(None, newer, now) == newer
+    # A clock that was ahead must not hide a silence until its time has come.
+    assert newest(now + timedelta(hours=1), older, now) == older
 
 
 @pytest.mark.parametrize(

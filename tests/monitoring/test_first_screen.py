@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.models import FailoverRun, Flow, GroupOffset
+from mirrors.models import Cluster, FailoverRun, Flow, GroupOffset
 from monitoring.alerting import is_silenced
 from monitoring.domain.spark import CURVE_HEIGHT, CURVE_WIDTH, HEIGHT, WIDTH, curve, path
 from monitoring.domain.standby import Standby, trust
@@ -130,6 +130,34 @@ def test_rows_show_the_last_hour_the_objective_and_what_the_standby_is_worth(
     assert "No drill has proven a standby yet." in text
     assert f'href="/flows/{flow.pk}/readiness/"' in text
     assert "Worst RPO in the last hour: 1 s in its last full minute, at most 5 s" in text
+
+
+def test_what_a_source_holds_that_does_not_answer_looks_old_and_is_the_headlines_cause(
+    signed_in: As, flow: Flow
+) -> None:
+    viewer, now = signed_in("viewer"), timezone.now()
+    assert '<td class="number old">' not in overview(viewer)
+    Cluster.objects.filter(pk=flow.source_id).update(reachable=False, reason="Refused.")
+    Flow.objects.filter(pk=flow.pk).update(
+        observed_state="degraded", reason="No answer.", since=now - timedelta(seconds=70)
+    )
+    text = overview(viewer)
+    assert f"The only flow needs attention: {flow.source.alias} does not answer" in text
+    assert text.count('<td class="number old">') == 2
+    assert f'since <time datetime="{(now - timedelta(seconds=70)):%Y-%m-%dT%H:%M:%S}' in text
+
+
+def test_what_rests_copies_nothing_though_its_last_sample_began_before(
+    signed_in: As, flow: Flow
+) -> None:
+    LagSample.objects.create(
+        flow=flow, resolution=10, at=timezone.now(), bytes_per_second=3200.0, out_of_sync=0
+    )
+    viewer = signed_in("viewer")
+    assert "3.2 kB/s" in overview(viewer)
+    Flow.objects.filter(pk=flow.pk).update(observed_state="paused")
+    assert "3.2 kB/s" not in overview(viewer)
+    assert "0 B/s" in overview(viewer)
 
 
 def test_what_changed_leaves_out_the_steps_of_runs_that_touch_nothing_real(

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitoring.domain.summary import FlowPicture, Trouble, by_trouble, is_stale, summarise, tone
+from monitoring.domain.losses import FlowPicture
+from monitoring.domain.summary import Trouble, by_trouble, is_stale, summarise, tone
 
 NOW = datetime(2026, 11, 21, 2, 14, tzinfo=UTC)
 STATES = ["draft", "starting", "running", "degraded", "backing_off"]
@@ -83,13 +84,43 @@ def test_a_source_that_is_gone_is_said_and_nothing_more_is_promised_than_was_see
     assert "If west died now: nothing would be lost." in empty
 
 
+def test_clusters_that_do_not_answer_are_the_cause_and_stand_in_the_headline() -> None:
+    broken = flow(state="degraded", reason="Cluster west: no answer in time.")
+    told = summarise([broken, flow("west->east")], NOW, (), ["west"])
+    assert told.headline == "1 of 2 flows needs attention: west does not answer"
+    many = summarise([broken], NOW, (), ["north", "west", "lake"]).headline
+    assert many == "The only flow needs attention: 3 clusters do not answer"
+    both = summarise([broken, flow("west->east")], NOW, (), ["north", "west"]).headline
+    assert both.endswith(": north and west do not answer")
+    assert summarise([flow()], NOW, (), ["lake"]).headline == "The only flow is healthy"
+
+
+def test_of_a_source_that_is_not_read_at_the_moment_no_more_is_promised_than_was_seen() -> None:
+    told = summarise([flow(state="degraded"), flow("west->east")], NOW)
+    assert told.losses == (
+        "If east died now: nothing of what was last seen there would be lost.",
+        "If west died now: nothing would be lost.",
+    )
+
+
+def test_a_flow_that_starts_is_not_called_healthy_yet() -> None:
+    begins = flow(state="starting", offset_lag=None)
+    both = summarise([begins, flow("west->east", state="starting", offset_lag=None)], NOW)
+    assert (both.tone, both.headline) == ("starting", "Both flows are starting")
+    assert both.losses[0] == "If west died now: loss unknown, no figures from west→east."
+    one = summarise([begins, flow("west->east")], NOW)
+    assert (one.tone, one.headline) == ("starting", "1 of 2 flows is starting")
+    worse = summarise([begins, flow("west->east", state="failed")], NOW)
+    assert worse.headline == "1 of 2 flows needs attention"
+
+
 def test_a_failed_flow_is_critical_and_says_why() -> None:
     failed = flow(state="failed", reason="orders-3: record of 2 MB is too large for backup.")
     told = summarise([failed], NOW)
     assert told.tone == "critical"
     assert told.headline == "The only flow needs attention"
     sentence = "is failed: orders-3: record of 2 MB is too large for backup."
-    assert told.troubles == (Trouble("east->west", sentence),)
+    assert told.troubles == (Trouble("east->west", sentence, by_state=True),)
 
 
 def test_old_figures_promise_nothing() -> None:
@@ -160,7 +191,8 @@ pictures = st.builds(
 def test_the_headline_is_green_only_when_no_flow_needs_a_person(rows: list[FlowPicture]) -> None:
     told = summarise(rows, NOW)
     needy = [row for row in rows if tone(row, NOW) in {"critical", "attention", "unknown"}]
-    assert (told.tone in {"good", "resting"}) == (not needy)
+    assert (told.tone in {"good", "resting", "starting"}) == (not needy)
+    assert "starting" not in {row.state for row in rows} or told.tone != "good"
     assert "attention" not in told.headline or needy
 
 

@@ -138,6 +138,8 @@ def _words(re_reads: int, skipped: int, compared: int, last: int | None) -> str:
     if skipped:
         return f"it jumps over {skipped} records that it has not consumed yet"
     if compared:
+        if compared == 1:
+            return "the next record is the same"
         return f"the next {compared} records are the same, in the same order"
     if last is not None:
         return f"its last consumed record is the one at {last} downstream; nothing copied is left"

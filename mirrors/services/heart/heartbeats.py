@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from mirrors.domain.duties import Outcome
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.heartbeats import figures
+from mirrors.domain.heartbeats import figures, newest
 from mirrors.services.clock import moment
 from mirrors.services.duty_runs import close_run, open_run
 from mirrors.services.heart import heart_watch
@@ -101,8 +101,8 @@ def _keep_figures(turn: Turn, now: datetime) -> None:
         fresh=turn.beat.timestamp,
     )
     state = turn.state
-    if seen.seen_at is not None:
-        state.seen_at = moment(seen.seen_at)
+    arrived = None if seen.seen_at is None else moment(seen.seen_at)
+    state.seen_at = newest(state.seen_at, arrived, now)
     state.latency_ms, state.clock_skew_ms = seen.latency_ms, seen.clock_skew_ms
     state.as_of = now
     _keep(turn, now)
