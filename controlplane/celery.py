@@ -79,8 +79,8 @@ BEAT: dict[str, dict[str, Any]] = {
     },
     "look at every cluster": {
         "task": "mirrors.tasks.check_clusters",
-        "schedule": 30.0,
-        "options": {"queue": "collect", "expires": 28.0},
+        "schedule": 10.0,
+        "options": {"queue": "collect", "expires": 9.0},
     },
     "keep what is known of every flow": {
         "task": "monitoring.tasks.collect",

@@ -11,7 +11,7 @@ _TABS = {
     "gap": "gaps",
     "forecast": "partitions",
     "open_transaction": "partitions",
-    "heartbeat": "duties",
+    "heartbeat": "heartbeats",
     "checkpoint": "duties",
     "flow_failed": "jobs",
     "flow_degraded": "jobs",

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
@@ -23,6 +24,7 @@ from mirrors.services.errors import Conflict, TooMany
 REFERENCES = ("sasl_password", "ssl_ca", "ssl_certificate", "ssl_key")
 TEST_DEADLINE_S = 20.0
 LOOK_DEADLINE_S = 10.0
+EVERY = timedelta(seconds=25)
 UNREACHABLE_EVERY = timedelta(seconds=55)
 # A test that nobody finished by then has lost its message or its worker.
 TEST_LOST_AFTER = timedelta(seconds=45)
@@ -140,16 +142,30 @@ def run_test(*, test_id: int, deadline_s: float = TEST_DEADLINE_S) -> bool:
 
 
 def due_clusters() -> list[int]:
-    """Those to look at now: one that refuses is asked half as often, or accounts get locked."""
-    refused_lately = timezone.now() - UNREACHABLE_EVERY
-    waiting = Cluster.objects.filter(reachable=False, checked_at__gt=refused_lately)
-    return list(Cluster.objects.exclude(pk__in=waiting.values("pk")).values_list("pk", flat=True))
+    """Those to look at now: in their turn, and at once when a flow has changed since the last look.
+
+    One that refuses is asked half as often, or accounts get locked; but a flow that runs again
+    says that it answers.
+    """
+    now = timezone.now()
+    here = Q(source=OuterRef("pk")) | Q(target=OuterRef("pk"))
+    changed = Flow.objects.filter(here, since__gt=OuterRef("checked_at"))
+    rows = Cluster.objects.annotate(
+        has_news=Exists(changed), is_read=Exists(changed.filter(observed_state="running"))
+    )
+    refuses = Q(reachable=False) & (Q(is_read=True) | Q(checked_at__lte=now - UNREACHABLE_EVERY))
+    answers = ~Q(reachable=False) & (Q(has_news=True) | Q(checked_at__lte=now - EVERY))
+    due = rows.filter(refuses | answers | Q(checked_at=None))
+    return list(due.order_by("pk").values_list("pk", flat=True))
 
 
 def check_cluster(*, cluster_id: int, deadline_s: float = LOOK_DEADLINE_S) -> None:
-    """Look at a cluster by itself, now and then, so that its page is never old."""
+    """Look at a cluster by itself, now and then, so that its page is never old.
+
+    Not when another worker did meanwhile: one that is cut off takes its whole deadline each time.
+    """
     cluster = Cluster.objects.filter(pk=cluster_id).first()
-    if cluster is not None:
+    if cluster is not None and cluster_id in due_clusters():
         report = probe(cluster.spec, deadline_s=deadline_s, now=milliseconds(timezone.now()))
         observe_cluster(cluster=cluster, report=report)
 

@@ -15,7 +15,7 @@ def run_test(test_id: int) -> None:
 
 @shared_task(name="mirrors.tasks.check_clusters")
 def check_clusters() -> None:
-    send_each(check_cluster, clusters.due_clusters(), queue="collect", expires=28.0)
+    send_each(check_cluster, clusters.due_clusters(), queue="collect", expires=9.0)
 
 
 @shared_task(name="mirrors.tasks.check_cluster")

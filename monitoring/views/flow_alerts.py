@@ -14,6 +14,7 @@ from mirrors.views.flows import flow_context
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of
 from mirrors.views.sheets import Sheet, file_of
+from monitoring import links
 from monitoring.models import Alert, AlertRule, AlertState, Severity
 from monitoring.views.alerts import QUESTION as ALL
 
@@ -29,13 +30,14 @@ _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
 def show_flow_alerts(request: HttpRequest, pk: int) -> HttpResponseBase:
     context = flow_context(request, pk, "alerts")
     flow = context["flow"]
-    rows = Alert.objects.filter(flow=flow).exclude(state=AlertState.PENDING)
+    rows = Alert.objects.filter(flow=flow).select_related("rule").exclude(state=AlertState.PENDING)
     name = f"{flow.source.alias}-{flow.target.alias}-alerts"
     if download := QUESTION.export(request, rows, name):
         return download
     table = QUESTION.table(request, rows)
     for alert in table.page:
         alert.tone = "good" if alert.state == "resolved" else _TONES[alert.severity]
+        alert.runbook = links.runbook_of(alert)
     rules = AlertRule.objects.filter(Q(flow=flow) | Q(flow=None)).order_by("name")
     context |= {
         "tab_template": "monitoring/_flow_alerts.html",

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mirrors.models import Cluster, ClusterTest, Flow, GroupOffset, cluster_groups
+from mirrors.services.clusters import due_clusters
 from mirrors.views.readiness import FLOWS_LISTED
 from monitoring.models import ClusterSweep
 from tests.pages import world
@@ -156,3 +157,28 @@ def test_a_cluster_or_runner_with_many_flows_shows_the_first_and_where_the_rest_
     runner = viewer.get("/runners/default/").content.decode()
     assert '<a href="/flows/?q=default">3 more flows</a>' in runner
     assert f"<dt>Flows</dt><dd>{FLOWS_LISTED + 3}</dd>" in runner
+
+
+def test_a_cluster_is_looked_at_in_its_turn_and_at_once_when_a_flow_of_it_has_changed(
+    primary: Cluster,
+) -> None:
+    now = timezone.now()
+    Flow.objects.update(since=now - timedelta(minutes=9), observed_state="running")
+    Cluster.objects.update(reachable=True, checked_at=now)
+    backup = Cluster.objects.get(alias="backup")
+    assert due_clusters() == []
+    Cluster.objects.filter(alias="lake").update(checked_at=now - timedelta(seconds=28))
+    assert due_clusters() == [Cluster.objects.get(alias="lake").pk]
+    Cluster.objects.update(checked_at=now)
+    out = Flow.objects.filter(source=primary, target=backup)
+    out.update(since=now + timedelta(seconds=1), observed_state="degraded")
+    assert due_clusters() == [primary.pk, backup.pk]
+    # A password that is refused is not tried at each turn of a flow that fails and fails.
+    Cluster.objects.filter(pk=backup.pk).update(reachable=False)
+    assert due_clusters() == [primary.pk]
+    out.update(observed_state="running")
+    assert due_clusters() == [primary.pk, backup.pk]
+    Cluster.objects.update(checked_at=now + timedelta(seconds=2))
+    assert due_clusters() == []
+    Cluster.objects.update(checked_at=None)
+    assert len(due_clusters()) == 3

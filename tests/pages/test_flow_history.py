@@ -154,6 +154,14 @@ def test_alerts_of_a_flow_and_the_rules_that_watch_it_are_a_tab(viewer: Client) 
     assert "Elsewhere." not in text
     assert "Far behind" in text
     assert "Of another" not in text
+    # Read as on the page of all rules: 6 h, not 21600 s; and what to do stands beside what fires.
+    assert re.search(r"Retention overtakes it within 6 h .*? 6 h 30 s critical", text)
+    assert "21600" not in text
+    assert "at once" in text
+    assert (
+        'href="/alerts/runbooks/time_lag/"'
+        in viewer.get(f"/flows/{flow.pk}/alerts/").content.decode()
+    )
 
 
 @pytest.mark.parametrize("part", ["history", "audit", "heartbeats", "alerts"])
