@@ -46,9 +46,9 @@ class Arenas:
         if arena._kept:
             self._free.append(arena)
 
-    def release(self, arena: Arena) -> None:
-        """One batch of it needs it no more."""
-        arena.users -= 1
+    def release(self, arena: Arena, users: int = 1) -> None:
+        """So many batches of it need it no more."""
+        arena.users -= users
         if not arena.users:
             self.give_back(arena)
 

@@ -38,10 +38,14 @@ def walk(batch: memoryview, header: Header, *, keep_append_time: bool) -> Iterat
             size, at = byte >> 1, at + 1
         else:
             size, at = read_signed(body, at)
+        if byte & 1:
+            raise ValueError("a record has a negative length")
         stop = at + size
         attributes = body[at : at + 1]
         timestamp, at = read_signed(body, at + 1)
         delta, at = read_signed(body, at)
+        if stop < at:
+            raise ValueError("a record is shorter than what it holds")
         yield Piece(
             base_offset + delta,
             base_timestamp + timestamp if appended is None else appended,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from spark_runner.lanes import repack, target_trouble
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.parcel import Parcel
@@ -96,10 +98,7 @@ class Preparer:
         except repack.Damaged as error:
             self.damaged(track, group[error.parcel], str(error))
             return False
-        for parcel in group:
-            track.queue.popleft()
-            track.queued_bytes -= parcel.size
-            self._release(parcel)
+        self._take_off(track, group)
         if too_large is not None:
             self.discard(track)
             offset, size = too_large
@@ -118,17 +117,34 @@ class Preparer:
             return group
         most = min(self._merged_bytes, track.policy.most_bytes or self._merged_bytes)
         size = queue[0].size
-        for at in range(1, len(queue)):
-            parcel = queue[at]
-            if parcel.stamped or parcel.arena is None or parcel.why in (REFUSED, TOO_LARGE):
+        for parcel in itertools.islice(queue, 1, None):
+            if parcel.stamped or parcel.arena is None:
                 break
-            if not parcel.why and parcel.size >= SMALL_BYTES:
+            if parcel.why:
+                if parcel.why in (REFUSED, TOO_LARGE):
+                    break
+            elif parcel.size >= SMALL_BYTES:
                 break
             size += parcel.size
             if size > most:
                 break
             group.append(parcel)
         return group
+
+    def _take_off(self, track: Track, group: list[Parcel]) -> None:
+        """The group leaves the front of the queue; its buffers are counted by stretches."""
+        arena, users, size = group[0].arena, 0, 0
+        for parcel in group:
+            track.queue.popleft()
+            size += parcel.size
+            if parcel.arena is not arena:
+                if arena is not None:
+                    self._arenas.release(arena, users)
+                arena, users = parcel.arena, 0
+            users += 1
+        if arena is not None:
+            self._arenas.release(arena, users)
+        track.queued_bytes -= size
 
     def damaged(self, track: Track, parcel: Parcel, what: str) -> None:
         track.ending = target_trouble.damaged(track, parcel.first, what)
@@ -167,6 +183,6 @@ class Preparer:
 
 def _is_sound(parcel: Parcel) -> bool:
     """Asked before a body is read. Holds after stamping too, if it held before: it is patched."""
-    if parcel.header[3] != 2:
-        return True
-    return checksum_holds(parcel.memory[parcel.at : parcel.at + parcel.size], parcel.address)
+    return parcel.header[3] != 2 or checksum_holds(
+        parcel.memory, parcel.at, parcel.address, parcel.size
+    )

@@ -8,6 +8,7 @@ a decoder would refuse or mend (a header name that is not UTF-8, a timestamp of 
 from __future__ import annotations
 
 import itertools
+import struct
 
 from spark_runner.lanes import legacy, splice
 from spark_runner.lanes.parcel import Parcel, Stretch
@@ -61,12 +62,12 @@ def rebuild(group: list[Parcel], policy: Policy) -> tuple[list[Parcel], TooLarge
 
 def _splice(group: list[Parcel], policy: Policy) -> Parcel | None:
     """The whole group as one batch, where only deltas change and it is not too large."""
-    if not all(splice.is_whole(parcel, policy) for parcel in group):
+    if not splice.are_whole(group, policy):
         return None
     head = group[0]
     try:
         batch = splice.splice(group, head.header.codec if policy.codec is None else policy.codec)
-    except (IndexError, ValueError):
+    except (IndexError, ValueError, struct.error):
         # Whose bytes they are is found record by record.
         return None
     if batch is None or (policy.most_bytes and len(batch) > policy.most_bytes):

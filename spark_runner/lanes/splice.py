@@ -6,46 +6,68 @@ have no hole, behind the position, with their own times. What else there is goes
 
 from __future__ import annotations
 
+import struct
+
 from spark_runner.lanes.parcel import Parcel, Stretch
 from spark_runner.lanes.piece import KNOWN, VARINTS
 from spark_runner.lanes.policy import Policy
 from spark_runner.wire import codecs
-from spark_runner.wire.batch import HEADER_SIZE, LOG_APPEND_TIME
+from spark_runner.wire.batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME
 from spark_runner.wire.records import frame_batch
 from spark_runner.wire.varint import read_signed, signed
 
+# What a record mostly has before its key: a length in two bytes, attributes and time, the offset.
+_HEAD = struct.Struct("<HHB")
+_read_head = _HEAD.unpack_from
+# That length as it is read -> how far it is to the next record; 0 for one that has not two bytes,
+# or needs but one.
+_STEPS = [0] * (1 << 16)
+for _size in range(1 << 6, 1 << 13):
+    _STEPS[int.from_bytes(signed(_size), "little")] = 2 + _size
+# Attributes other than 0, or a time that is negative or longer than a byte; the rest is the time.
+_NOT_PLAIN, _TIME_SHIFT, _TIMES = 0x81FF, 9, 64
+# Attributes and time as they are written.
+_FRONTS = [b"\x00" + time for time in VARINTS]
 
-def is_whole(parcel: Parcel, policy: Policy) -> bool:
-    """Whether all records of the parcel cross, with offsets one after another."""
-    header = parcel.header
-    return (
-        header.magic == 2
-        and header.records == header.last_offset_delta + 1
-        and parcel.first == header.base_offset
-        and parcel.until is None
-        and not (header.attributes & LOG_APPEND_TIME and policy.keep_append_time)
-    )
+
+def are_whole(group: list[Parcel], policy: Policy) -> bool:
+    """Whether all records of the parcels cross, in each with offsets one after another."""
+    changed = LOG_APPEND_TIME if policy.keep_append_time else 0
+    for parcel in group:
+        header = parcel.header
+        if (
+            header[12] != header[6] + 1
+            or parcel.first != header[0]
+            or header[3] != 2
+            or parcel.until is not None
+            or header[5] & changed
+        ):
+            return False
+    return True
 
 
 def splice(group: list[Parcel], codec: int) -> bytearray | None:
     """One batch of all their records; None when the offsets inside a parcel are not in a row.
 
-    Raises ValueError or IndexError where the bytes make no sense.
+    Raises ValueError, IndexError or struct.error where the bytes make no sense.
     """
     out: list[bytes] = []
-    number = base = newest = 0
+    number = base = 0
+    newest = group[0].header.max_timestamp
     for parcel in group:
+        header, at = parcel.header, parcel.at
         body = codecs.decompress(
-            parcel.header.codec, parcel.memory[parcel.at + HEADER_SIZE : parcel.at + parcel.size]
+            header[5] & CODEC_MASK, parcel.memory[at + HEADER_SIZE : at + parcel.size]
         )
         if not number:
-            base = newest = _first_timestamp(body) + parcel.header.base_timestamp
-        seen = _add(out, body, parcel.records, number, parcel.header.base_timestamp - base)
-        if seen is None:
+            base = _first_timestamp(body) + header[7]
+        if not _add(out, body, header[12], number, header[7] - base):
             return None
-        newest = max(newest, base + seen)
-        number += parcel.records
-    packed = codecs.compress(codec, b"".join(out))
+        number += header[12]
+        if header[8] > newest:
+            newest = header[8]
+    compress = codecs.compress_quickly if len(group) > 1 else codecs.compress
+    packed = compress(codec, b"".join(out))
     return frame_batch(0, codec, packed, number - 1, base, newest, number)
 
 
@@ -54,14 +76,36 @@ def _first_timestamp(body: bytes) -> int:
     return read_signed(body, read_signed(body, 0)[1] + 1)[0]
 
 
-def _add(out: list[bytes], body: bytes, records: int, number: int, later: int) -> int | None:
+def _add(out: list[bytes], body: bytes, records: int, number: int, later: int) -> bool:
     """Append a batch's records; `number` is the place of the first, `later` is added to its times.
 
-    Answers the newest time, or None. Numbers of one byte are read here: calls cost more than they.
+    False when its offsets are not in a row. From the first record that looks unusual on, the rest
+    goes number by number.
     """
-    newest = later
-    at = 0
-    for place in range(records):
+    after = number + records
+    at = place = 0
+    if 0 <= later < KNOWN - _TIMES and after <= KNOWN:
+        for index in VARINTS[number:after]:
+            word, time, delta = _read_head(body, at)
+            step = _STEPS[word]
+            if delta != place or not step or time & _NOT_PLAIN:
+                break
+            front = _FRONTS[later + (time >> _TIME_SHIFT)]
+            stop = at + step
+            at += 5
+            out += (VARINTS[len(front) + len(index) + stop - at], front, index, body[at:stop])
+            at = stop
+            place += 2
+        if place == records << 1 and at == len(body):
+            return True
+    return _add_rest(out, body, at, place >> 1, records, number, later)
+
+
+def _add_rest(
+    out: list[bytes], body: bytes, at: int, begun: int, records: int, number: int, later: int
+) -> bool:
+    """The records from the one at `begun` on. Calls cost more than numbers of one byte do."""
+    for place in range(begun, records):
         byte = body[at]
         if byte < 0x80:
             size, at = byte >> 1, at + 1
@@ -69,6 +113,8 @@ def _add(out: list[bytes], body: bytes, records: int, number: int, later: int) -
             size, at = (byte & 0x7F | second << 7) >> 1, at + 2
         else:
             size, at = read_signed(body, at)
+        if byte & 1:
+            raise ValueError("a record has a negative length")
         stop, attributes = at + size, body[at : at + 1]
         byte = body[at + 1]
         if byte < 0x80:
@@ -76,36 +122,34 @@ def _add(out: list[bytes], body: bytes, records: int, number: int, later: int) -
         else:
             time, at = read_signed(body, at + 1)
             time += later
-        newest = time if not place or time > newest else newest
         if (byte := body[at]) < 0x80:
             delta, at = byte >> 1, at + 1
         else:
             delta, at = read_signed(body, at)
         if delta != place:
-            return None
+            return False
+        if stop < at:
+            raise ValueError("a record is shorter than what it holds")
+        delta += number
         ahead = VARINTS[time] if 0 <= time < KNOWN else signed(time)
-        index = VARINTS[number] if number < KNOWN else signed(number)
+        index = VARINTS[delta] if delta < KNOWN else signed(delta)
         size = 1 + len(ahead) + len(index) + stop - at
-        out += (
-            VARINTS[size] if size < KNOWN else signed(size),
-            attributes,
-            ahead,
-            index,
-            body[at:stop],
-        )
+        prefix = VARINTS[size] if size < KNOWN else signed(size)
+        out += (prefix, attributes, ahead, index, body[at:stop])
         at = stop
-        number += 1
     if at != len(body):
         raise ValueError("the records do not fill the batch")
-    return newest
+    return True
 
 
 def stretches(group: list[Parcel]) -> tuple[Stretch, ...]:
     """Where the upstream offsets of whole parcels are consecutive."""
     found: list[Stretch] = []
+    first = after = group[0].first
     for parcel in group:
-        if found and sum(found[-1]) == parcel.first:
-            found[-1] = found[-1][0], found[-1][1] + parcel.records
-        else:
-            found.append((parcel.first, parcel.records))
+        if parcel.first != after:
+            found.append((first, after - first))
+            first = parcel.first
+        after = parcel.first + parcel.header[12]
+    found.append((first, after - first))
     return tuple(found)

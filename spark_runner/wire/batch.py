@@ -156,7 +156,8 @@ def sequence_of(batch: memoryview) -> int:
     return int.from_bytes(batch[_SEQUENCE_AT : _SEQUENCE_AT + 4], "big")
 
 
-def checksum_holds(batch: memoryview, address: int) -> bool:
-    """Whether the batch, which lies at `address`, is what its writer meant."""
-    (crc,) = _CRC.unpack_from(batch, _CRC_AT)
-    return crc32c_at(address + CRC_FROM, len(batch) - CRC_FROM) == int(crc)
+def checksum_holds(memory: memoryview, at: int, address: int, size: int) -> bool:
+    """Whether the batch at `memory[at:]`, which is there in the process, is what was meant."""
+    (crc,) = _CRC.unpack_from(memory, at + _CRC_AT)
+    found: bool = crc32c_at(address + CRC_FROM, size - CRC_FROM) == crc
+    return found

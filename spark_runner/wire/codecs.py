@@ -18,6 +18,9 @@ _XERIAL_MAGIC = _XERIAL[:8]
 _XERIAL_BLOCK = 32 * 1024
 _GZIP_WINDOW = 31  # 15 bits of window, and a gzip header
 
+# Below 0 is faster: 20 to 60 % less time than at 0, for 2 to 5 % more bytes.
+_LZ4_LEVEL, _LZ4_QUICK_LEVEL = 0, -4
+
 # Larger than any batch that a broker takes: a damaged length must not eat the machine.
 MOST_INFLATED = 1 << 30
 
@@ -36,6 +39,12 @@ def decompress(codec: int, data: memoryview) -> bytes:
 
 def compress(codec: int, data: bytes | bytearray) -> bytes | bytearray:
     return _WRITERS[codec](data)
+
+
+def compress_quickly(codec: int, data: bytes | bytearray) -> bytes | bytearray:
+    """For batches put together from small ones, each of which was packed by itself: what they gain
+    by being packed together is more than what is lost here."""
+    return _lz4(data, _LZ4_QUICK_LEVEL) if codec == LZ4 else _WRITERS[codec](data)
 
 
 def _gunzip(data: memoryview) -> bytes:
@@ -78,16 +87,20 @@ def _snap(data: bytes | bytearray) -> bytes:
 
 
 def _unlz4(data: memoryview) -> bytes:
-    return bytes(lz4.frame.decompress(data))
+    inflated: bytes = lz4.frame.decompress(data)
+    return inflated
 
 
-def _lz4(data: bytes | bytearray) -> bytes:
+def _lz4(data: bytes | bytearray, level: int = _LZ4_LEVEL) -> bytes:
     # Kafka's Java reader knows independent blocks only; it wants no content size either.
-    return bytes(
-        lz4.frame.compress(
-            data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
-        )
+    packed: bytes = lz4.frame.compress(
+        data,
+        compression_level=level,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
     )
+    return packed
 
 
 def _unzstd(data: memoryview) -> bytes:

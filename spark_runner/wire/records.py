@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from spark_runner.wire import codecs
 from spark_runner.wire.batch import HEADER, HEADER_SIZE, LOG_APPEND_TIME, NO_PRODUCER, Header
-from spark_runner.wire.crc32c import crc32c
+from spark_runner.wire.crc32c import address_of, crc32c_at
 from spark_runner.wire.varint import read_signed, signed
 
 _CRC_AT = 17
@@ -78,7 +78,8 @@ def frame_batch(
         batch, 0, base, len(batch) - 12, -1, 2, 0, attributes, last_delta, base_timestamp,
         max_timestamp, NO_PRODUCER, -1, -1, records,
     )  # fmt: skip
-    batch[_CRC_AT:_CRC_FROM] = crc32c(bytes(memoryview(batch)[_CRC_FROM:])).to_bytes(4, "big")
+    crc = crc32c_at(address_of(batch) + _CRC_FROM, len(batch) - _CRC_FROM)
+    batch[_CRC_AT:_CRC_FROM] = crc.to_bytes(4, "big")
     return batch
 
 

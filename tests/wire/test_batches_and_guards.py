@@ -86,7 +86,7 @@ def test_the_pen_changes_nothing_but_what_is_ours(
     pen.take(producer, epoch)
     pen.write(memoryview(batch), 0, before, sequences)
     after = read_header(memoryview(batch))
-    assert checksum_holds(memoryview(batch), address_of(batch))
+    assert checksum_holds(memoryview(batch), 0, address_of(batch), len(batch))
     assert (after.producer_id, after.producer_epoch, after.base_sequence) == (producer, epoch, 0)
     assert after.attributes == before.codec | TRANSACTIONAL
     assert (after.base_offset, after.leader_epoch) == (0, -1)
@@ -101,7 +101,7 @@ def test_a_flipped_bit_is_never_blessed(rows: list[Record], where: int) -> None:
     pen = Pen(transactional=True)
     pen.take(5, 1)
     pen.write(memoryview(batch), 0, header, Sequences())
-    assert not checksum_holds(memoryview(batch), address_of(batch))
+    assert not checksum_holds(memoryview(batch), 0, address_of(batch), len(batch))
 
 
 @given(st.binary(max_size=300), st.integers(0, 2**21), st.randoms(use_true_random=False))
