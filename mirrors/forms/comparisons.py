@@ -17,6 +17,7 @@ class ComparisonForm(forms.Form):
     flow = forms.ModelChoiceField(
         label="Flow",
         empty_label="Choose a flow",
+        error_messages={"required": "Choose the flow whose two clusters are compared."},
         queryset=Flow.objects.select_related("source", "target").order_by("pk"),
     )
     topics = text_field("Topics", placeholder="all that the flow copies")

@@ -46,6 +46,8 @@ def reconcile_flow(flow_id: int, looks: int = LOOKS) -> None:
 
 @shared_task(name="mirrors.tasks.show_sign", bind=True)
 def show_sign(self: Task) -> None:
+    """Sent by beat too: a reconciler that hangs must not make beat look dead."""
+    sightings.see(kind=sightings.BEAT, name="beat", pid=0)
     sightings.see(kind=sightings.WORKER, name=_name(self), pid=os.getppid())
 
 

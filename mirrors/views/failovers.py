@@ -17,6 +17,7 @@ from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import arrow
 from mirrors.domain.runbook.steps import KINDS
+from mirrors.domain.runbook.worse import EXPECTED, standing_blockers
 from mirrors.models import FailoverRun, Flow, Role, needs
 from mirrors.models.failovers import OPEN_RUNS, FailoverKind, FailoverState
 from mirrors.services.errors import Conflict
@@ -89,6 +90,8 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
         "totals": result.get("totals"),
         "steps": run.steps.all(),
         "plan": plan,
+        "in_the_way": standing_blockers("switchover", plan) if plan else (),
+        "own": EXPECTED["switchover"],
         "findings": findings,
         "found": findings_of(plan),
         "rows": rows[:SHOWN_ROWS],

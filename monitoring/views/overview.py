@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,7 +21,7 @@ from mirrors.views.render import render_page
 from mirrors.views.shared import mark_cluster, mark_flow
 from mirrors.views.sheets import file_of, is_file
 from monitoring.domain.losses import FlowPicture
-from monitoring.domain.summary import by_trouble, summarise
+from monitoring.domain.summary import by_trouble, is_stale, summarise
 from monitoring.views import first_screen
 from monitoring.views.first_sheets import SHEETS, us_or_them
 
@@ -32,6 +32,8 @@ WORST, WORST_SHOWN = 15, 5
 BEATS = 6
 # Each shows a sign of life every few seconds; this silent, it counts as gone.
 GONE_AFTER = timedelta(seconds=45)
+# When figures stand still somebody of ours is suspected sooner: whose fault it is comes first.
+GONE_SOON = timedelta(seconds=20)
 ENGINE = {"beat": "Celery beat", "reconcile worker": "Reconciler", "worker": "Celery worker"}
 # Keeps history and tells of alerts; without it copying and these figures go on.
 WATCHER = {"watcher": "Watcher of alerts"}
@@ -83,7 +85,7 @@ def _said(
     now: datetime,
 ) -> dict[str, Any]:
     """The sentences, and what of our own processes makes some of them."""
-    engine = _engine(now)
+    engine = _engine(now, GONE_SOON if _figures_stand(keys, now) else GONE_AFTER)
     silent = [
         part["label"]
         for part in engine
@@ -135,18 +137,24 @@ def _in_full(keys: list[int], now: datetime) -> list[Any]:
     return found
 
 
-def _engine(now: datetime) -> list[dict[str, Any]]:
+def _figures_stand(pictures: Iterable[FlowPicture], now: datetime) -> bool:
+    """Of all flows that should have some: one alone is its runner's, all are the reconciler's."""
+    awaited = [picture for picture in pictures if picture.state in {"running", "degraded"}]
+    return bool(awaited) and all(is_stale(picture, now) for picture in awaited)
+
+
+def _engine(now: datetime, gone_after: timedelta) -> list[dict[str, Any]]:
     """Our own processes; one that was never seen is shown as missing, not left out."""
     last = {row.kind: row for row in Sighting.objects.order_by("seen_at")}
     return [
         {
             "label": label,
-            "state": "running" if _works(last.get(kind), now) else "missing",
+            "state": "running" if _works(last.get(kind), now, gone_after) else "missing",
             "seen_at": last[kind].seen_at if kind in last else None,
         }
         for kind, label in (ENGINE | WATCHER).items()
     ]
 
 
-def _works(sighting: Sighting | None, now: datetime) -> bool:
-    return sighting is not None and now - sighting.seen_at <= GONE_AFTER
+def _works(sighting: Sighting | None, now: datetime, gone_after: timedelta) -> bool:
+    return sighting is not None and now - sighting.seen_at <= gone_after

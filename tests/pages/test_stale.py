@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from mirrors.models import Cluster, Flow, Sighting
+from mirrors.tasks import show_sign
 from monitoring.models import ClusterSweep
 from tests.pages import world
 
@@ -70,6 +71,22 @@ def test_the_overview_says_what_is_stale_what_is_silent_and_what_is_away(
     # Beat, reconciler, worker and the watcher of alerts.
     assert text.count('data-state="missing"') == 4
     assert "Celery beat" in text
+
+
+def test_when_all_figures_stand_still_the_reconciler_is_named_before_anybody_asks_the_runner(
+    viewer: Client, flow: Flow
+) -> None:
+    Sighting.objects.all().delete()
+    show_sign()
+    now = timezone.now()
+    Sighting.objects.create(
+        name="r", kind="reconcile worker", host="h", pid=1, seen_at=now - timedelta(seconds=25)
+    )
+    Flow.objects.update(observed_state="running", as_of=now)
+    assert "Reconciler shows no sign of life" not in viewer.get("/").content.decode()
+    Flow.objects.update(as_of=now - timedelta(seconds=25))
+    # Beat sent what the worker did a moment ago.
+    assert "<strong>Reconciler shows no sign of life" in viewer.get("/").content.decode()
 
 
 def test_a_flow_whose_source_does_not_answer_is_not_green_however_fresh_its_figures(

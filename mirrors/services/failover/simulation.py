@@ -19,6 +19,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.failover.result import PlaceResult, Totals, sentence, sum_up, to_json
 from mirrors.domain.figures import plural
+from mirrors.domain.runbook.worse import standing_blockers
 from mirrors.kafka.throwaway import PREFIX, delete_groups, find_groups
 from mirrors.models import FailoverRun, Flow
 from mirrors.models.failovers import FailoverKind, FailoverState, StepState
@@ -172,9 +173,10 @@ class _Simulation:
         self.found["plan"] = plan.to_dict()
         FailoverRun.objects.filter(pk=self.run.pk).update(plan=self.found["plan"])
         groups = len({place.group for place in plan.places})
+        standing = len(standing_blockers("switchover", self.found["plan"]))
         words = (
             f"{plural(len(plan.partitions), 'partition')}, {plural(groups, 'group')}, "
-            f"{plural(len(plan.blockers), 'thing')} in the way of a real failover."
+            f"{plural(standing, 'thing') if standing else 'nothing'} in the way of a real failover."
         )
         return (seen, plan), words
 
