@@ -68,6 +68,8 @@ def _stands(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     grew = (lag or 0) - (before or 0)
     seconds = (now - moved_at).total_seconds() if grew > 0 else 0.0
     words = f"copied nothing for {duration(seconds * 1000)} while its source grew by {grew:,}"
+    if grew <= 0:
+        words = "copies what its source gets"
     return _level(condition, seconds, words)
 
 

@@ -229,7 +229,14 @@ def test_the_verdict_is_never_better_than_what_was_read() -> None:
     good = [Aspect(about="topic", compared=2, differs=0)]
     read = Content(partitions=2, same=2, source_records=10, target_records=10)
     assert judge(read, good, asked_content=True) == "same"
-    cut = Content(partitions=2, same=1, source_records=10, unread=5, unread_partitions=1)
+    fewer = Content(partitions=2, same=2, source_records=10, target_records=7)
+    assert sentence(fewer, good, source="east", target="west", asked_content=True) == (
+        "east and west hold the same 10 records in 2 partitions, apart from 3 that compaction has "
+        "taken from west already. Topics, settings and rules are in step."
+    )
+    cut = Content(
+        partitions=2, same=1, source_records=10, target_records=10, unread=5, unread_partitions=1
+    )
     assert judge(cut, good, asked_content=True) == "partly"
     assert judge(cut, good, asked_content=False) == "same"
     bad = [Aspect(about="config", compared=2, differs=2)]

@@ -102,7 +102,8 @@ def test_a_flow_stands_only_while_its_source_grows() -> None:
     grown = read_flow(stands, flow(offset_lag=90, **still), NOW)
     assert grown.holds is True
     assert grown.sentence == "copied nothing for 3 min while its source grew by 50"
-    assert read_flow(stands, flow(offset_lag=40, **still), NOW).over is True
+    calm = read_flow(stands, flow(offset_lag=40, **still), NOW)
+    assert (calm.over, calm.sentence) == (True, "copies what its source gets")
     assert read_flow(stands, flow(desired="paused", offset_lag=90, **still), NOW).over is True
 
 

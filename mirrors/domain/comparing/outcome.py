@@ -53,6 +53,15 @@ def sentence(
     return " ".join(words)
 
 
+def _compacted(content: Content, source: str, target: str) -> str:
+    """Both sides of a compacted topic keep the last of each key, and are cleaned when they like."""
+    less = content.source_records - content.target_records
+    if less == 0 or content.unread_partitions:
+        return ""
+    side = target if less > 0 else source
+    return f", apart from {abs(less):,} that compaction has taken from {side} already"
+
+
 def _content(content: Content, source: str, target: str) -> str:
     records = f"{content.source_records:,} records in {content.partitions:,} partitions"
     if content.differences:
@@ -61,7 +70,9 @@ def _content(content: Content, source: str, target: str) -> str:
         )
         text = f"{many} in content between {source} and {target}, over {records}."
     elif content.source_records:
-        text = f"{source} and {target} hold the same {records}."
+        text = (
+            f"{source} and {target} hold the same {records}{_compacted(content, source, target)}."
+        )
     else:
         text = f"No record of {source} was there to compare with {target}."
     if content.unread_partitions:
