@@ -112,8 +112,11 @@ def _lz4_of_format_0(data: bytes) -> bytes:
         at += 4
         length = size & ~_LZ4_RAW_BLOCK
         block = data[at : at + length]
-        raw = size & _LZ4_RAW_BLOCK
-        out.append(block if raw else lz4.block.decompress(block, uncompressed_size=most))
+        try:
+            raw = size & _LZ4_RAW_BLOCK
+            out.append(block if raw else lz4.block.decompress(block, uncompressed_size=most))
+        except lz4.block.LZ4BlockError as error:
+            raise codecs.Unreadable(f"lz4 data cannot be read ({error})") from None
         at += length + (4 if flags & _LZ4_BLOCK_SUMS else 0)
     return b"".join(out)
 
