@@ -127,8 +127,8 @@ image: ## Build the image of docker-compose.yml (needs a Docker engine)
 
 runtime: $(VENV)/.runtime ## Only the Python packages that running needs
 
-kafka-jars: $(VENV)/.runtime ## Fetch and verify Kafka's published jars into the cache
-	@$(PY) -c "from controlplane.demo.jars import kafka_jars; print(kafka_jars())"
+kafka-jars: $(VENV)/.runtime ## Fetch and verify Kafka's published jars into the cache, and have Java keep an archive of their classes
+	@$(PY) -c "from controlplane.demo.kafka import prepare; print(prepare())"
 
 static: $(VENV)/.runtime ## Collect and hash the static files for production
 	@$(PY) manage.py collectstatic --noinput

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def _is_full(directory: Path) -> bool:
         return shutil.disk_usage(directory).free < _ALMOST_NOTHING
     except OSError:
         return False
+
+
+def words_of(*logs: Path) -> str:
+    """The ends of these files, as far as they are there."""
+    texts = []
+    for path in logs:
+        with contextlib.suppress(OSError):
+            texts.append(path.read_text(errors="replace")[-20_000:])
+    return "\n".join(texts)
 
 
 def last_words(text: str) -> str:

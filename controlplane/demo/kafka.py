@@ -6,13 +6,11 @@ a caller adds listeners of any protocol beside it and gives the properties that 
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
-import shutil
 import subprocess
+import tempfile
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +18,13 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from controlplane.demo.class_archive import archive_options
 from controlplane.demo.errors import DemoError
-from controlplane.demo.faults import PortTaken, explain, port_taken
+from controlplane.demo.faults import PortTaken, explain, port_taken, words_of
 from controlplane.demo.jars import kafka_jars
-from controlplane.demo.java import find_java, plain_environment
+from controlplane.demo.java import plain_environment
 from controlplane.demo.kafka_files import LOGGING, Listener, Seat, server_properties
+from controlplane.demo.kafka_java import BROKER, BrokerJava, new_cluster_id
 from controlplane.demo.ports import HOST, free_port, is_free, is_open, recall_ports
 
 __all__ = ["KafkaBroker", "Listener", "PortTaken", "new_cluster_id"]
@@ -32,14 +32,6 @@ __all__ = ["KafkaBroker", "Listener", "PortTaken", "new_cluster_id"]
 START_DEADLINE = 90.0
 STOP_DEADLINE = 20.0
 _ATTEMPTS = 4
-
-
-def new_cluster_id() -> str:
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # The storage tool would take a leading dash for another option.
-        if not text.startswith("-"):
-            return text
 
 
 class KafkaBroker:
@@ -61,6 +53,7 @@ class KafkaBroker:
         environment: Mapping[str, str] | None = None,
         cluster_id: str = "",
         seat: Seat | None = None,
+        leaves_classes: Path | None = None,
     ) -> None:
         self.directory = directory
         self.name = name
@@ -72,8 +65,12 @@ class KafkaBroker:
         self._properties = dict(properties or {})
         self._seat = seat
         self._cluster_id = cluster_id or new_cluster_id()
-        self._jvm = ["-XX:+UseSerialGC", "-Xms64m", f"-Xmx{heap}", *jvm]
-        self._environment = plain_environment(dict(environment or {}))
+        self._leaves_classes = leaves_classes
+        self._java = BrokerJava(
+            directory,
+            ["-XX:+UseSerialGC", "-Xms64m", f"-Xmx{heap}", *jvm],
+            plain_environment(dict(environment or {})),
+        )
 
     @property
     def bootstrap(self) -> str:
@@ -112,17 +109,19 @@ class KafkaBroker:
             return
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
+            classes = self._classes()
             self._choose_ports()
             self._write_files()
-            self._format()
+            if said := self._java.format(self._cluster_id, () if self._leaves_classes else classes):
+                raise self._because(said)
             self.log.unlink(missing_ok=True)
             with self._console.open("wb") as console:
                 self.process = subprocess.Popen(
-                    self._java("kafka.Kafka", str(self.directory / "server.properties")),
+                    self._java.command(BROKER, self._java.settings, options=classes),
                     stdin=subprocess.DEVNULL,
                     stdout=console,
                     stderr=subprocess.STDOUT,
-                    env=self._environment,
+                    env=self._java.environment,
                     cwd=self.directory,
                     start_new_session=True,  # Ctrl-C is the caller's to act on, in its order
                 )
@@ -166,7 +165,7 @@ class KafkaBroker:
 
     def why(self) -> DemoError:
         """What its output says of its death."""
-        return self._because(self._said())
+        return self._because(words_of(self.log, self._console))
 
     @property
     def _title(self) -> str:
@@ -197,44 +196,18 @@ class KafkaBroker:
         self._remembered.unlink(missing_ok=True)
 
     def _write_files(self) -> None:
-        alone = Seat(
-            node=1,
-            port=self.port,
-            controller_port=self._controller_port,
-            voters=f"1@{HOST}:{self._controller_port}",
-            brokers=1,
-        )
+        seat = self._seat or Seat.alone(self.port, self._controller_port)
         data = self.directory / "data"
-        settings = server_properties(self._seat or alone, self.listeners, data, self._properties)
-        path = self.directory / "server.properties"
+        settings = server_properties(seat, self.listeners, data, self._properties)
+        path = Path(self._java.settings)
         path.touch(mode=0o600)  # a listener's JAAS line may hold a password
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         (self.directory / "log4j2.properties").write_text(LOGGING.format(path=self.log))
 
-    def _java(self, main: str, *arguments: str) -> list[str]:
-        logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
-        return [find_java(), *self._jvm, logging, "-cp", f"{kafka_jars()}/*", main, *arguments]
-
-    def _format(self) -> None:
-        """Once; where it was interrupted there is nothing yet, and it is done anew."""
-        data, begun = self.directory / "data", self.directory / "formatting"
-        if begun.exists():
-            shutil.rmtree(data, ignore_errors=True)
-        if (data / "meta.properties").exists():
-            return
-        begun.touch()
-        config = str(self.directory / "server.properties")
-        command = self._java("kafka.tools.StorageTool", "format", "-t", self._cluster_id)
-        done = subprocess.run(
-            [*command, "-c", config],
-            capture_output=True,
-            text=True,
-            timeout=START_DEADLINE,
-            env=self._environment,
-        )
-        if done.returncode != 0:
-            raise self._because(done.stdout + done.stderr)
-        begun.unlink()
+    def _classes(self) -> list[str]:
+        if self._leaves_classes is not None:
+            return [f"-XX:ArchiveClassesAtExit={self._leaves_classes}"]
+        return archive_options(lambda path: leave_classes(path, self._java.environment))
 
     def _answers(self) -> bool:
         silent: dict[str, str | int | float | bool] = {
@@ -247,12 +220,27 @@ class KafkaBroker:
         except KafkaException:
             return False
 
-    def _said(self) -> str:
-        texts = []
-        for path in (self.log, self._console):
-            with contextlib.suppress(OSError):
-                texts.append(path.read_text(errors="replace")[-20_000:])
-        return "\n".join(texts)
-
     def _because(self, said: str) -> DemoError:
         return explain(said, name=self._title, port=self.port, log=self.log)
+
+
+def leave_classes(archive: Path, environment: Mapping[str, str]) -> None:
+    """A broker that starts and ends at once, so that Java writes down what it needed."""
+    with tempfile.TemporaryDirectory(prefix="understudy-classes-") as directory:
+        broker = KafkaBroker(
+            Path(directory),
+            jvm=("-XX:TieredStopAtLevel=1",),
+            environment=environment,
+            leaves_classes=archive,
+        )
+        try:
+            broker.start()
+            broker.stop()
+        finally:
+            broker.kill()
+
+
+def prepare() -> Path:
+    """Have in the cache all that a broker takes from it; where its jars are."""
+    archive_options(lambda path: leave_classes(path, {}))
+    return kafka_jars()

@@ -60,6 +60,11 @@ class Seat:
     voters: str
     brokers: int
 
+    @classmethod
+    def alone(cls, port: int, controller_port: int) -> Seat:
+        voters = f"1@{HOST}:{controller_port}"
+        return cls(node=1, port=port, controller_port=controller_port, voters=voters, brokers=1)
+
 
 def server_properties(
     seat: Seat, listeners: Iterable[Listener], data: Path, extra: Mapping[str, str]

@@ -27,12 +27,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         directory, port = options["directory"].resolve(), options["port"]
         controller = port + 1
-        voters = f"1@127.0.0.1:{controller}"
-        seat = Seat(node=1, port=port, controller_port=controller, voters=voters, brokers=1)
         broker = KafkaBroker(
             directory,
             name=directory.name,
-            seat=seat,
+            seat=Seat.alone(port, controller),
             properties={
                 "listeners": f"PLAINTEXT://{options['bind']}:{port},"
                 f"CONTROLLER://127.0.0.1:{controller}",
