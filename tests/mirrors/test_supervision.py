@@ -18,7 +18,7 @@ from mirrors.models import Cluster, Flow, Job, Runner
 from mirrors.services import clusters, housekeeping, job_rows, jobs, processes, sightings
 from mirrors.services.errors import Conflict
 from mirrors.services.flows import editing, steering
-from tests.mirrors.conftest import WHO, fresh, is_in, kill, reconcile_until
+from tests.mirrors.conftest import WHO, fresh, is_in, kill, reconcile_until, silence
 
 pytestmark = pytest.mark.django_db
 
@@ -70,7 +70,7 @@ def test_one_flow_that_cannot_be_looked_after_is_named_and_keeps_no_other_back(
 def test_a_damaged_spec_file_is_written_anew(flow: Flow, root: Path, text: str) -> None:
     reconcile_until(flow, is_in("running"))
     path = launcher.spec_path(root / "default", flow.pk)
-    (root / "default" / "silent").touch()
+    silence(root)
     path.write_text(text)
     jobs.reconcile()
     spec = launcher.read_spec(root / "default", flow.pk)
@@ -81,7 +81,7 @@ def test_a_damaged_spec_file_is_written_anew(flow: Flow, root: Path, text: str) 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 1, "job": 1}', "\x00"])
 def test_damaged_status_files_are_as_if_there_were_none(flow: Flow, root: Path, text: str) -> None:
     reconcile_until(flow, is_in("running"))
-    (root / "default" / "silent").touch()
+    silence(root)
     for path in (launcher.status_path(root / "default", flow.pk), root / "default" / "runner.json"):
         path.write_text(text)
         jobs.reconcile()

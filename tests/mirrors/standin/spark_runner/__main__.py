@@ -1,7 +1,8 @@
 """python -m spark_runner, as the control plane sees it; found first when tests run from here.
 
 A file `fail-<flow>` in its directory makes the flow fail, `done-<flow>` ends its run; `silent`
-stops its reports; `no-start` makes the process end at once with last words.
+stops its reports, of which `silenced` tells; `no-start` makes the process end at once with last
+words.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class StandIn:
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stopping", True))
         until = time.monotonic() + LIFETIME_S
         while not self.stopping and time.monotonic() < until:
-            if not (self.directory / "silent").exists():
+            if (self.directory / "silent").exists():
+                (self.directory / "silenced").touch()
+            else:
                 self.beat()
             time.sleep(0.05)
         return launcher.EXIT_STOPPED
