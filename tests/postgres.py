@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -29,8 +30,6 @@ class Postgres:
         self.directory = Path(tempfile.mkdtemp(prefix="understudy-postgres-"))
         self.data = self.directory / "data"
         self.environment = {**os.environ, **environment}
-        self.port = free_port()
-        self.url = f"postgresql://tests@127.0.0.1:{self.port}/postgres"
         self.process: subprocess.Popen[bytes] | None = None
         path = binaries()
         assert path is not None
@@ -39,6 +38,9 @@ class Postgres:
             # The server refuses to run as root, so root hands the directory to another user.
             shutil.chown(self.directory, "postgres", "postgres")
         self._run("initdb", "-D", str(self.data), "-U", "tests", "-A", "trust", "--no-sync")
+        # As late as can be: what is free now may be another's after the seconds that initdb takes.
+        self.port = free_port()
+        self.url = f"postgresql://tests@127.0.0.1:{self.port}/postgres"
 
     def start(self) -> None:
         command = self._as_user(str(self.path / "postgres"), "-D", str(self.data))
@@ -71,7 +73,9 @@ class Postgres:
 
     def _answers(self) -> bool:
         ready = [str(self.path / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
-        return subprocess.run(ready, check=False, timeout=10).returncode == 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return subprocess.run(ready, check=False, timeout=10).returncode == 0
+        return False
 
     def _run(self, name: str, *arguments: str) -> None:
         command = self._as_user(str(self.path / name), *arguments)
