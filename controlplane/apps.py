@@ -3,7 +3,7 @@
 from django.apps import AppConfig
 from django.contrib.admin.apps import AdminConfig
 
-from controlplane import checks
+from controlplane import checks, connections
 
 
 class ControlPlaneConfig(AppConfig):
@@ -12,6 +12,7 @@ class ControlPlaneConfig(AppConfig):
 
     def ready(self) -> None:
         checks.install()
+        connections.install()
 
 
 class PeopleAdminConfig(AdminConfig):

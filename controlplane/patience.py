@@ -145,7 +145,8 @@ class _Door:
         watch.left -= 2 * (time.monotonic() - began)
         if not reached or watch.left <= 0:
             raise OperationalError("the database does not answer")
-        connection.ensure_connection()
+        with connection.execute_wrapper(watch):  # what it is told first counts too
+            connection.ensure_connection()
 
 
 _DOOR = _Door()
