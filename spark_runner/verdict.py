@@ -31,8 +31,9 @@ def verdict(standing: Standing) -> tuple[JobState, str]:
     if phase == "resting":
         return "running", "Committing; then it is " + _AFTER_REST.get(standing.then, "restarted.")
     if troubles:
-        more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
-        return "degraded", f"{troubles[0]}{more}"
+        if len(troubles) == 1:
+            return "degraded", troubles[0]
+        return "degraded", f"{troubles[0].removesuffix('.')} (and {len(troubles) - 1} more)."
     if phase == "opening":
         return "starting", "Taking the flow over and planning."
     if not standing.is_under_way:

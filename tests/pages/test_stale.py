@@ -97,3 +97,16 @@ def test_a_flow_whose_source_does_not_answer_is_not_green_however_fresh_its_figu
         text = viewer.get(path).content.decode()
         assert "primary does not answer" in text, path
         assert not re.search(r'class="flow">primary→backup</(a|span)>.{0,80}"running"', text, re.S)
+
+
+def test_a_flow_in_trouble_says_on_its_own_page_what_to_do(viewer: Client, flow: Flow) -> None:
+    path = f"/flows/{flow.pk}/"
+    for state, kind in (("degraded", "flow_degraded"), ("failed", "flow_failed")):
+        Flow.objects.update(observed_state=state, reason="Refused.", as_of=timezone.now())
+        assert f'<a href="/alerts/runbooks/{kind}/">What to do</a>' in _page(viewer, path)
+    Flow.objects.update(observed_state="running", as_of=timezone.now() - timedelta(minutes=5))
+    assert '<a href="/alerts/runbooks/stale/">What to do</a>' in _page(viewer, path)
+
+
+def _page(viewer: Client, path: str) -> str:
+    return viewer.get(path).content.decode()
