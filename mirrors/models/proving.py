@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -111,15 +112,21 @@ def _failed_duties(keys: list[int], now: datetime) -> dict[int, list[tuple[str, 
 
     The last turn of each is looked up: a month of turns is a million rows.
     """
-    since = int((now - _DUTIES_FOR).timestamp())
+    since = int((now - _DUTIES_FOR).timestamp()) // 3_600 * 3_600
+    found: dict[int, list[tuple[str, str]]] = {}
+    for key, *errors in _last_errors(since).filter(pk__in=keys):
+        for duty, error in zip(DUTY_NAMES, errors, strict=True):
+            if error:
+                found.setdefault(key, []).append((duty, error))
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _last_errors(since: int) -> QuerySet[Any, Any]:
+    """The question alone, put together once an hour."""
     ended = DutyRun.objects.filter(flow=OuterRef("pk"), slot__gte=since, ended_at__isnull=False)
     last = [
         Subquery(ended.filter(duty=duty).order_by("-slot").values("error")[:1])
         for duty in DUTY_NAMES
     ]
-    found: dict[int, list[tuple[str, str]]] = {}
-    for key, *errors in Flow.objects.filter(pk__in=keys).order_by().values_list("pk", *last):
-        for duty, error in zip(DUTY_NAMES, errors, strict=True):
-            if error:
-                found.setdefault(key, []).append((duty, error))
-    return found
+    return Flow.objects.order_by().values_list("pk", *last)

@@ -27,10 +27,11 @@ class WorstGroup:
 
 
 def worst_topics(limit: int) -> list[FlowTopic]:
-    """The topics furthest behind, over all flows."""
-    rows = FlowTopic.objects.filter(offset_lag__gt=0)
-    rows = rows.select_related("flow__source", "flow__target")
-    return list(rows.order_by(F("time_lag_ms").desc(nulls_last=True), "-offset_lag")[:limit])
+    """The topics furthest behind, over all flows; their flows are joined to these few alone."""
+    worst_first = (F("time_lag_ms").desc(nulls_last=True), "-offset_lag", "pk")
+    behind = FlowTopic.objects.filter(offset_lag__gt=0).order_by(*worst_first)
+    rows = FlowTopic.objects.filter(pk__in=behind.values("pk")[:limit])
+    return list(rows.select_related("flow__source", "flow__target").order_by(*worst_first))
 
 
 def worst_groups(topics: Sequence[FlowTopic], limit: int) -> list[WorstGroup]:

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db.models import Max, Q, QuerySet
 from django.urls import reverse
 
-from mirrors.domain.evidence.proven import LastDrills, last_proven
+from mirrors.domain.evidence.proven import LastDrills, proven_state
 from mirrors.domain.figures import BEHIND_AFTER_MS, duration
 from mirrors.models import DrillRun, Transition
 from mirrors.models.drills import DrillState
@@ -156,8 +156,8 @@ def trust_of(flows: Mapping[FlowPicture, int], now: datetime) -> str:
         drills = LastDrills(
             passed_at=passed_at, ended_at=ended_at, ended_well=ended_at == passed_at
         )
-        found = last_proven(drills, now=now, stale_after=old)
-        standbys.append(Standby(flow.name, found.state, found.age))
+        state, age = proven_state(drills, now=now, stale_after=old)
+        standbys.append(Standby(flow.name, state, age))
     return trust(standbys)
 
 

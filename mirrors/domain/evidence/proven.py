@@ -31,25 +31,36 @@ class Proven:
     sentence: str
 
 
-def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> Proven:
-    """What the last drills prove of the standby now, and the sentence that says so."""
+def proven_state(
+    last: LastDrills, *, now: datetime, stale_after: timedelta
+) -> tuple[ProvenState, timedelta | None]:
+    """What the last drills prove of the standby now, and how long ago the last one passed.
+
+    Without the sentence: the first screen asks it of every flow.
+    """
     age = None if last.passed_at is None else max(timedelta(), now - last.passed_at)
-    state: ProvenState = "never"
     if last.ended_at is not None and not last.ended_well:
-        state = "failed"
+        return "failed", age
+    if age is None:
+        return "never", None
+    return "stale" if age > stale_after else "proven", age
+
+
+def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> Proven:
+    """The same with the sentence that says so."""
+    state, age = proven_state(last, now=now, stale_after=stale_after)
+    if last.ended_at is not None and state == "failed":
         since = "" if age is None else f" The last one that passed is {_old(age)} old."
         sentence = f"The last drill, {_old(now - last.ended_at)} ago, failed: {last.reason}{since}"
     elif age is None:
         plan = "" if last.scheduled else " Schedule one, or run one now."
         sentence = f"No drill has ended yet, so nothing about this standby is proven.{plan}"
-    elif age > stale_after:
-        state = "stale"
+    elif state == "stale":
         sentence = (
             f"The last drill passed {_old(age)} ago; after {plural(stale_after.days, 'day')} that "
             "proves nothing any more. Run one."
         )
     else:
-        state = "proven"
         sentence = f"The last drill passed {_old(age)} ago."
     return Proven(state=state, at=last.passed_at, age=age, sentence=sentence)
 
