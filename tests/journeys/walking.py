@@ -1,12 +1,11 @@
 """Somebody who walks the running demo in a real Chromium and follows every link of every page.
 
 Addresses of one kind (the same view, the same parts, the same filters) are the same page with
-other rows: a few of each are enough.
+other rows: one of each is enough.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
@@ -15,7 +14,6 @@ from axe_playwright_python.sync_playwright import Axe
 from django.urls import Resolver404, resolve
 from playwright.sync_api import Browser, BrowserContext, Page
 
-OF_A_KIND = 2
 TIMEOUT_MS = 20_000
 GRAVE = {"serious", "critical"}
 # What is another page of the same view; an identity is not.
@@ -117,17 +115,17 @@ class Walker:
         self.wrong.setdefault(at, []).append(words[:300])
 
     def follow(self, *starts: str) -> tuple[list[str], list[str]]:
-        """Addresses of pages and of files that links lead to, each kind a few times."""
-        taken: Counter[tuple[Any, ...]] = Counter()
+        """Addresses of pages and of files that links lead to, one of each kind."""
+        taken: set[tuple[str, ...]] = set()
         pages: list[str] = []
         files: list[str] = []
         border = list(starts)
         while border:
             address = border.pop(0)
             kind = kind_of(address)
-            if kind is None or address in {*pages, *files} or taken[kind] >= OF_A_KIND:
+            if kind is None or kind in taken:
                 continue
-            taken[kind] += 1
+            taken.add(kind)
             if kind[0] == NOWHERE:
                 self.note(f"a link leads nowhere: {address}")
             elif is_file(address):
@@ -146,14 +144,14 @@ class Walker:
         if answer is None or answer.status != 200:
             self.note(f"{address} answers {answer and answer.status}")
 
-    def look(self, width: int) -> None:
+    def look(self, width: int, *, axe: bool = True) -> None:
         """The page that is open, at one width: nothing lies on anything, all can be read."""
         self.page.set_viewport_size({"width": width, "height": 900})
         if (wider := self.page.evaluate(WIDER)) > 0:
             self.note(f"{width} px: scrolls sideways by {wider} px")
         for words in self.page.evaluate(OVERLAPS):
             self.note(f"{width} px: {words}")
-        for rule in Axe().run(self.page).response["violations"]:
+        for rule in Axe().run(self.page).response["violations"] if axe else ():
             if rule["impact"] in GRAVE:
                 self.note(f"{width} px: {rule['id']}: {rule['nodes'][0]['html'][:160]}")
 
