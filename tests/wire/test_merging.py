@@ -1,0 +1,72 @@
+"""Small batches that wait are put together: nothing is lost, and every buffer is given back."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_runner.lanes.arena import Arenas
+from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.prepare import Preparer
+from spark_runner.lanes.scan import SMALL, scan
+from spark_runner.lanes.track import Track
+from spark_runner.wire import codecs
+from spark_runner.wire.batch import Pen
+from spark_runner.wire.records import Record, decode_batch, encode_batch
+
+
+def reply(first: int, batches: int) -> bytes:
+    """So many batches of three records each, as they lie in a log."""
+    made = b""
+    for number in range(batches):
+        offset = first + 3 * number
+        rows = [Record(offset + at, 1_000 + offset + at, b"k", b"v" * 90) for at in range(3)]
+        made += encode_batch(rows, codec=codecs.LZ4, base=offset)
+    return made
+
+
+def prepared(replies: list[int], merged_bytes: int) -> tuple[list[Parcel], Arenas, Track]:
+    """What is sent of replies with so many batches each, every one in a buffer of its own."""
+    arenas = Arenas(size=1 << 16, count=len(replies))
+    pen = Pen(transactional=True)
+    pen.take(1, 0)
+    preparer = Preparer(pen, arenas, "target", merged_bytes=merged_bytes)
+    track = Track("t", 0, "s.t")
+    first = 0
+    for batches in replies:
+        arena = arenas.take()
+        assert arena is not None
+        data = reply(first, batches)
+        arena.view[: len(data)] = data
+        assert scan(track, arena, 0, len(data), ()) == batches
+        first += 3 * batches
+    sent = []
+    while (parcel := preparer.next(track)) is not None:
+        sent.append(parcel)
+        track.landed(parcel, first)
+    return sent, arenas, track
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(300, 20_000))
+def test_merged_batches_hold_all_that_was_read_and_give_the_buffers_back(
+    replies: list[int], merged_bytes: int
+) -> None:
+    sent, arenas, track = prepared(replies, merged_bytes)
+    found = [
+        (offset, record.timestamp - 1_000)
+        for parcel in sent
+        for offset, record in zip(
+            parcel.offsets(), decode_batch(parcel.memory[parcel.at :]), strict=True
+        )
+    ]
+    assert found == [(at, at) for at in range(3 * sum(replies))]
+    for parcel in sent:
+        if parcel.arena is not None:
+            arenas.release(parcel.arena)
+    assert (arenas.taken, track.queued_bytes, track.done) == (0, 0, 3 * sum(replies))
+
+
+def test_what_waits_in_two_replies_becomes_one_batch() -> None:
+    sent, arenas, _ = prepared([5, 5], 1 << 18)
+    assert [(parcel.why, parcel.records) for parcel in sent] == [(SMALL, 30)]
+    assert arenas.taken == 0
