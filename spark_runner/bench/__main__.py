@@ -7,6 +7,7 @@ CPU seconds are user and system time of the copying process, from its turn to it
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import cProfile
 import json
 import os
@@ -18,6 +19,7 @@ import time
 import uuid
 from typing import Any
 
+from mirrors.domain.runs import runs_topic
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from spark_runner.bench import workload
@@ -49,6 +51,9 @@ class Watch:
     def order(self) -> str | None:
         return "stop" if self._copied >= self._records else None
 
+    def share(self, first: int | None) -> int | None:
+        return first
+
     def due(self, *, moved: bool = True) -> bool:
         return time.monotonic() - self._reported_at >= 0.1
 
@@ -77,6 +82,13 @@ def make(cluster: ClusterClient, name: str, partitions: int, **configs: str) -> 
             return view
         time.sleep(0.1)
     raise SystemExit(f"{name} did not come up")
+
+
+def remove(cluster: ClusterClient, *names: str) -> None:
+    # Held until all is answered: a client that goes away takes its questions along.
+    client = Admin(cluster.spec).client
+    gone = client.delete_topics(list(names), operation_timeout=_UP_S)
+    concurrent.futures.wait(gone.values(), _UP_S)
 
 
 def work_for(
@@ -140,7 +152,7 @@ def copy(args: argparse.Namespace, source: ClusterClient, target: ClusterClient)
         pstats.Stats(profile).sort_stats("tottime").print_stats(30)
     gigabytes = records * args.record_bytes / 1e9
     digest_ok = workload.same(source, view, target, remote)[0] if not args.no_digest else None
-    Admin(target.spec).client.delete_topics([remote.name], operation_timeout=10)
+    remove(target, remote.name, work.positions_topic, runs_topic(work.source.alias))
     return {
         "system": "understudy raw, one process",
         "ended_because": result.ended_because,
@@ -217,7 +229,7 @@ def main() -> None:
             subprocess.run([*again, "--topic", args.topic, "--here"], check=True)  # noqa: S603
     finally:
         if made and not args.keep:
-            Admin(source.spec).client.delete_topics([args.topic], operation_timeout=10)
+            remove(source, args.topic)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ An `ssl.SSLSocket` makes two system calls for each record of 16 KB and has no MS
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 
@@ -12,6 +13,8 @@ from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.wire.stream import Buffer, PlainStream, cut_off
 
 _STAGE = 1 << 18
+# OpenSSL may hold this much of a record that has not come whole: the rest is sure to be on its way.
+_RECORD = 1 << 15
 # So much waits encrypted before it goes out: a whole request would be held twice, and leave the
 # processor's cache before it is sent.
 _WAITING = 1 << 17
@@ -70,7 +73,7 @@ class TlsStream:
             try:
                 got = read(size - at, view[at:])
             except ssl.SSLWantReadError:
-                self._fill(deadline)
+                self._fill(deadline, size - at - _RECORD)
                 continue
             except ssl.SSLError as error:
                 raise self._broken(error) from None
@@ -104,9 +107,16 @@ class TlsStream:
             code="connection_lost",
         )
 
-    def _fill(self, deadline: float) -> None:
-        got = self._plain.receive_some(self._stage, deadline)
-        self._incoming.write(self._stage[:got])
+    def _fill(self, deadline: float, surely: int = 0) -> None:
+        """Take what has come; wait for more only if so many bytes at least are on their way.
+
+        A broker writes record by record: to wake for each costs more than to take many at once.
+        """
+        stage, flags = self._stage, 0
+        if surely >= _RECORD:
+            stage, flags = stage[:surely], socket.MSG_WAITALL
+        got = self._plain.receive_some(stage, deadline, flags)
+        self._incoming.write(stage[:got])
 
     def _flush(self, deadline: float) -> None:
         if self._outgoing.pending:
