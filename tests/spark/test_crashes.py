@@ -70,7 +70,7 @@ def test_a_killed_runner_goes_on_where_it_was_committed(victim: Lab) -> None:
     topic = lab.create(flow.topic("r"), 4)
     flow.start().wait_state("running")
     with load(lab, topic, 4):
-        for _ in range(3):
+        for _ in range(2):
             in_load(lab, flow, topic)
             family = [
                 lab.process.pid,
