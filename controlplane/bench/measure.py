@@ -198,6 +198,13 @@ class Measurement:
         if found is not None:
             row = dataclasses.asdict(found)
             self._found |= {"short_window": row.pop("short"), **row}
+        at_first = window.figures(
+            window.opening(samples, total=total),
+            record_bytes=self._cell.shape.record_bytes,
+            records_per_offset=records_per_offset,
+        )
+        if at_first is not None:
+            self._found["opening_cpu_s_per_gb"] = at_first.cpu_s_per_gb
 
     def _result(self, started_at: int, records: int, wrong: str) -> Run:
         cell = self._cell

@@ -9,8 +9,8 @@ from controlplane.bench.results import Run, Spread, cpu_ratio, grouped, spread
 from controlplane.bench.setting import Setting
 
 COPY_HEAD = (
-    "cell", "system", "runs", "CPU-s/GB", "source", "target", "MB/s", "records/s", "memory MB",
-    "first s", "less CPU", "window s", "foreign", "steal",
+    "cell", "system", "runs", "CPU-s/GB", "opening", "source", "target", "MB/s", "records/s",
+    "memory MB", "first s", "less CPU", "window s", "foreign", "steal",
 )  # fmt: skip
 LIVE_HEAD = (
     "cell", "system", "runs", "p50 ms", "p90 ms", "p99 ms", "max ms", "source p50", "source p99",
@@ -54,6 +54,7 @@ def _copy_rows(runs: Sequence[Run]) -> Rows:
                     _name(label, same),
                     str(len(same)),
                     _told(spread(run.cpu_s_per_gb for run in same), ".2f"),
+                    _told(spread(run.opening_cpu_s_per_gb for run in same), ".2f"),
                     _told(spread(run.source_cpu_s_per_gb for run in same), ".2f"),
                     _told(spread(run.target_cpu_s_per_gb for run in same), ".2f"),
                     _told(spread(run.mb_s for run in same), ".0f"),
@@ -167,6 +168,8 @@ How to read it:
 - **CPU-s/GB** is user and system time of the replicator's whole process tree, children that ended
   included, per GB (10^9 bytes) of uncompressed records (key, value, header), over a steady window
   after start-up. It is what a shared machine measures well; MB/s depends on what else runs there.
+- **opening** is the same over the first 20 s of copying: until its JVM has compiled what it runs,
+  which takes some 40 s of full load, MirrorMaker 2 costs twice to three times as much.
 - **source** and **target** are the same for the two brokers: a replicator that sends small batches
   leaves its cost there. The target broker's includes the questions that measure progress.
 - **less CPU** is tuned MirrorMaker 2's CPU-s/GB over this row's; its range is worst over best.

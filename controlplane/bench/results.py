@@ -41,6 +41,7 @@ class Run:
     window_s: float | None = None
     short_window: bool = False
     cpu_s_per_gb: float | None = None
+    opening_cpu_s_per_gb: float | None = None
     source_cpu_s_per_gb: float | None = None
     target_cpu_s_per_gb: float | None = None
     cores: float | None = None

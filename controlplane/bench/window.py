@@ -11,6 +11,8 @@ SHORT_S = 2.0
 # The last few per cent are left out: partitions end one by one and the pipeline runs dry.
 TAIL = 0.97
 WARM_SHARE = 0.25
+# What a Java program has not compiled yet costs several times as much, for longer than a start-up.
+OPENING_S = 20.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,6 +69,17 @@ def steady(samples: Sequence[Sample], *, total: int, warm_s: float) -> list[Samp
     warm_until = samples[began].at + min(warm_s, WARM_SHARE * span)
     first = next((at for at in range(began, last) if samples[at].at >= warm_until), began)
     return list(samples[first : last + 1])
+
+
+def opening(samples: Sequence[Sample], *, total: int) -> list[Sample]:
+    """The first OPENING_S of copying, or less when it was over before."""
+    began = next((sample.at for sample in samples if sample.offsets > 0), math.inf)
+    return [
+        sample
+        for at, sample in enumerate(samples)
+        if began <= sample.at <= began + OPENING_S
+        and (at == 0 or samples[at - 1].offsets < total * TAIL)
+    ]
 
 
 def figures(

@@ -13,6 +13,7 @@ from controlplane.bench.window import (
     figures,
     first_record_at,
     foreign,
+    opening,
     percentile,
     steady,
 )
@@ -49,6 +50,13 @@ def test_warm_up_is_at_most_a_quarter_of_a_short_run() -> None:
 def test_a_run_that_was_stopped_early_is_measured_to_its_end() -> None:
     samples = a_run(100, 1_000_000)[:50]
     assert steady(samples, total=1_000_000, warm_s=10)[-1] is samples[-1]
+
+
+def test_the_opening_is_the_first_seconds_of_copying() -> None:
+    first = opening(a_run(100, 1_000_000), total=1_000_000)
+    assert (first[0].at, first[-1].at) == (6, 26)
+    assert opening(a_run(8, 1_000_000), total=1_000_000)[-1].at == 13
+    assert opening([sample(at, 0) for at in range(10)], total=10) == []
 
 
 def test_nothing_copied_gives_no_window_and_no_figures() -> None:
