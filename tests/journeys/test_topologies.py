@@ -156,7 +156,7 @@ def test_the_drawing_the_hops_and_the_records_agree(
         source, target = flow.split("->")
         for here, there in pairs:
             until(lambda: same(four, source, target, here, there), 90, f"{flow} has copied {here}")  # noqa: B023
-        run = compare(rest, until, flows[flow])
+        run = compare(rest, until, flows[flow], [here for here, _ in pairs])
         assert run["verdict"] == "same", run["reason"]
         parts = rest(f"comparisons/{run['id']}/partitions/?topic={pairs[0][0]}")["results"]
         assert {row["verdict"] for row in parts} == {"same"}
@@ -186,8 +186,11 @@ def same(four: dict[str, str], source: str, target: str, here: str, there: str) 
     return found.records == RECORDS and not found.differences
 
 
-def compare(rest: Rest, until: Callable[..., float], flow: int) -> dict[str, Any]:
-    made = rest("comparisons/", {"flow": flow, "records": None})
+def compare(
+    rest: Rest, until: Callable[..., float], flow: int, topics: list[str]
+) -> dict[str, Any]:
+    """Of what was written here: heartbeats go on, and the newest may be on their way."""
+    made = rest("comparisons/", {"flow": flow, "records": None, "topics": topics})
     path = f"comparisons/{made['id']}/"
     until(lambda: rest(path)["state"] in ENDED, 120, "the comparison has ended")
     found: dict[str, Any] = rest(path)
