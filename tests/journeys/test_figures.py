@@ -86,6 +86,15 @@ def flow(stage: Stage) -> int:
     return int(next(row["id"] for row in rows if row["name"] == "primary->backup"))
 
 
+@pytest.fixture
+def often(stage: Stage, flow: int) -> Iterator[None]:
+    """Its groups are looked at every few seconds, not once a minute."""
+    rest, path = Rest(stage), f"flows/{flow}/"
+    rest(path, {"properties": {"emit.checkpoints.interval.seconds": "3"}}, method="PATCH")
+    yield
+    rest(path, {"properties": {}}, method="PATCH")
+
+
 def after_it(ask: Callable[[], Any], is_new: Callable[[Any], bool], what: str) -> Any:
     until = time.monotonic() + PAGE_S
     while not is_new(found := ask()):
@@ -137,7 +146,7 @@ def test_positions_and_ends_of_every_partition_are_those_of_the_moment(
 
 
 def test_groups_stand_where_the_page_says_and_there_lies_the_same_record(
-    person: Person, meters: dict[str, Meter], flow: int
+    person: Person, meters: dict[str, Meter], flow: int, often: None
 ) -> None:
     path = f"/flows/{flow}/groups/?q=billing"
 
