@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from mirrors.domain.figures import OLD_AFTER, arrow, duration, plural
 
@@ -66,8 +67,17 @@ def losses(worst: Sequence[FlowPicture], now: datetime) -> tuple[str, ...]:
     if safe:
         names = sorted(flow.source for flow in safe)
         which = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-        rest.append(f"If {which} died now: nothing would be lost.")
+        held = "it held" if len(names) == 1 else "they held"
+        rest.append(
+            f"If {which} died now: nothing of what {held} {_seen(safe, now)} would be lost."
+        )
     return tuple(rest)
+
+
+def _seen(flows: Sequence[FlowPicture], now: datetime) -> str:
+    """When all of them were seen: what was written since then may not be copied yet."""
+    oldest = max((now - flow.as_of for flow in flows if flow.as_of), default=timedelta())
+    return f"{duration(max(1, math.ceil(oldest.total_seconds())) * 1000)} ago"
 
 
 def _may_hide(flow: FlowPicture) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -37,7 +38,9 @@ def test_all_well_says_so_and_what_would_be_lost() -> None:
     told = summarise([flow(), flow("west->east")], NOW)
     assert told.tone == "good"
     assert told.headline == "Both flows are healthy"
-    assert told.losses == ("If east or west died now: nothing would be lost.",)
+    assert told.losses == (
+        "If east or west died now: nothing of what they held 2 s ago would be lost.",
+    )
 
 
 def test_a_flow_that_is_behind_is_the_headline() -> None:
@@ -70,6 +73,14 @@ def test_what_fires_of_a_flow_makes_it_a_trouble_also_while_it_rests() -> None:
     assert grave.tone == "critical"
 
 
+def test_what_was_written_since_the_last_look_is_not_promised() -> None:
+    seen = [flow(as_of=NOW - timedelta(seconds=age)) for age in (0.4, 2.2)]
+    seen[1] = dataclasses.replace(seen[1], name="west->east", source="west")
+    assert summarise(seen, NOW).losses == (
+        "If east or west died now: nothing of what they held 3 s ago would be lost.",
+    )
+
+
 def test_a_source_that_is_gone_is_said_and_nothing_more_is_promised_than_was_seen() -> None:
     gone = flow(offset_lag=663, time_lag_ms=214_000, worst_topic="clicks", source_is_gone=True)
     assert summarise([gone], NOW).losses == (
@@ -81,7 +92,7 @@ def test_a_source_that_is_gone_is_said_and_nothing_more_is_promised_than_was_see
     assert told.troubles[0].sentence == "reads from east, which does not answer."
     empty = summarise([flow(source_is_gone=True), flow("west->east")], NOW).losses
     assert "east does not answer; all that it was last seen to hold is copied." in empty
-    assert "If west died now: nothing would be lost." in empty
+    assert "If west died now: nothing of what it held 2 s ago would be lost." in empty
 
 
 def test_clusters_that_do_not_answer_are_the_cause_and_stand_in_the_headline() -> None:
@@ -99,7 +110,7 @@ def test_of_a_source_that_is_not_read_at_the_moment_no_more_is_promised_than_was
     told = summarise([flow(state="degraded"), flow("west->east")], NOW)
     assert told.losses == (
         "If east died now: nothing of what was last seen there would be lost.",
-        "If west died now: nothing would be lost.",
+        "If west died now: nothing of what it held 2 s ago would be lost.",
     )
 
 
@@ -199,7 +210,7 @@ def test_the_headline_is_green_only_when_no_flow_needs_a_person(rows: list[FlowP
 @given(st.lists(pictures, min_size=1, max_size=6, unique_by=lambda row: row.name))
 def test_zero_loss_is_only_ever_said_of_fresh_figures(rows: list[FlowPicture]) -> None:
     for sentence in summarise(rows, NOW).losses:
-        if "nothing would be lost" in sentence:
+        if " held " in sentence:
             named = sentence.removeprefix("If ").split(" died")[0].replace(" or ", ", ").split(", ")
             of_source = [row for row in rows if row.source in named and row.state != "draft"]
             assert all(row.as_of and NOW - row.as_of <= timedelta(seconds=15) for row in of_source)
