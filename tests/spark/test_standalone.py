@@ -66,14 +66,14 @@ def test_a_flow_runs_on_a_master_and_two_workers_and_survives_the_loss_of_an_exe
         topic = lab.create(flow.topic("t"), 8)
         for partition in range(8):
             lab.write(topic, range(200), partition)
-        flow.start().wait_in_sync(topic, seconds=60)
+        flow.start().wait_in_sync(topic, seconds=120)
         _same(lab, guarded_target, topic, flow.remote(topic))
         _nothing_secret_is_shown(lab)
 
         cluster.executors()[0].kill()
         for partition in range(8):
             lab.write(topic, range(200, 400), partition)
-        flow.wait_in_sync(topic, seconds=60)
+        flow.wait_in_sync(topic, seconds=120)
         _same(lab, guarded_target, topic, flow.remote(topic))
         flow.stop()
 
