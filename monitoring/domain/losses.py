@@ -45,9 +45,10 @@ def worst_by_source(flows: Sequence[FlowPicture], now: datetime) -> list[FlowPic
     return ranked[::-1]
 
 
-def _loss_rank(flow: FlowPicture, now: datetime) -> tuple[bool, int, int]:
+def _loss_rank(flow: FlowPicture, now: datetime) -> tuple[bool, int, int, timedelta]:
     unknown = not _figures_hold(flow, now)
-    return (unknown, flow.time_lag_ms or 0, flow.offset_lag or 0)
+    age = timedelta.max if flow.as_of is None else now - flow.as_of
+    return (unknown, flow.time_lag_ms or 0, flow.offset_lag or 0, age)
 
 
 def _figures_hold(flow: FlowPicture, now: datetime) -> bool:

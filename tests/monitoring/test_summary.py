@@ -81,6 +81,14 @@ def test_what_was_written_since_the_last_look_is_not_promised() -> None:
     )
 
 
+def test_of_two_flows_of_a_source_the_one_seen_longer_ago_says_when() -> None:
+    fresh, older = (flow(as_of=NOW - timedelta(seconds=age)) for age in (1, 9))
+    older = dataclasses.replace(older, name="east->north")
+    told = ("If east died now: nothing of what it held 9 s ago would be lost.",)
+    assert summarise([fresh, older], NOW).losses == told
+    assert summarise([older, fresh], NOW).losses == told
+
+
 def test_a_source_that_is_gone_is_said_and_nothing_more_is_promised_than_was_seen() -> None:
     gone = flow(offset_lag=663, time_lag_ms=214_000, worst_topic="clicks", source_is_gone=True)
     assert summarise([gone], NOW).losses == (
