@@ -26,6 +26,8 @@ for _size in range(1 << 6, 1 << 13):
     _STEPS[int.from_bytes(signed(_size), "little")] = 2 + _size
 # Attributes other than 0, or a time that is negative or longer than a byte; the rest is the time.
 _NOT_PLAIN, _TIME_SHIFT, _TIMES = 0x81FF, 9, 64
+# From here on an offset delta has two bytes, and the first of them is what one byte would be.
+_DELTAS = 64
 # Attributes and time as they are written.
 _FRONTS = [b"\x00" + time for time in VARINTS]
 
@@ -85,7 +87,7 @@ def _add(out: list[bytes], body: bytes, records: int, number: int, later: int) -
     after = number + records
     at = place = 0
     if 0 <= later < KNOWN - _TIMES and after <= KNOWN:
-        for index in VARINTS[number:after]:
+        for index in VARINTS[number : min(after, number + _DELTAS)]:
             word, time, delta = _read_head(body, at)
             step = _STEPS[word]
             if delta != place or not step or time & _NOT_PLAIN:

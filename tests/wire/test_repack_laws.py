@@ -114,6 +114,26 @@ def test_small_batches_spliced_are_the_batch_that_record_by_record_gives(
     assert plain(splice.splice(group, codec)) == plain(assemble(pieces, codec))
 
 
+@pytest.mark.parametrize("records", [63, 64, 65, 66, 100, 127, 128, 129, 300])
+@pytest.mark.parametrize("size", [40, 60, 200])
+def test_batches_of_many_small_records_are_spliced_byte_by_byte_too(
+    records: int, size: int
+) -> None:
+    """An offset delta of 64 and more has two bytes, the first of which looks like its double."""
+    group = []
+    for first in (0, records):
+        rows = [
+            Record(first + at, 1_700_000_000_000 + at // 9, b"k", bytes([at % 251]) * size)
+            for at in range(records)
+        ]
+        group.append(parcel(codecs.LZ4, rows))
+    pieces = [
+        piece for one in group for piece in walk(one.memory, one.header, keep_append_time=False)
+    ]
+    spliced = splice.splice(group, codecs.LZ4)
+    assert plain(spliced) == plain(assemble(pieces, codecs.LZ4))
+
+
 @given(starved_groups(), st.randoms(use_true_random=False))
 def test_bytes_that_make_no_sense_are_not_spliced_to_something_else(
     group: list[Parcel], chance: random.Random
