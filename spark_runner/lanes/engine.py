@@ -144,7 +144,7 @@ class Engine:
         `hurry` says that somebody waits: then a target that does not answer is not waited for.
         """
         began = time.monotonic()
-        self._outlet.drain(began + _DRAIN_S, hurry)
+        self._outlet.settle(began + _DRAIN_S, hurry)
         moved = [track for track in self.tracks if track.has_moved]
         if not moved:
             self._pace.nothing(began)
@@ -152,7 +152,7 @@ class Engine:
         self._book.write(moved, int(time.time() * 1000))
         self._outlet.offer(self._book.positions)
         self._outlet.offer(self._book.runs)
-        self._outlet.drain(time.monotonic() + _DRAIN_S, hurry)
+        self._outlet.close(time.monotonic() + _DRAIN_S, hurry)
         self._check_names()
         self._end_transaction(time.monotonic() + (_HURRIED_S if hurry() else _DRAIN_S))
         self._book.committed()

@@ -30,6 +30,18 @@ _LISTEN_S = 0.2
 _HURRIED_S = 3.0
 
 
+def _any(track: Track) -> bool:
+    return True
+
+
+def _came_back(track: Track) -> bool:
+    return bool(track.queue and track.queue[0].stamped)
+
+
+def _is_ledger(track: Track) -> bool:
+    return track.ledger
+
+
 class Outlet:
     """All pipes of a slice."""
 
@@ -76,8 +88,8 @@ class Outlet:
                     moment = track.held_until
         return moment
 
-    def pump(self, now: float, *, closing: bool = False) -> None:
-        """Send what can be sent. While closing a transaction: only what has to go out again."""
+    def pump(self, now: float, which: Callable[[Track], bool] = _any) -> None:
+        """Send what can be sent, of the tracks asked for."""
         for track, number in self._homes.look(now):
             self._returns.hold(track, number, now)
         for pipe in list(self._homes.pipes.values()):
@@ -85,7 +97,7 @@ class Outlet:
                 pipe.ready
                 and len(pipe.flights) < self._tuning.in_flight
                 and now >= pipe.link.quiet_until
-                and self._launch(pipe, now, closing=closing)
+                and self._launch(pipe, now, which)
             ):
                 pass
 
@@ -124,12 +136,25 @@ class Outlet:
             if pipe.is_overdue(now):
                 self._returns.lost(pipe, now, too_late(pipe.link.where))
 
-    def drain(self, deadline: float, hurry: Callable[[], bool]) -> None:
-        """Wait until nothing is in flight or in doubt; afterwards the transaction can end."""
+    def settle(self, deadline: float, hurry: Callable[[], bool]) -> None:
+        """Wait until no batch is in flight or in doubt: only what came back goes out again."""
+        self._drain(_came_back, deadline, hurry)
+
+    def close(self, deadline: float, hurry: Callable[[], bool]) -> None:
+        """Wait until our own records are written; afterwards the transaction can end.
+
+        Nothing else goes out: a batch that landed now would be committed without its position, and
+        an epoch that ends here would leave it to its successor to copy once more.
+        """
+        self._drain(_is_ledger, deadline, hurry)
+
+    def _drain(
+        self, which: Callable[[Track], bool], deadline: float, hurry: Callable[[], bool]
+    ) -> None:
         began = time.monotonic()
         while True:
             now = time.monotonic()
-            self.pump(now, closing=True)
+            self.pump(now, which)
             pipes = self.awaited()
             if not pipes and not self._returns.unsure and not self._homes.owes():
                 return
@@ -170,12 +195,12 @@ class Outlet:
 
     # -- out
 
-    def _launch(self, pipe: Pipe, now: float, *, closing: bool) -> bool:
+    def _launch(self, pipe: Pipe, now: float, which: Callable[[Track], bool]) -> bool:
         """One request with a batch of each track that may send one."""
         flight: Flight = {}
         size = 0
         for track in list(pipe.ready):
-            if not self._may_send(track, now) or (closing and not _must_send(track)):
+            if not self._may_send(track, now) or not which(track):
                 continue
             del pipe.ready[track]
             parcel = self._preparer.next(track)
@@ -228,8 +253,3 @@ class Outlet:
             self._tally.count(parcel)
         if track.held_since:
             self._returns.recovered(track)
-
-
-def _must_send(track: Track) -> bool:
-    """While a transaction closes: our own records, and what has come back."""
-    return track.ledger or bool(track.queue and track.queue[0].stamped)

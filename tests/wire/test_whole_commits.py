@@ -1,0 +1,119 @@
+"""Data and positions are of one transaction, also when a batch comes back while it is closing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_runner.lanes.ledger import Book
+from spark_runner.lanes.pipe import Flight, Pipe
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.lanes.track import Track
+from spark_runner.wire.codes import Code
+from spark_runner.wire.produce import Answer
+from spark_runner.wire.records import Record
+from tests.wire.stops import BIG, NOW
+from tests.wire.world import Driver, Flow, Side, bare, unique
+
+
+class Busy:
+    """Once, a batch for one partition is kept from the target, which is said to have refused it.
+
+    It may go out again at the worst moment: when the transaction's positions are written.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch, partition: int) -> None:
+        self._partition = partition
+        self.refused: Track | None = None
+        self.sent_while_closing = self._closing = False
+        self._flight: Flight | None = None
+        send, read, write, committed = Pipe.send, Pipe.read, Book.write, Book.committed
+
+        def send_less(pipe: Pipe, flight: Flight, now: float) -> None:
+            mine = [track for track in flight if self._is_mine(track)]
+            if mine and self.refused is None and len(flight) > 1:
+                self.refused, self._flight = mine[0], flight
+                send(pipe, {t: p for t, p in flight.items() if t not in mine}, now)
+                # What was launched is what is waited for.
+                pipe.flights[-1] = flight
+                return
+            self.sent_while_closing |= bool(mine) and self._closing
+            send(pipe, flight, now)
+
+        def read_more(pipe: Pipe, now: float) -> tuple[Flight, list[Answer]]:
+            flight, answers = read(pipe, now)
+            if flight is self._flight and (track := self.refused) is not None:
+                code = Code.NOT_ENOUGH_REPLICAS
+                refusal = Answer(track.remote_key, track.partition, code, -1, -1, "", ())
+                answers = [*answers, refusal]
+            return flight, answers
+
+        def write_late(book: Book, moved: Any, now_ms: int) -> None:
+            write(book, moved, now_ms)
+            if self.refused is not None:
+                self.refused.held_until, self._closing = 0.0, True
+
+        patch.setattr(Pipe, "send", send_less)
+        patch.setattr(Pipe, "read", read_more)
+        def committed_now(book: Book) -> None:
+            committed(book)
+            self._closing = False
+
+        patch.setattr(Book, "write", write_late)
+        patch.setattr(Book, "committed", committed_now)
+
+    @property
+    def waits(self) -> bool:
+        """The batch is back in its queue."""
+        return self.refused is not None and bool(self.refused.queue)
+
+    def _is_mine(self, track: Track) -> bool:
+        return not track.ledger and track.partition == self._partition
+
+
+VERSIONS = pytest.mark.parametrize("newest", [13, 11], ids=["version 2", "version 1"])
+
+
+def _flow(source: Side, target: Side, **properties: str) -> tuple[Flow, str, str]:
+    topic = unique("whole")
+    source.make(topic, 2)
+    for partition in range(2):
+        source.write(topic, partition, [Record(0, NOW, b"%d" % partition, BIG)] * 3)
+    flow = Flow(source, target, **properties)
+    return flow, topic, flow.add(topic)
+
+
+def _check(flow: Flow, topic: str, remote: str) -> None:
+    for partition in range(2):
+        copied = bare(flow.target.read(remote, partition))
+        assert copied == bare(flow.source.read(topic, partition))
+        assert sum(run.length for run in flow.runs(topic, partition)) == len(copied)
+
+
+@VERSIONS
+def test_what_comes_back_while_an_epoch_ends_is_left_to_the_next_one(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest: int
+) -> None:
+    flow, topic, remote = _flow(source, target, commit_interval_ms="5000")
+    with monkeypatch.context() as patch:
+        trouble = Busy(patch, partition=1)
+        until = Driver(until=lambda _: trouble.waits)
+        ended = RawCopier(newest_produce=newest).run(flow.work(), until)  # type: ignore[arg-type]
+    assert ended.ended_because == "stop", ended
+    assert trouble.waits, "nothing was tested"
+    flow.copy(RawCopier(newest_produce=newest))
+    _check(flow, topic, remote)
+
+
+@VERSIONS
+def test_what_comes_back_while_a_transaction_closes_goes_into_the_next_one(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest: int
+) -> None:
+    flow, topic, remote = _flow(source, target, commit_interval_ms="50")
+    trouble = Busy(monkeypatch, partition=1)
+    result, _ = flow.copy(RawCopier(newest_produce=newest))
+    assert result.ended_because == "stop", result
+    assert trouble.refused is not None, "nothing was tested"
+    assert not trouble.sent_while_closing
+    _check(flow, topic, remote)
