@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from hypothesis import HealthCheck, settings
 from pytest_django import Settings
 
@@ -21,6 +22,9 @@ from controlplane.demo.kafka import KafkaBroker
 # A law is not broken because the machine is busy.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+# How dear a guess is, is Django's to choose: a third of a second for each sign-in of a test.
+PBKDF2PasswordHasher.iterations = 1_000
 
 # Quick to start beats quick under load here; the second compiler costs more than it gives.
 _QUICK = ("-XX:TieredStopAtLevel=1",)

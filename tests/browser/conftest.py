@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.test import Client
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from controlplane.celery import app
@@ -84,6 +86,7 @@ class Visitor:
             "reduced_motion": "reduce",
             **options,
         }
+        self.address = address
         self.context = browser.new_context(base_url=address, **options)
         self.context.set_default_timeout(20_000)
         self.page: Page = self.context.new_page()
@@ -96,6 +99,17 @@ class Visitor:
             ),
         )
 
+    def arrive(self, name: str) -> None:
+        """Signed in already, as somebody is who comes back."""
+        known = Client()
+        known.force_login(
+            User.objects.get(username=name), backend="django.contrib.auth.backends.ModelBackend"
+        )
+        name = settings.SESSION_COOKIE_NAME
+        cookie = {"name": name, "value": known.cookies[name].value, "url": self.address}
+        self.context.add_cookies([cookie])
+        self.page.goto("/")
+
     def sign_in(self, name: str) -> Page:
         self.page.goto("/login/")
         self.page.fill("#id_username", name)
@@ -107,15 +121,15 @@ class Visitor:
 
 @pytest.fixture
 def visit(chromium: Browser, live_server: Any, person: str) -> Iterator[Any]:
-    """Call it with browser options for a signed-in visitor."""
+    """Call it with browser options for a signed-in visitor; `by_form`: who has just signed in."""
     visitors: list[Visitor] = []
 
-    def arrive(**options: Any) -> Visitor:
+    def come(*, by_form: bool = False, **options: Any) -> Visitor:
         visitor = Visitor(chromium, live_server.url, **options)
         visitors.append(visitor)
-        visitor.sign_in(person)
+        (visitor.sign_in if by_form else visitor.arrive)(person)
         return visitor
 
-    yield arrive
+    yield come
     for visitor in visitors:
         visitor.context.close()

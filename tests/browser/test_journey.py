@@ -21,7 +21,7 @@ def _add_cluster(page: Page, alias: str) -> None:
 
 
 def test_from_sign_in_to_a_deleted_flow(visit: Callable[..., Visitor]) -> None:
-    visitor = visit()
+    visitor = visit(by_form=True)
     page = visitor.page
     expect(page.get_by_role("heading", name="Nothing is replicated yet").first).to_be_visible()
     _add_cluster(page, "primary")
