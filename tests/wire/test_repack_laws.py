@@ -57,16 +57,23 @@ def plain(batch: bytearray | None) -> tuple[Header, bytes]:
 
 @st.composite
 def starved_groups(draw: st.DrawFn) -> list[Parcel]:
-    """Small batches as a producer writes them that does not wait: close in time, alike in size."""
-    chance = draw(st.randoms(use_true_random=False))
-    least, most = draw(st.sampled_from([(0, 20), (0, 200), (64, 1_200), (7_900, 8_400)]))
+    """Small batches as a producer writes them that does not wait: close in time, alike in size.
+
+    Some have hundreds of small records: from the 65th on a delta takes two bytes.
+    """
+    # By a number: to draw each of thousands of records would leave room for none of them.
+    chance = random.Random(draw(st.integers(0, 2**32)))
+    sizes = st.sampled_from([(0, 20), (0, 200), (64, 1_200), (7_900, 8_400)])
+    many = draw(st.sampled_from([6, 6, 6, 70, 300]))
+    least, most = draw(sizes if many == 6 else st.sampled_from([(0, 3), (0, 70), (60, 90)]))
+    ticks = (0, 1, 1, 5, 70) if many == 6 else (*[0] * 29, 1)
     gap = draw(st.sampled_from([0, 1, 7, 300, 5_000]))
     group: list[Parcel] = []
     offset, now = draw(st.integers(0, 2**40)), draw(st.integers(0, 2**42))
-    for _ in range(draw(st.integers(1, 30))):
+    for _ in range(draw(st.integers(1, 30 if many == 6 else 4))):
         rows = []
-        for _ in range(chance.randint(1, 6)):
-            now += chance.choice((0, 1, 1, 5, 70)) if gap else 0
+        for _ in range(chance.choice((chance.randint(1, 6), many))):
+            now += chance.choice(ticks) if gap else 0
             rows.append(Record(offset, now, b"k", chance.randbytes(chance.randint(least, most))))
             offset += 1
         group.append(parcel(chance.choice((codecs.NONE, codecs.LZ4)), rows))
