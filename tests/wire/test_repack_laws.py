@@ -43,13 +43,11 @@ def parcel(codec: int, rows: list[Record]) -> Parcel:
 
 
 def wrapped(batch: bytearray) -> Parcel:
-    header = read_header(memoryview(batch))
-    return Parcel(None, memoryview(batch), 0, address_of(batch), header, "")
+    return Parcel(None, memoryview(batch), 0, address_of(batch), read_header(memoryview(batch)), "")
 
 
-def plain(batch: bytearray | None) -> tuple[Header, bytes]:
+def plain(batch: bytearray) -> tuple[Header, bytes]:
     """All that a batch says, however tightly it is packed."""
-    assert batch is not None
     header = read_header(memoryview(batch))
     body = codecs.decompress(header.codec, memoryview(batch)[61:])
     return header._replace(length=0, crc=0), body
@@ -57,15 +55,12 @@ def plain(batch: bytearray | None) -> tuple[Header, bytes]:
 
 @st.composite
 def starved_groups(draw: st.DrawFn) -> list[Parcel]:
-    """Small batches as a producer writes them that does not wait: close in time, alike in size.
-
-    Some have hundreds of small records: from the 65th on a delta takes two bytes.
-    """
+    """Batches as a producer writes them that does not wait: small, alike, of up to 300 records."""
     # By a number: to draw each of thousands of records would leave room for none of them.
     chance = random.Random(draw(st.integers(0, 2**32)))
-    sizes = st.sampled_from([(0, 20), (0, 200), (64, 1_200), (7_900, 8_400)])
     many = draw(st.sampled_from([6, 6, 6, 70, 300]))
-    least, most = draw(sizes if many == 6 else st.sampled_from([(0, 3), (0, 70), (60, 90)]))
+    sizes = [(0, 20), (0, 200), (64, 1_200), (7_900, 8_400)], [(0, 3), (0, 70), (60, 90)]
+    least, most = draw(st.sampled_from(sizes[many > 6]))
     ticks = (0, 1, 1, 5, 70) if many == 6 else (*[0] * 29, 1)
     gap = draw(st.sampled_from([0, 1, 7, 300, 5_000]))
     group: list[Parcel] = []
