@@ -40,7 +40,21 @@ class Pair:
             return ""
         if compacted and left.holes + right.holes:
             return self._compacted_difference()
-        return self._first_difference(_common_head(left, right))
+        return self._first_difference(_common_head(left, right)) + self._in_all()
+
+    def _in_all(self) -> str:
+        """How many differ, and where: one loss and a partition copied twice begin alike."""
+        mine, its = _places(self.left), _places(self.right)
+        missing = [at for record in mine for at in mine[record][len(its.get(record, ())) :]]
+        extra = {record: its[record][len(mine.get(record, ())) :] for record in its}
+        doubled = [at for record, found in extra.items() if record in mine for at in found]
+        foreign = [at for record, found in extra.items() if record not in mine for at in found]
+        told = [
+            f"{len(found):,} {name} ({_span(found)})"
+            for name, found in (("missing", missing), ("doubled", doubled), ("foreign", foreign))
+            if found
+        ]
+        return "; in all " + ", ".join(told or ["the same records in another order"])
 
     def _first_difference(self, index: int) -> str:
         left, right = self.left, self.right
@@ -125,6 +139,19 @@ def _common_head(left: PartitionDigest, right: PartitionDigest) -> int:
         else:
             high = middle - 1
     return low
+
+
+def _places(part: PartitionDigest) -> dict[bytes, list[int]]:
+    """Each different record, and the offsets at which it is."""
+    places: defaultdict[bytes, list[int]] = defaultdict(list)
+    for index, offset in enumerate(part.offsets):
+        places[part.record(index)].append(offset)
+    return places
+
+
+def _span(offsets: list[int]) -> str:
+    first, last = min(offsets), max(offsets)
+    return f"offset {first}" if first == last else f"offsets {first} to {last}"
 
 
 def _histories(part: PartitionDigest) -> dict[bytes, list[int]]:

@@ -90,17 +90,27 @@ COPIES: dict[str, tuple[list[Row], list[str]]] = {
     ),
     "dropped": (
         [*ROWS[:20], *ROWS[21:]],
-        ["offset 20 is missing", "60 records, the target 59"],
+        ["offset 20 is missing", "60 records, the target 59", "in all 1 missing (offset 20)"],
     ),
     "last dropped": (ROWS[:-1], ["offset 59 is missing"]),
     "doubled later": ([*ROWS, ROWS[4]], ["offset 60 is extra", "it doubles offset 4"]),
+    "a stretch doubled and one lost": (
+        [*ROWS[:30], *ROWS[10:30], *ROWS[31:]],
+        ["offset 30 is", "in all 1 missing (offset 30), 20 doubled (offsets 30 to 49)"],
+    ),
     "doubled at once": (
         [*ROWS[:30], ROWS[29], *ROWS[30:]],
         ["offset 30 is extra", "doubles offset 29"],
     ),
-    "foreign record": ([*ROWS[:30], Row(b"x", b"x"), *ROWS[30:]], ["offset 30 is extra"]),
-    "swapped": ([*ROWS[:10], ROWS[11], ROWS[10], *ROWS[12:]], ["offset 10", "swapped"]),
-    "nothing there": ([], ["offset 0 is missing", "the target 0"]),
+    "foreign record": (
+        [*ROWS[:30], Row(b"x", b"x"), *ROWS[30:]],
+        ["offset 30 is extra", "in all 1 foreign (offset 30)"],
+    ),
+    "swapped": (
+        [*ROWS[:10], ROWS[11], ROWS[10], *ROWS[12:]],
+        ["offset 10", "swapped", "in all the same records in another order"],
+    ),
+    "nothing there": ([], ["offset 0 is missing", "the target 0", "60 missing (offsets 0 to 59)"]),
 }
 
 
