@@ -166,9 +166,8 @@ class _Epoch:
         self._fence()
         known = self._positions.read(time.monotonic() + READ_S)
         for track in self._tracks:
-            if track.error is None:
-                place = known.get(track.place)
-                resume(track, place, self._work, exactly_once=self._transactional)
+            place = known.get(track.place)
+            resume(track, place, self._work, exactly_once=self._transactional)
         self._account.knows_positions = True
         engine.begin()
 

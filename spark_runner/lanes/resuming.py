@@ -11,6 +11,10 @@ from spark_runner.work import PartitionError, SliceWork
 
 def resume(track: Track, known: Position | None, work: SliceWork, *, exactly_once: bool) -> None:
     """A committed position wins over the planned start; another generation's stops the track."""
+    if track.error is not None:
+        # It stays stopped. What it had written since the last commit was aborted with the rest.
+        track.rewind(track.position if known is None else known.position)
+        return
     if known is None:
         track.rewind(track.position)
         return
