@@ -73,7 +73,7 @@ class Homes:
         return any(pipe.by_name for pipe in self.pipes.values())
 
     def look(self, now: float) -> list[tuple[Track, int]]:
-        """Find homes for those without; returns those that have none, and the error number."""
+        """Find homes for those without; returns each with 0, or the number that says why not."""
         waiting = self._leaderless.due(now)
         if not waiting:
             return []
@@ -83,7 +83,7 @@ class Homes:
         except KafkaUnavailable as error:
             self.outage.note(now, error)
             return []
-        refused = []
+        found: list[tuple[Track, int]] = []
         for track in waiting:
             leader, number = leader_or_error(
                 views.get(track.remote_topic),
@@ -91,11 +91,10 @@ class Homes:
                 track.remote_id,
                 anew=Code.INCONSISTENT_TOPIC_ID,
             )
-            if leader is None:
-                refused.append((track, number))
-            elif not self._settle(track, leader.node, now):
-                refused.append((track, Code.LEADER_NOT_AVAILABLE))
-        return refused
+            if leader is not None and not self._settle(track, leader.node, now):
+                number = Code.LEADER_NOT_AVAILABLE
+            found.append((track, number))
+        return found
 
     def _settle(self, track: Track, node: int, now: float) -> bool:
         pipe = self.pipes.get(node)

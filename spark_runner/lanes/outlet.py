@@ -91,7 +91,7 @@ class Outlet:
     def pump(self, now: float, which: Callable[[Track], bool] = _any) -> None:
         """Send what can be sent, of the tracks asked for."""
         for track, number in self._homes.look(now):
-            self._returns.hold(track, number, now)
+            self._returns.looked(track, number, now)
         for pipe in list(self._homes.pipes.values()):
             while (
                 pipe.ready

@@ -26,7 +26,20 @@ RETRY_S = 0.1
 # The markers of the last transaction are written within milliseconds.
 RETRY_BUSY_S = 0.003
 _STALLED_AFTER_S = 1.0
-_MAYBE_APPENDED = (Code.REQUEST_TIMED_OUT, Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+# Said before anything is written. Any other answer may come of a batch that is in the log: while
+# it waits for its replicas there, time may run out (7, 20), or the broker may lose the lead (3, 6,
+# 56), and the next leader has it.
+_SURELY_NOT = frozenset(
+    {
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.CONCURRENT_TRANSACTIONS,
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.NOT_COORDINATOR,
+        Code.UNKNOWN_TOPIC_ID,
+        Code.INCONSISTENT_TOPIC_ID,
+    }
+)
 
 
 class Returns:
@@ -44,7 +57,7 @@ class Returns:
         self._preparer = preparer
         self.stop = stop
         self._stall = stall
-        # A reply was lost: nobody knows whether the batch was written. No commit before that.
+        # Nobody knows whether a batch was written that came back. No commit before that.
         self.unsure: set[Track] = set()
         self._stalled: set[Track] = set()
 
@@ -55,12 +68,15 @@ class Returns:
                 f"Cluster {self._homes.alias}: another owner of the transactional id took over "
                 "while records were written."
             )
-        behind = number == Code.OUT_OF_ORDER_SEQUENCE_NUMBER and bool(track.returned)
+        behind = bool(track.returned) and (
+            number == Code.OUT_OF_ORDER_SEQUENCE_NUMBER or number in BATCH_REFUSED
+        )
         track.returned.append(parcel)
         if behind:
+            # It goes out again as it is; what is wrong with it shows when it comes first.
             return
         if number in RETRY:
-            if number in _MAYBE_APPENDED:
+            if number not in _SURELY_NOT:
                 self.unsure.add(track)
             self.hold(track, number, now)
         elif number in PRODUCER_LOST:
@@ -85,26 +101,36 @@ class Returns:
 
     def turn_back(self, track: Track) -> None:
         """Nothing of the track flies any more."""
-        returned = track.returned
-        if returned and (track.doomed or returned[0].why == REFUSED):
-            if track in self.unsure:
-                raise ProducerLost(Code.INVALID_RECORD, "tell what has been written")
-            # Surely not at the broker, nor what followed: the sequences are free again.
-            first = returned[0].view
-            assert first is not None  # noqa: S101 - it was stamped
-            track.sequences.take_back(sequence_of(first))
-            for parcel in returned:
-                parcel.stamped = False
-        track.queue.extendleft(reversed(returned))
+        queue, returned = track.queue, track.returned
+        queue.extendleft(reversed(returned))
         track.queued_bytes += sum(parcel.size for parcel in returned)
         returned.clear()
-        if track.doomed is not None and not (track.queue and track.queue[0].stamped):
+        if track.doomed is not None or (queue and queue[0].why == REFUSED):
+            self._unstamp(track)
+        if track.doomed is not None:
             self._preparer.discard(track)
             self.stop(track, track.doomed)
             return
         if track in self._stalled:
             self._preparer.evict(track)
         self._homes.ready(track)
+
+    def _unstamp(self, track: Track) -> None:
+        """What came back is surely not at the broker: its sequences are free again."""
+        if track in self.unsure:
+            raise ProducerLost(Code.INVALID_RECORD, "tell what has been written")
+        stamped = [parcel for parcel in track.queue if parcel.stamped]
+        for parcel in stamped:
+            parcel.stamped = False
+        if stamped and (first := stamped[0].view) is not None:
+            track.sequences.take_back(sequence_of(first))
+
+    def looked(self, track: Track, number: int, now: float) -> None:
+        """Its leader was looked for: there is one (0), or the number says why not."""
+        if number:
+            self.hold(track, number, now)
+        elif track.held_since:
+            self.recovered(track)
 
     def hold(self, track: Track, number: int, now: float) -> None:
         """Try this track again a little later; stop it when that has gone on for too long."""
@@ -118,8 +144,10 @@ class Returns:
             track, number, seconds, self._homes.alias, give_up_s=self._homes.tuning.give_up_s
         )
         if verdict is not None:
-            if track in self.unsure or track.ledger:
+            if track.ledger:
                 raise KafkaUnavailable(verdict.reason, code=verdict.code)
+            if track in self.unsure:
+                raise ProducerLost(number, f"learn what {track.remote_topic} has taken")
             track.doomed = verdict
             if not track.flying and not track.returned:
                 self.turn_back(track)
@@ -130,7 +158,8 @@ class Returns:
                 self._preparer.evict(track)
 
     def recovered(self, track: Track) -> None:
-        """A batch of a held track has landed; it is well again when all that came back has."""
+        """Of a held track a batch has landed, or its leader is found; it is well again when all
+        that came back has landed."""
         if track.flying or (track.queue and track.queue[0].stamped):
             return
         track.held_since = 0.0

@@ -56,6 +56,7 @@ class Busy:
 
         patch.setattr(Pipe, "send", send_less)
         patch.setattr(Pipe, "read", read_more)
+
         def committed_now(book: Book) -> None:
             committed(book)
             self._closing = False
@@ -70,6 +71,28 @@ class Busy:
 
     def _is_mine(self, track: Track) -> bool:
         return not track.ledger and track.partition == self._partition
+
+
+class Doubtful:
+    """Once, a batch is written, and its broker says that it ceased to lead while replicas wrote.
+
+    So it does in truth: whether the next leader has the batch nobody can say.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch, partition: int, code: int) -> None:
+        self.said = False
+        read = Pipe.read
+
+        def read_otherwise(pipe: Pipe, now: float) -> tuple[Flight, list[Answer]]:
+            flight, answers = read(pipe, now)
+            for at, answer in enumerate(answers):
+                mine = answer.partition == partition and len(flight) > 1
+                if mine and not answer.error and not self.said:
+                    answers[at] = answer._replace(error=code, base_offset=-1)
+                    self.said = True
+            return flight, answers
+
+        patch.setattr(Pipe, "read", read_otherwise)
 
 
 VERSIONS = pytest.mark.parametrize("newest", [13, 11], ids=["version 2", "version 1"])
@@ -116,4 +139,56 @@ def test_what_comes_back_while_a_transaction_closes_goes_into_the_next_one(
     assert result.ended_because == "stop", result
     assert trouble.refused is not None, "nothing was tested"
     assert not trouble.sent_while_closing
+    _check(flow, topic, remote)
+
+
+@VERSIONS
+@pytest.mark.parametrize("code", [Code.NOT_LEADER_OR_FOLLOWER, Code.KAFKA_STORAGE_ERROR])
+def test_what_a_leader_may_have_passed_on_before_it_lost_the_lead_is_not_left_without_position(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest: int, code: int
+) -> None:
+    flow, topic, remote = _flow(source, target, commit_interval_ms="5000")
+    with monkeypatch.context() as patch:
+        trouble = Doubtful(patch, 1, code)
+        until = Driver(until=lambda _: trouble.said)
+        ended = RawCopier(newest_produce=newest).run(flow.work(), until)  # type: ignore[arg-type]
+    assert ended.ended_because == "stop", ended
+    assert trouble.said, "nothing was tested"
+    flow.copy(RawCopier(newest_produce=newest))
+    _check(flow, topic, remote)
+
+
+def test_what_a_stopped_partition_wrote_does_not_count_when_the_producer_is_lost(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first batch is written, its second refused for good; then the transaction is given up."""
+    flow, topic, remote = _flow(source, target, commit_interval_ms="5000")
+    for partition in range(2):
+        source.write(topic, partition, [Record(0, NOW, b"%d" % partition, BIG)] * 3)
+    send, read = Pipe.send, Pipe.read
+    kept: list[Flight] = []
+    codes = {1: Code.TOPIC_AUTHORIZATION_FAILED, 0: Code.OUT_OF_ORDER_SEQUENCE_NUMBER}
+
+    def send_none(pipe: Pipe, flight: Flight, now: float) -> None:
+        if not kept and len(flight) > 1 and all(parcel.first for parcel in flight.values()):
+            kept.append(flight)
+            send(pipe, {}, now)
+            pipe.flights[-1] = flight
+        else:
+            send(pipe, flight, now)
+
+    def read_refusals(pipe: Pipe, now: float) -> tuple[Flight, list[Answer]]:
+        flight, answers = read(pipe, now)
+        if kept and flight is kept[0]:
+            key = next(iter(flight)).remote_key
+            answers = [Answer(key, at, code, -1, -1, "", ()) for at, code in codes.items()]
+        return flight, answers
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pipe, "send", send_none)
+        patch.setattr(Pipe, "read", read_refusals)
+        until = Driver(until=lambda driver: driver.position(topic, 0) == 6)
+        ended = RawCopier().run(flow.work(), until)  # type: ignore[arg-type]
+    assert [error.partition for error in ended.errors] == [1], "nothing was tested"
+    flow.copy()
     _check(flow, topic, remote)
