@@ -60,10 +60,12 @@ class Pipe:
                 rows = topics[track.remote_key] = []
             rows.append((track.index, parcel.view))
         link = self.link
-        if not self.flights:
+        is_first = not self.flights
+        # Before anything can fail: what is launched is waited for, or comes back.
+        self.flights.append(flight)
+        if is_first:
             link.renew_login(now + self._patience_s)
             self.heard_at = now
-        self.flights.append(flight)
         parts = self._writer.parts(link.next_correlation(), list(topics.items()))
         link.send(parts, now + self._patience_s)
 

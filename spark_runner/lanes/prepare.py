@@ -106,7 +106,7 @@ class Preparer:
         track.queue.extendleft(reversed(built))
         track.queued_bytes += sum(parcel.size for parcel in built)
         if not built and too_large is None:
-            track.done, track.epoch = max(track.done, group[-1].after), group[-1].epoch
+            go_past(track, group[-1])
         return bool(built) or too_large is None
 
     def _group(self, track: Track) -> list[Parcel]:
@@ -179,6 +179,15 @@ class Preparer:
     def _release(self, parcel: Parcel) -> None:
         if parcel.arena is not None:
             self._arenas.release(parcel.arena)
+
+
+def go_past(track: Track, parcel: Parcel) -> None:
+    """It was first in the queue and nothing of it crosses: the position moves, but not past what
+    is still on its way."""
+    if track.flying:
+        track.flying[-1].after, track.flying[-1].epoch = parcel.after, parcel.epoch
+    else:
+        track.done, track.epoch = max(track.done, parcel.after), parcel.epoch
 
 
 def _is_sound(parcel: Parcel) -> bool:

@@ -21,6 +21,9 @@ class Sockets:
     def wait(self, ends: Iterable[End], seconds: float) -> list[End]:
         """Those with something to read; target first, for it frees what the source needs."""
         wanted = {end.link.fileno(): end for end in ends}
+        if (closed := wanted.get(-1)) is not None:
+            # By ourselves, when the cluster no longer named that broker: reading says so.
+            return [closed]
         if wanted != self._watched:
             for number in self._watched.keys() - wanted.keys():
                 self._poller.unregister(number)

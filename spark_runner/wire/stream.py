@@ -87,7 +87,11 @@ class PlainStream:
         if not left / 2 <= armed <= left + _SLACK_S:
             # Zero would mean: no limit.
             span = _TIMEVAL.pack(*divmod(max(1, int(left * 1e6)), 1_000_000))
-            self.socket.setsockopt(socket.SOL_SOCKET, option, span)
+            try:
+                self.socket.setsockopt(socket.SOL_SOCKET, option, span)
+            except OSError as error:
+                # Closed by ourselves, since the cluster no longer named that broker.
+                raise cut_off(self.where, error) from None
             self._armed[option] = left
 
     def close(self) -> None:

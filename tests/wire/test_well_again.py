@@ -1,0 +1,99 @@
+"""What stands still for a moment goes on when its cause is gone, within the same epoch."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.lanes import homes
+from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.pipe import Pipe
+from spark_runner.lanes.prepare import go_past
+from spark_runner.lanes.sockets import Sockets
+from spark_runner.lanes.track import Track
+from spark_runner.wire.cluster import Leader, TopicView
+from spark_runner.wire.codes import Code
+from spark_runner.wire.connection import Connection
+from spark_runner.wire.crc32c import address_of
+from spark_runner.wire.records import Record, encode_batch, read_header
+from tests.wire.stops import NOW
+from tests.wire.world import Flow, Side, bare, soon, unique
+
+LEADERLESS_S = 1.6  # longer than a partition may wait before its buffers are taken from it
+
+
+def _pipe(side: Side) -> Pipe:
+    link = Connection(
+        side.client._facts, *next(iter(side.client.brokers.values())), deadline=soon()
+    )
+    return Pipe(1, link, transactional_id=None, newest=13, timeout_ms=1000, patience_s=5)
+
+
+def test_a_partition_that_had_no_leader_is_read_again_once_it_has_one(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = unique("again")
+    source.make(topic, 2)
+    flow = Flow(source, target, commit_interval_ms="50")
+    remote = flow.add(topic)
+    for partition in range(2):
+        source.write(topic, partition, [Record(0, NOW, b"k", b"v")] * 3)
+    until = time.monotonic() + LEADERLESS_S
+    plain = homes.leader_or_error
+
+    def leaderless(
+        view: TopicView | None, partition: int, topic_id: bytes, *, anew: int
+    ) -> tuple[Leader | None, int]:
+        if partition == 1 and time.monotonic() < until:
+            return None, Code.LEADER_NOT_AVAILABLE
+        return plain(view, partition, topic_id, anew=anew)
+
+    monkeypatch.setattr(homes, "leader_or_error", leaderless)
+    result, _ = flow.copy(seconds=20)
+    assert result.ended_because == "stop", result
+    assert time.monotonic() > until, "nothing was tested"
+    for partition in range(2):
+        assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))
+
+
+def test_a_connection_that_the_cluster_itself_gave_up_is_seen_as_lost(target: Side) -> None:
+    pipe = _pipe(target)
+    pipe.link.close()
+    assert Sockets().wait([pipe], 0.0) == [pipe]
+    with pytest.raises(KafkaUnavailable):
+        pipe.read(time.monotonic())
+
+
+def test_what_was_launched_on_a_login_that_fails_comes_back(
+    target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = _pipe(target)
+
+    def refused(link: Connection, deadline: float) -> None:
+        raise KafkaUnavailable("The login was refused.", code="closed")
+
+    monkeypatch.setattr(Connection, "renew_login", refused)
+    with pytest.raises(KafkaUnavailable):
+        pipe.send({}, time.monotonic())
+    assert list(pipe.flights) == [{}]
+    pipe.link.close()
+
+
+def test_a_batch_without_records_moves_no_position_past_what_is_on_its_way() -> None:
+    track = Track("orders", 0, "primary.orders")
+    flying, empty = (_parcel(first) for first in (0, 3))
+    track.flying.append(flying)
+    go_past(track, empty)
+    assert (track.done, track.has_moved) == (0, False)
+    track.flying.popleft()
+    track.landed(flying, 0)
+    assert track.done == 6
+
+
+def _parcel(first: int) -> Parcel:
+    rows = [Record(first + at, NOW, b"k", b"v") for at in range(3)]
+    batch = encode_batch(rows, codec=0, base=first)
+    view = memoryview(batch)
+    return Parcel(None, view, 0, address_of(batch), read_header(view), "")
