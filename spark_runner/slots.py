@@ -32,7 +32,8 @@ class Slots:
         """Hold so many slots from now on; False, and nothing changes, when there are too few."""
         with self._lock:
             others = sum(held for other, held in self._used.items() if other != flow)
-            if others + count > self.total:
+            # What it has it keeps, though slots were lost meanwhile: some of its slices wait.
+            if others + count > self.total and count > self._used.get(flow, 0):
                 return False
             self._used[flow] = count
             return True

@@ -48,6 +48,16 @@ def test_packing_again_moves_nothing(
     assert max(later.values(), default=0) < most
 
 
+@given(WEIGHTS, WEIGHTS, st.integers(2, 8))
+def test_with_fewer_slots_no_partition_moves_to_a_slice_that_does_not_fence_its_own(
+    before: dict[tuple[str, int], int], new: dict[tuple[str, int], int], most: int
+) -> None:
+    packed = pack(before, most)
+    later = pack({**before, **new}, most - 1, packed)
+    assert {place: later[place] for place in before} == packed
+    assert all(later[place] < most - 1 for place in new.keys() - before.keys())
+
+
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=40), st.integers(1, 8))
 def test_no_slice_is_heavier_than_an_even_share_and_the_heaviest_partition(
     loads: list[int], most: int
@@ -68,6 +78,16 @@ def test_slots_are_held_shared_out_and_given_back() -> None:
     assert slots.hold(2, 2)
     slots.release(1)
     assert slots.free_for(2) == 4
+
+
+def test_a_flow_keeps_its_slots_when_the_runner_has_lost_some() -> None:
+    totals = [4]
+    slots = Slots(lambda: totals[0])
+    assert slots.hold(1, 3)
+    totals[0] = 2
+    assert slots.hold(1, 3)
+    assert not slots.hold(1, 4)
+    assert not slots.hold(2, 1)
 
 
 def work(address: str, token: str) -> SliceWork:
