@@ -10,12 +10,14 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import IO
 
 import pyspark
 
 from mirrors.domain.errors import UnderstudyError
+from spark_runner.archives import mark_used, prune
 
 LEAST_JAVA = 17
 _LONGEST_TEMPORARY = 60
@@ -72,6 +74,7 @@ def keep_archive(java: str, *, ended_well: bool) -> None:
     fresh = _fresh_archive(java)
     if ended_well and fresh.exists():
         fresh.rename(_archive(java))
+        prune(_archive(java), time.time())
     fresh.unlink(missing_ok=True)
 
 
@@ -116,6 +119,7 @@ def _archive_option(java: str) -> list[str]:
     """
     archive = _archive(java)
     if archive.exists():
+        mark_used(archive)
         return [f"-XX:SharedArchiveFile={archive}"]
     try:
         archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

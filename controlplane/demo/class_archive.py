@@ -11,12 +11,14 @@ import fcntl
 import hashlib
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from controlplane.demo.errors import DemoError
 from controlplane.demo.jars import BROKER, kafka_jars
 from controlplane.demo.java import find_java
+from spark_runner.archives import mark_used, prune
 
 
 def archive_options(make: Callable[[Path], None]) -> list[str]:
@@ -28,6 +30,7 @@ def archive_options(make: Callable[[Path], None]) -> list[str]:
         path = archive_path()
         if not path.exists():
             _make_once(path, make)
+        mark_used(path)
         usable = path.stat().st_size > 0
     except OSError:
         return []
@@ -63,3 +66,4 @@ def _make_once(path: Path, make: Callable[[Path], None]) -> None:
         # Empty: this Java leaves none, and no later start tries it again.
         fresh.touch()
         fresh.rename(path)
+        prune(path, time.time())
