@@ -1,0 +1,216 @@
+"""Trouble that brokers and networks really make, dealt out at random around a running engine.
+
+All of it is honest: a batch that is said to be refused never reached the broker, one of which
+nobody can say lies in its log, a connection is lost before or after a request, an answer may be
+lost once it has taken effect, and a process that is killed says nothing to anybody.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+
+from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.lanes.feeder import Feeder
+from spark_runner.lanes.ledger import Book
+from spark_runner.lanes.pipe import Flight, Pipe
+from spark_runner.lanes.track import Track
+from spark_runner.wire.codes import Code
+from spark_runner.wire.coordinators import Coordinator
+from spark_runner.wire.produce import Answer
+
+# What a broker says before it writes anything.
+_REFUSED = (51, 51, 51, 19, 19, 6, 3, 5)
+# What it says of a batch that it does not take (the partition may stop), or when it has lost track.
+_FOR_GOOD = (2, 10, 87, 29, -1, -1, 45)
+# What it says when a batch is in its log and the answer had to wait: for replicas that did not come
+# in time, or while another broker became the leader.
+_MAYBE = (7, 20, 6, 3, 56)
+_AGAIN = SimpleNamespace(error_code=51)
+
+
+class Killed(BaseException):
+    """The process is gone: it ends no transaction, and its sockets are closed for it."""
+
+
+class Fate:
+    """What befalls one epoch, and how often."""
+
+    def __init__(self, chance: random.Random, *, dies: bool, freezes: bool, wild: float) -> None:
+        self.chance = chance
+        self._dies_at = time.monotonic() + chance.uniform(0.05, 0.5) if dies else None
+        self._freezes_at = time.monotonic() + chance.uniform(0.05, 0.4) if freezes else None
+        self.frozen = threading.Event()
+        self.thawed = threading.Event()
+        self._wild = wild
+        self.held: set[Track] = set()
+        self.told: dict[int, tuple[Flight, dict[Track, int], dict[Track, int]]] = {}
+
+    def happens(self, often: float) -> bool:
+        return self.chance.random() < often * self._wild
+
+    def point(self) -> None:
+        """Here the process may stand still, as in a long pause, or be gone."""
+        now = time.monotonic()
+        if self._freezes_at is not None and now >= self._freezes_at:
+            self._freezes_at = None
+            self.frozen.set()
+            self.thawed.wait(30)
+        if self._dies_at is not None and now >= self._dies_at:
+            raise Killed
+
+
+class Chaos:
+    """Patches the engine's ends; only threads that were given a fate notice."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._mine = threading.local()
+        self.seen: Counter[str] = Counter()
+        self._wrap(patch, Pipe, "send", self._send)
+        self._wrap(patch, Pipe, "read", self._read)
+        self._wrap(patch, Feeder, "read", self._feed)
+        self._wrap(patch, Coordinator, "ask", self._ask)
+        self._wrap(patch, Book, "write", self._write)
+        self._wrap(patch, Book, "committed", _as_it_is)
+
+    def under(self, fate: Fate) -> None:
+        """What this thread does from now on."""
+        self._mine.fate = fate
+
+    def _wrap(
+        self, patch: pytest.MonkeyPatch, kind: type, name: str, instead: Callable[..., Any]
+    ) -> None:
+        plain = getattr(kind, name)
+
+        def wrapped(*args: Any, **named: Any) -> Any:
+            fate = getattr(self._mine, "fate", None)
+            if fate is None:
+                return plain(*args, **named)
+            fate.point()
+            return instead(fate, plain, *args, **named)
+
+        patch.setattr(kind, name, wrapped)
+
+    def _happens(self, fate: Fate, what: str, often: float) -> bool:
+        if fate.happens(often):
+            self.seen[what] += 1
+            return True
+        return False
+
+    # -- the target
+
+    def _send(self, fate: Fate, send: Any, pipe: Pipe, flight: Flight, now: float) -> None:
+        if self._happens(fate, "cut before a batch", 0.01):
+            pipe.flights.append(flight)
+            raise _cut()
+        refused, maybe = {}, {}
+        for track in flight:
+            if self._happens(fate, "refused", 0.015 if track.ledger else 0.1):
+                refused[track] = fate.chance.choice(_REFUSED)
+                fate.held.add(track)
+            elif not track.ledger and self._happens(fate, "refused for good", 0.01):
+                refused[track] = fate.chance.choice(_FOR_GOOD)
+            elif self._happens(fate, "perhaps written", 0.01):
+                maybe[track] = fate.chance.choice(_MAYBE)
+        try:
+            # Without a batch it is an honest request too, and the broker answers it.
+            send(pipe, {t: p for t, p in flight.items() if t not in refused}, now)
+        finally:
+            # What was launched is what is waited for.
+            pipe.flights[-1] = flight
+        fate.told[id(flight)] = flight, refused, maybe
+        if self._happens(fate, "cut behind a batch", 0.01):
+            raise _cut()
+
+    def _read(self, fate: Fate, read: Any, pipe: Pipe, now: float) -> tuple[Flight, list[Answer]]:
+        if self._happens(fate, "answer of a batch lost", 0.01):
+            raise _cut()
+        flight, answers = read(pipe, now)
+        _, refused, maybe = fate.told.pop(id(flight), (flight, {}, {}))
+        mapped = {(track.remote_key, track.partition): code for track, code in maybe.items()}
+        told = [
+            answer._replace(error=mapped.get((answer.key, answer.partition), 0), base_offset=-1)
+            if not answer.error and (answer.key, answer.partition) in mapped
+            else answer
+            for answer in answers
+        ]
+        told += [_refusal(track, code) for track, code in refused.items()]
+        fate.chance.shuffle(told)
+        return flight, told
+
+    # -- the source
+
+    def _feed(self, fate: Fate, read: Any, feeder: Feeder, *args: Any) -> Any:
+        if self._happens(fate, "cut at the source", 0.01):
+            raise _cut()
+        arena, rows = read(feeder, *args)
+        return arena, [
+            row._replace(error=int(Code.NOT_LEADER_OR_FOLLOWER), start=0, stop=0, diverging=None)
+            if self._happens(fate, "refused by the source", 0.005)
+            else row
+            for row in rows
+        ]
+
+    # -- the coordinator
+
+    def _ask(
+        self, fate: Fate, ask: Any, keeper: Coordinator, request: Any, *args: Any, **named: Any
+    ) -> Any:
+        def answer() -> Any:
+            return ask(keeper, request, *args, **named)
+
+        kind = type(request)
+        if kind is EndTxnRequest:
+            return self._end(fate, answer)
+        if kind is InitProducerIdRequest and self._happens(fate, "fence put off", 0.1):
+            return _AGAIN
+        often = {AddPartitionsToTxnRequest: 0.02, InitProducerIdRequest: 0.1}.get(kind, 0.0)
+        if self._happens(fate, f"answer to {kind.__name__} lost", often):
+            answer()
+        return answer()
+
+    def _end(self, fate: Fate, answer: Callable[[], Any]) -> Any:
+        if self._happens(fate, "end put off", 0.1):
+            return _AGAIN
+        if self._happens(fate, "end never sent", 0.01):
+            raise _cut()
+        reply = answer()
+        fate.point()
+        if self._happens(fate, "outcome never heard", 0.02):
+            raise _cut()
+        if self._happens(fate, "killed behind the end", 0.01):
+            raise Killed
+        return answer() if self._happens(fate, "outcome asked for twice", 0.08) else reply
+
+    # -- the moments of a commit
+
+    def _write(self, fate: Fate, write: Any, book: Book, *args: Any) -> None:
+        write(book, *args)
+        # What was put off may go out again at the worst moment.
+        for track in fate.held:
+            track.held_until = 0.0
+        fate.held.clear()
+
+
+def _as_it_is(_: Fate, plain: Callable[..., Any], *args: Any) -> Any:
+    return plain(*args)
+
+
+def _cut() -> KafkaUnavailable:
+    return KafkaUnavailable("Chaos: the connection was cut.", code="closed")
+
+
+def _refusal(track: Track, code: int) -> Answer:
+    return Answer(track.remote_key, track.partition, code, -1, -1, "", ())
