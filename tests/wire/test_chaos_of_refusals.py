@@ -1,7 +1,7 @@
 """Exactly once under schedules that nobody thought of: searched by seed, not met by luck.
 
 `make test-soak RUN="-k chaos"` searches on: UNDERSTUDY_CHAOS_ROUNDS says for how many seeds,
-UNDERSTUDY_CHAOS_FIRST from which on. A seed settles what befalls, not when: brokers take their time.
+UNDERSTUDY_CHAOS_FIRST from which on. A seed settles what befalls, brokers when.
 """
 
 from __future__ import annotations
