@@ -7,7 +7,8 @@ takes topic, group and flow names of its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -78,3 +79,17 @@ def primary(clusters: tuple[str, str]) -> str:
 @pytest.fixture(scope="session")
 def backup(clusters: tuple[str, str]) -> str:
     return clusters[1]
+
+
+@pytest.fixture
+def until() -> Callable[..., float]:
+    """Wait until something is so, at most so long; how many seconds it took."""
+
+    def wait(so: Callable[[], object], seconds: float, what: str) -> float:
+        began = time.monotonic()
+        while not so():
+            assert time.monotonic() - began < seconds, f"{what}: not so after {seconds:.0f} s"
+            time.sleep(0.2)
+        return time.monotonic() - began
+
+    return wait

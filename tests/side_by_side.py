@@ -75,6 +75,8 @@ def _begin(
 ) -> subprocess.Popen[bytes]:
     # By the second variable pytest-django tells the databases of sessions apart.
     environment = {**os.environ, VARIABLE: directory, "TOX_PARALLEL_ENV": name}
+    # Hundreds of processes start: what one of them has compiled the others read.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.Popen(
         [*PYTEST, *arguments],
         cwd=ROOT,

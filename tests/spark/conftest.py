@@ -20,7 +20,7 @@ def runner_env(guard: Guard) -> dict[str, str]:
     return {**os.environ, **guard.environment}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab(
     clusters: tuple[str, str],
     tmp_path_factory: pytest.TempPathFactory,

@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from controlplane.demo.guard import Guard
 from mirrors import launcher
-from tests.journeys import compose
-from tests.journeys.compose import ROOT
-from tests.journeys.house import House
 from tests.postgres import Postgres, binaries
+from tests.services import compose
+from tests.services.compose import ROOT
+from tests.services.house import House
 from tests.test_operations import variables_of_the_programs
 
 TOPIC = "services-orders"

@@ -17,8 +17,8 @@ import psutil
 
 from controlplane.demo.guard import Guard
 from controlplane.demo.ports import free_port
-from tests.journeys import compose
-from tests.journeys.compose import ROOT, Process
+from tests.services import compose
+from tests.services.compose import ROOT, Process
 
 # What an engine gives the slowest of them before it kills.
 STOP_S = 30.0
