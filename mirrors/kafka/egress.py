@@ -32,6 +32,19 @@ def check(host: str, port: int, *, environ: Mapping[str, str] | None = None) -> 
         )
 
 
+def refusals(servers: str) -> list[str]:
+    """A sentence for each address of a cluster's list that is forbidden."""
+    refused = []
+    for address in servers.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if port.isdecimal() and not is_allowed(host, int(port)):
+            refused.append(
+                f"{address.strip()} is not an address that this deployment may connect to "
+                f"({VARIABLE})."
+            )
+    return refused
+
+
 def _matches(rule: str, host: str, port: int) -> bool:
     pattern, ports = _split(rule.lower())
     return _port_matches(ports, port) and _host_matches(pattern, host)

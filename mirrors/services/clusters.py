@@ -214,7 +214,7 @@ def problems_of(spec: ClusterSpec) -> dict[str, list[str]]:
         value = getattr(spec, name)
         if value and name not in errors and (refusal := check_reference(value)):
             errors[name] = [refusal]
-    if "bootstrap_servers" not in errors and (refused := _egress(spec)):
+    if "bootstrap_servers" not in errors and (refused := egress.refusals(spec.bootstrap_servers)):
         errors["bootstrap_servers"] = refused
     return errors
 
@@ -222,18 +222,6 @@ def problems_of(spec: ClusterSpec) -> dict[str, list[str]]:
 def _validate(spec: ClusterSpec) -> None:
     if errors := problems_of(spec):
         raise InvalidSettings(errors)
-
-
-def _egress(spec: ClusterSpec) -> list[str]:
-    refused = []
-    for address in spec.bootstrap_servers.split(","):
-        host, _, port = address.strip().rpartition(":")
-        if port.isdecimal() and not egress.is_allowed(host, int(port)):
-            refused.append(
-                f"{address.strip()} is not an address that this deployment may connect to "
-                f"({egress.VARIABLE})."
-            )
-    return refused
 
 
 def _flows_of(cluster: Cluster):  # type: ignore[no-untyped-def]

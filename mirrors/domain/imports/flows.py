@@ -5,49 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from mirrors.domain.imports.harmless import is_idle, judge_unknown
 from mirrors.domain.imports.lines import Notes
 from mirrors.domain.imports.mm2_file import CONNECTOR_NAMES, OLD_NAMES, Entries, Entry, is_security
 from mirrors.domain.keys import client_keys
-from mirrors.domain.keys.refused import REFUSED, family
+from mirrors.domain.keys.refused import REFUSED
 from mirrors.domain.keys.setting import Setting
-from mirrors.domain.keys.table import KEYS, nearest
+from mirrors.domain.keys.table import KEYS
 
-# Settings of MM2's machinery: without them the same records arrive, so they stop no import.
-HARMLESS = frozenset(
-    {
-        "name", "connector.class", "connector.plugin.version", "source.cluster.alias",
-        "target.cluster.alias", "admin.timeout.ms", "consumer.poll.timeout.ms", "metric.reporters",
-        "use.incremental.alter.configs", "add.source.alias.to.metrics", "task.assigned.partitions",
-        "task.assigned.groups", "task.index", "config.action.reload", "errors.retry.timeout",
-        "errors.retry.delay.max.ms", "errors.log.enable", "errors.log.include.messages",
-        "offset.flush.interval.ms", "offset.flush.timeout.ms", "exactly.once.support",
-        "transaction.boundary", "transaction.boundary.interval.ms", "config.providers",
-        "internal.topics.automatic.creation.enable", "dedicated.mode.enable.internal.rest",
-        "listeners", "response.http.headers.config", "group.id", "client.id", "plugin.path",
-        "scheduled.rebalance.max.delay.ms", "metric.names.formats",
-    }
-)  # fmt: skip
-HARMLESS_FAMILIES = (
-    "offset.storage.", "config.storage.", "status.storage.", "rest.", "access.control.",
-    "key.converter.", "value.converter.", "header.converter.", "config.providers.",
-    "admin.", "source.admin.", "target.admin.",
-)  # fmt: skip
-# Client properties of Java that change nothing about which records arrive, nor their order.
-_IDLE_CLIENT = frozenset(
-    {
-        "default.api.timeout.ms", "metrics.num.samples", "metrics.recording.level",
-        "metrics.sample.window.ms", "auto.include.jmx.reporter", "enable.metrics.push",
-        "partition.assignment.strategy", "group.instance.id", "group.protocol",
-        "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms",
-        "metadata.max.idle.ms", "metadata.recovery.strategy", "max.poll.records",
-        "metadata.recovery.rebootstrap.trigger.ms", "exclude.internal.topics",
-    }
-)  # fmt: skip
 ELSEWHERE = (
     "MirrorMaker 2's positions are in that topic, and a takeover reads {usual} alone: copy the "
     "records there, key and value as they are, before the flow starts"
 )
-_DANGEROUS = ("loads code", "runs a command", "reads a file", "is a secret", "is a field")
 Role = Literal["consumer", "producer"]
 
 
@@ -158,7 +127,7 @@ class FlowReader:
             text = client_keys.normalised(role, name, entry.value)
             self._set(f"{role}.{name}", entry, text)
             self._say(entry, "used", f"used for {self.name} as {role}.{name}")
-        elif name in _IDLE_CLIENT or _is_idle(name):
+        elif is_idle(name):
             self._say(entry, "different", sentence)
         else:
             self._say(entry, "unsupported", sentence)
@@ -209,18 +178,6 @@ class FlowReader:
         self._notes.say(Entry("", None, name), "defaulted", reason)
 
 
-def judge_unknown(name: str, shown: str) -> tuple[Literal["different", "unsupported"], str]:
-    """Of a name that no flow takes: whether an import can do without it, and why."""
-    known = REFUSED.get(name)
-    why = known.why if known is not None else family(name)
-    if why is not None:
-        harmless = name in HARMLESS or (known is None and name.startswith(HARMLESS_FAMILIES))
-        return ("different" if harmless else "unsupported"), f"{shown} is not taken over: {why}"
-    meant = nearest(name, [*KEYS, *REFUSED])
-    hint = f". Did you mean {meant}?" if meant else ""
-    return "unsupported", f"{shown[:100]} is not a setting that MirrorMaker 2 has here{hint}"
-
-
 def _elsewhere(name: str) -> bool:
     """What is judged with the clusters and clients, or says only whether the flow is wanted."""
     if name in KEYS or name in CONNECTOR_NAMES - {"security.protocol"}:
@@ -236,13 +193,6 @@ def _client(entries: Mapping[str, Entry], prefix: str) -> Entries:
         for name, entry in entries.items()
         if name.startswith(prefix) and entry.number is not None and name not in CONNECTOR_NAMES
     }
-
-
-def _is_idle(name: str) -> bool:
-    why = client_keys.REFUSED.get(name, "")
-    if why:
-        return not why.startswith(_DANGEROUS) and "load code" not in why
-    return name.endswith((".serializer", ".deserializer"))
 
 
 def _same(key: Setting) -> bool:

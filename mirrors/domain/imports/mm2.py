@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirrors.domain.imports.flows import judge_unknown
+from mirrors.domain.imports.harmless import judge_unknown
 from mirrors.domain.imports.lines import Notes
 from mirrors.domain.imports.mm2_file import (
     CONNECTOR_NAMES,

@@ -10,7 +10,8 @@ from mirrors.domain.imports.lines import Notes
 from mirrors.domain.imports.mm2 import judge_left
 from mirrors.domain.imports.mm2_file import Entries, Entry
 from mirrors.domain.imports.reading import Reading
-from mirrors.domain.imports.references import jaas_line
+from mirrors.domain.imports.strimzi_leaves import Leaves
+from mirrors.domain.imports.strimzi_login import Login
 from mirrors.domain.trees import Tree, read_tree
 
 _MIRROR = "org.apache.kafka.connect.mirror"
@@ -35,8 +36,6 @@ _PODS = (
     "spec.metricsConfig.", "spec.tracing.", "spec.template.", "spec.connectCluster",
     "spec.target.groupId", "spec.target.configStorageTopic", "spec.target.statusStorageTopic",
 )  # fmt: skip
-_SECRETS = "/run/secrets"
-_SASL = {"plain": "PLAIN", "scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
 
 
 def read_strimzi(text: str, notes: Notes) -> Reading:
@@ -80,7 +79,7 @@ class _Resource:
         self._notes = notes
         self._reading = reading
         self._workers: dict[str, Entries] = {}
-        self._paths = {id(leaf): path for path, leaf in tree.leaves()}
+        self._leaves = Leaves(tree, notes)
 
     def read(self) -> None:
         clusters = self._tree.at("spec", "clusters")
@@ -90,19 +89,9 @@ class _Resource:
             self._read_cluster(target)
         mirrors = self._tree.at("spec", "mirrors")
         for mirror in mirrors.items if mirrors else ():
-            self._read_mirror(mirror, self._text(target, "alias"))
+            self._read_mirror(mirror, self._leaves.text(target, "alias"))
         if not self._reading.flows:
             self._notes.refuse("spec.mirrors", "none of them has a sourceConnector")
-
-    def _entry(self, leaf: Tree) -> Entry:
-        return Entry(leaf.text or "", leaf.number, self._paths[id(leaf)])
-
-    def _text(self, tree: Tree | None, name: str) -> str:
-        leaf = tree.at(name) if tree else None
-        if leaf is None or leaf.text is None:
-            return ""
-        self._notes.say(self._entry(leaf), "used", "used as it stands")
-        return leaf.text
 
     # --- clusters ---------------------------------------------------------------------------------
 
@@ -110,114 +99,26 @@ class _Resource:
         found: Entries = {}
         config = tree.at("config")
         for name, given in config.fields.items() if config else ():
-            found[name] = self._entry(given)
+            found[name] = self._leaves.entry(given)
         servers = tree.at("bootstrapServers")
         if servers is not None:
-            found["bootstrap.servers"] = self._entry(servers)
-        self._read_security(tree, found)
-        alias = self._text(tree, "alias")
+            found["bootstrap.servers"] = self._leaves.entry(servers)
+        Login(self._leaves, self._notes).read(tree, found)
+        alias = self._leaves.text(tree, "alias")
         self._reading.clusters[alias] = found
         self._workers[alias] = found
         if (leaf := tree.at("alias")) is not None:
-            self._reading.named_by = self._entry(leaf)
-
-    def _read_security(self, tree: Tree, found: Entries) -> None:
-        tls, login = tree.at("tls"), tree.at("authentication")
-        at = (tls or login or tree).number
-        kind = self._text(login, "type")
-        if tls is not None and tls.text is not None:
-            self._notes.say(self._entry(tls), "used", "used: TLS with the system's CAs")
-        if tls is not None:
-            self._read_ca(tls, found)
-        sasl = kind not in {"", "tls"}
-        protocol = f"{'SASL_' if sasl else ''}{'SSL' if tls else 'PLAINTEXT'}"
-        found["security.protocol"] = Entry(protocol, at, "security.protocol (of tls and type)")
-        if login is None:
-            return
-        if kind == "tls":
-            self._read_certificate(login, found)
-        elif kind in _SASL:
-            self._read_password(login, _SASL[kind], found)
-        elif kind == "oauth":
-            self._read_oauth(login, found)
-        elif kind == "custom":
-            config = login.at("config")
-            for name, leaf in config.fields.items() if config else ():
-                found[name] = self._entry(leaf)
-            self._text(login, "sasl")
-        else:
-            why = f"authentication of the type {kind[:30]} is not built"
-            self._notes.say(self._entry(login.fields["type"]), "unsupported", why)
-
-    def _read_ca(self, tls: Tree, found: Entries) -> None:
-        trusted = tls.at("trustedCertificates")
-        items = trusted.items if trusted else ()
-        if len(items) > 1:
-            self._refuse_all(items[1:], "here is one CA file: put all certificates into it")
-        for item in items[:1]:
-            found["ssl.truststore.certificates"] = self._secret(item, "certificate")
-            found["ssl.truststore.type"] = Entry(
-                "PEM", item.number, "ssl.truststore.type (Strimzi)"
-            )
-
-    def _refuse_all(self, items: tuple[Tree, ...], why: str) -> None:
-        for item in items:
-            for _, leaf in item.leaves():
-                self._notes.say(self._entry(leaf), "unsupported", why)
-
-    def _read_certificate(self, login: Tree, found: Entries) -> None:
-        pair = login.at("certificateAndKey")
-        if pair is not None:
-            found["ssl.keystore.certificate.chain"] = self._secret(pair, "certificate")
-            found["ssl.keystore.key"] = self._secret(pair, "key")
-            found["ssl.keystore.type"] = Entry("PEM", pair.number, "ssl.keystore.type (Strimzi)")
-
-    def _read_password(self, login: Tree, mechanism: str, found: Entries) -> None:
-        number = login.number
-        secret = login.at("passwordSecret") or Tree(number)
-        options = {"username": self._text(login, "username")}
-        options["password"] = self._secret(secret, "password").value
-        found["sasl.mechanism"] = Entry(mechanism, number, "sasl.mechanism (of the type)")
-        line = jaas_line(mechanism.partition("-")[0], options)
-        found["sasl.jaas.config"] = Entry(line, number, "sasl.jaas.config (of authentication)")
-
-    def _read_oauth(self, login: Tree, found: Entries) -> None:
-        number = login.number
-        secret = login.at("clientSecret") or Tree(number)
-        options = {"clientId": self._text(login, "clientId")}
-        options["clientSecret"] = self._secret(secret, "key").value
-        if scope := self._text(login, "scope"):
-            options["scope"] = scope
-        line = jaas_line("OAUTHBEARER", options)
-        found["sasl.mechanism"] = Entry("OAUTHBEARER", number, "sasl.mechanism (of the type)")
-        found["sasl.jaas.config"] = Entry(line, number, "sasl.jaas.config (of authentication)")
-        if (leaf := login.at("tokenEndpointUri")) is not None:
-            found["sasl.oauthbearer.token.endpoint.url"] = self._entry(leaf)
-
-    def _secret(self, tree: Tree, field: str) -> Entry:
-        """A key of a Kubernetes Secret: a file where the Secret is mounted for Understudy."""
-        name, key = self._text(tree, "secretName"), self._text(tree, field)
-        safe = all(part and "/" not in part and ".." not in part and "}" not in part
-                   for part in (name, key))  # fmt: skip
-        leaf = tree.at(field) or tree.at("secretName")
-        entry = self._entry(leaf) if leaf is not None else Entry("", tree.number, field)
-        if not safe:
-            why = f"it needs secretName and {field}, as plain names"
-            self._notes.say(entry, "unsupported", why)
-            return Entry("", entry.number, entry.key)
-        path = f"{_SECRETS}/{name}"
-        self._notes.say(entry, "different", f"the Secret {name} is looked for as files in {path}")
-        return Entry(f"${{dir:{path}:{key}}}", entry.number, entry.key)
+            self._reading.named_by = self._leaves.entry(leaf)
 
     # --- mirrors ----------------------------------------------------------------------------------
 
     def _read_mirror(self, mirror: Tree, common_target: str) -> None:
-        source = self._text(mirror, "sourceCluster")
+        source = self._leaves.text(mirror, "sourceCluster")
         inner = mirror.at("source")
         if inner is not None:
             self._read_cluster(inner)
-            source = self._text(inner, "alias")
-        target = self._text(mirror, "targetCluster") or common_target
+            source = self._leaves.text(inner, "alias")
+        target = self._leaves.text(mirror, "targetCluster") or common_target
         kinds = {
             name: self._connector(mirror, field, tree)
             for field, name in _CONNECTORS.items()
@@ -237,9 +138,9 @@ class _Resource:
         found = dict(self._patterns(mirror, field))
         config = tree.at("config")
         for key, leaf in config.fields.items() if config else ():
-            found[key] = self._entry(leaf)
+            found[key] = self._leaves.entry(leaf)
         if (tasks := tree.at("tasksMax")) is not None:
-            found["tasks.max"] = self._entry(tasks)
+            found["tasks.max"] = self._leaves.entry(tasks)
         found["connector.class"] = Entry(f"{_MIRROR}.{name}", tree.number, f"{field}")
         return found
 
@@ -249,4 +150,4 @@ class _Resource:
             fits = pattern.startswith("topics") or field == "checkpointConnector"
             if leaf is not None and fits:
                 for name in names:
-                    yield name, self._entry(leaf)
+                    yield name, self._leaves.entry(leaf)
