@@ -22,7 +22,7 @@ class IdleDriver(Driver):
         super().__init__(until=lambda _: self._done())
         self._began = time.monotonic()
         self._cpu: float | None = None
-        self.share = 0.0
+        self.busy = 0.0
 
     def _done(self) -> bool:
         passed = time.monotonic() - self._began
@@ -31,7 +31,7 @@ class IdleDriver(Driver):
         if passed < 10 + IDLE_S:
             return False
         assert self._cpu is not None
-        self.share = (time.process_time() - self._cpu) / IDLE_S
+        self.busy = (time.process_time() - self._cpu) / IDLE_S
         return True
 
     def due(self, *, moved: bool = True) -> bool:
@@ -52,4 +52,4 @@ def test_a_thousand_idle_partitions_take_less_than_one_percent_of_a_core(
     assert result.errors == ()
     for partition in (0, 500, 999):
         assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))
-    assert driver.share < 0.01, f"{driver.share:.2%} of a core"
+    assert driver.busy < 0.01, f"{driver.busy:.2%} of a core"
