@@ -14,6 +14,7 @@ import pyspark.worker  # noqa: F401 (imported for the forks)
 from pyspark import daemon
 
 from spark_runner import task  # noqa: F401 (imported for the forks)
+from spark_runner.wire import crc32c_patch
 
 _serve = daemon.worker
 
@@ -28,6 +29,7 @@ def serve_quietly(sock: socket.socket, authenticated: bool) -> int:
 
 if __name__ == "__main__":
     daemon.worker = serve_quietly
+    crc32c_patch.make_tables()
     gc.collect()
     gc.freeze()
     daemon.manager()

@@ -40,6 +40,13 @@ def patched(crc: int, old: bytes, new: bytes, behind: int) -> int:
     return crc ^ difference
 
 
+def make_tables() -> None:
+    """Those that every length needs, ahead of time: what is forked afterwards has them at once."""
+    for key in range(2 << _DIGIT_BITS):
+        if key & _DIGIT:
+            _table(key)
+
+
 # (place of the digit << 6 | digit) -> what 256 values of each of the four bytes become
 _TABLES: dict[int, array[int]] = {}
 

@@ -22,7 +22,7 @@ from spark_runner.wire.batch import (
     sequence_of,
 )
 from spark_runner.wire.crc32c import address_of, crc32c, crc32c_at
-from spark_runner.wire.crc32c_patch import patched
+from spark_runner.wire.crc32c_patch import make_tables, patched
 from spark_runner.wire.records import Record, decode_batch, encode_batch, read_header
 
 blobs = st.none() | st.binary(max_size=40)
@@ -111,6 +111,14 @@ def test_a_patched_checksum_is_that_of_the_patched_bytes(
     old, new = chance.randbytes(40), chance.randbytes(40)
     body += bytes(more)
     assert patched(crc32c(old + body), old, new, len(body)) == crc32c(new + body)
+
+
+def test_tables_made_ahead_of_time_are_those_that_are_made_when_needed() -> None:
+    make_tables()
+    old, new = bytes(40), b"\x01" * 40
+    for size in [1, 63, 64, 65, 4095, 4096, 31_939]:
+        body = b"\x02" * size
+        assert patched(crc32c(old + body), old, new, size) == crc32c(new + body)
 
 
 def one_batch(attributes: int = 0) -> tuple[bytearray, Header]:
