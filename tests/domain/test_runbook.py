@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.runbook.commands import commands
 from mirrors.domain.runbook.machine import (
     Do,
     End,
@@ -23,7 +21,6 @@ from mirrors.domain.runbook.machine import (
     next_move,
 )
 from mirrors.domain.runbook.steps import BY_NAME, STEPS
-from mirrors.domain.runbook.worse import blast_radius, standing_blockers, what_is_worse
 
 NAMES = [step.name for step in STEPS]
 CHANGING = [step.name for step in STEPS if step.changes]
@@ -189,65 +186,3 @@ def test_a_step_is_tried_again_until_its_tries_or_its_time_are_over(
     verdict = judge(BY_NAME["drain"], row, outcome, now=5)
     assert (verdict.state, verdict.afresh) == (state, afresh)
     assert "w" in verdict.words
-
-
-def plan(**changes: Any) -> dict[str, Any]:
-    place = {"group": "billing", "topic": "orders", "partition": 0, "remote_topic": "p.orders"}
-    part = {"topic": "orders", "partition": 0, "remote_topic": "p.orders"}
-    return {
-        "loss": 100,
-        "re_reads": 0,
-        "certainty": "observed",
-        "blockers": [],
-        "partitions": [part],
-        "places": [{**place, "downstream_offset": 7}],
-        **changes,
-    }
-
-
-def test_live_figures_may_move_but_what_nobody_agreed_to_stops_the_run() -> None:
-    assert what_is_worse("failover", plan(), plan(loss=1_050)) == ()
-    assert "2,000 records would be lost" in what_is_worse("failover", plan(), plan(loss=2_000))[0]
-    assert "not known any more" in what_is_worse("failover", plan(), plan(loss=None))[0]
-    assert what_is_worse("failover", plan(), plan(certainty="last_known")) == ()
-    # A switchover waits for what lags, but not without the source.
-    assert what_is_worse("switchover", plan(), plan(loss=10_000)) == ()
-    assert "needs it" in what_is_worse("switchover", plan(), plan(certainty="last_known"))[0]
-
-
-def test_a_new_blocker_and_a_lost_place_stop_the_run_each_said_once() -> None:
-    blocker = {"code": "gap", "where": "orders-0", "sentence": "orders-0 has an open gap."}
-    known = plan(blockers=[blocker])
-    assert what_is_worse("failover", plan(), known) == ("orders-0 has an open gap.",)
-    assert what_is_worse("failover", known, known) == ()
-    assert standing_blockers("switchover", known) == ("orders-0 has an open gap.",)
-    writing = plan(blockers=[{"code": "writing", "where": "x", "sentence": "It still writes."}])
-    assert what_is_worse("failover", plan(), writing) == ()
-    lost = plan(places=[{**plan()["places"][0], "downstream_offset": None}])
-    assert "had an exact place" in what_is_worse("failover", plan(), lost)[0]
-    told = {"code": "no_map", "where": "billing in orders-0", "sentence": "Nobody can say."}
-    assert what_is_worse("failover", plan(), {**lost, "blockers": [told]}) == ("Nobody can say.",)
-
-
-def test_the_blast_radius_counts_what_is_touched() -> None:
-    assert blast_radius(plan()) == {
-        "topics": 1,
-        "partitions": 1,
-        "groups": 1,
-        "places": 1,
-        "not_moved": 0,
-        "loss": 100,
-        "re_reads": 0,
-    }
-
-
-def test_every_step_has_a_command_of_kafkas_own_tools_and_odd_names_stay_one_word() -> None:
-    group = "bill'ing; rm -rf /"
-    odd = plan(places=[{**plan()["places"][0], "group": group}])
-    texts = commands(source="a:9092", target="b:9092", checkpoints="p.checkpoints", plan=odd)
-    assert list(texts) == NAMES
-    lines = texts["reset_groups"].splitlines()
-    assert lines[1:3] == ["p.orders,0,7", "END"]
-    words = shlex.split(lines[3])
-    assert words[words.index("--group") + 1] == group
-    assert "--deny-principal 'User:*' --operation Write --topic orders" in texts["fence_producers"]

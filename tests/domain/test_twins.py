@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mirrors.domain.failback.twins import Mixed, prove_mixed, read_again
 from mirrors.domain.failover.proof import Seen
-from tests.domain.test_failback import Log, World, worlds
+from tests.domain.ways_back import Log, World, worlds
 
 
 def seen(log: Log, start: int, end: int) -> list[Seen]:
