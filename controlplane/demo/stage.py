@@ -54,6 +54,10 @@ class Stage:
         return {alias: broker.bootstrap for alias, broker in self._brokers.items()}
 
     @property
+    def broker_logs(self) -> dict[str, Path]:
+        return {alias: broker.log for alias, broker in self._brokers.items()}
+
+    @property
     def runner_root(self) -> Path:
         return self._services.runner_root
 
@@ -192,7 +196,8 @@ class Stage:
             name=alias,
             port=wanted_port(alias),
             heap="768m",
-            jvm=(f"-Djava.io.tmpdir={temporary}",),
+            # Quick to start beats quick under load here, as for Spark (spark_runner/java.py).
+            jvm=("-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={temporary}"),
             environment=self._guard.environment,
         )
 
