@@ -19,6 +19,7 @@ from controlplane.demo.kafka import KafkaBroker, Listener, PortTaken
 from controlplane.demo.kafka_cluster import KafkaCluster
 from controlplane.demo.ports import HOST, free_port
 from controlplane.demo.verify import partition_counts
+from tests.journeys.refusals import refused_by
 
 QUICK = ("-XX:TieredStopAtLevel=1",)
 
@@ -45,9 +46,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[K
         broker.kill()
 
 
-def create(bootstrap: str, topic: str, replicas: int = 1) -> None:
+def create(
+    bootstrap: str, topic: str, replicas: int = 1, configs: dict[str, str] | None = None
+) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(topic, 1, replicas)]).values():
+    new = NewTopic(topic, 1, replicas, config=configs or {})
+    for future in admin.create_topics([new]).values():
         future.result(30)
 
 
@@ -85,6 +89,18 @@ def test_a_broker_inherits_no_secret(broker: KafkaBroker, monkeypatch: pytest.Mo
     assert broker.process is not None
     names = set(psutil.Process(broker.process.pid).environ())
     assert not names & {"DATABASE_URL", "SOME_TOKEN"}
+
+
+def test_what_a_broker_refused_is_read_from_its_log(broker: KafkaBroker) -> None:
+    topic = f"kept-{secrets.token_hex(4)}"
+    create(broker.bootstrap, topic, configs={"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    before = refused_by(broker.log)
+    producer.produce(topic, b"for no key")
+    assert producer.flush(30) == 0
+    [refusal] = set(refused_by(broker.log)) - set(before)
+    assert topic in refusal
+    assert "InvalidRecordException" in refusal
 
 
 def test_a_caller_may_add_a_listener_that_demands_a_password(broker: KafkaBroker) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from io import StringIO
 
@@ -15,6 +14,7 @@ from controlplane.demo.console import Console
 from controlplane.demo.stage import Stage
 from controlplane.demo.verify import Comparison, compare_clusters
 from controlplane.demo.workspace import Workspace
+from tests.journeys.refusals import refusals
 
 
 @pytest.fixture(scope="package")
@@ -37,6 +37,15 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             os.environ[VARIABLE] = before
 
 
+@pytest.fixture(autouse=True)
+def nothing_was_refused(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a journey is about: no broker refused a record, even if it went another way then."""
+    stage = request.getfixturevalue("stage") if "stage" in request.fixturenames else None
+    yield
+    if stage is not None:
+        assert refusals(stage) == []
+
+
 @pytest.fixture(scope="package")
 def compare(stage: Stage) -> Callable[..., Comparison]:
     """Waits for lag 0, then compares what `only` lets through, record by record, one way."""
@@ -52,17 +61,3 @@ def compare(stage: Stage) -> Callable[..., Comparison]:
         return compare_clusters(stage.clusters[source], stage.clusters[target], rename)
 
     return compared
-
-
-@pytest.fixture
-def until() -> Callable[..., float]:
-    """Wait until something is so, at most so long; how many seconds it took."""
-
-    def wait(so: Callable[[], object], seconds: float, what: str) -> float:
-        began = time.monotonic()
-        while not so():
-            assert time.monotonic() - began < seconds, f"{what}: not so after {seconds:.0f} s"
-            time.sleep(0.2)
-        return time.monotonic() - began
-
-    return wait

@@ -10,6 +10,7 @@ import pytest
 from controlplane.demo.stage import Stage
 from controlplane.demo.verify import Comparison
 from tests.journeys.nasty import Nasty
+from tests.journeys.refusals import sent_again
 
 ROUNDS, SECONDS = 10, 240
 
@@ -25,6 +26,7 @@ def test_nasty_traffic_arrives_record_by_record(
     finally:
         nasty.stop()
     stage.progress.wait_until_caught_up()
+    assert sent_again(stage) == []
 
     found = compare(lambda topic: topic.startswith(f"{prefix}.") and topic not in nasty.deleted)
 

@@ -15,6 +15,7 @@ from controlplane.demo.stage import Stage
 from controlplane.demo.verify import Comparison
 from mirrors import launcher
 from tests.journeys.nasty import Nasty
+from tests.journeys.refusals import sent_again
 
 BACK_WITHIN = 60.0
 VICTIMS = (
@@ -124,6 +125,7 @@ def test_nothing_was_lost_or_repeated(
     load.stop()
     stage.stop_traffic()
     stage.progress.wait_until_caught_up()
+    assert sent_again(stage) == []
 
     found = compare(lambda topic: topic not in load.deleted and not topic.startswith("nasty-"))
     back = compare(lambda topic: True, source="backup", target="primary")

@@ -1,0 +1,46 @@
+"""What a broker refused to write: a record of ours among it is a defect, however well it ended."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from controlplane.demo.api import Api
+from controlplane.demo.stage import Stage
+from spark_runner.lanes.scan import REFUSED
+
+# In the broker's words: the partition, and on the next line what was wrong with the records.
+_REFUSAL = re.compile(
+    rb"processing append operation on partition (\S+).*\n"
+    rb".*(InvalidRecordException|InvalidTimestampException)(.*)"
+)
+
+
+def refused_by(log: Path) -> list[str]:
+    """Each refusal of the log and of the one before it, which is kept when it grew too long."""
+    found = []
+    for path in (log.with_name(f"{log.name}.1"), log):
+        if path.exists():
+            for partition, error, words in _REFUSAL.findall(path.read_bytes()):
+                found.append(b" ".join((partition, error, words[:200])).decode(errors="replace"))
+    return found
+
+
+def refusals(stage: Stage) -> list[str]:
+    """What both brokers refused since they started, by their own logs."""
+    return [
+        f"{alias} refused {row}"
+        for alias, log in stage.broker_logs.items()
+        for row in refused_by(log)
+    ]
+
+
+def sent_again(stage: Stage) -> list[str]:
+    """What the flows say: partitions whose last records a broker refused at first."""
+    api = Api(stage.url, stage.facts["token"])
+    return [
+        f"{flow['name']} {row['topic']}-{row['partition']}: {row['lane']}"
+        for flow in api.rows("flows/")
+        for row in api.rows(f"flows/{flow['id']}/partitions/")
+        if REFUSED in (row["lane"] or "")
+    ]
