@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.homes import Homes
+from spark_runner.lanes.members import Members
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.pipe import Flight, Pipe
 from spark_runner.lanes.prepare import Preparer
@@ -62,10 +63,9 @@ class Outlet:
         self._preparer = preparer
         self._arenas = arenas
         self._tally = tally
-        self._identity = identity
         self._transactional = transactional
         self._sockets = Sockets()
-        self._added: set[Track] = set()
+        self._members = Members(identity, request_s=homes.cluster.request_s)
         # Counts the producer epochs: a track has to be confirmed anew under each.
         self._number = 0
 
@@ -177,19 +177,19 @@ class Outlet:
         What was surely refused under the old epoch is written again under the new one.
         """
         self._number += 1
-        self._added.clear()
+        self._members.clear()
         for track in tracks:
             for parcel in track.queue:
                 parcel.stamped = False
 
     def same_epoch(self) -> None:
         """A transaction of version 1 has ended: the sequences go on."""
-        self._added.clear()
+        self._members.clear()
 
     def restart(self) -> None:
         """The producer is another one: nothing that was on its way counts."""
         self._number += 1
-        self._added.clear()
+        self._members.clear()
         self._returns.forget()
         self._homes.restart()
 
@@ -214,10 +214,11 @@ class Outlet:
             size += parcel.size
             if size >= self._tuning.request_bytes:
                 break
+        if self._transactional and not pipe.adds_by_itself:
+            for track in self._members.add(flight):
+                self._returns.not_sent(track, flight.pop(track), now)
         if not flight:
             return False
-        if self._transactional and not pipe.adds_by_itself:
-            self._add(flight)
         try:
             pipe.send(flight, now)
         except KafkaUnavailable as error:
@@ -234,13 +235,6 @@ class Outlet:
         if track.held_until > now or track.returned:
             return False
         return not track.flying or track.confirmed == self._number
-
-    def _add(self, flight: Flight) -> None:
-        new = [track for track in flight if track not in self._added]
-        if new:
-            places = [(track.remote_topic, track.partition) for track in new]
-            self._identity.add(places, time.monotonic() + self._homes.cluster.request_s)
-            self._added.update(new)
 
     # -- in
 

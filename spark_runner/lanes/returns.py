@@ -86,6 +86,14 @@ class Returns:
         elif number not in BATCH_REFUSED or not _goes_again(parcel, answer):
             track.doomed = self._verdict(track, parcel, answer)
 
+    def not_sent(self, track: Track, parcel: Parcel, now: float) -> None:
+        """It never left: the transaction's coordinator does not know its partition (yet)."""
+        track.flying.pop()
+        track.returned.append(parcel)
+        self.hold(track, Code.UNKNOWN_TOPIC_OR_PARTITION, now)
+        if not track.flying:
+            self.turn_back(track)
+
     def _suspect(self, track: Track, parcel: Parcel, answer: Answer) -> None:
         """-1 is no clear no: give the producer up, and send that batch by the other lane."""
         if track.suspect == parcel.first:

@@ -22,9 +22,13 @@ from spark_runner.wire.coordinators import Coordinator
 
 _END_BUMPS = 5
 _BUSY = (Code.CONCURRENT_TRANSACTIONS, Code.REQUEST_TIMED_OUT)
-_ADD_LATER = {*_BUSY, *COORDINATOR_MOVING, Code.UNKNOWN_TOPIC_OR_PARTITION}
+_UNKNOWN = Code.UNKNOWN_TOPIC_OR_PARTITION
+_ADD_LATER = {*_BUSY, *COORDINATOR_MOVING, _UNKNOWN}
 # Only says that a neighbour was refused.
 _NOT_ATTEMPTED = 55
+
+Place = tuple[str, int]
+"""(topic, partition)"""
 
 
 class ProducerLost(Exception):
@@ -93,12 +97,35 @@ class Identity:
         self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
         self.is_anonymous = True
 
-    def add(self, partitions: Iterable[tuple[str, int]], deadline: float) -> None:
-        """Transaction version 1 only: name the partitions that the transaction will touch."""
+    def add(self, partitions: Iterable[Place], deadline: float) -> set[Place]:
+        """Transaction version 1 only: name the partitions that the transaction will touch.
+
+        Returns those that the broker does not know, or not yet: they are not added, the others are.
+        """
+        wanted, unknown = set(partitions), set[Place]()
+        patience = Patience(deadline)
+        while wanted:
+            refused = _refusals(self._coordinator.ask(self._add_request(wanted), deadline))
+            if not refused:
+                break
+            missing = {place for place, number in refused.items() if number == _UNKNOWN}
+            worst = _worst(set(refused.values()))
+            if worst == _UNKNOWN:
+                # The broker adds all or none.
+                unknown |= missing
+                wanted -= missing
+                continue
+            if worst in COORDINATOR_MOVING:
+                self._coordinator.forget()
+            if worst not in _ADD_LATER or not patience.wait():
+                raise self._lost_or_refused(worst, "add partitions to the transaction")
+        return unknown
+
+    def _add_request(self, places: Iterable[Place]) -> AddPartitionsToTxnRequest:
         topics: dict[str, list[int]] = {}
-        for topic, partition in partitions:
+        for topic, partition in places:
             topics.setdefault(topic, []).append(partition)
-        request = AddPartitionsToTxnRequest(
+        return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
@@ -107,16 +134,6 @@ class Identity:
                 for name, rows in topics.items()
             ],
         )
-        patience = Patience(deadline)
-        while True:
-            reply = self._coordinator.ask(request, deadline)
-            worst = _worst(reply)
-            if not worst:
-                return
-            if worst in COORDINATOR_MOVING:
-                self._coordinator.forget()
-            if worst not in _ADD_LATER or not patience.wait():
-                raise self._lost_or_refused(worst, "add partitions to the transaction")
 
     def end(self, *, commit: bool, deadline: float) -> bool:
         """End the transaction; True when the epoch moved on and the sequences start at 0 again.
@@ -161,11 +178,16 @@ class Identity:
         return failure(number, where=self._cluster.alias, doing=doing)
 
 
-def _worst(reply: object) -> int:
-    """The error that decides what to do: anything that cannot be waited for comes first."""
-    numbers = {
-        int(row.partition_error_code)
+def _refusals(reply: object) -> dict[Place, int]:
+    """What is wrong with which partition; not those whose neighbour was refused."""
+    return {
+        (topic.name, row.partition_index): int(row.partition_error_code)
         for topic in reply.results_by_topic_v3_and_below  # type: ignore[attr-defined]
         for row in topic.results_by_partition
-    } - {0, _NOT_ATTEMPTED}
-    return next(iter(numbers - _ADD_LATER or numbers), 0)
+        if row.partition_error_code not in (0, _NOT_ATTEMPTED)
+    }
+
+
+def _worst(numbers: set[int]) -> int:
+    """The error that decides what to do: first what cannot be waited for, last what can be left."""
+    return next(iter(numbers - _ADD_LATER or numbers - {_UNKNOWN} or numbers))

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from mirrors.kafka.admin import Admin
-from spark_runner.lanes import source_trouble
+from spark_runner.lanes import source_trouble, target_trouble
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire import codecs
 from spark_runner.wire.cluster import id_text
@@ -79,6 +79,35 @@ def test_a_remote_topic_made_again_while_copying_is_not_written(source: Side, ta
     errors = {(error.partition, error.state, error.code) for error in result.errors}
     assert (0, "gap", "generation") in errors
     assert target.read(remote, 0) == []
+
+
+# By id, by name, and by name in a transaction that is told of its partitions beforehand.
+@pytest.mark.parametrize("newest", [13, 12, 11])
+def test_a_remote_topic_that_is_deleted_stops_alone(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest: int
+) -> None:
+    monkeypatch.setattr(target_trouble, "GONE_AFTER_S", 1.5)
+    gone, stays = unique("gone"), unique("stays")
+    flow = Flow(source, target, commit_interval_ms="50")
+    for topic in (gone, stays):
+        source.make(topic)
+        source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 5)
+    remote = flow.add(gone)
+    flow.add(stays)
+    flow.copy(RawCopier(newest_produce=newest))
+    delete(target, remote)
+
+    def write_on(driver: Driver) -> bool:
+        for topic in (gone, stays):
+            source.write(topic, 0, [Record(0, NOW, b"k", BIG)])
+        has_stopped = any(figures.errors for figures in driver.figures)
+        return has_stopped and driver.position(stays, 0) > 5
+
+    driver = Driver(until=write_on)
+    result = RawCopier(newest_produce=newest).run(flow.work(), driver)  # type: ignore[arg-type]
+    assert result.ended_because == "stop", result
+    assert [(error.topic, error.offset) for error in result.errors] == [(gone, 5)]
+    assert result.errors[0].code in ("remote_missing", "generation")
 
 
 def test_a_position_of_an_earlier_generation_is_not_used(source: Side, target: Side) -> None:
