@@ -1,4 +1,4 @@
-"""Two real brokers that demand every kind of login, a token endpoint, secrets; for this folder."""
+"""Two real brokers that demand every kind of login, a token endpoint, secrets; once a session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def issuer(vault: Vault) -> Iterator[Issuer]:
     issuer.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def secured_pair(
     tmp_path_factory: pytest.TempPathFactory, vault: Vault, issuer: Issuer, guard: Guard
 ) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
@@ -47,7 +47,7 @@ def secured_pair(
         target.broker.kill()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def secured(secured_pair: tuple[SecuredBroker, SecuredBroker]) -> SecuredBroker:
     return secured_pair[0]
 

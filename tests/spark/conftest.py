@@ -20,7 +20,7 @@ def runner_env(guard: Guard) -> dict[str, str]:
     return {**os.environ, **guard.environment}
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def lab(
     clusters: tuple[str, str],
     tmp_path_factory: pytest.TempPathFactory,
