@@ -39,10 +39,6 @@ def _came_back(track: Track) -> bool:
     return bool(track.queue and track.queue[0].stamped)
 
 
-def _is_ledger(track: Track) -> bool:
-    return track.ledger
-
-
 class Outlet:
     """All pipes of a slice."""
 
@@ -102,7 +98,12 @@ class Outlet:
                 pass
 
     def receive(self, pipe: Pipe, now: float) -> None:
-        """Take the oldest reply of a pipe."""
+        """Take the oldest reply of a pipe, and all that have come along with it."""
+        self._receive(pipe, now)
+        while pipe.flights and pipe.link.pending():
+            self._receive(pipe, now)
+
+    def _receive(self, pipe: Pipe, now: float) -> None:
         try:
             flight, answers = pipe.read(now)
         except KafkaUnavailable as error:
@@ -146,7 +147,7 @@ class Outlet:
         Nothing else goes out: a batch that landed now would be committed without its position, and
         an epoch that ends here would leave it to its successor to copy once more.
         """
-        self._drain(_is_ledger, deadline, hurry)
+        self._drain(lambda track: track.ledger, deadline, hurry)
 
     def _drain(
         self, which: Callable[[Track], bool], deadline: float, hurry: Callable[[], bool]

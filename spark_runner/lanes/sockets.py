@@ -30,7 +30,7 @@ class Sockets:
             for number in wanted.keys() - self._watched.keys():
                 self._poller.register(number, select.POLLIN)
             self._watched = wanted
-        # TLS may have taken from the socket more than was asked for.
+        # More may have been taken from the socket than was asked for.
         at_hand = [end for end in wanted.values() if end.link.pending() and end.link.awaited]
         if at_hand:
             return at_hand

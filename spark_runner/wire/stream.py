@@ -21,6 +21,8 @@ from mirrors.kafka import egress
 Buffer = bytes | bytearray | memoryview
 
 IOV_MAX = 1024
+# An answer is its length and then itself, and several small ones come at once: one call takes all.
+_AHEAD = 4096
 _SLACK_S = 1.0
 _TIMEVAL = struct.Struct("@ll")
 
@@ -31,6 +33,9 @@ class PlainStream:
     def __init__(self, connected: socket.socket, where: str) -> None:
         self.socket = connected
         self.where = where
+        # What came along with the last small answer is `_ahead[_begin:_end]`.
+        self._ahead = memoryview(bytearray(_AHEAD))
+        self._begin = self._end = 0
         self._armed = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
 
     def fileno(self) -> int:
@@ -38,13 +43,21 @@ class PlainStream:
 
     def pending(self) -> bool:
         """Whether bytes already left the socket, so that poll() would not show them."""
-        return False
+        return self._begin < self._end
 
     def receive_into(self, view: memoryview, deadline: float) -> None:
         """Fill the view to its end, or raise KafkaUnavailable."""
         at, size = 0, len(view)
         while at < size:
-            at += self.receive_some(view[at:] if at else view, deadline, socket.MSG_WAITALL)
+            if self._begin < self._end:
+                got = min(self._end - self._begin, size - at)
+                view[at : at + got] = self._ahead[self._begin : self._begin + got]
+                self._begin += got
+                at += got
+            elif size - at < _AHEAD:
+                self._end, self._begin = self.receive_some(self._ahead, deadline), 0
+            else:
+                at += self.receive_some(view[at:] if at else view, deadline, socket.MSG_WAITALL)
 
     def receive_some(self, view: memoryview, deadline: float, flags: int = 0) -> int:
         self._arm(socket.SO_RCVTIMEO, deadline)

@@ -1,0 +1,96 @@
+"""Plain connections: every byte in its place; small answers that came together are one call."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.wire.stream import PlainStream
+
+WITHIN_S = 20.0
+
+
+class Counted(PlainStream):
+    """A connection that counts how often the kernel was asked for bytes."""
+
+    asked = 0
+
+    def receive_some(self, view: memoryview, deadline: float, flags: int = 0) -> int:
+        self.asked += 1
+        return super().receive_some(view, deadline, flags)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, Counted]]:
+    there, here = socket.socketpair()
+    stream = Counted(here, "here")
+    yield there, stream
+    there.close()
+    stream.close()
+
+
+def read(stream: PlainStream, size: int, within_s: float = WITHIN_S) -> bytes:
+    memory = memoryview(bytearray(size))
+    stream.receive_into(memory, time.monotonic() + within_s)
+    return bytes(memory)
+
+
+def say(there: socket.socket, pieces: Sequence[bytes]) -> None:
+    for piece in pieces:
+        there.sendall(piece)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_read_is_what_was_sent_however_both_are_cut(
+    ends: tuple[socket.socket, Counted], seed: int
+) -> None:
+    dice = random.Random(seed)
+    sizes = [1, 4, 300, 4095, 4096, 4097, 70_000]
+    pieces = [dice.randbytes(dice.choice(sizes)) for _ in range(60)]
+    whole = b"".join(pieces)
+    writer = threading.Thread(target=say, args=(ends[0], pieces))
+    writer.start()
+    found, left = [], len(whole)
+    while left:
+        found.append(read(ends[1], min(left, dice.choice(sizes))))
+        left -= len(found[-1])
+    writer.join(WITHIN_S)
+    assert b"".join(found) == whole
+    assert not ends[1].pending()
+
+
+def test_small_answers_that_came_together_are_taken_in_one_call(
+    ends: tuple[socket.socket, Counted],
+) -> None:
+    there, stream = ends
+    there.sendall(b"four" + b"a" * 300 + b"more" + b"b" * 200)
+    assert (read(stream, 4), read(stream, 300)) == (b"four", b"a" * 300)
+    assert stream.pending()
+    assert (read(stream, 4), read(stream, 200)) == (b"more", b"b" * 200)
+    assert not stream.pending()
+    assert stream.asked == 1
+
+
+def test_a_small_answer_that_stops_half_way_is_given_up_at_its_deadline(
+    ends: tuple[socket.socket, Counted],
+) -> None:
+    ends[0].sendall(b"abc")
+    with pytest.raises(KafkaUnavailable) as found:
+        read(ends[1], 10, within_s=0.3)
+    assert found.value.code == "timeout"
+
+
+def test_an_answer_that_ends_with_the_connection_says_so(
+    ends: tuple[socket.socket, Counted],
+) -> None:
+    ends[0].sendall(b"abc")
+    ends[0].close()
+    with pytest.raises(KafkaUnavailable) as found:
+        read(ends[1], 10)
+    assert found.value.code == "connection_lost"
