@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -107,6 +108,14 @@ def _flow(source: Side, target: Side, **properties: str) -> tuple[Flow, str, str
     return flow, topic, flow.add(topic)
 
 
+def _one_epoch(flow: Flow, newest: int, met: Callable[[], bool]) -> None:
+    """Until the trouble was met; then the epoch ends at a commit, as it does for a successor."""
+    driver = Driver(until=lambda _: met())
+    ended = RawCopier(newest_produce=newest).run(flow.work(), driver)  # type: ignore[arg-type]
+    assert ended.ended_because == "stop", ended
+    assert met(), "nothing was tested"
+
+
 def _check(flow: Flow, topic: str, remote: str) -> None:
     for partition in range(2):
         copied = bare(flow.target.read(remote, partition))
@@ -121,10 +130,7 @@ def test_what_comes_back_while_an_epoch_ends_is_left_to_the_next_one(
     flow, topic, remote = _flow(source, target, commit_interval_ms="5000")
     with monkeypatch.context() as patch:
         trouble = Busy(patch, partition=1)
-        until = Driver(until=lambda _: trouble.waits)
-        ended = RawCopier(newest_produce=newest).run(flow.work(), until)  # type: ignore[arg-type]
-    assert ended.ended_because == "stop", ended
-    assert trouble.waits, "nothing was tested"
+        _one_epoch(flow, newest, lambda: trouble.waits)
     flow.copy(RawCopier(newest_produce=newest))
     _check(flow, topic, remote)
 
@@ -150,10 +156,7 @@ def test_what_a_leader_may_have_passed_on_before_it_lost_the_lead_is_not_left_wi
     flow, topic, remote = _flow(source, target, commit_interval_ms="5000")
     with monkeypatch.context() as patch:
         trouble = Doubtful(patch, 1, code)
-        until = Driver(until=lambda _: trouble.said)
-        ended = RawCopier(newest_produce=newest).run(flow.work(), until)  # type: ignore[arg-type]
-    assert ended.ended_because == "stop", ended
-    assert trouble.said, "nothing was tested"
+        _one_epoch(flow, newest, lambda: trouble.said)
     flow.copy(RawCopier(newest_produce=newest))
     _check(flow, topic, remote)
 
