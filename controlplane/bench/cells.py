@@ -25,7 +25,6 @@ class Cell:
     shape: Shape = CENTRE
     partitions: int = 16
     flows: int = 1
-    tasks: int = 2
     tls: bool = False
     backlog_mb: int = 4_000
     warm_s: float = 10.0
@@ -66,7 +65,7 @@ def full_cells() -> list[Cell]:
     """An hour: the centre point in full, then one factor at a time."""
     # The opponent's JVM compiles for so long: before that a window is not steady.
     centre = Cell(name="1k-lz4-16", backlog_mb=12_000, warm_s=40.0)
-    everybody = ("mm2-default", OPPONENT, "loop", "understudy-alo", OURS)
+    everybody = ("mm2-default", OPPONENT, "mm2-tuned-1", "loop", "understudy-alo", OURS)
     return [
         dataclasses.replace(centre, contenders=everybody),
         dataclasses.replace(centre, contenders=(OPPONENT, OURS), passes=1),
@@ -75,7 +74,7 @@ def full_cells() -> list[Cell]:
         Cell(name="100b-lz4-16", shape=Shape(record_bytes=100), backlog_mb=1_500),
         Cell(name="10k-lz4-16", shape=Shape(record_bytes=10_240), backlog_mb=6_000),
         Cell(name="1k-lz4-16-tls", tls=True),
-        Cell(name="1k-lz4-1", partitions=1, tasks=1),
+        Cell(name="1k-lz4-1", partitions=1),
         Cell(name="1k-lz4-200", partitions=200),
         Cell(name="1k-lz4-1000", partitions=1_000),
         Cell(name="1k-lz4-16-starved", shape=Shape(batch_bytes=7_200), backlog_mb=2_000),

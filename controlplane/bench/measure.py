@@ -218,7 +218,7 @@ class Measurement:
             batch_bytes=cell.shape.batch_bytes,
             partitions=cell.partitions,
             flows=cell.flows,
-            tasks=cell.tasks,
+            tasks=self._system.tasks,
             tls=cell.tls,
             number=self._number,
             started_at=started_at,

@@ -56,6 +56,8 @@ class Profile:
     label: str
     tuned: bool
     heap: str = "2g"
+    # When tuned; otherwise it has its own default, one.
+    tasks: int = 2
     exactly_once: bool = False
 
     @property
@@ -68,6 +70,7 @@ PROFILES = {
     for profile in (
         Profile(label="mm2-default", tuned=False),
         Profile(label="mm2-tuned", tuned=True),
+        Profile(label="mm2-tuned-1", tuned=True, tasks=1),
         Profile(label="mm2-tuned-512m", tuned=True, heap="512m"),
         Profile(label="mm2-tuned-eos", tuned=True, exactly_once=True),
     )
@@ -98,15 +101,15 @@ def properties(order: Order, profile: Profile, rest_port: int = 0) -> dict[str, 
     for link in order.links:
         found |= {f"{link.name}.enabled": "true", f"{link.name}.topics": ",".join(link.topics)}
     if profile.tuned:
-        found |= _tuning(order)
+        found |= _tuning(order, profile)
     if profile.exactly_once:
         found |= _exactly_once(order, rest_port)
     return found
 
 
-def _tuning(order: Order) -> dict[str, str]:
+def _tuning(order: Order, profile: Profile) -> dict[str, str]:
     # Every pair of clusters gets a worker for heartbeats unless told otherwise.
-    found = {"emit.heartbeats.enabled": "false", "tasks.max": str(order.tasks)}
+    found = {"emit.heartbeats.enabled": "false", "tasks.max": str(profile.tasks)}
     found["offset.lag.max"] = "10000"
     for alias in {link.source_alias for link in order.links}:
         found |= {f"{alias}.consumer.{key}": value for key, value in CONSUMER.items()}
@@ -137,6 +140,7 @@ class MirrorMaker(ProcessSystem):
         self.label = profile.label
         self.system = profile.label.removesuffix("-eos")
         self.delivery = profile.delivery
+        self.tasks = profile.tasks if profile.tuned else 1
 
     def start(self, order: Order) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)

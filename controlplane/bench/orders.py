@@ -27,7 +27,6 @@ def make_order(cell: Cell, brokers: Brokers, data: Data, number: int, *, live: b
         ca=brokers.ca if cell.tls else None,
         links=links,
         codec=cell.shape.codec,
-        tasks=cell.tasks,
     )
 
 

@@ -63,6 +63,13 @@ class Run:
     idle_cores: float | None = None
     idle_s: float | None = None
 
+    @property
+    def all_cpu_s_per_gb(self) -> float | None:
+        """The replicator's and both brokers' together."""
+        parts = self.cpu_s_per_gb, self.source_cpu_s_per_gb, self.target_cpu_s_per_gb
+        known = [part for part in parts if part is not None]
+        return sum(known) if len(known) == len(parts) else None
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spread:
@@ -113,6 +120,14 @@ def cpu_ratio(labels: dict[str, list[Run]], label: str) -> Spread | None:
         return None
     opponent = spread(run.cpu_s_per_gb for run in labels.get(OPPONENT, ()))
     return ratio(opponent, spread(run.cpu_s_per_gb for run in labels[label]))
+
+
+def speed_ratio(labels: dict[str, list[Run]], label: str) -> Spread | None:
+    """MB/s of `label` over that of tuned MirrorMaker 2, within one cell."""
+    if label == OPPONENT:
+        return None
+    opponent = spread(run.mb_s for run in labels.get(OPPONENT, ()))
+    return ratio(spread(run.mb_s for run in labels[label]), opponent)
 
 
 def write(runs: Sequence[Run], path: Path) -> None:

@@ -18,6 +18,7 @@ from controlplane.bench.contenders import make_system
 from controlplane.bench.datasets import Data, prepare
 from controlplane.bench.errors import BenchError
 from controlplane.bench.measure import Measurement
+from controlplane.bench.memory import touch_memory
 from controlplane.bench.mirror_maker import MIRROR
 from controlplane.bench.results import Run
 from controlplane.bench.setting import Setting, machine_line
@@ -108,6 +109,7 @@ class Session:
             )
             configuration = system.configuration(measurement.order)
             self.setting.configurations.setdefault(label, configuration)
+            touch_memory(self._work, brokers.source_bytes)
             run = measurement.run()
             self.runs.append(run)
             results.write(self.runs, self.directory / RESULT)

@@ -40,7 +40,6 @@ class Order:
     target: str
     links: tuple[Link, ...]
     codec: str
-    tasks: int = 2
     # What to trust when both clusters are reached over TLS.
     ca: Path | None = None
 
@@ -59,6 +58,8 @@ class System(abc.ABC):
     label: str
     system: str
     delivery: str
+    # Among how many the partitions of a flow are shared out.
+    tasks = 1
     # Whether the remote topics must be there before the start.
     wants_topics = False
     # Topics beside those that carry an alias of its order, to be deleted after a run.

@@ -36,6 +36,7 @@ class Understudy(System):
         self.label = label
         self.delivery = delivery
         self._extra = dict(extra or {})
+        self.tasks = int(self._extra.get("tasks.max", "1"))
         self._runner: launcher.RunnerProcess | None = None
         self._flows: list[int] = []
 
@@ -59,15 +60,14 @@ class Understudy(System):
                 desired="running",
                 source=_cluster(link.source_alias, order.source, order),
                 target=_cluster(link.target_alias, order.target, order),
-                properties=self._properties(link, order),
+                properties=self._properties(link),
             )
             for number, link in enumerate(order.links, start=1)
         ]
 
-    def _properties(self, link: Link, order: Order) -> dict[str, str]:
+    def _properties(self, link: Link) -> dict[str, str]:
         return {
             "topics": ",".join(link.topics),
-            "tasks.max": str(order.tasks),
             "delivery": self.delivery,
             **self._extra,
         }

@@ -162,6 +162,7 @@ class Engine:
         self.events += 1
         self._pace.committed(began, time.monotonic())
         if not hurry():
+            self._homes.spread(time.monotonic())
             self._strangers.look(self.tracks, time.monotonic())
         return True
 

@@ -1,4 +1,10 @@
-"""Which target broker leads which remote partition, and the pipe to each."""
+"""Which target broker leads which remote partition, and the pipes to each.
+
+A broker works off one connection's requests one by one, on one processor. So where a backlog keeps
+a pipe full, every second partition of that broker moves to another pipe; with little traffic one
+pipe is better, for two cost twice the requests (docs/adr/0008). A partition changes pipes only
+right after a commit, when nothing of it is on its way: two connections keep no order.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from collections.abc import Iterable
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes.leaderless import Leaderless
 from spark_runner.lanes.outage import Outage
-from spark_runner.lanes.pipe import Pipe
+from spark_runner.lanes.pipe import Pipe, width_after
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire import produce
@@ -33,18 +39,20 @@ class Homes:
     ) -> None:
         self.cluster = cluster
         self.alias = cluster.alias
-        self.pipes: dict[int, Pipe] = {}
+        self.pipes: dict[tuple[int, int], Pipe] = {}
         self.by_key: dict[tuple[bytes, int], Track] = {}
         self._tracks = list(tracks)
         self._ledgers = [track for track in self._tracks if track.ledger]
         self._transactional_id = transactional_id
         self.tuning = tuning
         self._newest = newest
+        # How many pipes a broker has that has more than one.
+        self._widths: dict[int, int] = {}
         self._leaderless = Leaderless(self._tracks, _RETRY_S)
         self.outage = Outage(cluster.alias)
 
     def ready(self, track: Track) -> None:
-        pipe = self.pipes.get(track.target_node)
+        pipe = self.pipes.get(track.home)
         if pipe is not None and track not in self._leaderless.not_before:
             pipe.ready[track] = None
 
@@ -56,7 +64,7 @@ class Homes:
     def forget(self, track: Track) -> None:
         """Nothing of it will be written any more."""
         self._leaderless.drop(track)
-        pipe = self.pipes.get(track.target_node)
+        pipe = self.pipes.get(track.home)
         if pipe is not None:
             pipe.ready.pop(track, None)
 
@@ -97,37 +105,81 @@ class Homes:
         return found
 
     def _settle(self, track: Track, node: int, now: float) -> bool:
-        pipe = self.pipes.get(node)
+        home = node, track.partition % self._widths.get(node, 1)
+        try:
+            pipe = self._pipe(home, now)
+        except KafkaUnavailable as error:
+            self.outage.note(now, error)
+            return False
+        self._leaderless.drop(track)
+        self._move(track, pipe)
+        return True
+
+    def _pipe(self, home: tuple[int, int], now: float) -> Pipe:
+        pipe = self.pipes.get(home)
         if pipe is None:
-            try:
-                link = self.cluster.link(node, "produce", now + _LOOK_S)
-            except KafkaUnavailable as error:
-                self.outage.note(now, error)
-                return False
-            pipe = self.pipes[node] = Pipe(
-                node,
-                link,
+            node, number = home
+            purpose = f"produce {number}"
+            pipe = self.pipes[home] = Pipe(
+                home,
+                self.cluster.link(node, purpose, now + _LOOK_S),
                 transactional_id=self._transactional_id,
                 newest=self._newest,
                 timeout_ms=self.tuning.request_timeout_ms,
                 patience_s=self.cluster.request_s,
             )
-        self._leaderless.drop(track)
+        return pipe
+
+    def _move(self, track: Track, pipe: Pipe) -> None:
         self.by_key.pop((track.remote_key, track.partition), None)
-        track.target_node = node
+        track.home = pipe.home
         track.remote_key = pipe.key_of(track)
         self.by_key[track.remote_key, track.partition] = track
         if track.queue:
             pipe.ready[track] = None
+
+    def spread(self, now: float) -> None:
+        """After a commit: a second pipe to each broker that had too much for one, or one again."""
+        by_node: dict[int, list[Pipe]] = {}
+        for pipe in self.pipes.values():
+            by_node.setdefault(pipe.home[0], []).append(pipe)
+        for node, pipes in by_node.items():
+            before = self._widths.get(node, 1)
+            width = width_after(before, pipes, self.tuning.in_flight)
+            for pipe in pipes:
+                pipe.look_anew()
+            if width != before and self._have(node, width, now):
+                self._widths[node] = width
+                self._rearrange(node, width)
+
+    def _have(self, node: int, width: int, now: float) -> bool:
+        try:
+            for number in range(width):
+                self._pipe((node, number), now)
+        except KafkaUnavailable:
+            # The one that is there goes on; whether it is well shows by itself.
+            return False
         return True
+
+    def _rearrange(self, node: int, width: int) -> None:
+        for track in self._tracks:
+            if track.home[0] != node or track.error or track in self._leaderless.not_before:
+                continue
+            old, new = self.pipes[track.home], self.pipes[node, track.partition % width]
+            if new is old or track.flying or track.returned:
+                continue
+            if track in old.ready:
+                del old.ready[track]
+                new.ready[track] = None
+            self._move(track, new)
 
     def lost(self, pipe: Pipe, now: float, error: KafkaUnavailable) -> None:
         """The pipe is broken: its tracks need a leader anew."""
         self.cluster.drop(pipe.link)
         pipe.flights.clear()
         pipe.ready.clear()
-        del self.pipes[pipe.node]
-        its = [t for t in self._tracks if t.target_node == pipe.node and t.error is None]
+        del self.pipes[pipe.home]
+        its = [t for t in self._tracks if t.home == pipe.home and t.error is None]
         self._leaderless.add(its, now)
         self.outage.note(now, error)
 
@@ -135,4 +187,5 @@ class Homes:
         for pipe in self.pipes.values():
             self.cluster.drop(pipe.link)
         self.pipes.clear()
+        self._widths.clear()
         self._leaderless.begin(track for track in self._tracks if track.error is None)

@@ -96,6 +96,8 @@ class Outlet:
                 and self._launch(pipe, now, which)
             ):
                 pass
+            if pipe.ready and len(pipe.flights) >= self._tuning.in_flight:
+                pipe.was_full = True
 
     def receive(self, pipe: Pipe, now: float) -> None:
         """Take the oldest reply of a pipe, and all that have come along with it."""

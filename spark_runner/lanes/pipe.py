@@ -20,7 +20,7 @@ class Pipe:
 
     def __init__(
         self,
-        node: int,
+        home: tuple[int, int],
         link: Connection,
         *,
         transactional_id: str | None,
@@ -28,12 +28,14 @@ class Pipe:
         timeout_ms: int,
         patience_s: float,
     ) -> None:
-        self.node = node
+        # The broker, and which of our pipes to it this is.
+        self.home = home
         self._patience_s = patience_s
         self.link = link
         self.flights: deque[Flight] = deque()
         self.ready: dict[Track, None] = {}
         self.heard_at = 0.0
+        self.look_anew()
         version = link.version(PRODUCE, produce.LEAST, newest, "Produce")
         self._writer = produce.RequestWriter(version, transactional_id, timeout_ms=timeout_ms)
 
@@ -50,6 +52,11 @@ class Pipe:
     def key_of(self, track: Track) -> bytes:
         return produce.name_key(track.remote_topic) if self.by_name else track.remote_id
 
+    def look_anew(self) -> None:
+        """Forget how busy it has been."""
+        self.was_full = False
+        self.most_in_flight = 0
+
     def send(self, flight: Flight, now: float) -> None:
         """One request with one batch of each of these tracks."""
         topics: dict[bytes, list[tuple[bytes, Buffer]]] = {}
@@ -63,6 +70,7 @@ class Pipe:
         is_first = not self.flights
         # Before anything can fail: what is launched is waited for, or comes back.
         self.flights.append(flight)
+        self.most_in_flight = max(self.most_in_flight, len(self.flights))
         if is_first:
             link.renew_login(now + self._patience_s)
             self.heard_at = now
@@ -80,3 +88,13 @@ class Pipe:
         self.link.note_throttle(throttle)
         self.heard_at = now
         return self.flights.popleft(), answers
+
+
+def width_after(width: int, pipes: list[Pipe], in_flight: int) -> int:
+    """How many pipes a broker should have, which has `width`, after what these went through.
+
+    Two once more was ready than may fly; one again when all that flew would have fitted into it.
+    """
+    if any(pipe.was_full for pipe in pipes):
+        return 2
+    return 1 if sum(pipe.most_in_flight for pipe in pipes) <= in_flight else width

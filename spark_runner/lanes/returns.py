@@ -178,7 +178,7 @@ class Returns:
 
     def lost(self, pipe: Pipe, now: float, error: KafkaUnavailable) -> None:
         """The connection broke: what was in flight may have been written, or not."""
-        if self._homes.pipes.get(pipe.node) is not pipe:
+        if self._homes.pipes.get(pipe.home) is not pipe:
             return
         touched: dict[Track, None] = {}
         for flight in pipe.flights:

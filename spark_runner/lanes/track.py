@@ -47,6 +47,7 @@ class Track:
         "held_since",
         "held_until",
         "holes",
+        "home",
         "index",
         "key",
         "leader_epoch",
@@ -77,7 +78,6 @@ class Track:
         "stop_at",
         "strangers",
         "suspect",
-        "target_node",
         "there",
         "timestamp",
         "topic",
@@ -127,7 +127,7 @@ class Track:
         self.left_out: list[Skip] = []
         self.committed_left_out = 0
         # downstream
-        self.target_node = -1
+        self.home = (-1, 0)
         self.sequences = Sequences()
         self.runs: list[Run] = []
         # Where our next batch belongs if nobody else writes there, now and as committed; -1 when

@@ -50,6 +50,7 @@ def test_tuned_mirror_maker_has_its_data_clients_tuned_where_they_are_read() -> 
     assert found["r1t0.producer.batch.size"] == "524288"
     assert found["r1t0.producer.compression.type"] == "lz4"
     assert found["tasks.max"] == "2"
+    assert properties(ORDER, PROFILES["mm2-tuned-1"]) == found | {"tasks.max": "1"}
 
 
 def test_exactly_once_mirror_maker_has_all_that_it_needs() -> None:

@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from controlplane.bench.report import document, table
-from controlplane.bench.results import Run, Spread, cpu_ratio, grouped, ratio, read, spread, write
+from controlplane.bench.results import (
+    Run,
+    Spread,
+    cpu_ratio,
+    grouped,
+    ratio,
+    read,
+    speed_ratio,
+    spread,
+    write,
+)
 from controlplane.bench.setting import Setting
 
 
@@ -57,6 +67,17 @@ def test_a_ratio_ranges_from_worst_over_best_to_best_over_worst() -> None:
 def test_a_cell_without_the_opponent_has_no_ratio() -> None:
     labels = grouped([run("understudy", 1, 1.0)])["1k-lz4-16"]
     assert cpu_ratio(labels, "understudy") is None
+
+
+def test_speed_is_told_as_how_many_times_faster_and_the_whole_as_a_sum_of_what_is_known() -> None:
+    labels = grouped(RUNS)["1k-lz4-16"]
+    found = speed_ratio(labels, "understudy")
+    assert found is not None
+    assert found.median == pytest.approx(290 / 85)
+    assert speed_ratio(labels, "mm2-tuned") is None
+    whole = run("understudy", 9, 1.0, source_cpu_s_per_gb=0.5, target_cpu_s_per_gb=1.5)
+    assert whole.all_cpu_s_per_gb == 3.0
+    assert run("understudy", 9, 1.0, source_cpu_s_per_gb=0.5).all_cpu_s_per_gb is None
 
 
 def test_results_are_a_list_of_runs_and_come_back_the_same(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from kafka.protocol.producer import (
 )
 
 from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.lanes import homes
 from spark_runner.lanes.feeder import Feeder
 from spark_runner.lanes.ledger import Book
 from spark_runner.lanes.pipe import Flight, Pipe
@@ -84,6 +85,7 @@ class Chaos:
         self._wrap(patch, Coordinator, "ask", self._ask)
         self._wrap(patch, Book, "write", self._write)
         self._wrap(patch, Book, "committed", _as_it_is)
+        self._wrap(patch, homes, "width_after", self._spread)
 
     def under(self, fate: Fate) -> None:
         """What this thread does from now on."""
@@ -110,6 +112,13 @@ class Chaos:
         return False
 
     # -- the target
+
+    def _spread(self, fate: Fate, width_after: Any, width: int, *facts: Any) -> int:
+        """Partitions move to the other connection and back more often than load would have it."""
+        if self._happens(fate, "another connection", 0.2):
+            return 3 - width
+        after: int = width_after(width, *facts)
+        return after
 
     def _send(self, fate: Fate, send: Any, pipe: Pipe, flight: Flight, now: float) -> None:
         if self._happens(fate, "cut before a batch", 0.01):

@@ -1,0 +1,115 @@
+"""A backlog goes to a target broker over two connections, live traffic over one."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_runner.lanes.pipe import Flight, Pipe, width_after
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.wire import produce
+from spark_runner.wire.records import Record, encode_batch
+from tests.wire.stops import BIG, NOW
+from tests.wire.world import Driver, Flow, Side, bare, soon, unique
+
+PARTITIONS = 4
+BUSY = st.lists(
+    st.builds(SimpleNamespace, was_full=st.booleans(), most_in_flight=st.integers(0, 5)),
+    min_size=1,
+    max_size=2,
+)
+
+
+@given(BUSY, st.sampled_from([1, 2]))
+def test_two_for_whom_one_was_too_few_one_for_whom_one_would_do_and_else_as_before(
+    pipes: list[Any], before: int
+) -> None:
+    width = width_after(before, pipes, 5)
+    if any(pipe.was_full for pipe in pipes):
+        assert width == 2
+    elif sum(pipe.most_in_flight for pipe in pipes) <= 5:
+        assert width == 1
+    else:
+        assert width == before
+
+
+class Watched:
+    """Which partitions' batches went over which connection, in the order in which they left."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.sent: list[tuple[tuple[int, int], int]] = []
+        # A partition's batches that flew over two connections at once: their order is nobody's.
+        self.torn: list[tuple[str, int]] = []
+        self._pipes: set[Pipe] = set()
+        send = Pipe.send
+
+        def seen(pipe: Pipe, flight: Flight, now: float) -> None:
+            for track in flight:
+                if not track.ledger:
+                    self.sent.append((pipe.home, track.partition))
+                others = [p for p in self._pipes if p is not pipe]
+                if any(track in other for p in others for other in p.flights):
+                    self.torn.append((track.topic, track.partition))
+            self._pipes.add(pipe)
+            send(pipe, flight, now)
+
+        patch.setattr(Pipe, "send", seen)
+
+
+def backlog(source: Side, topic: str) -> None:
+    view = source.client.describe([topic], soon())[topic]
+    link = source.client.link(view.leaders[0].node, "backlog", soon())
+    writer = produce.RequestWriter(13, None, timeout_ms=10_000)
+    batch = encode_batch([Record(at, NOW, b"k", BIG) for at in range(4)])
+    rows = [(partition.to_bytes(4, "big"), batch) for partition in range(PARTITIONS)]
+    for _ in range(100):
+        link.send(writer.parts(link.next_correlation(), [(view.topic_id, rows)]), soon())
+        answers = produce.read_reply(link.receive(None, soon()), 13)[1]
+        assert not any(answer.error for answer in answers), answers
+
+
+class Trickle:
+    """Says when a copy is over: all was caught up with, and what was then written slowly too."""
+
+    def __init__(self, source: Side, topic: str, flow: Flow, *, batches: int) -> None:
+        self._source, self._topic, self._left = source, topic, batches
+        self._ends = flow.ends()
+        self._at = 0.0
+
+    def __call__(self, driver: Driver) -> bool:
+        now = time.monotonic()
+        if any(driver.position(*place) < end for place, end in self._ends.items()):
+            return False
+        if self._left and now > self._at:
+            self._at = now + 0.05
+            self._left -= 1
+            for topic, partition in self._ends:
+                self._source.write(topic, partition, [Record(0, NOW, b"k", b"small")])
+                self._ends[topic, partition] += 1
+            return False
+        return not self._left
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_a_backlog_takes_two_what_follows_slowly_one_and_all_is_there_once_and_in_order(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, delivery: str
+) -> None:
+    watched = Watched(monkeypatch)
+    topic = unique("wide")
+    source.make(topic, PARTITIONS)
+    backlog(source, topic)
+    flow = Flow(source, target, delivery=delivery, commit_interval_ms="20")
+    remote = flow.add(topic)
+    driver = Driver(until=Trickle(source, topic, flow, batches=10))
+    result = RawCopier().run(flow.work(), driver)  # type: ignore[arg-type]
+    assert result.ended_because == "stop", result
+    for partition in range(PARTITIONS):
+        assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))
+    assert {number for (_, number), _ in watched.sent} == {0, 1}
+    assert not watched.torn
+    assert {number for (_, number), _ in watched.sent[-3 * PARTITIONS :]} == {0}
