@@ -245,7 +245,6 @@ SPECTACULAR_SETTINGS = {
 
 # --- the queue, the log -------------------------------------------------------------------------
 
-REDIS_URL = env_secret("REDIS_URL") or "redis://127.0.0.1:6379/0"
-CELERY_BROKER_URL = REDIS_URL
+CELERY_BROKER_URL = REDIS_URL = env_secret("REDIS_URL") or "redis://127.0.0.1:6379/0"
 
 LOGGING = logging_settings(env_str("UNDERSTUDY_LOG_LEVEL", "INFO"))

@@ -63,7 +63,7 @@ class Session:
     def run(self, cells: Sequence[Cell], *, command: str) -> list[Run]:
         """Every run of every cell. Results so far are on disk after each."""
         self._prepare(cells)
-        self.setting = Setting(command=command, machine=machine_line())
+        self.setting.add(command, machine_line())
         kafka_jars(self._say)
         kafka_jars(self._say, jars=MIRROR)
         with Guard() as guard:

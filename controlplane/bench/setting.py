@@ -17,6 +17,11 @@ class Setting:
     machine: str = ""
     configurations: dict[str, str] = dataclasses.field(default_factory=dict)
 
+    def add(self, command: str, machine: str) -> None:
+        """Another invocation on this machine, whose runs stand beside those of earlier ones."""
+        self.command = "` and `".join(text for text in (self.command, command) if text)
+        self.machine = machine
+
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 

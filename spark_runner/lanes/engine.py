@@ -10,20 +10,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.domain.errors import KafkaRefused
 from spark_runner.lanes.arena import Arenas
-from spark_runner.lanes.feeder import Feeder, FetchLimits
+from spark_runner.lanes.ears import Ears
+from spark_runner.lanes.feeder import FetchLimits
 from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.intake import Intake
 from spark_runner.lanes.ledger import Book
 from spark_runner.lanes.outlet import Outlet
 from spark_runner.lanes.pace import Pace
-from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.prepare import Preparer
 from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.returns import Returns
 from spark_runner.lanes.same_topics import changed_topics
-from spark_runner.lanes.sockets import End, Sockets
 from spark_runner.lanes.strangers import Strangers
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
@@ -36,8 +35,6 @@ from spark_runner.wire.codes import Code
 from spark_runner.wire.transactions import Identity, ProducerLost
 from spark_runner.work import PartitionError
 
-# Orders are asked for at least so often.
-_LISTEN_S = 0.5
 _DRAIN_S = 20.0
 _HURRIED_S = 3.0
 
@@ -102,7 +99,7 @@ class Engine:
             throttle=throttle,
             replicated=replicated,
         )
-        self._sockets = Sockets()
+        self._ears = Ears(homes, self._intake, self._outlet, returns, pace)
         # Commits, and everything else that the driver should hear of soon.
         self.commits = self.events = 0
 
@@ -129,12 +126,8 @@ class Engine:
         if self._pace.is_due(now, idle=not self._outlet.is_busy()):
             self.commit(hurry=hurry)
             return
-        for end in self._wait(now):
-            moment = time.monotonic()
-            if isinstance(end, Pipe):
-                self._heard_target(end, moment)
-            else:
-                self._heard_source(end, moment)
+        for end in self._ears.wait(now):
+            self._ears.hear(end, time.monotonic())
         self._intake.give_up_overdue(now)
         self._outlet.give_up_overdue(now)
 
@@ -199,36 +192,6 @@ class Engine:
         if verdicts:
             raise ProducerLost(Code.UNKNOWN_TOPIC_ID, "prove that the topics are still the same")
 
-    # -- waiting
-
-    def _wait(self, now: float) -> list[End]:
-        until = min(
-            now + _LISTEN_S,
-            self._pace.wakes_at(now),
-            self._intake.wakes_at(now),
-            self._outlet.wakes_at(now),
-        )
-        ends: list[End] = [*self._homes.pipes.values(), *self._intake.feeders()]
-        return self._sockets.wait(ends, until - now)
-
-    def _heard_target(self, pipe: Pipe, now: float) -> None:
-        if pipe.flights:
-            self._outlet.receive(pipe, now)
-            if not self._pace.is_open:
-                self._pace.opened(now)
-        else:
-            # Nothing was asked: the broker has closed an idle connection.
-            self._returns.lost(pipe, now, _closed(self._target.alias))
-
-    def _heard_source(self, feeder: Feeder, now: float) -> None:
-        if feeder.arena is not None:
-            self._intake.receive(feeder, now)
-            if self._intake.moves_quietly and not self._pace.is_open:
-                self._pace.opened(now)
-                self._intake.moves_quietly = False
-        else:
-            self._intake.closed(feeder, now)
-
     # -- tracks that stop
 
     def _stop_behind(self, track: Track, verdict: Verdict) -> None:
@@ -265,7 +228,3 @@ class Engine:
             self._intake.leave(track)
         elif track.error is None:
             self._intake.join(track)
-
-
-def _closed(alias: str) -> KafkaUnavailable:
-    return KafkaUnavailable(f"Cluster {alias}: an idle connection was closed.", code="closed")

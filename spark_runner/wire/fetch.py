@@ -199,7 +199,7 @@ def read_reply(frame: memoryview, version: int) -> tuple[int, Reply]:
         for _ in range(parts - 1):
             row, at = _read_partition(frame, at, key)
             rows.append(row)
-        at = _skip_tags(frame, at)
+        at = varint.skip_tags(frame, at)
     return session, Reply(throttle, error, rows)
 
 
@@ -241,12 +241,3 @@ def _read_diverging(frame: memoryview, at: int) -> tuple[tuple[int, int] | None,
             diverging = (epoch, end)
         at += size
     return diverging, at
-
-
-def _skip_tags(frame: memoryview, at: int) -> int:
-    count, at = varint.read_unsigned(frame, at)
-    for _ in range(count):
-        _, at = varint.read_unsigned(frame, at)
-        size, at = varint.read_unsigned(frame, at)
-        at += size
-    return at

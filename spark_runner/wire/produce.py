@@ -88,7 +88,7 @@ def read_reply(frame: memoryview, version: int) -> tuple[int, list[Answer]]:
         key, at = _read_key(frame, at, version)
         parts, at = varint.read_unsigned(frame, at)
         at = _read_partitions(frame, at, parts - 1, key, answers)
-        at = _skip_tags(frame, at)
+        at = varint.skip_tags(frame, at)
     (throttle,) = _LENGTH.unpack_from(frame, at)
     return throttle, answers
 
@@ -124,9 +124,9 @@ def _read_partition(frame: memoryview, at: int, key: TopicKey) -> tuple[Answer, 
         (position,) = _LENGTH.unpack_from(frame, at)
         text, at = _read_text(frame, at + 4)
         errors.append((position, text))
-        at = _skip_tags(frame, at)
+        at = varint.skip_tags(frame, at)
     message, at = _read_text(frame, at)
-    at = _skip_tags(frame, at)
+    at = varint.skip_tags(frame, at)
     return Answer(key, index, error, base, appended, message, tuple(errors)), at
 
 
@@ -142,15 +142,6 @@ def _read_text(frame: memoryview, at: int) -> tuple[str, int]:
     if size <= 1:
         return "", at
     return bytes(frame[at : at + size - 1]).decode("utf-8", "replace"), at + size - 1
-
-
-def _skip_tags(frame: memoryview, at: int) -> int:
-    count, at = varint.read_unsigned(frame, at)
-    for _ in range(count):
-        _, at = varint.read_unsigned(frame, at)
-        size, at = varint.read_unsigned(frame, at)
-        at += size
-    return at
 
 
 def name_key(name: str) -> TopicKey:

@@ -38,3 +38,13 @@ def read_unsigned(data: memoryview | bytes, at: int) -> tuple[int, int]:
 def read_signed(data: memoryview | bytes, at: int) -> tuple[int, int]:
     value, at = read_unsigned(data, at)
     return (value >> 1) ^ -(value & 1), at
+
+
+def skip_tags(frame: memoryview, at: int) -> int:
+    """Where a structure goes on behind its tagged fields, none of which is of interest."""
+    count, at = read_unsigned(frame, at)
+    for _ in range(count):
+        _, at = read_unsigned(frame, at)
+        size, at = read_unsigned(frame, at)
+        at += size
+    return at

@@ -19,6 +19,7 @@ from controlplane.bench.results import (
     spread,
     write,
 )
+from controlplane.bench.session import Session
 from controlplane.bench.setting import Setting
 
 
@@ -111,3 +112,18 @@ def test_the_page_names_failed_runs_and_every_configuration() -> None:
     assert "1k-lz4-16, loop: r5s0.x-3 differs at record 7" in page
     assert "offset.lag.max = 10000" in page
     assert "| 1k-lz4-16 | understudy | 2 |" in page
+
+
+def test_runs_that_are_added_stand_beside_those_of_the_last_result(tmp_path: Path) -> None:
+    write(RUNS, tmp_path / "result.json")
+    setting = Setting(configurations={"mm2-tuned": "tasks.max = 2"})
+    setting.add("manage.py bench", "2 x A")
+    setting.write(tmp_path / "setting.json")
+    session = Session(tmp_path, say=lambda _: None)
+    session.recall()
+    session.setting.add("manage.py bench --add --only latency", "2 x B")
+    assert session.runs == RUNS
+    page = document(session.runs, session.setting)
+    assert "`manage.py bench` and `manage.py bench --add --only latency` wrote this" in page
+    assert "2 x B" in page
+    assert "tasks.max = 2" in page

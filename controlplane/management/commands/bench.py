@@ -49,6 +49,11 @@ class Command(BaseCommand):
             "--last", action="store_true", help="measure nothing, tell the last result again"
         )
         parser.add_argument(
+            "--add",
+            action="store_true",
+            help="keep the runs of the last result beside the new ones",
+        )
+        parser.add_argument(
             "--write-docs", action="store_true", help="write docs/benchmarks.md from this result"
         )
 
@@ -69,6 +74,8 @@ class Command(BaseCommand):
             if options["last"]:
                 session.recall()
             else:
+                if options["add"]:
+                    session.recall()
                 with only_one(options["lock"], self._say):
                     session.run(cells, command=" ".join(["manage.py", *sys.argv[1:]]))
         except UnderstudyError as error:
