@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes.feeder import Feeder
 from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.intake import Intake
 from spark_runner.lanes.outlet import Outlet
 from spark_runner.lanes.pace import Pace
 from spark_runner.lanes.pipe import Pipe
-from spark_runner.lanes.returns import Returns
 from spark_runner.lanes.sockets import End, Sockets
 
 # Orders are asked for at least so often.
@@ -19,13 +17,10 @@ _LISTEN_S = 0.5
 class Ears:
     """Hears both ends, and tells whose matter it is; the first thing heard opens a transaction."""
 
-    def __init__(
-        self, homes: Homes, intake: Intake, outlet: Outlet, returns: Returns, pace: Pace
-    ) -> None:
+    def __init__(self, homes: Homes, intake: Intake, outlet: Outlet, pace: Pace) -> None:
         self._homes = homes
         self._intake = intake
         self._outlet = outlet
-        self._returns = returns
         self._pace = pace
         self._sockets = Sockets()
 
@@ -53,9 +48,8 @@ class Ears:
             if not self._pace.is_open:
                 self._pace.opened(now)
         else:
-            # Nothing was asked: the broker has closed an idle connection.
-            closed = f"Cluster {self._homes.alias}: an idle connection was closed."
-            self._returns.lost(pipe, now, KafkaUnavailable(closed, code="closed"))
+            # Nothing was asked: the broker has closed an idle connection, which is no outage.
+            self._homes.lost(pipe, now)
 
     def _from_source(self, feeder: Feeder, now: float) -> None:
         if feeder.arena is None:

@@ -99,7 +99,7 @@ class Engine:
             throttle=throttle,
             replicated=replicated,
         )
-        self._ears = Ears(homes, self._intake, self._outlet, returns, pace)
+        self._ears = Ears(homes, self._intake, self._outlet, pace)
         # Commits, and everything else that the driver should hear of soon.
         self.commits = self.events = 0
 

@@ -173,15 +173,16 @@ class Homes:
                 new.ready[track] = None
             self._move(track, new)
 
-    def lost(self, pipe: Pipe, now: float, error: KafkaUnavailable) -> None:
-        """The pipe is broken: its tracks need a leader anew."""
+    def lost(self, pipe: Pipe, now: float) -> None:
+        """The pipe is broken, or the broker closed it: its tracks need a leader anew."""
+        if self.pipes.get(pipe.home) is not pipe:
+            return
         self.cluster.drop(pipe.link)
         pipe.flights.clear()
         pipe.ready.clear()
         del self.pipes[pipe.home]
         its = [t for t in self._tracks if t.home == pipe.home and t.error is None]
         self._leaderless.add(its, now)
-        self.outage.note(now, error)
 
     def restart(self) -> None:
         for pipe in self.pipes.values():

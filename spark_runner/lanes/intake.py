@@ -137,7 +137,7 @@ class Intake:
 
     def closed(self, feeder: Feeder, now: float) -> None:
         """The broker closed a connection on which nothing was asked."""
-        self._sources.lost(feeder, now, None)
+        self._sources.closed(feeder, now)
 
     def leave(self, track: Track) -> None:
         """Read this partition no more."""

@@ -187,7 +187,8 @@ class Returns:
                 track.returned.append(parcel)
                 touched[track] = None
         self.unsure.update(touched)
-        self._homes.lost(pipe, now, error)
+        self._homes.lost(pipe, now)
+        self._homes.outage.note(now, error)
         for track in touched:
             track.held_since = track.held_since or now
             self.turn_back(track)

@@ -90,13 +90,17 @@ class Sources:
             self._leaderless.add([track], now + _RETRY_S)
 
     def lost(self, feeder: Feeder, now: float, error: KafkaUnavailable | None) -> None:
+        """The connection broke while something was asked."""
+        if self.feeders.get(feeder.node) is feeder:
+            self.closed(feeder, now)
+            self.outage.note(now, error)
+
+    def closed(self, feeder: Feeder, now: float) -> None:
         """The connection is gone: its tracks look for their leaders, in case these have moved."""
-        if self.feeders.get(feeder.node) is not feeder:
-            return
-        self._close(feeder)
-        del self.feeders[feeder.node]
-        self._leaderless.add(feeder.members.values(), now + _RETRY_S)
-        self.outage.note(now, error)
+        if self.feeders.get(feeder.node) is feeder:
+            self._close(feeder)
+            del self.feeders[feeder.node]
+            self._leaderless.add(feeder.members.values(), now + _RETRY_S)
 
     def look(self, now: float) -> list[Track]:
         """Ask who leads the partitions without a feeder; those that have one from now on.

@@ -13,6 +13,7 @@ import pytest
 
 import spark_runner.wire.connection
 from mirrors.kafka.admin import Admin
+from spark_runner.lanes import outage
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire.records import Record
 from spark_runner.wire.stream import PlainStream, dial
@@ -121,6 +122,24 @@ def test_at_least_once_loses_nothing_when_connections_are_cut(
         copied = [row.key for row in flow.target.read(remote, partition)]
         wanted = [row.key for row in flow.source.read(topic, partition)]
         assert list(dict.fromkeys(copied)) == list(dict.fromkeys(wanted))
+
+
+def test_idle_connections_that_a_broker_closes_again_and_again_are_no_outage(
+    source: Side, target: Side, proxies: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "GIVE_UP_AFTER_S", 0.2)
+    flow, topic, remote = flow_of(source, target)
+    with Running(flow, topic) as running:
+        running.write(3)
+        running.caught_up()
+        for _ in range(3):
+            time.sleep(0.6)
+            proxies[1].cut()
+        time.sleep(0.6)
+        assert running.result is None, running.result
+        running.write(2)
+        running.caught_up()
+    check(flow, topic, remote, proxies[1])
 
 
 def test_a_topic_made_again_is_noticed_although_an_old_broker_knows_only_names(
