@@ -67,16 +67,16 @@ def full_cells() -> list[Cell]:
     centre = Cell(name="1k-lz4-16", backlog_mb=12_000, warm_s=40.0)
     everybody = ("mm2-default", OPPONENT, "mm2-tuned-1", "loop", "understudy-alo", OURS)
     return [
-        dataclasses.replace(centre, contenders=everybody),
+        dataclasses.replace(centre, contenders=everybody, passes=1),
         dataclasses.replace(centre, contenders=(OPPONENT, OURS), passes=1),
         Cell(name="1k-none-16", shape=Shape(codec="none")),
         Cell(name="1k-zstd-16", shape=Shape(codec="zstd")),
         Cell(name="100b-lz4-16", shape=Shape(record_bytes=100), backlog_mb=1_500),
         Cell(name="10k-lz4-16", shape=Shape(record_bytes=10_240), backlog_mb=6_000),
         Cell(name="1k-lz4-16-tls", tls=True),
-        Cell(name="1k-lz4-1", partitions=1),
-        Cell(name="1k-lz4-200", partitions=200),
-        Cell(name="1k-lz4-1000", partitions=1_000),
+        Cell(name="1k-lz4-1", partitions=1, passes=1),
+        Cell(name="1k-lz4-200", partitions=200, passes=1),
+        Cell(name="1k-lz4-1000", partitions=1_000, passes=1),
         Cell(name="1k-lz4-16-starved", shape=Shape(batch_bytes=7_200), backlog_mb=2_000),
         Cell(
             name="latency",

@@ -48,6 +48,8 @@ class Homes:
         self._newest = newest
         # How many pipes a broker has that has more than one.
         self._widths: dict[int, int] = {}
+        # Brokers that would not have a second one.
+        self._single: set[int] = set()
         self._leaderless = Leaderless(self._tracks, _RETRY_S)
         self.outage = Outage(cluster.alias)
 
@@ -148,7 +150,7 @@ class Homes:
             width = width_after(before, pipes, self.tuning.in_flight)
             for pipe in pipes:
                 pipe.look_anew()
-            if width != before and self._have(node, width, now):
+            if width != before and node not in self._single and self._have(node, width, now):
                 self._widths[node] = width
                 self._rearrange(node, width)
 
@@ -157,7 +159,8 @@ class Homes:
             for number in range(width):
                 self._pipe((node, number), now)
         except KafkaUnavailable:
-            # The one that is there goes on; whether it is well shows by itself.
+            # The one that is there goes on. To ask again at each commit would hold up each.
+            self._single.add(node)
             return False
         return True
 
@@ -189,4 +192,5 @@ class Homes:
             self.cluster.drop(pipe.link)
         self.pipes.clear()
         self._widths.clear()
+        self._single.clear()
         self._leaderless.begin(track for track in self._tracks if track.error is None)

@@ -89,15 +89,10 @@ class Outlet:
         for track, number in self._homes.look(now):
             self._returns.looked(track, number, now)
         for pipe in list(self._homes.pipes.values()):
-            while (
-                pipe.ready
-                and len(pipe.flights) < self._tuning.in_flight
-                and now >= pipe.link.quiet_until
-                and self._launch(pipe, now, which)
-            ):
+            in_flight = self._tuning.in_flight
+            while pipe.may_send(in_flight, now) and self._launch(pipe, now, which):
                 pass
-            if pipe.ready and len(pipe.flights) >= self._tuning.in_flight:
-                pipe.was_full = True
+            pipe.was_full |= bool(pipe.ready) and len(pipe.flights) >= in_flight
 
     def receive(self, pipe: Pipe, now: float) -> None:
         """Take the oldest reply of a pipe, and all that have come along with it."""

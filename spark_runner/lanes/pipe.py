@@ -52,6 +52,10 @@ class Pipe:
     def key_of(self, track: Track) -> bytes:
         return produce.name_key(track.remote_topic) if self.by_name else track.remote_id
 
+    def may_send(self, in_flight: int, now: float) -> bool:
+        """Whether something is ready, there is room for it, and the broker listens."""
+        return bool(self.ready) and len(self.flights) < in_flight and now >= self.link.quiet_until
+
     def look_anew(self) -> None:
         """Forget how busy it has been."""
         self.was_full = False

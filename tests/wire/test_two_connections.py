@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes.pipe import Flight, Pipe, width_after
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire import produce
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.connection import Connection
 from spark_runner.wire.records import Record, encode_batch
 from tests.wire.stops import BIG, NOW
 from tests.wire.world import Driver, Flow, Side, bare, soon, unique
@@ -113,3 +116,28 @@ def test_a_backlog_takes_two_what_follows_slowly_one_and_all_is_there_once_and_i
     assert {number for (_, number), _ in watched.sent} == {0, 1}
     assert not watched.torn
     assert {number for (_, number), _ in watched.sent[-3 * PARTITIONS :]} == {0}
+
+
+def test_a_broker_that_takes_no_second_connection_is_asked_for_it_once(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    link = ClusterClient.link
+
+    def refuse(client: ClusterClient, node: int, purpose: str, deadline: float) -> Connection:
+        if purpose == "produce 1":
+            asked.append(node)
+            raise KafkaUnavailable("One connection is enough.", code="unreachable")
+        return link(client, node, purpose, deadline)
+
+    monkeypatch.setattr(ClusterClient, "link", refuse)
+    topic = unique("single")
+    source.make(topic, PARTITIONS)
+    backlog(source, topic)
+    flow = Flow(source, target, commit_interval_ms="20")
+    remote = flow.add(topic)
+    result, _ = flow.copy()
+    assert result.ended_because == "stop", result
+    for partition in range(PARTITIONS):
+        assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))
+    assert len(asked) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 import time
 from argparse import ArgumentParser
@@ -77,7 +78,7 @@ class Command(BaseCommand):
                 if options["add"]:
                     session.recall()
                 with only_one(options["lock"], self._say):
-                    session.run(cells, command=" ".join(["manage.py", *sys.argv[1:]]))
+                    session.run(cells, command=shlex.join(["manage.py", *sys.argv[1:]]))
         except UnderstudyError as error:
             raise CommandError(error.message) from error
         except KeyboardInterrupt:
