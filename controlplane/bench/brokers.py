@@ -10,7 +10,6 @@ from pathlib import Path
 from controlplane.bench.certificate import write_certificate
 from controlplane.bench.digest import read_trails
 from controlplane.bench.fill import fill
-from controlplane.bench.memory import bytes_below
 from controlplane.bench.shapes import Shape
 from controlplane.bench.topics import Topics
 from controlplane.demo.kafka import KafkaBroker, Listener
@@ -68,11 +67,6 @@ class Brokers:
     @property
     def secure_target(self) -> str:
         return self._pair[1].bootstrap_of(SECURE)
-
-    @property
-    def source_bytes(self) -> int:
-        """What the source's records take on its disk; a copy takes about as much."""
-        return bytes_below(self._pair[0].directory)
 
     @property
     def pids(self) -> tuple[int, int]:

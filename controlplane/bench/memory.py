@@ -1,39 +1,69 @@
 """Memory that is there before it is needed.
 
-A virtual machine's memory need not be backed until it is first touched, and its host may take back
-what lies free. Where that is so, a broker that writes into a page cache of new pages paid 3.5 CPU-s
-for each GB, seven times the usual: that would be the host's cost, told as a replicator's speed.
+A virtual machine's memory need not be backed by its host until it is first touched, and its host
+may take back what lies free, within seconds. Where that is so, a broker that writes into new pages
+pays 3 CPU-s for each GB, ten times the usual: the host's cost, told as a replicator's speed. A
+broker in service has its memory full of page cache and writes into pages that others had before.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 _PIECE = 1 << 20
-# What the replicator itself and all files beside the records need.
-_BESIDE = 1 << 30
+FILE_BYTES = 256 << 20
+# Less than this stays free: the kernel begins to take pages from the cache at some dozens of MB.
+FREE_BYTES = 900 << 20
+# To fill more memory than this takes longer than what it would mend.
+MOST_BYTES = 64 << 30
 
 
-def bytes_below(directory: Path) -> int:
-    """What the files of a directory take on the disk; those that vanish meanwhile count nothing."""
-    total = 0
-    for root, _, names in os.walk(directory):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(root, name)).st_blocks * 512
-            except FileNotFoundError:
-                continue
-    return total
+class Ballast:
+    """Files that nobody reads, in the page cache, clean: what the kernel gives up first.
 
+    They take as much disk as the machine has memory, while the benchmark runs. `needed` is what it
+    needs of the disk for itself; where both do not fit, memory is left as it is.
+    """
 
-def touch_memory(directory: Path, copy_bytes: int) -> None:
-    """Write a file as large as the copy will be, through the page cache, and delete it."""
-    piece = os.urandom(_PIECE)
-    path = directory / "touched"
-    try:
+    def __init__(self, directory: Path, *, needed: float, say: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._say = say
+        self._files: list[Path] = []
+        memory = psutil.virtual_memory().total
+        room = shutil.disk_usage(directory.parent).free - needed
+        self._most = 0 if memory > min(MOST_BYTES, room) else memory // FILE_BYTES
+        if not self._most:
+            say(
+                f"memory is left as it is: to fill {memory / 1e9:,.0f} GB with page cache needs as "
+                f"much disk ({room / 1e9:,.0f} GB are to spare) and is done up to "
+                f"{MOST_BYTES / 1e9:,.0f} GB"
+            )
+
+    def top_up(self) -> None:
+        """Fill what lies free. The oldest files have been given up meanwhile and are deleted."""
+        began, filled = time.monotonic(), 0
+        while filled < self._most and psutil.virtual_memory().free > FREE_BYTES:
+            if len(self._files) >= self._most:
+                self._files.pop(0).unlink()
+            self._files.append(self._write())
+            filled += 1
+        if filled:
+            told = f"{filled * FILE_BYTES / 1e9:.1f} GB in {time.monotonic() - began:.0f} s"
+            self._say(f"  memory filled with page cache: {told}")
+
+    def _write(self) -> Path:
+        self._directory.mkdir(exist_ok=True)
+        path = self._directory / f"{time.monotonic_ns()}"
+        piece = os.urandom(_PIECE)
         with path.open("wb", buffering=0) as file:
-            for _ in range((copy_bytes + _BESIDE) // _PIECE):
+            for _ in range(FILE_BYTES // _PIECE):
                 file.write(piece)
-    finally:
-        path.unlink(missing_ok=True)
+            # Only what is on the disk can be given up at no cost.
+            os.fsync(file.fileno())
+        return path

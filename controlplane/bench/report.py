@@ -191,9 +191,10 @@ How to read it:
 - Latency is open loop: each record carries the moment it was meant to be sent. A consumer on the
   source itself, in the same run, shows what the machine and the brokers take without any copying.
 - Systems ran in alternating order (A B C, C B A), each into fresh topics under fresh aliases.
-- Before each run a file as large as the copy is written and deleted: a virtual machine's memory may
-  not be backed by its host until it is touched, and a broker that was the first to touch it paid
-  seven times the usual for each GB, which is nobody's speed.
+- Before each run what memory lies free is filled with page cache, as a broker's is in service (up
+  to 64 GB). A virtual machine's memory need not be backed by its host until it is touched, and a
+  broker that was the first to touch it paid ten times the usual for each GB, which is nobody's
+  speed.
 - The opponent at its defaults, and tuned as its operators advise, with two tasks, and with one
   (`mm2-tuned-1`). Ours has its defaults, one task among them. All settings stand below.
 """

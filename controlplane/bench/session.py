@@ -18,7 +18,7 @@ from controlplane.bench.contenders import make_system
 from controlplane.bench.datasets import Data, prepare
 from controlplane.bench.errors import BenchError
 from controlplane.bench.measure import Measurement
-from controlplane.bench.memory import touch_memory
+from controlplane.bench.memory import Ballast
 from controlplane.bench.mirror_maker import MIRROR
 from controlplane.bench.results import Run
 from controlplane.bench.setting import Setting, machine_line
@@ -62,7 +62,7 @@ class Session:
 
     def run(self, cells: Sequence[Cell], *, command: str) -> list[Run]:
         """Every run of every cell. Results so far are on disk after each."""
-        self._prepare(cells)
+        ballast = self._prepare(cells)
         self.setting.add(command, machine_line())
         kafka_jars(self._say)
         kafka_jars(self._say, jars=MIRROR)
@@ -74,13 +74,13 @@ class Session:
                 self._say(f"two brokers: source {brokers.source}, target {brokers.target}")
                 brokers.warm(cells[0].shape)
                 for cell in cells:
-                    self._run_cell(cell, brokers, environment)
+                    self._run_cell(cell, brokers, environment, ballast)
             finally:
                 brokers.stop()
                 shutil.rmtree(self._work, ignore_errors=True)
         return self.runs
 
-    def _prepare(self, cells: Sequence[Cell]) -> None:
+    def _prepare(self, cells: Sequence[Cell]) -> Ballast:
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir(parents=True)
         needed = max((cell.backlog_mb for cell in cells), default=0) * _DISK_FACTOR
@@ -90,8 +90,11 @@ class Session:
                 f"{self.directory} has {free:,.0f} MB free, the largest cell may need "
                 f"{needed:,.0f}. Free some disk, or choose smaller cells with --only or --backlog."
             )
+        return Ballast(self._work / "ballast", needed=needed * 1e6, say=self._say)
 
-    def _run_cell(self, cell: Cell, brokers: Brokers, environment: Mapping[str, str]) -> None:
+    def _run_cell(
+        self, cell: Cell, brokers: Brokers, environment: Mapping[str, str], ballast: Ballast
+    ) -> None:
         self._say(f"cell {cell.name}: {', '.join(cell.sequence)}")
         data = self._data_for(cell, brokers)
         for label in cell.sequence:
@@ -109,7 +112,7 @@ class Session:
             )
             configuration = system.configuration(measurement.order)
             self.setting.configurations.setdefault(label, configuration)
-            touch_memory(self._work, brokers.source_bytes)
+            ballast.top_up()
             run = measurement.run()
             self.runs.append(run)
             results.write(self.runs, self.directory / RESULT)

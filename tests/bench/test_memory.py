@@ -1,25 +1,81 @@
-"""Memory is touched before a run, and nothing of that stays."""
+"""Memory is filled before a run, files that were given up go, and a small disk is left alone."""
 
 from __future__ import annotations
 
-import resource
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from controlplane.bench import memory
 
 
-def test_what_files_take_is_what_was_written_to_them(tmp_path: Path) -> None:
-    assert memory.bytes_below(tmp_path) == 0
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "one").write_bytes(b"x" * 1_000_000)
-    with (tmp_path / "sparse").open("wb") as file:
-        file.truncate(10**9)
-    assert 1_000_000 <= memory.bytes_below(tmp_path) < 2_000_000
+class Machine:
+    """So much memory and disk, as psutil and shutil tell it; files of a ballast take of both."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path, *, disk: int) -> None:
+        self.directory = directory
+        self.total = 10 * memory.FILE_BYTES
+        self.taken = self.written = 0
+        monkeypatch.setattr(memory.psutil, "virtual_memory", self._memory)
+        monkeypatch.setattr(memory.shutil, "disk_usage", lambda path: SimpleNamespace(free=disk))
+        monkeypatch.setattr(memory.Ballast, "_write", self._write)
+        self.said: list[str] = []
+        self.ballast = memory.Ballast(directory, needed=1e9, say=self.said.append)
+
+    def _memory(self) -> SimpleNamespace:
+        return SimpleNamespace(total=self.total, free=max(0, self.total - self.taken))
+
+    def _write(self, *_: object) -> Path:
+        self.taken += memory.FILE_BYTES
+        self.written += 1
+        path = self.directory / f"{self.written}"
+        path.touch()
+        return path
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.directory.iterdir())
 
 
-def test_as_much_is_written_as_the_copy_will_take_and_then_deleted(tmp_path: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_oublock
-    memory.touch_memory(tmp_path, 100 << 20)
-    blocks = resource.getrusage(resource.RUSAGE_SELF).ru_oublock - before
-    assert blocks * 512 >= 100 << 20
-    assert not list(tmp_path.iterdir())
+def test_what_lies_free_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, tmp_path, disk=10**12)
+    machine.ballast.top_up()
+    assert machine.total - machine.taken <= memory.FREE_BYTES
+    assert machine.said
+    machine.ballast.top_up()
+    assert len(machine.said) == 1
+
+
+def test_no_more_disk_is_taken_than_there_is_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(monkeypatch, tmp_path, disk=10**12)
+    machine.ballast.top_up()
+    first = machine.files
+    for _ in range(5):
+        # A run took its memory from the ballast, and its topics were deleted.
+        machine.taken -= 4 * memory.FILE_BYTES
+        machine.ballast.top_up()
+    assert len(machine.files) <= 10
+    assert not set(first) & set(machine.files)
+
+
+def test_a_small_disk_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, tmp_path, disk=3 * 10**9)
+    assert "memory is left as it is" in machine.said[0]
+    machine.ballast.top_up()
+    assert machine.taken == 0
+
+
+def test_a_file_of_the_ballast_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "FILE_BYTES", 3 << 20)
+    monkeypatch.setattr(memory, "FREE_BYTES", -1)
+    total = SimpleNamespace(total=6 << 20, free=0)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: total)
+    memory.Ballast(tmp_path / "ballast", needed=0, say=lambda text: None).top_up()
+    files = list((tmp_path / "ballast").iterdir())
+    assert len(files) == 2
+    assert all(path.stat().st_blocks * 512 >= 3 << 20 for path in files)
