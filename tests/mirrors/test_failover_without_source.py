@@ -1,0 +1,162 @@
+"""A run whose source is dead, and before that what its fence and its plan say of open topics."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from django.utils import timezone
+
+from controlplane.demo.guard import Guard
+from controlplane.demo.kafka import KafkaBroker
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.failover.plan import plan_failover
+from mirrors.kafka.fencing import Fence, keep_open
+from mirrors.models import FailoverRun, FailoverStep
+from mirrors.models import GroupOffset as GroupRow
+from mirrors.services.clock import milliseconds
+from mirrors.services.failover.failover_look import look
+from mirrors.services.runbook.context import Context
+from mirrors.services.runbook.fencing import FENCE
+from tests.groups.world import World
+from tests.mirrors.handover import (
+    begin,
+    copied,
+    finish,
+    group_of,
+    simulated,
+)
+from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
+from tests.pages import world as made
+from tests.wire.world import Side, unique
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def mortal(tmp_path: Path, guard: Guard) -> Iterator[KafkaBroker]:
+    """A source of this test's own, to be killed; it lets in everybody where there is no rule."""
+    rules = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    broker = KafkaBroker(
+        tmp_path,
+        jvm=("-XX:TieredStopAtLevel=1",),
+        environment=guard.environment,
+        properties=rules,
+    )
+    yield broker.start()
+    broker.kill()
+
+
+def may_write(side: Side, topic: str) -> bool:
+    told: list[bool] = []
+    writer = Producer({"bootstrap.servers": side.spec.bootstrap_servers, "log_level": 0})
+    with contextlib.suppress(KafkaException):  # the client knows by then that it may not
+        writer.produce(
+            topic, b"v", partition=0, on_delivery=lambda error, _: told.append(error is None)
+        )
+    writer.flush(20)
+    return told == [True]
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """The answer comes before the broker has heard of a rule."""
+    limit = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+def a_fence_stops_writers_and_nobody_else(world: World, topic: str) -> None:
+    """Where no rule is, all is open: the first rule must not shut out readers."""
+    source, other = world.copy.source, unique("other")
+    source.make(other)
+    run = FailoverRun.objects.create(
+        flow=world.flow, kind="switchover", mark="open", requested_by="ann",
+        plan={"partitions": [{"topic": topic, "partition": 0}], "places": []},
+    )  # fmt: skip
+    FailoverStep.objects.create(
+        run=run, number=1, name="detect", does="See", result={"source_answers": True}
+    )
+    row = FailoverStep.objects.create(run=run, number=3, name="fence_producers", does="Fence")
+    spec = world.flow.spec
+    context = Context(run=run, flow=world.flow, spec=spec, row=row, alive=lambda: None)
+    # Nobody says whether it is open, so nothing is closed behind anybody's back.
+    outcome = FENCE.act(context)
+    assert outcome is not None
+    assert (outcome.what, "could shut out readers" in outcome.words) == ("person", True)
+    assert may_write(source, topic)
+    with Fence(spec.source, client_id="test") as rules:
+        rules.create_rules(keep_open([topic], [])).raise_first()
+    before = len(source.read(topic))
+    assert FENCE.act(context) is None
+    until(lambda: not may_write(source, topic))
+    assert len(source.read(topic)) >= before > 0
+    assert may_write(source, other)
+    assert "1 access rule " in FENCE.undo(context)
+    until(lambda: may_write(source, topic))
+    run.delete()
+
+
+def the_plan_names_the_topics_that_no_rule_covers(world: World, topic: str) -> None:
+    """Before anybody makes the first rule, which would shut out their readers."""
+    seen = look(
+        flow=world.flow,
+        spec=world.flow.spec,
+        groups=[group_of(world)],
+        now=milliseconds(timezone.now()),
+        tick=lambda: None,
+    )
+    (warning,) = [row for row in plan_failover(seen.picture).warnings if row.code == "open_topics"]
+    assert topic in warning.sentence
+    assert "So the fence makes no rule, and the run goes on with the webhook." in warning.sentence
+
+
+def test_a_failover_with_the_source_killed_goes_on_at_exactly_the_right_record_and_told_the_loss(
+    mortal: KafkaBroker,
+    backup: str,
+    receiver: Receiver,  # noqa: F811
+) -> None:
+    sides = Side("one", mortal.bootstrap), Side(unique("two"), backup)
+    world = World.make(*sides, groups=unique("app") + ".*")
+    hooks = {"failover.start.consumers": "webhook", "failover.redirect.producers": "webhook"}
+    world.flow.properties |= {**hooks, "failover.webhook.url": receiver.url}
+    world.flow.save()
+    topic, group = copied(world), group_of(world)
+    truth = world.truth(topic)
+    offset = sorted(truth)[15]
+    position = world.copy.ends()[topic, 0]
+    the_plan_names_the_topics_that_no_rule_covers(world, topic)
+    a_fence_stops_writers_and_nobody_else(world, topic)
+    world.fill(topic, 30)  # comes after the last copy
+    end = sides[0].ends(topic, committed=True)[0]
+    figures = {"position": position, "source_end": end, "source_stable_end": end}
+    made.partition(world.flow, topic, 0, **figures)
+    seen = {"source_offset": offset, "sync_state": "waiting", "as_of": timezone.now()}
+    GroupRow.objects.create(flow=world.flow, group=group, topic=topic, partition=0, **seen)
+    for side in sides[:1]:
+        side.close()
+    mortal.kill()
+
+    simulation = simulated(world)
+    with pytest.raises(InvalidSettings, match="needs the source"):
+        begin(world, "switchover", simulation=simulation.pk)
+    run = finish(world, topic, begin(world, "failover", simulation=simulation.pk))
+
+    assert run.state == "succeeded", run.reason
+    steps = {step.name: step for step in run.steps.all()}
+    assert steps["fence_producers"].state == "skipped"
+    assert "does not answer" in steps["fence_producers"].reason
+    (row,) = run.result["partitions"]
+    assert (row["downstream_offset"], row["state"], row["re_reads"]) == (truth[offset], "moved", 0)
+    assert run.result["totals"]["loss"] == end - position
+    assert run.result["totals"]["written_on_source"] is None
+    world.flow.refresh_from_db()
+    assert (world.flow.desired_state, world.flow.observed_state) == ("stopped", "failed_over")
+    sides[1].close()
