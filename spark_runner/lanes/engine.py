@@ -87,7 +87,14 @@ class Engine:
         self._returns = returns
         self._preparer = preparer
         self._outlet = Outlet(
-            homes, returns, preparer, arenas, tally, identity, transactional=transactional
+            homes,
+            returns,
+            preparer,
+            arenas,
+            tally,
+            identity,
+            leave=self._leave,
+            transactional=transactional,
         )
         self._intake = Intake(
             source,
@@ -193,6 +200,9 @@ class Engine:
             raise ProducerLost(Code.UNKNOWN_TOPIC_ID, "prove that the topics are still the same")
 
     # -- tracks that stop
+
+    def _leave(self, track: Track) -> None:
+        self._intake.leave(track)
 
     def _stop_behind(self, track: Track, verdict: Verdict) -> None:
         """The source cannot be read on: what was read still crosses."""

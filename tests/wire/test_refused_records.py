@@ -11,10 +11,11 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 import spark_runner.lanes.intake
 from mirrors.kafka.admin import Admin
+from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire.records import Record
 from spark_runner.work import PartitionError
 from tests.wire.stops import BIG, LANES, NOW, only_error, stopped, two_partitions
-from tests.wire.world import Flow, Side, bare
+from tests.wire.world import Driver, Flow, Side, bare
 
 LARGE = random.Random(1).randbytes(60_000)  # in whatever codec
 TWO_HOURS = 7_200_000
@@ -78,6 +79,28 @@ def test_a_record_larger_than_the_target_takes(source: Side, target: Side) -> No
     assert error.code == "too_large"
     assert "max.message.bytes" in error.reason
     check_stop(flow, topic, remote, error, 7)
+
+
+def test_nothing_that_lies_behind_it_crosses_however_much_is_on_its_way(
+    source: Side, target: Side
+) -> None:
+    """What was asked of the source when it was found comes in while batches before it still fly."""
+    flow, topic, remote = two_partitions(source, target, max_message_bytes="40000")
+    flow.properties["consumer.max.partition.fetch.bytes"] = "70000"
+    good = Record(0, NOW, b"key", BIG)
+    for number in range(100):
+        bad = Record(0, NOW, b"k", LARGE)
+        source.write(topic, 0, [bad, good] if number == 30 else [good] * 2)
+    driver = Driver(until=lambda driver: any(figures.errors for figures in driver.figures))
+    result = RawCopier().run(flow.work(seconds=20), driver)  # type: ignore[arg-type]
+    assert only_error(result).offset == 60
+    assert driver.position(topic, 0) <= 60
+    copied = bare(target.read(remote, 0))
+    assert copied == bare(source.read(topic, 0))[: min(len(copied), 60)]
+    alter(target, remote, "max.message.bytes", "400000")
+    flow.rows = [dataclasses.replace(row, remote_configs={}) for row in flow.rows]
+    assert flow.copy()[0].errors == ()
+    assert bare(target.read(remote, 0)) == bare(source.read(topic, 0))
 
 
 @each_lane
