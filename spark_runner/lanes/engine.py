@@ -81,20 +81,15 @@ class Engine:
             tuning=tuning,
             newest=newest_produce,
         )
-        preparer = Preparer(self._pen, arenas, target.alias, merged_bytes=tuning.merged_bytes)
+        preparer = Preparer(
+            self._pen, arenas, target.alias, merged_bytes=tuning.merged_bytes, leave=self._leave
+        )
         returns = Returns(homes, preparer, stop=self._stop, stall=self._stall)
         self._homes = homes
         self._returns = returns
         self._preparer = preparer
         self._outlet = Outlet(
-            homes,
-            returns,
-            preparer,
-            arenas,
-            tally,
-            identity,
-            leave=self._leave,
-            transactional=transactional,
+            homes, returns, preparer, arenas, tally, identity, transactional=transactional
         )
         self._intake = Intake(
             source,

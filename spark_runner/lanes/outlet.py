@@ -40,7 +40,7 @@ def _came_back(track: Track) -> bool:
 
 
 class Outlet:
-    """All pipes of a slice. `leave` is told of tracks of which no more is to be read."""
+    """All pipes of a slice."""
 
     def __init__(
         self,
@@ -51,11 +51,9 @@ class Outlet:
         tally: Tally,
         identity: Identity,
         *,
-        leave: Callable[[Track], None],
         transactional: bool,
     ) -> None:
         self._homes = homes
-        self._leave = leave
         self._tuning = homes.tuning
         self._returns = returns
         self._preparer = preparer
@@ -204,9 +202,6 @@ class Outlet:
                 continue
             del pipe.ready[track]
             parcel = self._preparer.next(track)
-            if track.ending is not None:
-                # What lies behind is not to be read, and is not to come with a reply on its way.
-                self._leave(track)
             if parcel is None:
                 self._end(track)
                 continue

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 from spark_runner.lanes import repack, target_trouble
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.scan import REFUSED, SMALL, TOO_LARGE
 from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import Pen, checksum_holds
 from spark_runner.wire.crc32c import address_of
 
@@ -19,13 +21,25 @@ SMALL_LEAST = 4
 
 
 class Preparer:
-    """Owns the pen: nothing is stamped anywhere else."""
+    """Owns the pen: nothing is stamped anywhere else.
 
-    def __init__(self, pen: Pen, arenas: Arenas, target: str, *, merged_bytes: int) -> None:
+    `leave` is told of tracks that end at a batch, of which no more is to be read.
+    """
+
+    def __init__(
+        self,
+        pen: Pen,
+        arenas: Arenas,
+        target: str,
+        *,
+        merged_bytes: int,
+        leave: Callable[[Track], None],
+    ) -> None:
         self._pen = pen
         self._arenas = arenas
         self._target = target
         self._merged_bytes = merged_bytes
+        self._leave = leave
 
     def next(self, track: Track) -> Parcel | None:
         """Taken from the queue; None when nothing is left, or the track ends here."""
@@ -73,12 +87,12 @@ class Preparer:
     def _cut(self, track: Track, parcel: Parcel) -> bool:
         """Take a refused batch apart; False when the track ends here."""
         if not _is_sound(parcel):
-            self.damaged(track, parcel, "its checksum does not hold")
+            self._damaged(track, parcel, "its checksum does not hold")
             return False
         try:
             built = repack.split(parcel, track.policy)
         except repack.Damaged as error:
-            self.damaged(track, parcel, str(error))
+            self._damaged(track, parcel, str(error))
             return False
         track.queue.popleft()
         track.queue.extendleft(reversed(built))
@@ -91,18 +105,17 @@ class Preparer:
         group = self._group(track)
         for parcel in group:
             if not _is_sound(parcel):
-                self.damaged(track, parcel, "its checksum does not hold")
+                self._damaged(track, parcel, "its checksum does not hold")
                 return False
         try:
             built, too_large = repack.rebuild(group, track.policy)
         except repack.Damaged as error:
-            self.damaged(track, group[error.parcel], str(error))
+            self._damaged(track, group[error.parcel], str(error))
             return False
         self._take_off(track, group)
         if too_large is not None:
-            self.discard(track)
             offset, size = too_large
-            track.ending = target_trouble.too_large(track, offset, size, self._target)
+            self._end(track, target_trouble.too_large(track, offset, size, self._target))
         track.queue.extendleft(reversed(built))
         track.queued_bytes += sum(parcel.size for parcel in built)
         if not built and too_large is None:
@@ -146,9 +159,15 @@ class Preparer:
             self._arenas.release(arena, users)
         track.queued_bytes -= size
 
-    def damaged(self, track: Track, parcel: Parcel, what: str) -> None:
-        track.ending = target_trouble.damaged(track, parcel.first, what)
+    def _damaged(self, track: Track, parcel: Parcel, what: str) -> None:
+        self._end(track, target_trouble.damaged(track, parcel.first, what))
+
+    def _end(self, track: Track, verdict: Verdict) -> None:
+        """What is before this still crosses, what is behind it not: neither what was read, nor what
+        a reply on its way brings, which would count as copied with all that lies before it."""
+        track.ending = verdict
         self.discard(track)
+        self._leave(track)
 
     def discard(self, track: Track) -> None:
         """Forget what is queued and not stamped."""

@@ -30,7 +30,7 @@ def prepared(replies: list[int], merged_bytes: int) -> tuple[list[Parcel], Arena
     arenas = Arenas(size=1 << 16, count=len(replies))
     pen = Pen(transactional=True)
     pen.take(1, 0)
-    preparer = Preparer(pen, arenas, "target", merged_bytes=merged_bytes)
+    preparer = Preparer(pen, arenas, "target", merged_bytes=merged_bytes, leave=lambda track: None)
     track = Track("t", 0, "s.t")
     first = 0
     for batches in replies:
