@@ -75,7 +75,7 @@ class Homes:
 
     def owes(self) -> bool:
         """Whether records of our own (positions, runs) are not yet written."""
-        return any(track.queue or track.flying or track.returned for track in self._ledgers)
+        return any(map(_is_on_its_way, self._ledgers))
 
     @property
     def writes_by_name(self) -> bool:
@@ -104,18 +104,32 @@ class Homes:
             if leader is not None and not self._settle(track, leader.node, now):
                 number = Code.LEADER_NOT_AVAILABLE
             found.append((track, number))
+        if not self._leaderless.not_before and not any(map(_is_on_its_way, self._tracks)):
+            # No reply will come that would say so, and whatever fails later is another outage.
+            self.outage.over()
         return found
 
     def _settle(self, track: Track, node: int, now: float) -> bool:
-        home = node, track.partition % self._widths.get(node, 1)
         try:
-            pipe = self._pipe(home, now)
+            pipe = self._pipe_for(track, node, now)
         except KafkaUnavailable as error:
             self.outage.note(now, error)
             return False
         self._leaderless.drop(track)
         self._move(track, pipe)
         return True
+
+    def _pipe_for(self, track: Track, node: int, now: float) -> Pipe:
+        number = track.partition % self._widths.get(node, 1)
+        try:
+            return self._pipe((node, number), now)
+        except KafkaUnavailable:
+            if not number:
+                raise
+            # Its tracks were leaderless, all of them, so none is torn between two connections.
+            self._single.add(node)
+            del self._widths[node]
+            return self._pipe((node, 0), now)
 
     def _pipe(self, home: tuple[int, int], now: float) -> Pipe:
         pipe = self.pipes.get(home)
@@ -133,7 +147,7 @@ class Homes:
         return pipe
 
     def _move(self, track: Track, pipe: Pipe) -> None:
-        self.by_key.pop((track.remote_key, track.partition), None)
+        # The key of an older broker stays: replies may still come from there.
         track.home = pipe.home
         track.remote_key = pipe.key_of(track)
         self.by_key[track.remote_key, track.partition] = track
@@ -150,18 +164,21 @@ class Homes:
             width = width_after(before, pipes, self.tuning.in_flight)
             for pipe in pipes:
                 pipe.look_anew()
-            if width != before and node not in self._single and self._have(node, width, now):
+            if width > before and node in self._single:
+                continue
+            if width != before and self._have(node, width, now):
                 self._widths[node] = width
                 self._rearrange(node, width)
 
     def _have(self, node: int, width: int, now: float) -> bool:
-        try:
-            for number in range(width):
+        for number in range(width):
+            try:
                 self._pipe((node, number), now)
-        except KafkaUnavailable:
-            # The one that is there goes on. To ask again at each commit would hold up each.
-            self._single.add(node)
-            return False
+            except KafkaUnavailable:
+                # What is there goes on. To ask again at each commit would hold up each.
+                if number:
+                    self._single.add(node)
+                return False
         return True
 
     def _rearrange(self, node: int, width: int) -> None:
@@ -194,3 +211,7 @@ class Homes:
         self._widths.clear()
         self._single.clear()
         self._leaderless.begin(track for track in self._tracks if track.error is None)
+
+
+def _is_on_its_way(track: Track) -> bool:
+    return bool(track.queue or track.flying or track.returned)

@@ -142,8 +142,12 @@ class Returns:
 
     def hold(self, track: Track, number: int, now: float) -> None:
         """Try this track again a little later; stop it when that has gone on for too long."""
+        # Asked by two connections at once to add partitions to a transaction, a broker may answer
+        # the first of them so.
+        busy = number == Code.CONCURRENT_TRANSACTIONS or (
+            number == Code.NOT_ENOUGH_REPLICAS and not track.held_since
+        )
         track.held_since = track.held_since or now
-        busy = number == Code.CONCURRENT_TRANSACTIONS
         track.held_until = now + (RETRY_BUSY_S if busy else RETRY_S)
         if number in LEADER_MOVED:
             self._homes.leave(track, track.held_until)

@@ -2,7 +2,8 @@
 
 All of it is honest: a batch that is said to be refused never reached the broker, one of which
 nobody can say lies in its log, a connection is lost before or after a request, an answer may be
-lost once it has taken effect, and a process that is killed says nothing to anybody.
+lost once it has taken effect, a bit may turn in memory, and a process that is killed says nothing
+to anybody.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from spark_runner.lanes.feeder import Feeder
 from spark_runner.lanes.ledger import Book
 from spark_runner.lanes.pipe import Flight, Pipe
 from spark_runner.lanes.track import Track
+from spark_runner.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD
 from spark_runner.wire.codes import Code
 from spark_runner.wire.coordinators import Coordinator
 from spark_runner.wire.produce import Answer
@@ -165,6 +167,9 @@ class Chaos:
         if self._happens(fate, "cut at the source", 0.01):
             raise _cut()
         arena, rows = read(feeder, *args)
+        for row in rows:
+            if self._happens(fate, "damaged", 0.002):
+                _damage(arena.view, row.start, row.stop)
         return arena, [
             row._replace(error=int(Code.NOT_LEADER_OR_FOLLOWER), start=0, stop=0, diverging=None)
             if self._happens(fate, "refused by the source", 0.005)
@@ -215,6 +220,13 @@ class Chaos:
 
 def _as_it_is(_: Fate, plain: Callable[..., Any], *args: Any) -> Any:
     return plain(*args)
+
+
+def _damage(view: memoryview, start: int, stop: int) -> None:
+    """Turn a bit in the body of the first batch, which its checksum tells."""
+    end = start + LENGTH_OVERHEAD + int.from_bytes(view[start + 8 : start + 12], "big")
+    if start + HEADER_SIZE < end <= stop:
+        view[end - 1] ^= 0x10
 
 
 def _cut() -> KafkaUnavailable:

@@ -1,4 +1,5 @@
-"""A TCP proxy between the engine and a broker: cuts connections, swallows replies, holds them."""
+"""A TCP proxy between the engine and a broker: cuts connections or takes none, swallows replies or
+holds them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import threading
 import time
 from typing import Literal
 
-Mode = Literal["pass", "swallow", "hold"]
+Mode = Literal["pass", "swallow", "hold", "refuse"]
 
 
 class Proxy:
@@ -46,6 +47,9 @@ class Proxy:
         while not self._closed:
             try:
                 client, _ = self._listener.accept()
+                if self.mode == "refuse":
+                    client.close()
+                    continue
                 broker = socket.create_connection(self._upstream, timeout=10)
             except OSError:
                 continue

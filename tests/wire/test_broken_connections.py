@@ -13,7 +13,7 @@ import pytest
 
 import spark_runner.wire.connection
 from mirrors.kafka.admin import Admin
-from spark_runner.lanes import outage
+from spark_runner.lanes import homes, outage
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire.records import Record
 from spark_runner.wire.stream import PlainStream, dial
@@ -140,6 +140,28 @@ def test_idle_connections_that_a_broker_closes_again_and_again_are_no_outage(
         running.write(2)
         running.caught_up()
     check(flow, topic, remote, proxies[1])
+
+
+def test_outages_with_nothing_to_write_between_them_are_several_and_not_a_long_one(
+    source: Side, target: Side, proxies: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "GIVE_UP_AFTER_S", 1.0)
+    monkeypatch.setattr(homes, "_LOOK_S", 0.2)
+    flow, topic, remote = flow_of(source, target)
+    there = proxies[1]
+    with Running(flow, topic) as running:
+        running.write(3)
+        running.caught_up()
+        for _ in range(3):
+            there.mode = "refuse"
+            there.cut()
+            time.sleep(0.7)
+            there.mode = "pass"
+            time.sleep(1.2)
+        assert running.result is None, running.result
+        running.write(2)
+        running.caught_up()
+    check(flow, topic, remote, there)
 
 
 def test_a_topic_made_again_is_noticed_although_an_old_broker_knows_only_names(

@@ -30,7 +30,13 @@ log = logging.getLogger(__name__)
 
 NOW = int(time.time() * 1000)
 PARTITIONS = 12
-JUSTIFIED = ("invalid_record", "too_large", "not_authorised")
+# Why a partition may stop, and what must have befallen it.
+JUSTIFIED = {
+    "invalid_record": "refused for good",
+    "too_large": "refused for good",
+    "not_authorised": "refused for good",
+    "corrupt_source": "damaged",
+}
 ROUNDS = int(os.environ.get("UNDERSTUDY_CHAOS_ROUNDS", "40"))
 FIRST = int(os.environ.get("UNDERSTUDY_CHAOS_FIRST", "1000"))
 
@@ -159,7 +165,7 @@ class Round:
         """Everything that is not as it must be."""
         for result in self.results:
             for error in result.errors if result else ():
-                if error.code not in JUSTIFIED or not self.chaos.seen["refused for good"]:
+                if not self.chaos.seen[JUSTIFIED.get(error.code, "")]:
                     yield f"stopped: {error}"
             for row in result.partitions if result else ():
                 if row.strangers:

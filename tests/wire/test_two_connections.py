@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -141,3 +143,42 @@ def test_a_broker_that_takes_no_second_connection_is_asked_for_it_once(
     for partition in range(PARTITIONS):
         assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))
     assert len(asked) == 1
+
+
+def test_a_second_connection_that_cannot_be_had_again_is_done_without(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker has reached its limit of connections meanwhile: the first one takes all."""
+    seconds: list[Connection] = []
+    link = ClusterClient.link
+
+    def once(client: ClusterClient, node: int, purpose: str, deadline: float) -> Connection:
+        if purpose == "produce 1" and seconds:
+            raise KafkaUnavailable("Too many connections.", code="unreachable")
+        found = link(client, node, purpose, deadline)
+        if purpose == "produce 1":
+            seconds.append(found)
+        return found
+
+    monkeypatch.setattr(ClusterClient, "link", once)
+    cut: list[Connection] = []
+
+    def over(driver: Driver) -> bool:
+        if seconds and not cut:
+            cut.extend(seconds)
+            with socket.socket(fileno=os.dup(cut[0].fileno())) as handle:
+                handle.shutdown(socket.SHUT_RDWR)
+        return all(driver.position(*place) >= end for place, end in ends.items())
+
+    topic = unique("again")
+    source.make(topic, PARTITIONS)
+    backlog(source, topic)
+    flow = Flow(source, target, commit_interval_ms="20")
+    remote = flow.add(topic)
+    ends = flow.ends()
+    # Long before the partitions without a connection would be given up.
+    result = RawCopier().run(flow.work(seconds=12), Driver(until=over))  # type: ignore[arg-type]
+    assert cut, "one connection was enough all the time"
+    assert result.ended_because == "stop", result
+    for partition in range(PARTITIONS):
+        assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))

@@ -1,0 +1,49 @@
+"""A partition whose leader moves between brokers of different age: each reply finds it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spark_runner.lanes.homes import Homes
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.tuning import Tuning
+from spark_runner.wire import produce
+from spark_runner.wire.cluster import Leader, TopicView
+from spark_runner.wire.messages import PRODUCE
+
+TOPIC_ID = bytes(range(16))
+
+
+class Brokers:
+    """A cluster in the middle of an upgrade: broker 0 knows topics by name, broker 1 by id."""
+
+    alias = "target"
+    request_s = 1.0
+    leader = 0
+
+    def describe(self, names: Any, deadline: float) -> dict[str, TopicView]:
+        return {"s.t": TopicView("s.t", TOPIC_ID, 0, {0: Leader(self.leader, self.leader)})}
+
+    def link(self, node: int, purpose: str, deadline: float) -> Any:
+        newest = (produce.BY_ID - 1, produce.BY_ID)[node]
+        return SimpleNamespace(
+            version=lambda key, least, most, what: {PRODUCE: min(newest, most)}[key]
+        )
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 1, 0)])
+def test_a_reply_of_the_broker_before_finds_its_partition(order: tuple[int, ...]) -> None:
+    brokers = Brokers()
+    track = Track("t", 0, "s.t", remote_id=TOPIC_ID)
+    homes = Homes(brokers, [track], transactional_id=None, tuning=Tuning())  # type: ignore[arg-type]
+    for moment, node in enumerate(order):
+        brokers.leader = node
+        homes.leave(track, 0.0)
+        assert homes.look(float(moment + 1)) == [(track, 0)]
+        assert track.home == (node, 0)
+        assert track.remote_key == (produce.name_key("s.t"), TOPIC_ID)[node]
+    for key in (produce.name_key("s.t"), TOPIC_ID):
+        assert homes.by_key[key, 0] is track
