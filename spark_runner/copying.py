@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
@@ -12,45 +10,15 @@ from mirrors.domain.jobs import JobSpec, SliceStatus
 from spark_runner.control import OrderWord
 from spark_runner.control_server import ControlServer
 from spark_runner.draft import Plan
-from spark_runner.epochs import Epoch, SliceRun
+from spark_runner.epoch import Epoch
+from spark_runner.epochs import SliceRun
+from spark_runner.meter import Meter
 from spark_runner.positions import Place, slice_id
 from spark_runner.sharing import Sharing
 from spark_runner.spark_jobs import SparkJobs
 from spark_runner.status import Board
 from spark_runner.without_effect import warnings_of
 from spark_runner.work import Figures, PartitionWork, SliceResult, SliceWork
-
-RATE_OVER_S = 5.0
-
-
-class _Meter:
-    """Totals and rates of one slice; an epoch counts from nought each time."""
-
-    def __init__(self) -> None:
-        self.records = 0
-        self.bytes = 0
-        self._epoch = 0
-        self._before = (0, 0)
-        self._marks: deque[tuple[float, int, int]] = deque([(time.monotonic(), 0, 0)])
-
-    def count(self, epoch: int, records: int, size: int) -> tuple[int, int]:
-        """What was added since the last time."""
-        if epoch != self._epoch:
-            self._epoch, self._before = epoch, (0, 0)
-        added = records - self._before[0], size - self._before[1]
-        self._before = records, size
-        self.records += added[0]
-        self.bytes += added[1]
-        self._marks.append((time.monotonic(), self.records, self.bytes))
-        return added
-
-    def rates(self) -> tuple[float, float]:
-        now = time.monotonic()
-        while len(self._marks) > 1 and self._marks[1][0] < now - RATE_OVER_S:
-            self._marks.popleft()
-        since, records, size = self._marks[0]
-        span = max(RATE_OVER_S, now - since)
-        return (self.records - records) / span, (self.bytes - size) / span
 
 
 class Copying:
@@ -72,7 +40,7 @@ class Copying:
         self._wake = wake
         self._plan: Plan | None = None
         self._slices: dict[int, SliceRun] = {}
-        self._meters: dict[int, _Meter] = {}
+        self._meters: dict[int, Meter] = {}
         self._forgiven: dict[Place, int] = {}
         # What an epoch was last compared with, and found to do all of it.
         self._fitting: dict[Epoch, object] = {}
@@ -103,7 +71,7 @@ class Copying:
         for index in range(plan.slice_count):
             if index not in self._slices:
                 self._slices[index] = SliceRun(index, self._control, self._jobs.launch, self._wake)
-                self._meters[index] = _Meter()
+                self._meters[index] = Meter()
 
     def harvest(self, now: int) -> None:
         for index, run in self._slices.items():

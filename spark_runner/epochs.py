@@ -6,16 +6,12 @@ only then is the successor given its turn (and fences): the change costs no gap 
 
 from __future__ import annotations
 
-import dataclasses
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
-from spark_runner.control import OrderWord, slice_key
+from spark_runner.control import OrderWord
 from spark_runner.control_server import ControlServer
-from spark_runner.positions import Place
+from spark_runner.epoch import Epoch, Launcher
 from spark_runner.work import Figures, SliceResult, SliceWork
 
 HANDOVER_S = 5.0
@@ -23,84 +19,6 @@ SHORTEST_S = 30.0
 LONGEST_S = 600.0
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 10.0
-# A lane says something each five seconds; the longest it may be mute is a flush and a commit.
-SILENCE_S = 90.0
-
-
-class Launcher(Protocol):
-    """Runs one epoch as a Spark job, and blocks until it has ended."""
-
-    def __call__(self, work: SliceWork) -> SliceResult: ...
-
-
-class Epoch:
-    """One Spark job on its way. What the task says waits here for the flow's thread."""
-
-    def __init__(
-        self,
-        work: SliceWork,
-        control: ControlServer,
-        launch: Launcher,
-        wake: Callable[[], None],
-    ) -> None:
-        self._control = control
-        self._launch = launch
-        self._wake = wake
-        self.line = control.open_line(slice_key(work), self._heard)
-        self.line.on_ready = self._became_ready
-        self.work = dataclasses.replace(
-            work, control_address=control.address, control_token=self.line.token
-        )
-        self.is_ready = False
-        self.ordered = False
-        self.has_turn = False
-        self.last: Figures | None = None
-        self.unread: deque[Figures] = deque()
-        # Partitions that this epoch has said to have stopped.
-        self.stopped: set[Place] = set()
-        self.result: SliceResult | None = None
-        self._thread = threading.Thread(target=self._run, name=f"slice-{work.index}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def order(self, word: OrderWord) -> None:
-        if not self.ordered:
-            self.ordered = True
-            self.line.order(word)
-
-    def give_turn(self) -> None:
-        self.has_turn = True
-        self.line.give_turn()
-
-    def left_s(self) -> float:
-        return self.work.deadline / 1000 - time.time()
-
-    def is_mute(self) -> bool:
-        return self.result is None and time.monotonic() - self.line.seen_at > SILENCE_S
-
-    def is_overdue(self) -> bool:
-        """Neither an order nor the deadline ended it."""
-        return self.result is None and self.left_s() < -SILENCE_S
-
-    def _run(self) -> None:
-        try:
-            self.result = self._launch(self.work)
-        finally:
-            self._control.close_line(self.line)
-            self._wake()
-
-    def _heard(self, figures: Figures) -> None:
-        first = self.last is None
-        self.last = figures
-        self.unread.append(figures)
-        if first or figures.errors or figures.partitions:
-            self._wake()
-
-    def _became_ready(self) -> None:
-        self.is_ready = True
-        self._wake()
-
 
 MakeWork = Callable[[int, int, int], SliceWork | None]
 

@@ -12,7 +12,8 @@ import pytest
 from spark_runner import epochs
 from spark_runner.control import Channel
 from spark_runner.control_server import ControlServer
-from spark_runner.epochs import Epoch, SliceRun
+from spark_runner.epoch import Epoch
+from spark_runner.epochs import SliceRun
 from spark_runner.work import Figures, SliceResult, SliceWork
 from tests.spark.lab import wait_for
 from tests.spark.test_parts import work
