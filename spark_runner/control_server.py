@@ -30,7 +30,11 @@ class Line:
         self.token = token
         self.on_figures = on_figures
         self.on_ready: Callable[[], None] = lambda: None
-        self.seen_at = time.monotonic()
+        # Null until a task came: one that waits for a slot is not mute.
+        self.seen_at: float | None = None
+        # Whether a task is there, and since when that is so.
+        self.is_here = False
+        self.since = time.monotonic()
         self._said: list[bytes] = []
         self._share: bytes = b""
         self._socket: socket.socket | None = None
@@ -56,8 +60,17 @@ class Line:
     def attach(self, connection: socket.socket) -> None:
         with self._lock:
             self._socket = connection
+            self.is_here, self.since = True, time.monotonic()
+            self.seen_at = self.since
             for data in [*self._said, self._share]:
                 self._push(data)
+
+    def detach(self, connection: socket.socket) -> None:
+        """The task is gone; Spark may try it again, and that one may be here already."""
+        with self._lock:
+            if self._socket is connection:
+                self._socket = None
+                self.is_here, self.since = False, time.monotonic()
 
     def hear(self, message: dict[str, Any]) -> None:
         self.seen_at = time.monotonic()
@@ -135,6 +148,8 @@ class ControlServer:
             data = b""
         if not data:
             self._selector.unregister(peer.connection)
+            if peer.line is not None:
+                peer.line.detach(peer.connection)
             peer.connection.close()
 
     def _heard(self, peer: _Peer, message: dict[str, Any]) -> None:

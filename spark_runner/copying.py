@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
@@ -11,7 +12,7 @@ from spark_runner.control import OrderWord
 from spark_runner.control_server import ControlServer
 from spark_runner.draft import Plan
 from spark_runner.epoch import Epoch
-from spark_runner.epochs import SliceRun
+from spark_runner.epochs import SLOT_S, SliceRun
 from spark_runner.meter import Meter
 from spark_runner.positions import Place, slice_id
 from spark_runner.sharing import Sharing
@@ -99,14 +100,21 @@ class Copying:
                     self._jobs.cancel(epoch.work)
         rates = {index: meter.rates()[1] for index, meter in self._meters.items()}
         self._sharing.deal(self.job.properties, self._slices, rates, now)
+        self._jobs.turns.take(self.job.flow, self._slices.values(), time.monotonic())
 
     def held_back(self, now: int) -> str:
-        """What a person asked for that makes the flow slower; empty when nothing does."""
-        return self._sharing.words(now)
+        """What makes the flow slower than it might be; empty when nothing does."""
+        turns = self._jobs.turns.words(self.job.flow, time.monotonic())
+        return self._sharing.words(now) or turns
 
     def order(self, word: OrderWord) -> None:
+        """Who waits for a slot would hear it only when one is free: the wait ends here."""
+        now = time.monotonic()
         for run in self._slices.values():
             run.order(word)
+            for epoch in run.epochs():
+                if epoch.waits_s(now) > SLOT_S:
+                    self._jobs.cancel(epoch.work)
 
     def cancel(self) -> None:
         """Those that did not obey: fencing makes it safe."""
@@ -135,7 +143,8 @@ class Copying:
                 self._forgiven[place] = self._slices[self._plan.slices[place]].epoch
 
     def troubles(self) -> Iterator[str]:
-        return (run.reason for run in self._slices.values() if run.waits_to_retry)
+        now = time.monotonic()
+        return (words for run in self._slices.values() if (words := run.trouble(now)))
 
     def statuses(self, now: int) -> list[SliceStatus]:
         return [self._status(index, run, now) for index, run in sorted(self._slices.items())]
@@ -199,13 +208,14 @@ class Copying:
 
     def _status(self, index: int, run: SliceRun, now: int) -> SliceStatus:
         last: Figures | None = run.current.last if run.current is not None else None
-        state = "waiting" if run.waits_to_retry else (last.state if last else "starting")
+        trouble = run.trouble(time.monotonic())
+        state = "waiting" if trouble else (last.state if last else "starting")
         meter = self._meters[index]
         records_rate, bytes_rate = meter.rates()
         return SliceStatus(
             index=index,
             state="idle" if run.is_idle and not run.waits_to_retry else state,
-            reason=run.reason,
+            reason=trouble or run.reason,
             epoch=run.epoch,
             partitions=len(self._contents(index)),
             records=meter.records,

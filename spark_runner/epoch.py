@@ -67,8 +67,17 @@ class Epoch:
     def left_s(self) -> float:
         return self.work.deadline / 1000 - time.time()
 
+    def waits_s(self, now: float) -> float:
+        """How long Spark has had no slot for it; its first moments are that as well."""
+        return 0.0 if self.line.is_here or self.result is not None else now - self.line.since
+
+    def works_s(self, now: float) -> float:
+        """How long its task has been there."""
+        return now - self.line.since if self.line.is_here and self.result is None else 0.0
+
     def is_mute(self) -> bool:
-        return self.result is None and time.monotonic() - self.line.seen_at > SILENCE_S
+        seen = self.line.seen_at
+        return self.result is None and seen is not None and time.monotonic() - seen > SILENCE_S
 
     def is_overdue(self) -> bool:
         """Neither an order nor the deadline ended it."""

@@ -2,10 +2,12 @@
 
 The successor connects while its predecessor still copies, the predecessor ends at a commit, and
 only then is the successor given its turn (and fences): the change costs no gap in the copying.
+Where no slot is free for both, the predecessor ends first, and its slot is the successor's.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -19,6 +21,21 @@ SHORTEST_S = 30.0
 LONGEST_S = 600.0
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 10.0
+# A task that has a slot is there sooner, unless the machine is busy: then it costs a moment.
+SLOT_S = 3.0
+# A cluster that starts has no slot either; nobody is told so at once.
+STARVED_S = 20.0
+
+NO_SLOT = (
+    f"Spark gave the next epoch no slot within {SLOT_S:.0f} s, so this one ends first: its "
+    "partitions stand still for a moment. Slots beside those of the slices spare that."
+)
+STARVED = (
+    "Slice {} waits for a slot of Spark, which has fewer than there are slices. Stop a flow, lower "
+    "tasks.max, or give Spark more executors."
+)
+
+log = logging.getLogger("spark_runner.epochs")
 
 MakeWork = Callable[[int, int, int], SliceWork | None]
 
@@ -37,6 +54,8 @@ class SliceRun:
         self._failures = 0
         self._retry_at = 0.0
         self._successor_at = 0.0
+        # Since when a successor, or one after the other, finds no slot.
+        self._lacks_since: float | None = None
         self._has_copied = False
         self.epoch = 0
         self.reason = ""
@@ -59,6 +78,25 @@ class SliceRun:
     @property
     def waits_to_retry(self) -> bool:
         return self.current is None and self._failures > 0
+
+    def waits_s(self, now: float) -> float:
+        """How long the epoch whose turn it is has had no slot."""
+        return self.current.waits_s(now) if self.current is not None else 0.0
+
+    def works_s(self, now: float) -> float:
+        """How long its present epoch has had a slot."""
+        return self.current.works_s(now) if self.current is not None else 0.0
+
+    def trouble(self, now: float) -> str:
+        """Why nothing is copied here; empty when all is well."""
+        if self.waits_to_retry:
+            return self.reason
+        return STARVED.format(self.index) if self.waits_s(now) > STARVED_S else ""
+
+    def give_way(self) -> None:
+        """End at a commit, so that another slice gets the slot; then queue up again."""
+        if self.current is not None:
+            self.current.order("handover")
 
     def order(self, word: OrderWord) -> None:
         """End at a commit; nothing follows until `tend` is called with work again."""
@@ -89,7 +127,7 @@ class SliceRun:
             self._successor_at = time.monotonic() + FIRST_RETRY_S
         if self.current is not None and self.current.result is not None:
             said.append((self.current.work.epoch, self.current.result))
-            self._ended(self.current.result)
+            self._ended(self.current, self.current.result)
         return said
 
     def tend(self, make_work: MakeWork, is_outdated: Callable[[Epoch], bool]) -> None:
@@ -103,13 +141,27 @@ class SliceRun:
         if self.successor is not None and is_outdated(self.successor):
             self._dismiss_successor()
         due = is_outdated(self.current) or self.current.left_s() < HANDOVER_S
-        if due and self.successor is None and not self.current.ordered:
-            if now >= self._successor_at:
-                self.successor = self._begin(make_work)
-                if self.successor is None:
-                    self.current.order("replan")
-        elif self.successor is not None and self.successor.is_ready:
-            self.current.order("handover")
+        if self.successor is not None:
+            self._hand_over(self.current, self.successor, now)
+        elif not due:
+            self._lacks_since = None
+        elif not self.current.ordered and now >= self._successor_at:
+            self.successor = self._begin(make_work)
+            if self.successor is None:
+                self.current.order("replan")
+            elif self._lacks_since is None:
+                self._lacks_since = now
+
+    def _hand_over(self, current: Epoch, successor: Epoch, now: float) -> None:
+        if successor.line.is_here:
+            self._lacks_since = None
+            if successor.is_ready:
+                self.reason = ""
+                current.order("handover")
+        elif now - (self._lacks_since or now) > SLOT_S and not current.ordered:
+            self.reason = NO_SLOT
+            log.info("Slice %s, epoch %s: %s", self.index, current.work.epoch, NO_SLOT)
+            current.order("handover")
 
     def _begin(self, make_work: MakeWork) -> Epoch | None:
         self.epoch += 1
@@ -121,12 +173,16 @@ class SliceRun:
         epoch.start()
         return epoch
 
-    def _ended(self, result: SliceResult) -> None:
-        self.current = None
-        if result.ended_because == "stop":
+    def _ended(self, epoch: Epoch, result: SliceResult) -> None:
+        self.current = self._lacks_since = None
+        # What was told to end and had to be cut off has ended all the same.
+        cut_off = epoch.ordered and result.code == "spark"
+        if cut_off or result.ended_because == "stop":
             self._has_copied = False
-        if result.ended_because in ("deadline", "handover", "replan", "stop"):
-            self._failures, self._retry_at, self.reason = 0, 0.0, ""
+        if cut_off or result.ended_because in ("deadline", "handover", "replan", "stop"):
+            self._failures, self._retry_at = 0, 0.0
+            if self.reason != NO_SLOT or result.ended_because != "handover":
+                self.reason = ""
             self._length_s = min(LONGEST_S, self._length_s * 2)
             if self.successor is not None and not self.successor.ordered:
                 self.current, self.successor = self.successor, None

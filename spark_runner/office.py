@@ -138,7 +138,11 @@ class Office:
 
     def _adopt(self, plan: Plan) -> list[Event]:
         if not self._slots.hold(self._flow, plan.slice_count):
-            self._refuse(plan.slice_count)
+            if self.is_planned:
+                # Another flow took meanwhile what this plan was to have: with what is left, then.
+                self.agenda.want("plan")
+            else:
+                self._refuse(plan.slice_count)
             return []
         warnings = (*plan.warnings, *self._copying.warnings())
         self._board.planned(dataclasses.replace(plan, warnings=warnings))
@@ -148,11 +152,16 @@ class Office:
         return ["opened"]
 
     def _refuse(self, needed: int) -> None:
-        self.refusal = (
+        words = (
             f"This runner has no free slot for the flow: it needs {needed}, and "
             f"{self._slots.used} of {self._slots.total} are used. Stop a flow, lower tasks.max, "
             "or give the flow another runner."
         )
+        if self.is_planned:
+            # It goes on with what it has.
+            self.trouble["plan"] = words
+        else:
+            self.refusal = words
 
     def _ask(self, errand: Errand, now: float) -> bool:
         """Whether the clerk is on the way now."""

@@ -26,7 +26,7 @@ class Slots:
         """How many slices the flow may have, those that it has included."""
         with self._lock:
             others = sum(count for other, count in self._used.items() if other != flow)
-            return max(0, self.total - others)
+            return max(self._used.get(flow, 0), self.total - others)
 
     def hold(self, flow: int, count: int) -> bool:
         """Hold so many slots from now on; False, and nothing changes, when there are too few."""

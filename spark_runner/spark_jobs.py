@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from spark_runner import task
+from spark_runner.turns import Turns
 from spark_runner.work import SliceResult, SliceWork
 
 log = logging.getLogger("spark_runner.spark")
@@ -26,6 +27,7 @@ class SparkJobs:
         self._is_stopped = False
         self._asked_at = 0.0
         self._slots = 0
+        self.turns = Turns()
 
     @property
     def slots(self) -> int:
@@ -76,7 +78,9 @@ class SparkJobs:
 
     def cancel(self, work: SliceWork) -> None:
         """The second resort after an order: the Python worker is killed within half a second."""
-        self._context.cancelJobGroup(_group(work))
+        # Java that died has ended its jobs.
+        with contextlib.suppress(Py4JError, OSError):
+            self._context.cancelJobGroup(_group(work))
 
 
 def _group(work: SliceWork) -> str:

@@ -35,7 +35,7 @@ class Board:
         self.records = 0
         self.bytes = 0
         self.errors: dict[Place, PartitionError] = {}
-        # What a person asked for that makes the flow slower.
+        # What makes the flow slower than it might be: a limit, or too few slots.
         self.held_back = ""
         self._plan: Plan | None = None
         self._rows: dict[Place, Row] = {}

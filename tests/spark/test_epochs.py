@@ -1,4 +1,4 @@
-"""One slice's epochs over a real control connection, the Spark job played by a thread."""
+"""A slice's epochs over a real control connection, the Spark job played by a thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from spark_runner import epochs
+from spark_runner import epochs, turns
 from spark_runner.control import Channel
 from spark_runner.control_server import ControlServer
 from spark_runner.epoch import Epoch
@@ -27,12 +27,17 @@ class Stage:
         self.most_at_once = 0
         self.begun: list[int] = []
         self.failing: set[int] = set()
+        self.slots = threading.Semaphore(100)
         self._lock = threading.Lock()
 
     def launch(self, work: SliceWork) -> SliceResult:
         self.begun.append(work.epoch)
         if work.epoch in self.failing:
             return SliceResult(ended_because="failed", reason="The target is down.")
+        with self.slots:
+            return self._run(work)
+
+    def _run(self, work: SliceWork) -> SliceResult:
         channel = Channel(work)
         try:
             if not channel.wait_for_turn(work.deadline / 1000 - time.time()):
@@ -84,6 +89,8 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(epochs, "SHORTEST_S", 2.0)
     monkeypatch.setattr(epochs, "HANDOVER_S", 0.7)
     monkeypatch.setattr(epochs, "FIRST_RETRY_S", 0.2)
+    monkeypatch.setattr(turns, "SLOT_S", 0.3)
+    monkeypatch.setattr(turns, "TURN_S", 0.5)
     return Stage()
 
 
@@ -112,6 +119,82 @@ def test_an_outdated_epoch_is_followed_up_at_once(flow: Flow, stage: Stage) -> N
     flow.is_outdated = lambda epoch: epoch.work.epoch < 3
     flow.until(lambda: stage.copying == [3], seconds=1.2)
     assert stage.most_at_once == 1
+
+
+def test_a_successor_that_finds_no_slot_gets_that_of_its_predecessor(
+    flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "SLOT_S", 0.3)
+    flow.run._length_s = 60
+    stage.slots = threading.Semaphore(1)
+    flow.until(lambda: stage.copying == [1])
+    flow.is_outdated = lambda epoch: epoch.work.epoch < 2
+    flow.until(lambda: stage.copying == [2], seconds=5)
+    assert stage.most_at_once == 1
+    assert "no slot" in flow.run.reason
+    stage.slots.release()
+    flow.is_outdated = lambda epoch: epoch.work.epoch < 3
+    flow.until(lambda: stage.copying == [3], seconds=5)
+    assert flow.run.reason == ""
+
+
+def test_a_successor_at_work_that_is_not_ready_ends_nobody(
+    flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "SLOT_S", 0.1)
+    monkeypatch.setattr(Channel, "wait_for_turn", _as_when_kafka_is_away)
+    flow.run._length_s = 60
+    flow.until(lambda: stage.copying == [1])
+    flow.is_outdated = lambda epoch: epoch.work.epoch < 2
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        flow.step()
+        time.sleep(0.01)
+    assert stage.copying == [1]
+
+
+def _as_when_kafka_is_away(channel: Channel, deadline_s: float) -> bool:
+    """Connected to the driver; of the clusters the first epoch alone has seen anything."""
+    with channel._changed:
+        channel._changed.wait_for(lambda: channel._turn or channel._order is not None, deadline_s)
+    return channel._turn
+
+
+def test_slices_take_turns_when_there_are_fewer_slots(flow: Flow, stage: Stage) -> None:
+    other, shared = Flow(stage), turns.Turns()
+    flow.run._length_s = other.run._length_s = 60
+    stage.slots = threading.Semaphore(1)
+    flow.until(lambda: stage.copying == [1])
+
+    def stepped(one: Flow, two: Flow) -> bool:
+        """Until it is the second one's turn."""
+        for number, each in enumerate((flow, other)):
+            each.step()
+            shared.take(number, [each.run], time.monotonic())
+        now = time.monotonic()
+        return two.run.works_s(now) > 0 and one.run.works_s(now) == 0
+
+    for _ in range(2):
+        wait_for(lambda: stepped(flow, other), seconds=10, pause=0.01)
+        assert shared.words(0, time.monotonic()).startswith("Slices take turns")
+        wait_for(lambda: stepped(other, flow), seconds=10, pause=0.01)
+    assert shared.words(0, time.monotonic() + 60) == ""
+    flow.run.order("stop")
+    other.run.order("stop")
+    wait_for(lambda: (flow.run.harvest(), other.run.harvest(), other.run.is_idle)[2], seconds=10)
+    other.control.close()
+
+
+def test_a_slice_that_waits_for_a_slot_says_so(
+    flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "STARVED_S", 0.2)
+    stage.slots = threading.Semaphore(0)
+    flow.until(lambda: "waits for a slot" in flow.run.trouble(time.monotonic()))
+    assert not flow.run.epochs()[0].is_mute()
+    stage.slots.release()
+    flow.until(lambda: stage.copying)
+    assert flow.run.trouble(time.monotonic()) == ""
 
 
 def test_a_failure_is_tried_again_after_a_while_and_its_reason_shown(

@@ -71,3 +71,4 @@ def test_a_flow_keeps_its_slots_when_the_runner_has_lost_some() -> None:
     assert slots.hold(1, 3)
     assert not slots.hold(1, 4)
     assert not slots.hold(2, 1)
+    assert (slots.free_for(1), slots.free_for(2)) == (3, 0)

@@ -88,8 +88,12 @@ def test_orders_and_turn_reach_the_task_also_those_given_before_it_came(
     again = Channel(work(server.address, line.token))
     again.wait_for_order(5)
     assert again.order() == "handover"
+    # The first one's end is not the second one's.
     channel.close()
+    time.sleep(0.2)
+    assert line.is_here
     again.close()
+    wait_for(lambda: not line.is_here, seconds=5)
     server.close()
 
 
