@@ -1,8 +1,8 @@
 """The Spark context of a runner: light, quick to start, and no secret in its settings.
 
 A bare SparkContext (no session), one JVM with a small heap, C1 only, and a class-data archive
-that the first clean stop leaves behind and every later start maps. Settings of the cluster's
-own (authentication, encryption, cores) come from SPARK_CONF_DIR, as for any Spark program.
+that the first clean stop leaves behind and every later start maps. What an operator sets in
+SPARK_CONF_DIR wins (`spark_settings`), as for any Spark program.
 """
 
 from __future__ import annotations
@@ -22,30 +22,13 @@ from pyspark import SparkConf, SparkContext
 
 from mirrors.domain.errors import UnderstudyError
 from spark_runner.java import java_options, keep_archive
+from spark_runner.spark_settings import chosen_by_operator, settings_beside
 
 MASTER_DEADLINE_S = 5.0
 # Threads of a local master cost nothing until they run; the 4 is how often Spark tries a task.
 LOCAL = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?$")
 CLUSTER = re.compile(r"(spark://[^/\s]+:\d+(,[^/\s]+:\d+)*|yarn|k8s://\S+)$")
 _SENT_PACKAGES = ("spark_runner", "mirrors/domain", "mirrors/kafka")
-
-_SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.eventLog.enabled": "false",
-    "spark.scheduler.mode": "FAIR",
-    "spark.speculation": "false",
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.worker.reuse": "true",
-    "spark.python.worker.idleTimeoutSeconds": "0",
-    "spark.python.task.killTimeout": "500ms",
-    "spark.driver.memory": "512m",
-    # Else one thread per slot of the master, whether it does anything or not.
-    "spark.rpc.netty.dispatcher.numThreads": "4",
-    "spark.ui.retainedJobs": "100",
-    "spark.ui.retainedStages": "100",
-    "spark.ui.retainedTasks": "1000",
-}
 
 
 class BadMaster(UnderstudyError):
@@ -75,7 +58,14 @@ def open_context(*, name: str, master: str, directory: Path, java: str) -> Spark
     os.environ["PYSPARK_DRIVER_PYTHON"] = python
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     conf = SparkConf().setMaster(master).setAppName(f"understudy-{name}")
-    for key, value in _settings(master, directory, java).items():
+    chosen = chosen_by_operator(os.environ)
+    settings = settings_beside(
+        chosen,
+        local=is_local(master),
+        directory=directory,
+        java_options=java_options(java, directory),
+    )
+    for key, value in settings.items():
         conf.set(key, value)
     context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
@@ -104,25 +94,6 @@ def close_context(context: SparkContext, java: str) -> None:
             # Else it would write its archive when nobody takes it any more.
             process.kill()
     keep_archive(java, ended_well=process is not None and process.poll() == 0)
-
-
-def _settings(master: str, directory: Path, java: str) -> dict[str, str]:
-    settings = {
-        **_SETTINGS,
-        "spark.local.dir": str(directory / "spark"),
-        "spark.driver.extraJavaOptions": java_options(java, directory),
-    }
-    if is_local(master):
-        settings |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.python.daemon.module": "spark_runner.daemon",
-            # To itself, in the same process.
-            "spark.executor.heartbeatInterval": "30s",
-        }
-    else:
-        settings |= {"spark.executor.memory": "512m"}
-    return settings
 
 
 def _check_reachable(master: str) -> None:

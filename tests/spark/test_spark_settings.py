@@ -1,0 +1,70 @@
+"""Spark's settings: an operator's win, else ours hold, a few are fixed."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import yaml
+
+from spark_runner.spark_settings import chosen_by_operator, settings_beside
+
+
+def written(directory: Path, text: str) -> dict[str, str]:
+    """The environment of a runner with such a spark-defaults.conf."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "spark-defaults.conf").write_text(text)
+    return {"SPARK_CONF_DIR": str(directory)}
+
+
+def beside(chosen: dict[str, str], *, local: bool = True) -> dict[str, str]:
+    return settings_beside(chosen, local=local, directory=Path("/r"), java_options="-Xa")
+
+
+def test_what_an_operator_sets_is_left_alone_and_the_rest_is_ours(tmp_path: Path) -> None:
+    chosen = chosen_by_operator(
+        written(
+            tmp_path,
+            "# ours\nspark.ui.enabled   true\nspark.eventLog.enabled=true\n"
+            "spark.executor.memory: 2g\nspark.driver.extraJavaOptions -Xb -Xc\nother 1\n",
+        )
+    )
+    assert "other" not in chosen
+    for local in (True, False):
+        ours = beside(chosen, local=local)
+        set_by_hand = chosen.keys() - {"spark.driver.extraJavaOptions"}
+        assert not set_by_hand & ours.keys()
+        assert ours["spark.driver.memory"] == "512m"
+        assert ours["spark.driver.extraJavaOptions"] == "-Xa -Xb -Xc"
+    assert beside({}, local=False)["spark.executor.memory"] == "512m"
+    assert beside({})["spark.ui.enabled"] == "false"
+    assert beside({})["spark.driver.extraJavaOptions"] == "-Xa"
+
+
+def test_where_there_is_no_file_all_is_ours(tmp_path: Path) -> None:
+    assert chosen_by_operator({"SPARK_CONF_DIR": str(tmp_path / "none")}) == {}
+    home = tmp_path / "spark"
+    written(home / "conf", "spark.ui.enabled true")
+    assert chosen_by_operator({"SPARK_HOME": str(home)}) == {"spark.ui.enabled": "true"}
+
+
+def test_all_that_the_example_for_kubernetes_sets_has_effect(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/kubernetes/executors.yaml").read_text()
+    [file] = [part["data"] for part in yaml.safe_load_all(text) if part["kind"] == "ConfigMap"]
+    chosen = chosen_by_operator(written(tmp_path, file["spark-defaults.conf"]))
+    assert chosen["spark.executor.memory"] == "512m"
+    assert not chosen.keys() & beside(chosen, local=False).keys()
+
+
+def test_what_flows_rely_on_stays_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    chosen = {"spark.speculation": "true", "spark.scheduler.mode": "fair"}
+    with caplog.at_level(logging.WARNING, "spark_runner"):
+        assert beside(chosen)["spark.speculation"] == "false"
+    assert caplog.messages == ["spark.speculation=true has no effect: it stays false"]
+
+
+def test_a_local_runner_listens_here_alone_though_its_file_is_also_a_clusters() -> None:
+    chosen = {"spark.driver.host": "worker", "spark.driver.bindAddress": "10.0.0.1"}
+    assert beside(chosen)["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.host" not in beside(chosen, local=False)
