@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,19 +19,35 @@ _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class StandaloneCluster:
-    """Its master's address, and its processes."""
+    """Its master's address, and its processes: the master's first."""
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, master: str, add_worker: Callable[[int], None]) -> None:
         self.master = master
         self.processes: list[subprocess.Popen[bytes]] = []
+        self._add_worker = add_worker
+        self._workers = 0
+
+    def add_worker(self) -> None:
+        self._workers += 1
+        self._add_worker(self._workers)
+
+    def lose_worker(self) -> None:
+        """As when its machine dies: the worker, its executors, and what these have started."""
+        process = self.processes.pop()
+        worker = psutil.Process(process.pid)
+        for member in (worker, *worker.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        process.wait(10)
 
     def executors(self) -> list[psutil.Process]:
-        return [
-            child
-            for process in self.processes
-            for child in psutil.Process(process.pid).children()
-            if any("ExecutorBackend" in part for part in child.cmdline())
-        ]
+        found = []
+        for process in self.processes:
+            for child in psutil.Process(process.pid).children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if any("ExecutorBackend" in part for part in child.cmdline()):
+                        found.append(child)
+        return found
 
 
 @contextmanager
@@ -46,7 +63,9 @@ def standalone_cluster(
         # What bin/load-spark-env.sh would set.
         "SPARK_SCALA_VERSION": "2.13",
     }
-    cluster = StandaloneCluster(f"spark://{HOST}:{port}")
+    address = f"spark://{HOST}:{port}"
+    deploy = "org.apache.spark.deploy"
+    web = ("--webui-port", "0", "--host", HOST)
 
     def launch(name: str, *arguments: str) -> None:
         home = directory / name
@@ -59,17 +78,17 @@ def standalone_cluster(
                 )
             )
 
-    deploy = "org.apache.spark.deploy"
-    web = ("--webui-port", "0", "--host", HOST)
+    def add_worker(number: int) -> None:
+        size = ("--cores", str(cores), "--memory", "1g")
+        work = ("--work-dir", str(directory / f"worker-{number}" / "work"))
+        launch(f"worker-{number}", f"{deploy}.worker.Worker", *size, *work, *web, address)
+
+    cluster = StandaloneCluster(address, add_worker)
     try:
         launch("master", f"{deploy}.master.Master", "--port", str(port), *web)
         wait_for(lambda: is_open(port), seconds=60, what="the Spark master")
-        for number in range(workers):
-            size = ("--cores", str(cores), "--memory", "1g")
-            work = ("--work-dir", str(directory / f"worker-{number}" / "work"))
-            launch(
-                f"worker-{number}", f"{deploy}.worker.Worker", *size, *work, *web, cluster.master
-            )
+        for _ in range(workers):
+            cluster.add_worker()
         yield cluster
     finally:
         for process in reversed(cluster.processes):

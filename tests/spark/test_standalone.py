@@ -1,8 +1,8 @@
-"""Flows on a real Spark cluster: our package is sent along, secrets are resolved by executors."""
+"""A real standalone Spark cluster of two workers: secrets there, kills under load, few slots."""
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,14 +13,45 @@ from confluent_kafka.admin import AdminClient
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker, Listener
 from controlplane.demo.ports import free_port
-from tests.spark.conftest import MakeLab
-from tests.spark.lab import Lab
+from tests.spark.lab import Flow, Lab, wait_for
 from tests.spark.reading import records
-from tests.spark.standalone import standalone_cluster
+from tests.spark.standalone import StandaloneCluster, standalone_cluster
+from tests.spark.test_orders import assert_same, load
+from tests.spark.test_spark_settings import written
 
 PASSWORD = "a-password-that-only-executors-know"
 VARIABLE = "UNDERSTUDY_TEST_STANDALONE_PASSWORD"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+# Of each of the two workers.
+CORES = 2
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, runner_env: dict[str, str]
+) -> Iterator[StandaloneCluster]:
+    env = {**runner_env, VARIABLE: PASSWORD, "SPARK_LOCAL_IP": "127.0.0.1"}
+    # Executors find our package in what the runner sends, not in a path of this checkout.
+    env.pop("PYTHONPATH", None)
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), env, cores=CORES) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def far(
+    clusters: tuple[str, str],
+    cluster: StandaloneCluster,
+    tmp_path_factory: pytest.TempPathFactory,
+    runner_env: dict[str, str],
+) -> Iterator[Lab]:
+    """A runner whose slices run on that cluster, with a setting of an operator's."""
+    settings = written(tmp_path_factory.mktemp("conf"), "spark.executor.memory 600m\n")
+    env = {**runner_env, **settings, VARIABLE: PASSWORD, "SPARK_LOCAL_IP": "127.0.0.1"}
+    env.pop("PYTHONPATH", None)
+    lab = Lab(*clusters, tmp_path_factory.mktemp("runner"), env)
+    lab.start_runner(cluster.master)
+    yield lab
+    lab.stop_runner()
 
 
 @pytest.fixture
@@ -45,37 +76,89 @@ def guarded_target(tmp_path: Path, guard: Guard) -> Iterator[KafkaBroker]:
     broker.kill()
 
 
-def test_a_flow_runs_on_a_master_and_two_workers_and_survives_the_loss_of_an_executor(
-    make_lab: MakeLab, guarded_target: KafkaBroker, tmp_path: Path, guard: Guard
+def test_a_flow_runs_on_a_master_and_two_workers_where_secrets_are_resolved(
+    far: Lab, guarded_target: KafkaBroker, cluster: StandaloneCluster
 ) -> None:
-    env = {**os.environ, **guard.environment, VARIABLE: PASSWORD, "SPARK_LOCAL_IP": "127.0.0.1"}
-    # Executors find our package in what the runner sends, not in a path of this checkout.
-    env.pop("PYTHONPATH", None)
-    with standalone_cluster(tmp_path / "cluster", env) as cluster:
-        lab = make_lab()
-        lab.env = env
-        lab.start_runner(cluster.master)
-        flow = lab.flow(tasks_max="4")
-        flow.job.target.__dict__.update(
-            bootstrap_servers=guarded_target.bootstrap_of("LOGIN"),
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="PLAIN",
-            sasl_username="u",
-            sasl_password=f"env:{VARIABLE}",
-        )
-        topic = lab.create(flow.topic("t"), 8)
-        for partition in range(8):
-            lab.write(topic, range(200), partition)
-        flow.start().wait_in_sync(topic, seconds=120)
-        _same(lab, guarded_target, topic, flow.remote(topic))
-        _nothing_secret_is_shown(lab)
+    flow = far.flow(tasks_max="4")
+    flow.job.target.__dict__.update(
+        bootstrap_servers=guarded_target.bootstrap_of("LOGIN"),
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_username="u",
+        sasl_password=f"env:{VARIABLE}",
+    )
+    topic = far.create(flow.topic("t"), 8)
+    for partition in range(8):
+        far.write(topic, range(200), partition)
+    flow.start().wait_in_sync(topic, seconds=120)
+    _same(far, guarded_target, topic, flow.remote(topic))
+    _nothing_secret_is_shown(far)
+    for executor in cluster.executors():
+        assert "-Xmx600M" in executor.cmdline()
+    flow.stop()
 
-        cluster.executors()[0].kill()
-        for partition in range(8):
-            lab.write(topic, range(200, 400), partition)
-        flow.wait_in_sync(topic, seconds=120)
-        _same(lab, guarded_target, topic, flow.remote(topic))
-        flow.stop()
+
+def test_an_executor_killed_under_load_costs_no_record_and_repeats_none(
+    far: Lab, cluster: StandaloneCluster
+) -> None:
+    flow, topic = _copying(far, tasks_max="4")
+    with load(far, topic, 8):
+        _all_move(flow, topic)
+        victim = cluster.executors()[0]
+        victim.kill()
+        wait_for(lambda: _two_without(cluster, victim), what="another executor")
+        _all_move(flow, topic)
+    flow.wait_in_sync(topic, seconds=120)
+    assert_same(far, flow, topic)
+    flow.stop()
+
+
+def test_a_flow_of_more_tasks_than_slots_goes_on_when_a_worker_is_lost_with_half_of_them(
+    far: Lab, cluster: StandaloneCluster
+) -> None:
+    flow, topic = _copying(far, tasks_max="8")
+    assert len(flow.wait(lambda s: s.slices).slices) == 2 * CORES
+    with load(far, topic, 8):
+        _all_move(flow, topic)
+        cluster.lose_worker()
+        # Four slices in two slots.
+        flow.wait(lambda s: s.state == "running" and "take turns" in s.reason)
+        _all_move(flow, topic)
+        new = far.create(flow.topic("new"), 2)
+        far.write(new, range(50), 1)
+        flow.wait_in_sync(new, seconds=40)
+    cluster.add_worker()
+    flow.wait_in_sync(topic, new, seconds=120)
+    assert_same(far, flow, topic, new)
+    flow.stop()
+
+
+def _copying(lab: Lab, **settings: str) -> tuple[Flow, str]:
+    flow = lab.flow(**settings)
+    topic = lab.create(flow.topic("t"), 8)
+    flow.start().wait_state("running")
+    return flow, topic
+
+
+def _two_without(cluster: StandaloneCluster, dead: psutil.Process) -> bool:
+    executors = cluster.executors()
+    return len(executors) == 2 and dead not in executors
+
+
+def _all_move(flow: Flow, topic: str) -> None:
+    """Until more of every partition has crossed."""
+    # What was on its way may still come.
+    time.sleep(0.5)
+    status = flow.wait(lambda s: s.partitions)
+    before = {row.partition: row.position or 0 for row in status.partitions if row.topic == topic}
+    flow.wait(
+        lambda s: all(
+            (row.position or 0) > before[row.partition]
+            for row in s.partitions
+            if row.topic == topic
+        ),
+        seconds=60,
+    )
 
 
 def _same(lab: Lab, target: KafkaBroker, topic: str, remote: str) -> None:
