@@ -78,7 +78,8 @@ def apply_decisions(
         if at is not None:
             restarted = decision.choice == "restart"
             row = draft.resume(place, at)
-            rows.append(dataclasses.replace(row, resets=known.resets + restarted))
+            resets = known.resets + restarted
+            rows.append(dataclasses.replace(row, resets=resets, repeats=known.repeats))
     return rows
 
 

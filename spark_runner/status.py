@@ -153,6 +153,7 @@ class Board:
             gap=error.gap if error else None,
             remote_topic_id=work.remote_topic_id if work and row.strangers else "",
             strangers=tuple(row.strangers),
+            repeats=row.repeats,
         )
 
     def _left_out(self, count: int) -> str:

@@ -24,6 +24,7 @@ class Row:
         "lane",
         "left_out",
         "position",
+        "repeats",
         "stable",
         "strangers",
         "timestamp",
@@ -39,12 +40,14 @@ class Row:
         self.left_out = 0
         # The newest of what others wrote into the remote partition.
         self.strangers: deque[Stretch] = deque(maxlen=MOST_STRANGERS)
+        self.repeats: int | None = None
         self.caught_up_at: int | None = None
 
     def moved(self, figure: PartitionFigure, now: int) -> None:
         self.position, self.lane = figure.position, figure.lane
         self.left_out += figure.left_out
         self.strangers.extend(figure.strangers)
+        self.repeats = figure.repeats
         self.timestamp = figure.timestamp or self.timestamp
         # The ends were asked a moment ago, and what was copied since was there: never behind it.
         self.end = None if self.end is None else max(self.end, figure.position)

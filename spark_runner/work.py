@@ -113,6 +113,8 @@ class PartitionFigure:
     left_out: int = 0
     # Since it was last told: what others wrote into the remote partition.
     strangers: tuple[Stretch, ...] = ()
+    # At least once: records that lie twice on the target by now; null where nobody counts them.
+    repeats: int | None = None
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:

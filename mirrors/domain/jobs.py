@@ -86,6 +86,8 @@ class PartitionStatus:
     # What others wrote into the remote partition since the job began, and into which topic.
     remote_topic_id: str = ""
     strangers: tuple[Stretch, ...] = ()
+    # At least once: records that lie twice on the target by now, as committed with the position.
+    repeats: int | None = None
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:

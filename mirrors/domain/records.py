@@ -152,6 +152,8 @@ class Position:
 
     The ids say which generation of both topics it belongs to; `resets` counts operator's restarts.
     `next_downstream` is the offset that the next batch gets there if nobody else writes.
+    At least once, `producer` is the id that wrote behind the position, `repeats` how many records
+    lie there twice so far, and `owed` how many of what was left there will (`continuity.repeats`).
     """
 
     topic: str
@@ -164,6 +166,9 @@ class Position:
     leader_epoch: int | None = None
     resets: int = 0
     next_downstream: int | None = None
+    repeats: int = 0
+    owed: tuple[int, ...] = ()
+    producer: int | None = None
 
     @property
     def key(self) -> bytes:
@@ -174,6 +179,12 @@ class Position:
         body = {"v": 1} | {name: getattr(self, name) for name in _POSITION_BODY}
         if self.next_downstream is not None:
             body["next_downstream"] = self.next_downstream
+        if self.repeats:
+            body["repeats"] = self.repeats
+        if self.owed:
+            body["owed"] = self.owed
+        if self.producer is not None:
+            body["producer"] = self.producer
         return _compact(body)
 
 
@@ -211,6 +222,8 @@ def read_position(key: bytes | None, value: bytes | None) -> Position | SliceCou
     if (version := body.pop("v", None)) != 1:
         raise MalformedRecord(f"the position has version {version}; only version 1 is known")
     try:
+        if "owed" in body:
+            body["owed"] = tuple(body["owed"])
         row = SliceCount(**body) if place == {"slices": True} else Position(**place, **body)
     except TypeError:
         raise MalformedRecord("the position lacks a member, or has one too many") from None

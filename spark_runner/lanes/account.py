@@ -7,6 +7,7 @@ import time
 from typing import Literal
 
 from spark_runner.control import Channel
+from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track
@@ -25,9 +26,15 @@ class Account:
     """Reads the tracks; only what is committed counts."""
 
     def __init__(
-        self, tracks: list[Track], channel: Channel, tally: Tally, throttle: Throttle
+        self,
+        tracks: list[Track],
+        channel: Channel,
+        tally: Tally,
+        throttle: Throttle,
+        repeats: RepeatsSeen,
     ) -> None:
         self._throttle = throttle
+        self._repeats = repeats
         self._tracks = tracks
         self._tally = tally
         self._channel = channel
@@ -100,4 +107,5 @@ class Account:
             lane=f"repack: {track.why}" if track.why else "raw",
             left_out=track.committed_left_out - told,
             strangers=found,
+            repeats=self._repeats.count(track),
         )

@@ -20,6 +20,7 @@ from spark_runner.lanes.ledger import Book
 from spark_runner.lanes.outlet import Outlet
 from spark_runner.lanes.pace import Pace
 from spark_runner.lanes.prepare import Preparer
+from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.returns import Returns
 from spark_runner.lanes.same_topics import changed_topics
@@ -59,6 +60,7 @@ class Engine:
         pace: Pace,
         tally: Tally,
         throttle: Throttle,
+        repeats: RepeatsSeen,
         replicated: Replicated | None = None,
         transactional: bool,
         tuning: Tuning,
@@ -67,6 +69,7 @@ class Engine:
         self.tracks = tracks
         self._source, self._target = source, target
         self._book = book
+        self._repeats = repeats
         self._identity = identity
         self._transactional = transactional
         self._pace = pace
@@ -144,6 +147,7 @@ class Engine:
         if not moved:
             self._pace.nothing(began)
             return False
+        self._repeats.look(moved)
         self._book.write(moved, int(time.time() * 1000))
         self._outlet.offer(self._book.positions)
         self._outlet.offer(self._book.runs)
@@ -151,6 +155,7 @@ class Engine:
         self._check_names()
         self._end_transaction(time.monotonic() + (_HURRIED_S if hurry() else _DRAIN_S))
         self._book.committed()
+        self._repeats.committed(moved)
         for track in moved:
             track.commit(self._book.after_commit(track))
         self.commits += 1

@@ -8,6 +8,7 @@ from mirrors.domain.continuity.generations import generation
 from mirrors.domain.records import Position
 from mirrors.domain.runs import BlockKey, OpenBlock, Run, left_out, pack
 from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.track import Track
 from spark_runner.wire import codecs
 from spark_runner.wire.cluster import id_text
@@ -23,12 +24,19 @@ class Book:
     """Turns what moved into records; remembers each partition's block of runs while it is open."""
 
     def __init__(
-        self, positions: Track, runs: Track, *, source_cluster: str, target_cluster: str
+        self,
+        positions: Track,
+        runs: Track,
+        repeats: RepeatsSeen,
+        *,
+        source_cluster: str,
+        target_cluster: str,
     ) -> None:
         # A transaction that wrote into a partition ends there with one marker.
         self.markers = 1
         self.positions = positions
         self.runs = runs
+        self._repeats = repeats
         self._source_cluster = source_cluster
         self._target_cluster = target_cluster
         self._open: dict[tuple[Track, str], OpenBlock] = {}
@@ -58,6 +66,7 @@ class Book:
         self._next = {}
 
     def position(self, track: Track, at: int) -> Position:
+        repeats = self._repeats.after_commit(track)
         return Position(
             topic=track.topic,
             partition=track.partition,
@@ -69,6 +78,9 @@ class Book:
             leader_epoch=track.epoch if track.epoch >= 0 else None,
             resets=track.resets,
             next_downstream=there if (there := self.after_commit(track)) >= 0 else None,
+            repeats=repeats.records,
+            owed=repeats.owed,
+            producer=self._repeats.producer,
         )
 
     def after_commit(self, track: Track) -> int:

@@ -17,6 +17,7 @@ from spark_runner.lanes.account import Account
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.pace import Pace
 from spark_runner.lanes.recall import PositionReader
+from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.resuming import resume
 from spark_runner.lanes.tally import Tally
@@ -78,7 +79,8 @@ class _Epoch:
         self._tracks = [setup.track_of(row, self._settings.producer) for row in work.partitions]
         self._tally = Tally()
         self._throttle = Throttle(work, channel)
-        self._account = Account(self._tracks, channel, self._tally, self._throttle)
+        self._repeats = RepeatsSeen(self._target, transactional=self._transactional)
+        self._account = Account(self._tracks, channel, self._tally, self._throttle, self._repeats)
         self._engine: Engine | None = None
         self._restarts = 0
 
@@ -125,7 +127,7 @@ class _Epoch:
         if settings.skip_replicated:
             replicated = Replicated(self._source, self._tracks)
             replicated.prepare(time.monotonic() + READ_S)
-        book = setup.book_for(work, self._target, until)
+        book = setup.book_for(work, self._target, self._repeats, until)
         self._identity = Identity(
             self._target,
             work.transactional_id,
@@ -146,6 +148,7 @@ class _Epoch:
             ),
             tally=self._tally,
             throttle=self._throttle,
+            repeats=self._repeats,
             tuning=self._tuning,
             replicated=replicated,
             transactional=self._transactional,
@@ -167,7 +170,8 @@ class _Epoch:
         known = self._positions.read(time.monotonic() + READ_S)
         for track in self._tracks:
             place = known.get(track.place)
-            resume(track, place, self._work, exactly_once=self._transactional)
+            resume(track, place, self._work)
+            self._repeats.resumed(track, place, self._identity.producer_id)
         self._account.knows_positions = True
         engine.begin()
 
@@ -178,7 +182,8 @@ class _Epoch:
         except KafkaRefused as error:
             if self._transactional or error.code != "not_authorised":
                 raise
-            # At least once does without: repeats are counted, an old writer is not shut out.
+            # At least once does without: an old writer is not shut out, and what it writes behind
+            # our first batch is repeated without being counted.
             self._identity.join_anonymously(until)
 
     def _copy(self, engine: Engine) -> EndedBecause:

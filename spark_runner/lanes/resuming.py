@@ -9,7 +9,7 @@ from spark_runner.wire.cluster import id_text
 from spark_runner.work import PartitionError, SliceWork
 
 
-def resume(track: Track, known: Position | None, work: SliceWork, *, exactly_once: bool) -> None:
+def resume(track: Track, known: Position | None, work: SliceWork) -> None:
     """A committed position wins over the planned start; another generation's stops the track."""
     if track.error is not None:
         # It stays stopped. What it had written since the last commit was aborted with the rest.
@@ -21,8 +21,7 @@ def resume(track: Track, known: Position | None, work: SliceWork, *, exactly_onc
     track.rewind(known.position)
     track.resets = known.resets
     track.leader_epoch = track.epoch = -1 if known.leader_epoch is None else known.leader_epoch
-    if exactly_once and known.next_downstream is not None:
-        # At least once, what was acknowledged behind the position may be another id's of ours.
+    if known.next_downstream is not None:
         track.next_there = track.there = known.next_downstream
     now = Position(
         topic=track.topic,

@@ -11,6 +11,7 @@ from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.feeder import FetchLimits
 from spark_runner.lanes.ledger import Book
 from spark_runner.lanes.policy import Policy
+from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.track import Track
 from spark_runner.wire import codecs, fetch
 from spark_runner.wire.cluster import ClusterClient, Patience, id_bytes
@@ -96,7 +97,7 @@ def arenas_for(limits: FetchLimits, *, brokers: int) -> Arenas:
     return Arenas(size=limits.max_bytes + _HEADROOM, count=brokers + 2)
 
 
-def book_for(work: SliceWork, target: ClusterClient, deadline: float) -> Book:
+def book_for(work: SliceWork, target: ClusterClient, repeats: RepeatsSeen, deadline: float) -> Book:
     """The two topics that a slice writes beside the data; that of the runs is made if missing."""
     names = (work.positions_topic, runs_topic(work.source.alias))
     patience = Patience(deadline)
@@ -116,11 +117,14 @@ def book_for(work: SliceWork, target: ClusterClient, deadline: float) -> Book:
                 f"Cluster {target.alias}: the topic {names[1]} cannot be made.", code="runs_missing"
             )
         make_runs_topic(work, positions.replicas)
+    ours = [
+        Track(view.name, 0, view.name, remote_id=view.topic_id, ledger=True)
+        for view in (positions, runs)
+    ]
     return Book(
-        *(
-            Track(view.name, 0, view.name, remote_id=view.topic_id, ledger=True)
-            for view in (positions, runs)
-        ),
+        ours[0],
+        ours[1],
+        repeats,
         source_cluster=work.source_cluster_id,
         target_cluster=work.target_cluster_id,
     )

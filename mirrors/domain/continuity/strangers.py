@@ -29,6 +29,7 @@ class Seen(NamedTuple):
     records: int
     producer: int
     control: bool
+    epoch: int = 0
 
 
 class Stretch(NamedTuple):

@@ -1,0 +1,122 @@
+"""At least once: counts what a copier that died had written and not committed, as it lands again.
+
+It lies from where the committed position says our next record belongs up to our first batch: from
+that one on the leader refuses the predecessor. The number is committed with the position, so that
+a kill neither loses it nor has it counted twice. A stretch is looked into once, before the first
+commit, and only if there is one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Iterable
+
+from mirrors.domain.continuity.repeats import Repeats, attempts
+from mirrors.domain.continuity.strangers import Hole
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.records import Position
+from spark_runner.lanes.holes import read_holes
+from spark_runner.lanes.track import Track
+from spark_runner.wire.cluster import ClusterClient
+
+log = logging.getLogger(__name__)
+
+# Commits wait for it.
+LOOK_S = 1.0
+# Where nothing was ever committed, the stretch begins somewhere before our first batch.
+_WINDOW = 200_000
+_NONE = Repeats()
+
+
+@dataclasses.dataclass
+class _Row:
+    """One partition since the take-over."""
+
+    committed: Repeats = _NONE
+    # -1: nothing was ever committed here
+    begins: int = -1
+    # until the first commit
+    waits: bool = False
+    # Until a commit of ours another process may have written it, and one of the flow's own under
+    # another id is no stranger.
+    is_first: bool = True
+
+
+class RepeatsSeen:
+    """One for a slice."""
+
+    def __init__(self, target: ClusterClient, *, transactional: bool) -> None:
+        self._target = target
+        self._transactional = transactional
+        self._producer: int | None = None
+        self._own: set[int] = set()
+        self._rows: dict[Track, _Row] = {}
+
+    @property
+    def producer(self) -> int | None:
+        """Whoever finds batches of this id behind our last commit knows that they are repeated."""
+        return None if self._transactional else self._producer
+
+    def resumed(self, track: Track, known: Position | None, producer: int) -> None:
+        """We took over, and this is what was committed."""
+        self._producer = producer
+        self._own.add(producer)
+        before = self._rows.get(track)
+        row = self._rows[track] = _Row(is_first=before is None or before.is_first)
+        row.waits = not self._transactional
+        if known is not None:
+            row.committed = Repeats(known.repeats, known.owed)
+            row.begins = -1 if known.next_downstream is None else known.next_downstream
+            if known.producer is not None:
+                self._own.add(known.producer)
+            # The flow was at least once until now, or what is behind the position is aborted.
+            row.waits = row.begins >= 0 and (row.waits or known.producer is not None)
+
+    def look(self, moved: Iterable[Track]) -> None:
+        """Before a commit, when all that was sent has landed."""
+        deadline = time.monotonic() + LOOK_S
+        for track in moved:
+            row = self._rows[track]
+            if row.waits and track.records:
+                row.waits = False
+                self._look_at(track, row, deadline)
+
+    def after_commit(self, track: Track) -> Repeats:
+        """What holds once all that has landed is committed."""
+        return self._rows[track].committed.after(track.records)
+
+    def committed(self, moved: Iterable[Track]) -> None:
+        for track in moved:
+            row = self._rows[track]
+            row.committed, row.is_first = self.after_commit(track), False
+
+    def count(self, track: Track) -> int:
+        """As committed."""
+        row = self._rows.get(track)
+        return row.committed.records if row else 0
+
+    def _look_at(self, track: Track, row: _Row, deadline: float) -> None:
+        stop = track.runs[0][1]
+        hole = Hole(row.begins if row.begins >= 0 else max(0, stop - _WINDOW), stop)
+        if row.is_first and hole in track.holes:
+            track.holes.remove(hole)
+        if hole.first >= stop:
+            return
+        owed = self._owed(track, hole, deadline)
+        if owed is None and row.begins >= 0:
+            log.warning("%s: all of %s counts as repeated, it cannot be read", track.name, hole)
+            owed = (stop - hole.first,)
+        row.committed = row.committed.also(owed or ())
+
+    def _owed(self, track: Track, hole: Hole, deadline: float) -> tuple[int, ...] | None:
+        """None when it cannot be read."""
+        if time.monotonic() >= deadline:
+            return None
+        try:
+            for _, seen in read_holes(self._target, track, [hole], deadline):
+                return attempts(hole, seen, self._own)
+        except UnderstudyError as error:
+            log.warning("what is repeated cannot be looked at: %s", error.message)
+        return None

@@ -1,0 +1,182 @@
+"""At least once: copiers that die between landing and commit; repeats are counted to the record."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mirrors.domain.errors import KafkaRefused
+from spark_runner.lanes import repeats
+from spark_runner.lanes.ledger import Book
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.wire.records import Record
+from spark_runner.wire.transactions import Identity, ProducerLost
+from spark_runner.work import SliceResult
+from tests.wire.chaos import Killed
+from tests.wire.test_strangers import told
+from tests.wire.world import Driver, Flow, Side, unique
+
+Made = tuple[Flow, str, str]
+
+
+@pytest.fixture
+def made(source: Side, target: Side) -> Made:
+    topic = unique("repeated")
+    source.make(topic)
+    flow = Flow(source, target, commit_interval_ms="20", delivery="at_least_once")
+    return flow, topic, flow.add(topic)
+
+
+@pytest.fixture
+def dies(monkeypatch: pytest.MonkeyPatch, made: Made) -> Callable[[], None]:
+    """A copier whose records land, and then it is gone before it writes its position."""
+
+    def gone(*_: Any) -> None:
+        raise Killed
+
+    def run() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Book, "write", gone)
+            with pytest.raises(Killed):
+                RawCopier().run(made[0].work(), Driver())  # type: ignore[arg-type]
+
+    return run
+
+
+_numbers = itertools.count()
+
+
+def write(flow: Flow, topic: str, count: int) -> None:
+    rows = [Record(0, 1_000_000, b"%d" % next(_numbers), b"v") for _ in range(count)]
+    flow.source.write(topic, 0, rows)
+
+
+def counted(result: SliceResult) -> int | None:
+    (row,) = result.partitions
+    return row.repeats
+
+
+def twice(made: Made, before: int | None = None) -> int:
+    """By brute force: copies too many of the source's records before this offset."""
+    flow, topic, remote = made
+    wanted = {row.key for row in flow.source.read(topic) if before is None or row.offset < before}
+    copies = [row.key for row in flow.target.read(remote) if row.key in wanted]
+    assert set(copies) == wanted
+    return len(copies) - len(wanted)
+
+
+def test_what_the_dead_left_is_counted_as_it_lands_again(
+    made: Made, dies: Callable[[], None]
+) -> None:
+    flow, topic, remote = made
+    write(flow, topic, 10)
+    assert counted(flow.copy()[0]) == 0
+    write(flow, topic, 50)
+    dies()
+    flow.target.write(remote, 0, [Record(0, 1, b"theirs", b"v")] * 3)
+    dies()
+    # Only a part of it lands again and is committed; the rest is still owed.
+    whole = flow.rows
+    flow.rows = [dataclasses.replace(whole[0], stop=30)]
+    assert counted(flow.copy(ends={(topic, 0): 30})[0]) == twice(made, 30) == 40
+    flow.rows = whole
+    dies()
+    result, driver = flow.copy()
+    assert counted(result) == twice(made) == 130
+    # Ours is no stranger's.
+    assert told(result, driver) == []
+    write(flow, topic, 5)
+    assert counted(flow.copy()[0]) == twice(made)
+
+
+def test_a_copier_that_dies_before_its_first_commit_is_counted_too(
+    made: Made, dies: Callable[[], None]
+) -> None:
+    flow, topic, _ = made
+    write(flow, topic, 20)
+    dies()
+    assert counted(flow.copy()[0]) == twice(made) == 20
+
+
+def test_a_producer_that_is_lost_repeats_within_one_process(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow, topic, _ = made
+    plain, losses = Book.write, iter([False, True, True])
+
+    def unlucky(book: Book, *args: Any) -> None:
+        if next(losses, False):
+            raise ProducerLost(1, "commit")
+        plain(book, *args)
+
+    monkeypatch.setattr(Book, "write", unlucky)
+    write(flow, topic, 10)
+    assert counted(flow.copy()[0]) == 0
+    write(flow, topic, 20)
+    result, driver = flow.copy()
+    assert counted(result) == twice(made) == 40
+    assert told(result, driver) == []
+
+
+def test_without_the_right_to_a_transactional_id_the_last_commit_names_who_wrote(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_authorised(*_: Any) -> None:
+        raise KafkaRefused("No right.", code="not_authorised")
+
+    monkeypatch.setattr(Identity, "fence", not_authorised)
+    flow, topic, _ = made
+    write(flow, topic, 1)
+    flow.copy()
+    write(flow, topic, 1)
+    commits_once_and_dies(made, monkeypatch)
+    assert counted(flow.copy()[0]) == twice(made) == 7
+
+
+def commits_once_and_dies(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow, topic, _ = made
+    plain, left = Book.write, iter([False, True])
+
+    def once(book: Book, *args: Any) -> None:
+        if next(left):
+            raise Killed
+        plain(book, *args)
+        write(flow, topic, 7)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Book, "write", once)
+        with pytest.raises(Killed):
+            RawCopier().run(flow.work(), Driver())  # type: ignore[arg-type]
+
+
+def test_a_flow_that_becomes_exactly_once_counts_what_was_left_before(
+    made: Made, dies: Callable[[], None]
+) -> None:
+    flow, topic, _ = made
+    write(flow, topic, 10)
+    flow.copy()
+    write(flow, topic, 5)
+    dies()
+    flow.properties["delivery"] = "exactly_once"
+    result, driver = flow.copy()
+    assert counted(result) == twice(made) == 5
+    assert told(result, driver) == []
+    write(flow, topic, 5)
+    dies()
+    assert counted(flow.copy()[0]) == twice(made) == 5
+
+
+def test_what_cannot_be_read_counts_as_repeated_as_a_whole(
+    made: Made, dies: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow, topic, _ = made
+    write(flow, topic, 10)
+    flow.copy()
+    write(flow, topic, 5)
+    dies()
+    monkeypatch.setattr(repeats, "read_holes", lambda *_: iter(()))
+    assert counted(flow.copy()[0]) == twice(made) == 5
