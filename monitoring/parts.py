@@ -1,10 +1,11 @@
-"""Series of parts: the memory of a runner's processes, partitions of a flow that stopped alone."""
+"""Series of parts: a runner's memory by process, partitions that stopped alone, repeats."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from mirrors.models import Runner
+from mirrors.models.repeats import repeats_of
 from mirrors.models.stopped import Stopped, stopped_of
 from monitoring.series import Labels, Series, labelled
 
@@ -18,7 +19,15 @@ def series(labels: Mapping[int, Labels]) -> Iterator[Series]:
         partitions.add(key.flow, stopped.partitions)
         if stopped.waiting is not None:
             waiting.add(key.flow, stopped.waiting)
-    yield from (partitions, waiting, _memory())
+    yield from (partitions, waiting, _repeats(labels), _memory())
+
+
+def _repeats(labels: Mapping[int, Labels]) -> Series:
+    repeats = Series("understudy_flow_repeats_total", "At least once: lie twice there", "counter")
+    for flow, count in repeats_of().items():
+        if flow in labels:
+            repeats.add(labels[flow].flow, count)
+    return repeats
 
 
 def _memory() -> Series:

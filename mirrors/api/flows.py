@@ -27,6 +27,7 @@ from mirrors.models import Cluster, Flow, Role, Runner
 from mirrors.models.flows import DesiredState
 from mirrors.models.proving import proof_of, with_proof
 from mirrors.models.reading import flows_with_lag
+from mirrors.models.repeats import with_repeats
 from mirrors.services import explain
 from mirrors.services.flows import editing, steering
 
@@ -49,6 +50,12 @@ class FlowSerializer(StoppedSerializer):
     desired_state = serializers.ChoiceField(choices=DesiredState.choices, required=False)
     offset_lag = serializers.IntegerField(read_only=True, allow_null=True, default=None)
     time_lag_ms = serializers.IntegerField(read_only=True, allow_null=True, default=None)
+    repeats = serializers.IntegerField(
+        read_only=True,
+        allow_null=True,
+        default=None,
+        help_text="At least once: records that lie twice on the target, over all partitions.",
+    )
     proven = serializers.SerializerMethodField()
 
     class Meta:
@@ -66,6 +73,7 @@ class FlowSerializer(StoppedSerializer):
             "time_lag_ms",
             "stopped_partitions",
             "waiting_records",
+            "repeats",
             "proven",
             "created_at",
         )
@@ -129,7 +137,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
 
     def get_queryset(self) -> QuerySet[Flow]:
         if self.action in {"list", "retrieve"}:
-            return with_proof(flows_with_lag()).order_by("id")
+            return with_repeats(with_proof(flows_with_lag())).order_by("id")
         return Flow.objects.select_related("source", "target", "runner").order_by("id")
 
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:

@@ -41,6 +41,7 @@ class PartitionSerializer(StrictModelSerializer):
             "offset_lag",
             "time_lag_ms",
             "lane",
+            "repeats",
             "as_of",
         )
         read_only_fields = fields

@@ -156,6 +156,8 @@ class FlowPartition(models.Model):
     offset_lag = models.BigIntegerField(null=True)
     time_lag_ms = models.BigIntegerField(null=True)
     lane = models.CharField(max_length=16, blank=True)
+    # At least once: records that lie twice on the target; null where nobody counts them.
+    repeats = models.BigIntegerField(null=True)
     as_of = models.DateTimeField()
 
     class Meta:

@@ -32,6 +32,7 @@ _PARTITION_FIELDS = (
     "offset_lag",
     "time_lag_ms",
     "lane",
+    "repeats",
 )
 
 
@@ -91,6 +92,7 @@ def _rows(flow: Flow, status: JobStatus) -> tuple[list[FlowTopic], list[FlowPart
                 offset_lag=lag,
                 time_lag_ms=seen.time_lag_ms,
                 lane=seen.lane,
+                repeats=seen.repeats,
                 as_of=moment(seen.as_of),
             )
         )
@@ -129,6 +131,9 @@ def _replace(
     changed = []
     for row in rows:
         before = known.pop(_key(row, key), None)
+        if isinstance(row, FlowPartition) and isinstance(before, FlowPartition):
+            # A slice that has only begun does not know it yet, and the number never falls.
+            row.repeats = before.repeats if row.repeats is None else row.repeats
         if before is None or _differs(before, row, fields):
             changed.append(row)
     model._default_manager.bulk_create(

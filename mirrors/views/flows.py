@@ -18,6 +18,7 @@ from mirrors.models import Flow, Role, needs
 from mirrors.models.flows import ObservedState
 from mirrors.models.proving import readiness_of, with_proof, with_readiness
 from mirrors.models.reading import flows_with_lag
+from mirrors.models.repeats import with_repeats
 from mirrors.models.stopped import with_stopped
 from mirrors.services.explain import explain_group_of, explain_topic_of
 from mirrors.views.actions import actions_of
@@ -98,7 +99,7 @@ def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpRespon
 def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
     """What the head of a flow's page shows, whichever tab is below it."""
     now = timezone.now()
-    rows = with_stopped(with_readiness(flows_with_lag()))
+    rows = with_repeats(with_stopped(with_readiness(flows_with_lag())))
     flow = mark_flow(get_object_or_404(rows, pk=pk), now)
     return {
         "flow": mark_proof(flow, now),
