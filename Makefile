@@ -76,6 +76,10 @@ test-fast: $(VENV)/.dev ## The rules and the pages only: no broker, no Spark, no
 test-kills: $(VENV)/.dev ## kill -9 of each process in turn, then twenty at random, under load; all compared at the end
 	$(PYTEST) tests/journeys/test_kills.py --timeout 3600 -m "" $(RUN)
 
+test-crashes: $(VENV)/.dev ## 180 kill -9 of copiers, 50 frozen ones, 20 of the runner, brokers and connections: all read by another client
+	UNDERSTUDY_CRASHES=60 UNDERSTUDY_ZOMBIES=25 UNDERSTUDY_RUNNER_KILLS=20 $(PYTEST) tests/wire/test_crashes.py \
+	  tests/wire/test_broken_connections.py tests/wire/test_three_brokers.py tests/spark/test_crashes.py --timeout 3600 -m "" -s $(RUN)
+
 test-takeover: $(VENV)/.dev ## A real MirrorMaker 2, then a flow, then MirrorMaker 2 again in mid-stream: nothing lost, little repeated
 	$(PYTEST) tests/spark/test_relay.py --timeout 900 -m "" $(RUN)
 
@@ -155,5 +159,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web setup check format test test-fast test-kills test-takeover test-soak system requirements help migrate \
+.PHONY: .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web setup check format test test-fast test-kills test-crashes test-takeover test-soak system requirements help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 Record = tuple[bytes | None, bytes | None, list[Any] | None, int]
 
@@ -38,30 +39,34 @@ def _end(consumer: Consumer, topic: str, partition: int) -> int:
 
 def records(bootstrap: str, topic: str, seconds: float = 60.0) -> dict[int, list[Record]]:
     """Every committed record of a topic, in order, by partition."""
+    found: dict[int, list[Record]] = {}
+    for number, row in messages(bootstrap, topic, seconds):
+        rows = found.setdefault(number, [])
+        if row is not None:
+            rows.append((row.key(), row.value(), row.headers(), row.timestamp()[1]))
+    return found
+
+
+def messages(
+    bootstrap: str, topic: str, seconds: float = 60.0
+) -> Iterator[tuple[int, Message | None]]:
+    """Every committed record with its partition; first each partition once without one."""
     consumer = _reader(bootstrap)
     try:
         known = consumer.list_topics(topic, timeout=10).topics[topic]
         assert known.error is None, known.error
-        found: dict[int, list[Record]] = {number: [] for number in known.partitions}
-        consumer.assign([TopicPartition(topic, number, 0) for number in found])
-        left = set(found)
+        left = set(known.partitions)
+        yield from ((number, None) for number in known.partitions)
+        consumer.assign([TopicPartition(topic, number, 0) for number in left])
         until = time.monotonic() + seconds
         while left:
             assert time.monotonic() < until, f"{topic} was not read to its end"
             for message in consumer.consume(500, 0.2):
                 error = message.error()
                 if error is None:
-                    found[message.partition()].append(
-                        (
-                            message.key(),
-                            message.value(),
-                            message.headers(),
-                            message.timestamp()[1],
-                        )
-                    )
+                    yield message.partition(), message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(message.partition())
-        return found
     finally:
         consumer.close()
 

@@ -18,9 +18,10 @@ from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire.records import Record
 from spark_runner.wire.stream import PlainStream, dial
 from spark_runner.wire.transactions import Identity, ProducerLost
+from tests.wire.independent import compare
 from tests.wire.proxy import Proxy
 from tests.wire.running import Running
-from tests.wire.world import Driver, Flow, Side, bare, unique
+from tests.wire.world import Driver, Flow, Side, unique
 
 NOW = int(time.time() * 1000)
 BIG = b"v" * 15_000
@@ -59,9 +60,7 @@ def flow_of(source: Side, target: Side, **properties: str) -> tuple[Flow, str, s
 
 def check(flow: Flow, topic: str, remote: str, *proxies: Proxy) -> None:
     assert sum(proxy.cuts for proxy in proxies) >= 2 * len(proxies), "nothing was tested"
-    for partition in range(PARTITIONS):
-        copied = bare(flow.target.read(remote, partition))
-        assert copied == bare(flow.source.read(topic, partition))
+    compare(flow, topic, remote)
 
 
 def test_connections_cut_at_random_on_both_sides(
