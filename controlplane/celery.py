@@ -139,7 +139,7 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": 10.0,
         "options": {"queue": "default", "expires": 9.0},
     },
-    "retire runs of earlier generations": {
+    "retire runs that nobody can ask for": {
         "task": "mirrors.tasks.retire_runs",
         "schedule": 3600.0,
         "options": {"queue": "default", "expires": 3000.0},
@@ -161,6 +161,7 @@ app.conf.update(
     task_routes={
         "mirrors.tasks.reconcile*": {"queue": RECONCILE},
         "mirrors.tasks.refresh_runs_of": {"queue": "collect"},
+        "mirrors.tasks.retire_blocks_of": {"queue": "collect"},
         "mirrors.tasks.retire_runs_of": {"queue": "collect"},
         # It alone of these asks Kafka.
         "monitoring.tasks.sweep_source": {"queue": "collect"},

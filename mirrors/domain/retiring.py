@@ -1,13 +1,16 @@
-"""When the offset runs of an earlier generation may go: once nobody can ask for their records.
+"""When offset runs may go: once nobody can ask for their records.
 
 A generation of a partition ends when its source topic or its remote topic is made anew, or when an
 operator lets the partition begin again. Its runs still name records of the remote topic: whoever
 skips by them what was copied needs them as long as one of those records can be read.
+
+Of the current generation goes what lies before the start of both logs, but for the oldest block.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,3 +57,51 @@ def retirement(old: OldRuns, log: RemoteLog) -> Retirement:
         kept = f"the remote topic still holds records from {log.start} on, and they end at"
         return Retirement(False, f"{kept} {old.ends}")
     return Retirement(True, "the remote topic holds none of their records any more")
+
+
+class Starts(NamedTuple):
+    """From which offset on one partition matters on either side; None where nobody said."""
+
+    source: int | None = None
+    target: int | None = None
+
+
+class Border(NamedTuple):
+    """What ends at or below it on both sides is asked for by nobody any more."""
+
+    upstream: int
+    downstream: int
+
+
+def border(*, before: Starts, now: Starts, groups: Starts, position: int) -> Border | None:
+    """Where what is still needed begins; None: all of it is.
+
+    `before` and `now` are the first offsets that both clusters hold, as they said some time ago and
+    just now: who had read a record when it went has judged it by its run since. `groups`: the
+    lowest committed offsets. Nothing behind `position` was copied for good.
+    """
+    upstream = _lowest((before.source, now.source), groups.source, position)
+    downstream = _lowest((before.target, now.target), groups.target)
+    if not upstream or not downstream:
+        return None
+    return Border(upstream, downstream)
+
+
+def _lowest(said: tuple[int | None, int | None], *others: int | None) -> int | None:
+    """None where a cluster did not say; groups there may be none."""
+    if None in said:
+        return None
+    return min(value for value in (*said, *others) if value is not None)
+
+
+def blocks_between(*, oldest: int, upstream: int, downstream: int) -> range:
+    """The first offsets of blocks that go.
+
+    `oldest` is where the first block begins, `upstream` and `downstream` where those do that are
+    the last to begin at or below the border on that side. Whatever begins before both ends there.
+
+    The last one stays, as the neighbour of what is still asked for; and so does the oldest, by
+    which an offset of long ago is told from one that another wrote before this flow: its answer is
+    the next run's start, as in every gap.
+    """
+    return range(oldest + 1, min(upstream, downstream))

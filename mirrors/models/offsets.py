@@ -32,7 +32,8 @@ class RunIndex(models.Model):
 class PartitionMap(models.Model):
     """The map of one partition in one generation. `position` is null in one that is not current.
 
-    `into`: the id of the topic that its runs lead to; empty where that is not known.
+    `into`: the id of the topic that its runs lead to; empty where that is not known. The starts
+    are the first offsets that both clusters held at `starts_at`, null where one did not say.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="maps")
@@ -41,6 +42,9 @@ class PartitionMap(models.Model):
     generation = models.CharField(max_length=32)
     position = models.BigIntegerField(null=True)
     into = models.CharField(max_length=64, blank=True, default="")
+    source_start = models.BigIntegerField(null=True)
+    target_start = models.BigIntegerField(null=True)
+    starts_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ("topic", "partition", "id")

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from mirrors.services import duties, pruning
 from mirrors.services.heart import heartbeats
-from mirrors.services.offsets import catching_up, runs_retiring
+from mirrors.services.offsets import blocks_retiring, catching_up, runs_retiring
 from mirrors.services.sync import drift, plans
 from mirrors.tasks.sending import send_each
 
@@ -67,13 +67,21 @@ def refresh_runs_of(flow_id: int) -> None:
 
 @shared_task(name="mirrors.tasks.retire_runs")
 def retire_runs() -> None:
-    due = runs_retiring.flows_with_old_runs()
-    send_each(retire_runs_of, due, queue="collect", expires=RETIRING_EXPIRES)
+    for task, due in (
+        (retire_runs_of, runs_retiring.flows_with_old_runs()),
+        (retire_blocks_of, blocks_retiring.flows_with_runs()),
+    ):
+        send_each(task, due, queue="collect", expires=RETIRING_EXPIRES)
 
 
 @shared_task(name="mirrors.tasks.retire_runs_of")
 def retire_runs_of(flow_id: int) -> None:
     runs_retiring.retire_some(flow_id=flow_id)
+
+
+@shared_task(name="mirrors.tasks.retire_blocks_of")
+def retire_blocks_of(flow_id: int) -> None:
+    blocks_retiring.retire_some(flow_id=flow_id)
 
 
 @shared_task(name="mirrors.tasks.prune")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.retiring import OldRuns, RemoteLog, retirement
+from mirrors.domain.retiring import (
+    Border,
+    OldRuns,
+    RemoteLog,
+    Starts,
+    border,
+    retirement,
+)
 from mirrors.domain.runs import Run
 from tests.domain.cases import laws
 
@@ -67,3 +74,22 @@ def test_each_answer_says_why() -> None:
     assert why(waiting, RemoteLog(gone=False, start=99))[0] is False
     assert why(waiting, RemoteLog(gone=True))[0] is True
     assert why(old, RemoteLog(gone=False))[0] is False
+
+
+_offset = st.none() | st.integers(0, 30)
+_starts = st.builds(Starts, _offset, _offset)
+
+
+@laws
+@given(before=_starts, now=_starts, groups=_starts, position=st.integers(0, 30))
+def test_the_border_lies_at_or_below_all_that_is_known_to_matter(
+    before: Starts, now: Starts, groups: Starts, position: int
+) -> None:
+    found = border(before=before, now=now, groups=groups, position=position)
+    if None in (*before, *now):
+        assert found is None, "what a cluster does not say is not guessed"
+        return
+    upstream = [before.source, now.source, position, groups.source]
+    downstream = [before.target, now.target, groups.target]
+    lowest = Border(*(min(at for at in side if at is not None) for side in (upstream, downstream)))
+    assert found == (lowest if lowest.upstream and lowest.downstream else None)

@@ -23,6 +23,7 @@ NAMES = {
     "reconcile_host",
     "refresh_runs",
     "refresh_runs_of",
+    "retire_blocks_of",
     "retire_runs",
     "retire_runs_of",
     "run_comparison",

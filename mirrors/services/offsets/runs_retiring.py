@@ -12,6 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from django.db.models import QuerySet
+
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.policy import policy_for
 from mirrors.domain.retiring import OldRuns, RemoteLog, retirement
@@ -26,7 +28,7 @@ CLIENT_ID = "understudy-retiring"
 DEADLINE_S = 30.0
 # Written and deleted at once, and in one turn.
 _CHUNK = 500
-_MOST = 50_000
+MOST = 50_000
 
 
 def flows_with_old_runs() -> list[int]:
@@ -50,7 +52,7 @@ def retire_runs(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
     for old in maps:
         verdict = retirement(_facts(old), logs[old.pk])
         why[verdict.reason] += 1
-        if verdict.is_due and gone < _MOST and time.monotonic() < until:
+        if verdict.is_due and gone < MOST and time.monotonic() < until:
             gone += _take_away(flow, old, until)
     told = "; ".join(f"{reason} ({count} partitions)" for reason, count in why.most_common())
     log.info("Runs of earlier generations of %s: %s blocks went; %s", flow.name, gone, told)
@@ -107,26 +109,33 @@ def _last(known: PartitionMap) -> RunBlock | None:
 
 
 def _take_away(flow: Flow, old: PartitionMap, until: float) -> int:
-    """A chunk at a time; the map itself with its last block."""
+    """The map itself goes with its last block."""
+    blocks = RunBlock.objects.filter(map=old)
+    gone = take_off(flow, old, blocks, until=until)
+    if not blocks.exists():
+        PartitionMap.objects.filter(pk=old.pk, position__isnull=True).delete()
+    return gone
+
+
+def take_off(flow: Flow, of: PartitionMap, blocks: QuerySet[RunBlock], *, until: float) -> int:
+    """Blocks of one map off the topic and out of the index, a chunk at a time; how many went."""
     gone = 0
-    for chunk in _chunks(old):
+    for chunk in _chunks(blocks):
         keys = [
-            BlockKey(old.topic, old.partition, old.generation, first, old.into)
-            for _, first in chunk
+            BlockKey(of.topic, of.partition, of.generation, first, of.into) for _, first in chunk
         ]
         rows = [Row(key.to_bytes(), None, 0) for key in keys]
         left = max(0.5, until - time.monotonic())
         append(flow.target.spec, runs_topic(flow.source.alias), rows, deadline_s=left)
         RunBlock.objects.filter(pk__in=[pk for pk, _ in chunk]).delete()
         gone += len(chunk)
-        if gone >= _MOST or time.monotonic() > until:
-            return gone
-    PartitionMap.objects.filter(pk=old.pk, position__isnull=True).delete()
+        if gone >= MOST or time.monotonic() > until:
+            break
     return gone
 
 
-def _chunks(old: PartitionMap) -> Iterator[list[tuple[int, int]]]:
-    rows = RunBlock.objects.filter(map=old).order_by("first").values_list("pk", "first")
+def _chunks(blocks: QuerySet[RunBlock]) -> Iterator[list[tuple[int, int]]]:
+    rows = blocks.order_by("first").values_list("pk", "first")
     while chunk := list(rows[:_CHUNK]):
         yield chunk
 
