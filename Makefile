@@ -41,7 +41,7 @@ bench-web: $(VENV)/.runtime ## Pages, lists, scrape and sweep timed on 500 flows
 	@export DATABASE_URL="$${BENCH_WEB_DATABASE:-sqlite:///$(CURDIR)/.bench/web/db.sqlite3}"; \
 	  $(PY) manage.py migrate -v 0 && $(PY) manage.py seed_scale && $(PY) manage.py bench_web $(RUN)
 
-bench-runs: $(VENV)/.runtime ## Look-ups of offsets among a hundred million offset runs (RUN="--runs 1000000" for fewer)
+bench-runs: $(VENV)/.runtime ## Look-ups of offsets among a hundred million offset runs (RUN="--rebuild --runs 1000000": a million, read from a topic)
 	@rm -rf .bench/runs && mkdir -p .bench/runs
 	@export DATABASE_URL="$${BENCH_RUNS_DATABASE:-sqlite:///$(CURDIR)/.bench/runs/db.sqlite3}"; \
 	  $(PY) manage.py migrate -v 0 && $(PY) manage.py bench_runs $(RUN)

@@ -12,7 +12,9 @@ import random
 import statistics
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from django.db import connection
 from django.utils import timezone
 
 from mirrors.domain.runs import BLOCK_RUNS, OpenBlock, Run
@@ -57,11 +59,23 @@ def _behind(run: Run, dice: random.Random) -> Run:
     )
 
 
+class Drawn(NamedTuple):
+    """A block, where it begins on both sides, and the upstream offset behind it."""
+
+    upstream: int
+    downstream: int
+    body: bytes
+    end: int
+
+
 @dataclasses.dataclass(frozen=True)
 class Filled:
+    """`how` the index came to its runs, in so many seconds; `ends` of each partition."""
+
     flow: Flow
     runs: int
     ends: dict[int, int]
+    how: str
     seconds: float
 
 
@@ -74,40 +88,51 @@ class Timed:
 def fill(*, runs: int, partitions: int, seed: int = 1) -> Filled:
     """A flow of its own with so many runs, spread evenly over the partitions of one topic."""
     began = time.monotonic()
-    flow = _flow(partitions)
-    dice = random.Random(seed)
-    patterns = [Pattern.draw(dice) for _ in range(_PATTERNS)]
-    blocks = max(1, runs // BLOCK_RUNS // partitions)
+    flow = make_flow(partitions)
     ends: dict[int, int] = {}
-    for partition in range(partitions):
+    drawn = draw(runs=runs, partitions=partitions, seed=seed)
+    for partition, blocks in enumerate(drawn):
         found = PartitionMap.objects.create(
             flow=flow, topic=TOPIC, partition=partition, generation="bench"
         )
-        rows = _rows(found.pk, patterns, blocks, dice)
-        end = 0
-        while chunk := list(itertools.islice(rows, _ROWS)):
-            RunBlock.objects.bulk_create([row for row, _ in chunk])
-            end = chunk[-1][1]
-        ends[partition] = found.position = end
+        while chunk := list(itertools.islice(blocks, _ROWS)):
+            RunBlock.objects.bulk_create(
+                RunBlock(
+                    map=found,
+                    first=block.upstream,
+                    downstream=block.downstream,
+                    topic_offset=0,
+                    body=block.body,
+                )
+                for block in chunk
+            )
+            ends[partition] = chunk[-1].end
+        found.position = ends[partition]
         found.save(update_fields=["position"])
     seconds = time.monotonic() - began
-    return Filled(flow, blocks * BLOCK_RUNS * partitions, ends, seconds)
+    return Filled(flow, whole(runs, partitions), ends, "filled", seconds)
 
 
-def _rows(
-    map_id: int, patterns: list[Pattern], blocks: int, dice: random.Random
-) -> Iterator[tuple[RunBlock, int]]:
-    """Each row with the upstream offset behind it."""
+def whole(runs: int, partitions: int) -> int:
+    """So many runs in full blocks, as many in each partition."""
+    return max(1, runs // BLOCK_RUNS // partitions) * BLOCK_RUNS * partitions
+
+
+def draw(*, runs: int, partitions: int, seed: int = 1) -> list[Iterator[Drawn]]:
+    """The blocks of each partition."""
+    dice = random.Random(seed)
+    patterns = [Pattern.draw(dice) for _ in range(_PATTERNS)]
+    count = whole(runs, partitions) // BLOCK_RUNS // partitions
+    return [_blocks(patterns, count, random.Random(seed + at)) for at in range(partitions)]
+
+
+def _blocks(patterns: list[Pattern], count: int, dice: random.Random) -> Iterator[Drawn]:
     upstream = downstream = 0
-    for at in range(blocks):
+    for _ in range(count):
         pattern = dice.choice(patterns)
-        body = pattern.block(upstream, downstream)
-        row = RunBlock(
-            map_id=map_id, first=upstream, downstream=downstream, topic_offset=at, body=body
-        )
-        upstream += pattern.upstream
-        downstream += pattern.downstream
-        yield row, upstream
+        body, end = pattern.block(upstream, downstream), upstream + pattern.upstream
+        yield Drawn(upstream, downstream, body, end)
+        upstream, downstream = end, downstream + pattern.downstream
 
 
 def measure(filled: Filled, *, times: int, seed: int = 2) -> Timed:
@@ -133,8 +158,11 @@ def measure(filled: Filled, *, times: int, seed: int = 2) -> Timed:
 
 
 def table(filled: Filled, timed: Timed) -> str:
+    packed, taken = _sizes()
     lines = [
-        f"{filled.runs:,} runs of {len(filled.ends)} partitions, filled in {filled.seconds:.0f} s",
+        f"{filled.runs:,} runs of {len(filled.ends)} partitions, {filled.how} in "
+        f"{filled.seconds:.0f} s: {filled.runs / filled.seconds:,.0f} a second",
+        f"{packed / filled.runs:.2f} bytes a run, {taken / filled.runs:.2f} in the database",
         f"{'what':<28}{'median':>12}{'p95':>12}{'worst':>12}",
     ]
     for what, found in (("one offset", timed.single_ms), ("a thousand", timed.thousand_ms)):
@@ -144,9 +172,23 @@ def table(filled: Filled, timed: Timed) -> str:
     return "\n".join(lines)
 
 
-def _flow(partitions: int) -> Flow:
+def _sizes() -> tuple[int, int]:
+    """Bytes of all blocks, and of their table with its indexes."""
+    table = RunBlock._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT SUM(LENGTH(body)) FROM {table}")
+        packed = int(cursor.fetchone()[0])
+        if connection.vendor == "sqlite":
+            # Next to nothing else is in there.
+            cursor.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+        else:
+            cursor.execute("SELECT pg_total_relation_size(%s)", [table])
+        return packed, int(cursor.fetchone()[0])
+
+
+def make_flow(partitions: int, bootstrap: str = "bench.example:9092") -> Flow:
     source, target = (
-        Cluster.objects.create(alias=alias, bootstrap_servers=f"{alias}.example:9092")
+        Cluster.objects.create(alias=alias, bootstrap_servers=bootstrap)
         for alias in ("bench-source", "bench-target")
     )
     runner, _ = Runner.objects.get_or_create(
