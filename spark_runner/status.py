@@ -149,6 +149,7 @@ class Board:
             source_stable_end=row.stable,
             time_lag_ms=time_lag,
             lane=row.lane,
+            why=row.why,
             as_of=row.ends_as_of,
             gap=error.gap if error else None,
             remote_topic_id=work.remote_topic_id if work and row.strangers else "",

@@ -28,6 +28,7 @@ class Row:
         "stable",
         "strangers",
         "timestamp",
+        "why",
     )
 
     def __init__(self, position: int | None) -> None:
@@ -36,7 +37,7 @@ class Row:
         self.end: int | None = None
         self.stable: int | None = None
         self.ends_as_of = 0
-        self.lane = ""
+        self.lane = self.why = ""
         self.left_out = 0
         # The newest of what others wrote into the remote partition.
         self.strangers: deque[Stretch] = deque(maxlen=MOST_STRANGERS)
@@ -44,7 +45,7 @@ class Row:
         self.caught_up_at: int | None = None
 
     def moved(self, figure: PartitionFigure, now: int) -> None:
-        self.position, self.lane = figure.position, figure.lane
+        self.position, self.lane, self.why = figure.position, figure.lane, figure.why
         self.left_out += figure.left_out
         self.strangers.extend(figure.strangers)
         self.repeats = figure.repeats

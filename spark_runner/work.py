@@ -26,6 +26,7 @@ from typing import Any, Literal, Self
 
 from mirrors.domain.continuity.strangers import Stretch
 from mirrors.domain.gaps import GapFacts
+from mirrors.domain.lanes import Lane
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 
 EndedBecause = Literal["deadline", "stop", "replan", "handover", "lost_control", "fenced", "failed"]
@@ -108,7 +109,9 @@ class PartitionFigure:
     timestamp: int | None = None
     end: int | None = None
     stable_end: int | None = None
-    lane: str = "record"
+    lane: Lane = "record"
+    # Why its last batch was not left as it was; empty in the other lanes.
+    why: str = ""
     # Since it was last told: records of other flows that were passed over.
     left_out: int = 0
     # Since it was last told: what others wrote into the remote partition.
@@ -147,7 +150,7 @@ class LaneFigure:
     `bytes` as they went out, compressed.
     """
 
-    lane: str
+    lane: Lane
     why: str
     batches: int
     records: int

@@ -86,12 +86,13 @@ class Understudy(System):
                 raise BenchError(f"Flow {flow} is {status.state}: {status.reason}")
 
     def lane(self) -> str:
-        """The lanes that its partitions say they are in."""
+        """The lanes that its partitions say they are in, and why it is not the raw one."""
         lanes: set[str] = set()
         for flow in self._flows:
             status = launcher.read_status(self.directory, flow)
-            lanes |= {part.lane for part in status.partitions if part.lane} if status else set()
-        return "+".join(sorted(lanes))
+            for part in status.partitions if status else ():
+                lanes.add(f"{part.lane}: {part.why}" if part.why else part.lane)
+        return "+".join(sorted(lanes - {""}))
 
     def _last_words(self) -> str:
         for name in (launcher.OUTPUT_FILE, "runner.log"):

@@ -51,7 +51,7 @@ class PartitionViewSet(OfFlow):
         "time_lag_ms",
         "as_of",
     )
-    filter_fields: ClassVar = {"topic": "topic", "state": "state", "lane": "lane"}
+    filter_fields: ClassVar = {"topic": "topic", "state": "state", "lane": "lane", "why": "why"}
 
 
 class JobViewSet(OfFlow):

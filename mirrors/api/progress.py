@@ -42,6 +42,7 @@ class PartitionSerializer(StrictModelSerializer):
             "time_lag_ms",
             "lane",
             "repeats",
+            "why",
             "as_of",
         )
         read_only_fields = fields

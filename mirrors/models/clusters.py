@@ -40,7 +40,8 @@ class Cluster(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
 
     # What the last look saw; null means nobody has looked yet.
-    cluster_id = models.CharField(max_length=64, blank=True)
+    # Kafka's own have 22 characters; other brokers choose theirs.
+    cluster_id = models.TextField(blank=True)
     brokers = models.PositiveIntegerField(null=True)
     reachable = models.BooleanField(null=True)
     reason = models.TextField(blank=True)

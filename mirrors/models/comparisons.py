@@ -126,7 +126,7 @@ class ComparisonFinding(models.Model):
     about = models.CharField(max_length=16)
     kind = models.CharField(max_length=16)
     weight = models.CharField(max_length=16)
-    name = models.CharField(max_length=600)
+    name = models.TextField()
     partition = models.PositiveIntegerField(null=True)
     source_offset = models.BigIntegerField(null=True)
     target_offset = models.BigIntegerField(null=True)

@@ -125,7 +125,8 @@ class FlowTopic(models.Model):
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="topics")
     topic = models.CharField(max_length=255)
-    remote_topic = models.CharField(max_length=255, null=True)  # noqa: DJ001 (null: not replicated)
+    # Null: not replicated. What it would be called may be longer than Kafka allows.
+    remote_topic = models.TextField(null=True)  # noqa: DJ001
     state = models.CharField(max_length=16)
     reason = models.TextField(blank=True)
     partitions = models.PositiveIntegerField()
@@ -158,6 +159,7 @@ class FlowPartition(models.Model):
     lane = models.CharField(max_length=16, blank=True)
     # At least once: records that lie twice on the target; null where nobody counts them.
     repeats = models.BigIntegerField(null=True)
+    why = models.TextField(blank=True, default="")  # of its last batch, in the lane `repack`
     as_of = models.DateTimeField()
 
     class Meta:

@@ -24,7 +24,8 @@ class GroupOffset(models.Model):
     group = models.CharField(max_length=LONGEST_GROUP)
     topic = models.CharField(max_length=255, blank=True)
     partition = models.IntegerField(default=NO_PARTITION)
-    remote_topic = models.CharField(max_length=255, blank=True)
+    # What it would be called may be longer than Kafka allows.
+    remote_topic = models.TextField(blank=True)
     source_offset = models.BigIntegerField(null=True)
     translated_offset = models.BigIntegerField(null=True)
     target_offset = models.BigIntegerField(null=True)

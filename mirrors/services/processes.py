@@ -185,9 +185,10 @@ def _last_words(directory: Path) -> str:
     try:
         with (directory / launcher.OUTPUT_FILE).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+            words = file.read().decode("utf-8", "replace")
     except OSError:
         return ""
+    lines = runner_logs.without_nul(words).strip().splitlines()
     return lines[-1].strip()[:300] if lines else ""
 
 

@@ -33,6 +33,7 @@ _PARTITION_FIELDS = (
     "time_lag_ms",
     "lane",
     "repeats",
+    "why",
 )
 
 
@@ -93,6 +94,7 @@ def _rows(flow: Flow, status: JobStatus) -> tuple[list[FlowTopic], list[FlowPart
                 time_lag_ms=seen.time_lag_ms,
                 lane=seen.lane,
                 repeats=seen.repeats,
+                why=seen.why,
                 as_of=moment(seen.as_of),
             )
         )

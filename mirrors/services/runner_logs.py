@@ -35,6 +35,11 @@ def keep(*, runner: Runner, directory: Path) -> None:
     RunnerLog.objects.update_or_create(runner=runner, defaults=found)
 
 
+def without_nul(text: str) -> str:
+    """PostgreSQL refuses it, and a log that was cut under its writer begins with many."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
 def of_runner(*, runner: Runner) -> RunnerLog | None:
     return RunnerLog.objects.filter(runner=runner).first()
 
@@ -54,5 +59,5 @@ def _tail(path: Path, most: int) -> str:
     with path.open("rb") as file:
         start = max(0, file.seek(0, os.SEEK_END) - most)
         file.seek(start)
-        text = file.read(most).decode("utf-8", "replace")
+        text = without_nul(file.read(most).decode("utf-8", "replace"))
     return text.partition("\n")[2] if start else text

@@ -163,6 +163,7 @@ def copy(args: argparse.Namespace, source: ClusterClient, target: ClusterClient)
         "partitions": len(view.leaders),
         "delivery": args.delivery,
         "lane": sorted({row.lane for row in result.partitions}),
+        "why": sorted({row.why for row in result.partitions if row.why}),
         "records": result.records,
         "gb": round(gigabytes, 3),
         "seconds": round(seconds, 2),

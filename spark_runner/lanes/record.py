@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from typing import Final
 
 from confluent_kafka import Message
 
@@ -31,7 +32,7 @@ from spark_runner.planner_ids import topic_ids
 from spark_runner.positions import Place, read_ledger
 from spark_runner.work import EndedBecause, SliceResult, SliceWork
 
-NAME = "record"
+NAME: Final = "record"
 START_DEADLINE_S = 30.0
 LOOK_DEADLINE_S = 10.0
 # Read at once under a bandwidth limit: nobody knows how large they are.

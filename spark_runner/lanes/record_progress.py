@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from mirrors.domain.lanes import Lane
 from mirrors.domain.records import Position
 from spark_runner.generations import generation_gap
 from spark_runner.lanes.throttle import Throttle
@@ -78,7 +79,7 @@ class CopiedPartition:
 class Progress:
     """All partitions of one epoch of one slice."""
 
-    def __init__(self, work: SliceWork, lane: str, throttle: Throttle) -> None:
+    def __init__(self, work: SliceWork, lane: Lane, throttle: Throttle) -> None:
         self._throttle = throttle
         self._work = work
         self._lane = lane

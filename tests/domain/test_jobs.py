@@ -31,12 +31,23 @@ def test_a_status_survives_its_file() -> None:
                             partitions=1),),
         partitions=(PartitionStatus(
             topic="t", partition=0, remote_topic="a.t", state="lagging", reason="", position=None,
-            source_end=1, source_stable_end=1, time_lag_ms=None, lane="record", as_of=2),),
+            source_end=1, source_stable_end=1, time_lag_ms=None, lane="repack", why="small",
+            as_of=2),),
         slices=(SliceStatus(
             index=0, state="copying", reason="", epoch=1, partitions=1, records=1, bytes=1,
             records_per_second=0.5, bytes_per_second=0.0, pid=None, as_of=2),),
     )  # fmt: skip
     assert JobStatus.from_json(status.to_json()) == status
+
+
+def test_a_runner_from_before_an_upgrade_told_lane_and_reason_in_one_word() -> None:
+    facts = {
+        "topic": "t", "partition": 0, "remote_topic": "a.t", "state": "in_sync", "reason": "",
+        "position": 1, "source_end": 1, "source_stable_end": 1, "time_lag_ms": 0, "as_of": 2,
+    }  # fmt: skip
+    for word, lane, why in (("raw", "raw", ""), ("repack: small: or so", "repack", "small: or so")):
+        row = PartitionStatus.from_dict({**facts, "lane": word})
+        assert (row.lane, row.why) == (lane, why)
 
 
 def test_a_runners_status_survives_its_file() -> None:

@@ -39,8 +39,8 @@ def sent_again(stage: Stage) -> list[str]:
     """What the flows say: partitions whose last records a broker refused at first."""
     api = Api(stage.url, stage.facts["token"])
     return [
-        f"{flow['name']} {row['topic']}-{row['partition']}: {row['lane']}"
+        f"{flow['name']} {row['topic']}-{row['partition']}: {row['why']}"
         for flow in api.rows("flows/")
         for row in api.rows(f"flows/{flow['id']}/partitions/")
-        if REFUSED in (row["lane"] or "")
+        if row["why"] == REFUSED
     ]

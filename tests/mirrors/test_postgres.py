@@ -13,7 +13,7 @@ from controlplane.demo.guard import Guard
 from tests.postgres import Postgres, binaries
 
 ROOT = Path(__file__).resolve().parents[2]
-# Where databases differ: how they order, search, lock and refuse a second row.
+# Where databases differ: how they order, search, lock, refuse a second row, and what fits a row.
 SAME = (
     "tests/api/test_flows.py",
     "tests/api/test_gaps.py",
@@ -21,6 +21,7 @@ SAME = (
     "tests/mirrors/test_connections.py",
     "tests/mirrors/test_reconcile.py",
     "tests/mirrors/test_supervision.py",
+    "tests/mirrors/test_what_fits.py",
     "tests/pages/test_cluster_page.py",
 )
 # What a damaged file comes to does not depend on the database.

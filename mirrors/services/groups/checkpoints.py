@@ -21,7 +21,7 @@ from mirrors.kafka.tailing import Bookmark, find_tail, read_tail
 from mirrors.models import Flow, GroupBookmark, KnownCheckpoint
 from mirrors.services.clock import moment
 from mirrors.services.deadlines import Budget
-from mirrors.services.groups.group_rows import is_kept, store_places, written_offsets
+from mirrors.services.groups.group_rows import is_kept_checkpoint, store_places, written_offsets
 from mirrors.services.groups.group_survey import Survey, find_groups, survey_groups
 
 Key = tuple[str, str, int]
@@ -133,7 +133,7 @@ def _known(flow: Flow, admin: Admin, topic: str, budget: Budget) -> dict[Key, Ch
                 row = Checkpoint.read(record.key, record.value)
             except MalformedRecord:
                 continue  # a tombstone, or not MM2's; Java's readers leave it out as well
-            if is_kept(row.group):
+            if is_kept_checkpoint(row):
                 last[row.group, row.topic, row.partition] = row
         with transaction.atomic():
             if tail.anew:

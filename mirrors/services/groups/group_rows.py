@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
@@ -9,7 +10,9 @@ from django.db import transaction
 
 from mirrors.domain.checkpoints import GroupPlace, Move, downstream_of
 from mirrors.domain.group_filters import GroupSelection, GroupVerdict
+from mirrors.domain.records import Checkpoint
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.topics import LONGEST_NAME
 from mirrors.kafka.groups import GroupListing
 from mirrors.models import Flow, GroupOffset
 from mirrors.models.groups import LONGEST_GROUP, NO_PARTITION
@@ -17,6 +20,7 @@ from mirrors.models.groups import LONGEST_GROUP, NO_PARTITION
 Place = tuple[str, int]
 Key = tuple[str, str, int]
 EXCLUDED = "excluded"
+_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 _BATCH = 500
 _NEW = "found on the source; it is looked at in the next turn"
 _NO_OFFSETS = "the group has no committed offset on the source"
@@ -37,6 +41,12 @@ _FIELDS = (
 def is_kept(group: str) -> bool:
     """Whether the database can hold the name; Kafka itself sets no limit."""
     return 0 < len(group) <= LONGEST_GROUP and "\0" not in group
+
+
+def is_kept_checkpoint(row: Checkpoint) -> bool:
+    """Others write there too: one of a partition that Kafka would not name is left out as well."""
+    named = _TOPIC.fullmatch(row.topic) is not None and row.partition >= 0
+    return named and is_kept(row.group)
 
 
 def has_looked(*, flow: Flow) -> bool:
