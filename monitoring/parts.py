@@ -1,10 +1,12 @@
-"""Series of parts: a runner's memory by process, partitions that stopped alone, repeats."""
+"""Series of parts: a runner's processes, stopped partitions, repeats, lanes of batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from mirrors.models import Runner
+from django.db.models import Max
+
+from mirrors.models import Job, Runner
 from mirrors.models.repeats import repeats_of
 from mirrors.models.stopped import Stopped, stopped_of
 from monitoring.series import Labels, Series, labelled
@@ -20,6 +22,7 @@ def series(labels: Mapping[int, Labels]) -> Iterator[Series]:
         if stopped.waiting is not None:
             waiting.add(key.flow, stopped.waiting)
     yield from (partitions, waiting, _repeats(labels), _memory())
+    yield from _lanes(labels)
 
 
 def _repeats(labels: Mapping[int, Labels]) -> Series:
@@ -37,3 +40,19 @@ def _memory() -> Series:
         for process, size in sorted(parts.items()):
             memory.add(labelled(runner=name, host=host, process=process), size)
     return memory
+
+
+def _lanes(labels: Mapping[int, Labels]) -> Iterator[Series]:
+    """Of each flow's last job; a rate takes the beginning of the next one for a reset."""
+    batches = Series("understudy_flow_lane_batches_total", "Batches, by lane and why", "counter")
+    records = Series("understudy_flow_lane_records_total", "Records, by lane and why", "counter")
+    size = Series("understudy_flow_lane_bytes_total", "Bytes, by lane and why", "counter")
+    last = Job.objects.order_by().values("flow").annotate(last=Max("pk")).values("last")
+    rows = Job.objects.order_by().filter(pk__in=last).values_list("flow", "lanes")
+    for flow, lanes in rows:
+        for row in lanes if flow in labels else ():
+            key = f"{labels[flow].flow},{labelled(lane=row['lane'], why=row['why'])}"
+            batches.add(key, row["batches"])
+            records.add(key, row["records"])
+            size.add(key, row["bytes"])
+    yield from (batches, records, size)

@@ -78,9 +78,7 @@ class Copying:
         for index, run in self._slices.items():
             for epoch, said in run.harvest():
                 self._sharing.heard(index, said, now)
-                records, size = self._meters[index].count(epoch, said.records, said.bytes)
-                self._board.records += records
-                self._board.bytes += size
+                self._board.copied(self._meters[index].count(epoch, said))
                 self._board.moved(said.partitions, now)
                 self._board.failed(
                     error

@@ -1,33 +1,58 @@
-"""How much one slice has copied, and how quickly lately."""
+"""What one slice has copied over all its epochs, and how fast."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import deque
+from collections.abc import Sequence
+from typing import Self
+
+from mirrors.domain.lanes import LaneFigure, grown
+from spark_runner.work import Figures, SliceResult
 
 RATE_OVER_S = 5.0
 
 
+@dataclasses.dataclass(frozen=True)
+class Amount:
+    """What was copied, and which way it went."""
+
+    records: int = 0
+    bytes: int = 0
+    lanes: Sequence[LaneFigure] = ()
+
+    def since(self, before: Self) -> Self:
+        """Never less than nothing: where Spark gave a job up, its result knows of no record."""
+        return dataclasses.replace(
+            self,
+            records=max(0, self.records - before.records),
+            bytes=max(0, self.bytes - before.bytes),
+            lanes=grown(before.lanes, self.lanes),
+        )
+
+
 class Meter:
-    """Totals and rates of one slice; an epoch counts from nought each time."""
+    """An epoch counts from nought, and its successor speaks before it has ended: each by itself."""
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
-        self._epoch = 0
-        self._before = (0, 0)
+        self._told: dict[int, Amount] = {}
         self._marks: deque[tuple[float, int, int]] = deque([(time.monotonic(), 0, 0)])
 
-    def count(self, epoch: int, records: int, size: int) -> tuple[int, int]:
-        """What was added since the last time."""
-        if epoch != self._epoch:
-            self._epoch, self._before = epoch, (0, 0)
-        added = records - self._before[0], size - self._before[1]
-        self._before = records, size
-        self.records += added[0]
-        self.bytes += added[1]
+    def count(self, epoch: int, said: Figures | SliceResult) -> Amount:
+        """What was added since this epoch last spoke."""
+        total = Amount(said.records, said.bytes, said.lanes)
+        growth = total.since(self._told.get(epoch, Amount()))
+        if isinstance(said, SliceResult):
+            self._told = {number: one for number, one in self._told.items() if number > epoch}
+        else:
+            self._told[epoch] = total
+        self.records += growth.records
+        self.bytes += growth.bytes
         self._marks.append((time.monotonic(), self.records, self.bytes))
-        return added
+        return growth
 
     def rates(self) -> tuple[float, float]:
         now = time.monotonic()

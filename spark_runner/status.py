@@ -18,9 +18,11 @@ from mirrors.domain.jobs import (
     TopicState,
     TopicStatus,
 )
+from mirrors.domain.lanes import LaneFigure, summed
 from mirrors.launcher import status_path, write_whole
 from spark_runner.draft import Plan
 from spark_runner.ends import Ends
+from spark_runner.meter import Amount
 from spark_runner.positions import Place
 from spark_runner.status_rows import Row, state_of
 from spark_runner.work import PartitionError, PartitionFigure
@@ -32,8 +34,9 @@ class Board:
     def __init__(self, job: JobSpec, now: int) -> None:
         self.job = job
         self.started_at = now
-        self.records = 0
-        self.bytes = 0
+        self._records = 0
+        self._bytes = 0
+        self._lanes: tuple[LaneFigure, ...] = ()
         self.errors: dict[Place, PartitionError] = {}
         # What makes the flow slower than it might be: a limit, or too few slots.
         self.held_back = ""
@@ -54,6 +57,12 @@ class Board:
         }
         self.errors = {place: e for place, e in self.errors.items() if place in self._rows}
         self.errors |= plan.stopped
+
+    def copied(self, growth: Amount) -> None:
+        self._records += growth.records
+        self._bytes += growth.bytes
+        if growth.lanes:
+            self._lanes = summed((*self._lanes, *growth.lanes))
 
     def moved(self, figures: Iterable[PartitionFigure], now: int) -> None:
         for figure in figures:
@@ -123,8 +132,9 @@ class Board:
             reason=reason,
             started_at=self.started_at,
             as_of=now,
-            records=self.records,
-            bytes=self.bytes,
+            records=self._records,
+            bytes=self._bytes,
+            lanes=self._lanes,
             warnings=self._plan.warnings if self._plan else (),
             topics=tuple(self._topics(partitions)),
             partitions=tuple(partitions),

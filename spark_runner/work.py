@@ -26,7 +26,7 @@ from typing import Any, Literal, Self
 
 from mirrors.domain.continuity.strangers import Stretch
 from mirrors.domain.gaps import GapFacts
-from mirrors.domain.lanes import Lane
+from mirrors.domain.lanes import Lane, LaneFigure
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 
 EndedBecause = Literal["deadline", "stop", "replan", "handover", "lost_control", "fenced", "failed"]
@@ -144,24 +144,11 @@ class PartitionError:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LaneFigure:
-    """How much went by one lane for one reason (empty for the raw lane), in this epoch.
-
-    `bytes` as they went out, compressed.
-    """
-
-    lane: Lane
-    why: str
-    batches: int
-    records: int
-    bytes: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Figures:
     """What a task says of itself each second. Only partitions that moved since are listed.
 
-    `records` and `bytes` are totals of this epoch, committed ones only.
+    `records` and `bytes` are totals of this epoch, committed ones only; `lanes` tells how all that
+    the target took in this epoch went. The record lane sees no batches and has none of these.
     """
 
     as_of: int

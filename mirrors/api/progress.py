@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from mirrors.api.shapes import StrictModelSerializer, StrictSerializer
+from mirrors.domain.lanes import LANES
 from mirrors.models import FlowPartition, FlowTopic, Job, Transition
 
 
@@ -48,10 +49,21 @@ class PartitionSerializer(StrictModelSerializer):
         read_only_fields = fields
 
 
+class LaneSerializer(StrictSerializer):
+    """How much of a job's records went by one lane for one reason."""
+
+    lane = serializers.ChoiceField(choices=LANES, read_only=True)
+    why = serializers.CharField(read_only=True)
+    batches = serializers.IntegerField(read_only=True)
+    records = serializers.IntegerField(read_only=True)
+    bytes = serializers.IntegerField(read_only=True)
+
+
 class JobSerializer(StrictModelSerializer):
     runner: Any = serializers.SlugRelatedField(slug_field="name", read_only=True)
     started = serializers.DateTimeField(source="started_at", read_only=True)
     ended = serializers.DateTimeField(source="ended_at", read_only=True)
+    lanes = LaneSerializer(many=True, read_only=True)
 
     class Meta:
         model = Job
@@ -67,6 +79,7 @@ class JobSerializer(StrictModelSerializer):
             "error",
             "records",
             "bytes",
+            "lanes",
             "as_of",
         )
         read_only_fields = fields

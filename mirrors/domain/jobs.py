@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from mirrors.domain.continuity.strangers import Stretch
 from mirrors.domain.gaps import Decision, GapFacts
+from mirrors.domain.lanes import LaneFigure
 from mirrors.domain.specs import ClusterSpec
 
 FORMAT = 1
@@ -134,6 +135,8 @@ class JobStatus:
     as_of: int
     records: int = 0
     bytes: int = 0
+    # Since the job began, as `records` and `bytes`: which way how much went, and why.
+    lanes: tuple[LaneFigure, ...] = ()
     # Stopped because a bounded run has reached its end.
     finished: bool = False
     warnings: tuple[str, ...] = ()
@@ -155,6 +158,7 @@ class JobStatus:
             topics=tuple(TopicStatus(**row) for row in raw.pop("topics")),
             partitions=tuple(PartitionStatus.from_dict(row) for row in raw.pop("partitions")),
             slices=tuple(SliceStatus(**row) for row in raw.pop("slices")),
+            lanes=tuple(LaneFigure(**row) for row in raw.pop("lanes", ())),
             **raw,
         )
 

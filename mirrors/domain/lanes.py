@@ -1,9 +1,85 @@
-"""How records cross: the lanes."""
+"""How records cross, and how much of them went which way: lanes, and the reasons beside them."""
 
 from __future__ import annotations
 
-from typing import Literal
+import dataclasses
+from collections.abc import Iterable
+from typing import Literal, Self, get_args
 
 # raw: a batch as the bytes it is. repack: written anew, record by record as bytes, for a reason
 # that is told. record: one by one, by a Kafka client.
 Lane = Literal["raw", "repack", "record"]
+LANES: tuple[Lane, ...] = get_args(Lane)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LaneFigure:
+    """How much went by one lane for one reason (`why`, empty for the raw lane).
+
+    `bytes` as they went out, compressed. What was written in transactions that were given up counts
+    too: it went that way.
+    """
+
+    lane: Lane
+    why: str
+    batches: int
+    records: int
+    bytes: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.lane, self.why
+
+    def plus(self, other: Self) -> Self:
+        return dataclasses.replace(
+            self,
+            batches=self.batches + other.batches,
+            records=self.records + other.records,
+            bytes=self.bytes + other.bytes,
+        )
+
+    def since(self, before: Self) -> Self:
+        """What was added to figures that only rise."""
+        return dataclasses.replace(
+            self,
+            batches=max(0, self.batches - before.batches),
+            records=max(0, self.records - before.records),
+            bytes=max(0, self.bytes - before.bytes),
+        )
+
+
+def grown(before: Iterable[LaneFigure], now: Iterable[LaneFigure]) -> list[LaneFigure]:
+    known = {row.key: row for row in before}
+    return [row.since(known[row.key]) if row.key in known else row for row in now]
+
+
+def summed(rows: Iterable[LaneFigure]) -> tuple[LaneFigure, ...]:
+    """One row for each lane and reason: as many as there are reasons, however long it goes on."""
+    sums: dict[tuple[str, str], LaneFigure] = {}
+    for row in rows:
+        known = sums.get(row.key)
+        sums[row.key] = row if known is None else known.plus(row)
+    return tuple(sorted(sums.values(), key=lambda row: (LANES.index(row.lane), row.why)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Share:
+    """A row of figures beside the percentage of all batches that it is."""
+
+    lane: str
+    why: str
+    batches: int
+    percent: float
+    records: int
+    bytes: int
+
+
+def shares(rows: Iterable[LaneFigure]) -> list[Share]:
+    """The largest first."""
+    found = list(rows)
+    total = sum(row.batches for row in found) or 1
+    made = [
+        Share(**dataclasses.asdict(row), percent=round(100 * row.batches / total, 1))
+        for row in found
+    ]
+    return sorted(made, key=lambda row: (-row.batches, row.lane, row.why))

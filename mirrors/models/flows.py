@@ -107,6 +107,8 @@ class Job(models.Model):
     as_of = models.DateTimeField(null=True)
     records = models.BigIntegerField(default=0)
     bytes = models.BigIntegerField(default=0)
+    # Of `domain.lanes.LaneFigure` a row for each lane and reason.
+    lanes = models.JSONField(default=list, blank=True)
 
     class Meta:
         ordering = ("-id",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
@@ -54,6 +55,7 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
             generation=status.generation,
             records=status.records,
             bytes=status.bytes,
+            lanes=[dataclasses.asdict(row) for row in status.lanes],
         )
     return True
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from mirrors.views.lanes import LANES
 from mirrors.views.sheets import Sheet
 
 LOG = Sheet("log_entries", ("when", "level", "text"))
 SHEETS = {
+    "partitions": {"lanes": LANES},
     "heartbeats": {
         "heartbeats": Sheet(
             "directions",

@@ -25,6 +25,7 @@ from mirrors.views.actions import actions_of
 from mirrors.views.flow_history import recent_changes
 from mirrors.views.flow_sheets import EXPLAINED, SHEETS
 from mirrors.views.flow_tables import PARTS, Part
+from mirrors.views.lanes import lanes_of
 from mirrors.views.readiness import mark_proof
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_flow
@@ -91,6 +92,8 @@ def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpRespon
             return download
     context["tab_template"] = shown.template
     context |= _part_context(request, flow, shown, rows)
+    if part == "partitions":
+        context |= lanes_of(context["last_job"])
     if (sheets := SHEETS.get(part)) and (file := file_of(request, context, sheets, name)):
         return file
     return render_page(request, "mirrors/flow.html", context, section="flows", every=2)
@@ -101,10 +104,13 @@ def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
     now = timezone.now()
     rows = with_repeats(with_stopped(with_readiness(flows_with_lag())))
     flow = mark_flow(get_object_or_404(rows, pk=pk), now)
+    # At most one is open, and that is the newest.
+    last = flow.jobs.first()
     return {
         "flow": mark_proof(flow, now),
         "ready": readiness_of([flow], now)[pk].score,
-        "job": flow.jobs.filter(ended_at__isnull=True).first(),
+        "job": last if last and last.ended_at is None else None,
+        "last_job": last,
         "tab": tab,
         "tabs": [(name, part.label, _tab_link(pk, name)) for name, part in PARTS.items()],
         "actions": actions_of(request, flow),

@@ -13,8 +13,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from mirrors.models import Job, Role, Transition, needs
+from mirrors.views.lanes import LANES, lanes_of
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl
+from mirrors.views.sheets import file_of
 from mirrors.views.tables import Column, Question
 
 # What led to a job is written a moment before it begins, what follows a moment after its end.
@@ -41,10 +43,14 @@ def show_job(request: HttpRequest, pk: int, job: int) -> HttpResponseBase:
     rows = log_of(row)
     if download := LOG.export(request, rows, f"job-{row.pk}"):
         return download
+    shares = lanes_of(row)
+    if file := file_of(request, shares, {"lanes": LANES}, f"job-{row.pk}"):
+        return file
     context: dict[str, Any] = {
         "job": row,
         "flow": row.flow,
         "table": LOG.table(request, rows),
+        **shares,
         "commands": [curl(request, "Jobs of this flow", "GET", f"flows/{pk}/jobs/")],
     }
     every = 3 if row.ended_at is None else None

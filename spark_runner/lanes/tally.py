@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mirrors.domain.lanes import LaneFigure
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.track import Track
-from spark_runner.work import LaneFigure
 
 
 class Tally:
@@ -27,8 +27,9 @@ class Tally:
         batches = records = size = 0
         for track in tracks:
             batches += track.all_batches
-            records += track.all_records
-            size += track.all_bytes
+            # Also what has landed in the transaction that is open: it was counted above.
+            records += track.all_records + track.records
+            size += track.all_bytes + track.bytes
         found = []
         for why, row in self._rows.items():
             found.append(

@@ -10,6 +10,7 @@ from mirrors.domain.jobs import (
     SliceStatus,
     TopicStatus,
 )
+from mirrors.domain.lanes import LaneFigure
 from tests.domain.cases import cluster
 
 
@@ -36,6 +37,7 @@ def test_a_status_survives_its_file() -> None:
         slices=(SliceStatus(
             index=0, state="copying", reason="", epoch=1, partitions=1, records=1, bytes=1,
             records_per_second=0.5, bytes_per_second=0.0, pid=None, as_of=2),),
+        lanes=(LaneFigure(lane="repack", why="small", batches=1, records=2, bytes=3),),
     )  # fmt: skip
     assert JobStatus.from_json(status.to_json()) == status
 

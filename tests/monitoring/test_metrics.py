@@ -33,6 +33,11 @@ from monitoring.series import MM2
 from tests.pages import world
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
+SMALL = "small batches while lagging"
+LANES = [
+    {"lane": "raw", "why": "", "batches": 30, "records": 600, "bytes": 8_000},
+    {"lane": "repack", "why": SMALL, "batches": 2, "records": 100, "bytes": 1_000},
+]
 Series = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
 
@@ -48,7 +53,7 @@ def scraper(db: None) -> Client:
 def flow(db: None) -> Flow:
     flow = world.busy()
     now = timezone.now()
-    flow.jobs.update(records=700, bytes=9_000, as_of=now)
+    flow.jobs.update(records=700, bytes=9_000, lanes=LANES, as_of=now)
     flow.runner.slots_used, flow.runner.rss_bytes = 2, 10**9
     flow.runner.memory = {"driver": 10**8, "jvm": 7 * 10**8, "workers": 2 * 10**8}
     flow.runner.seen_at = now
@@ -115,6 +120,17 @@ def test_what_lies_ahead_and_what_keeps_a_flow_honest_has_series(
     assert of("flow_end_to_end_seconds") == 0.25
     assert of("flow_checkpoint_age_seconds") == pytest.approx(30, abs=60)
     assert of("cluster_sweep_age_seconds") == pytest.approx(0, abs=60)
+
+
+def test_batches_are_told_by_lane_and_reason_as_the_last_job_counted_them(
+    scraper: Client, flow: Flow
+) -> None:
+    found = scraped(scraper)
+    for unit in ("batches", "records", "bytes"):
+        series = found[f"understudy_flow_lane_{unit}_total"]
+        told = {(dict(key)["lane"], dict(key)["why"]): value for key, value in series.items()}
+        assert told == {(row["lane"], row["why"]): row[unit] for row in LANES}
+        assert {dict(key)["flow"] for key in series} == {"primary->backup"}
 
 
 def test_memory_is_told_by_process_and_what_waits_behind_stopped_partitions(

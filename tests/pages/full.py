@@ -55,6 +55,8 @@ def _of_flow(flow: Flow) -> None:
     HeartbeatState.objects.create(flow=flow, seen_at=now, as_of=now)
     change = {"kind": "create topic", "name": "a", "before": None, "after": "3", "reason": "new"}
     FlowPlan.objects.create(flow=flow, state="ready", changes=[change], since=now, as_of=now)
+    counted = {"lane": "raw", "why": "", "batches": 9, "records": 90, "bytes": 900}
+    flow.jobs.update(lanes=[counted])
     keep_edit(flow, [{"key": "topics", "before": None, "after": "orders"}], who="ann")
     RunnerLog.objects.create(
         runner=flow.runner, lines=[LINE.format(flow.pk)], mark="m", written_at=now

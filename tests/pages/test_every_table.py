@@ -128,6 +128,7 @@ def test_every_table_has_both_files_and_they_have_at_least_its_rows(
         "Table of orphans",
         "Table of groups and offsets",
         "Table of what was compared",
+        "Table of lanes",
         "Table of log lines",
         "Groups that read the topics furthest behind",
         "Table of history",

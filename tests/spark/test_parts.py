@@ -13,6 +13,7 @@ import pytest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.jobs import JobSpec
+from mirrors.domain.lanes import LaneFigure
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.agenda import Agenda
 from spark_runner.control import Channel, slice_key
@@ -61,7 +62,8 @@ def test_work_and_results_come_back_as_they_were_sent_and_a_token_is_never_print
     assert SliceWork.from_json(sent.to_json()) == sent
     assert "secret-token" not in repr(sent)
     row = PartitionFigure(topic="t", partition=0, position=9, timestamp=1)
-    result = SliceResult(ended_because="stop", reason="", partitions=(row,))
+    lane = LaneFigure(lane="repack", why="small", batches=1, records=2, bytes=3)
+    result = SliceResult(ended_because="stop", reason="", partitions=(row,), lanes=(lane,))
     assert SliceResult.from_json(result.to_json()) == result
 
 

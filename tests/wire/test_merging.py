@@ -9,6 +9,7 @@ from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.prepare import Preparer
 from spark_runner.lanes.scan import SMALL, scan
+from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.track import Track
 from spark_runner.wire import codecs
 from spark_runner.wire.batch import Pen
@@ -70,3 +71,22 @@ def test_what_waits_in_two_replies_becomes_one_batch() -> None:
     sent, arenas, _ = prepared([5, 5], 1 << 18)
     assert [(parcel.why, parcel.records) for parcel in sent] == [(SMALL, 30)]
     assert arenas.taken == 0
+
+
+def test_a_tally_taken_while_a_transaction_is_open_counts_every_record_once() -> None:
+    """The engine tells its figures at any moment, also between what has landed and its commit."""
+    tally, tracks = Tally(), []
+    for replies in ([5, 5], [1]):
+        sent, _, track = prepared(replies, 1 << 18)
+        tracks.append(track)
+        for parcel in sent:
+            if parcel.why:
+                tally.count(parcel)
+    open_still = tally.lanes(tracks)
+    assert [(row.lane, row.why, row.batches, row.records) for row in open_still] == [
+        ("raw", "", 1, 3),
+        ("repack", SMALL, 1, 30),
+    ]
+    for track in tracks:
+        track.settle()
+    assert tally.lanes(tracks) == open_still

@@ -1,0 +1,85 @@
+"""What a flow has copied is counted once, whatever its epochs say and in which order."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import pytest
+
+from mirrors.domain.jobs import JobSpec, JobStatus
+from mirrors.domain.lanes import LaneFigure
+from mirrors.domain.specs import ClusterSpec
+from spark_runner.copying import Copying
+from spark_runner.status import Board
+from spark_runner.work import Figures, SliceResult
+
+
+def lane(why: str, batches: int) -> LaneFigure:
+    return LaneFigure(
+        lane="repack" if why else "raw",
+        why=why,
+        batches=batches,
+        records=10 * batches,
+        bytes=100 * batches,
+    )
+
+
+def figures(records: int, *lanes: LaneFigure) -> Figures:
+    return Figures(as_of=1, pid=2, state="copying", records=records, lanes=lanes)
+
+
+def result(records: int, *lanes: LaneFigure) -> SliceResult:
+    return SliceResult(ended_because="handover", reason="", records=records, lanes=lanes)
+
+
+class Flow:
+    """One slice, whose epochs say what a test lets them say."""
+
+    def __init__(self) -> None:
+        ends = [ClusterSpec(alias=alias, bootstrap_servers="b:9") for alias in ("a", "b")]
+        job = JobSpec(
+            job=1, flow=2, name="a->b", generation=1, desired="running", source=ends[0],
+            target=ends[1], properties={},
+        )  # fmt: skip
+        self._board = Board(job, 0)
+        none: Any = types.SimpleNamespace(launch=None)
+        self._copying = Copying(job, none, none, self._board, none, lane="raw")
+        self._copying.adopt(types.SimpleNamespace(slice_count=1))  # type: ignore[arg-type]
+
+    def hears(self, *said: tuple[int, Figures | SliceResult]) -> None:
+        self._copying._slices[0] = types.SimpleNamespace(harvest=lambda: said)  # type: ignore[assignment]
+        self._copying.harvest(0)
+
+    def says(self) -> JobStatus:
+        return self._board.status("running", "", (), 0)
+
+
+@pytest.fixture
+def flow() -> Flow:
+    return Flow()
+
+
+def test_a_successor_that_gets_ready_does_not_make_the_epoch_before_it_count_again(
+    flow: Flow,
+) -> None:
+    flow.hears((1, figures(500)))
+    # Ready, long before it is its turn; the one before it copies on and then ends.
+    flow.hears((1, figures(600)), (2, figures(0)))
+    flow.hears((1, figures(650)), (1, result(700)))
+    flow.hears((2, figures(20)))
+    assert flow.says().records == 720
+
+
+def test_a_job_that_spark_gave_up_takes_nothing_back(flow: Flow) -> None:
+    flow.hears((1, figures(500, lane("", 5))), (1, result(0)), (2, figures(30, lane("", 1))))
+    assert flow.says().records == 530
+    assert flow.says().lanes == (lane("", 6),)
+
+
+def test_lanes_are_counted_by_reason_over_all_epochs_and_rise_alone(flow: Flow) -> None:
+    flow.hears((1, figures(0, lane("", 5))), (2, figures(0)))
+    flow.hears((1, figures(0, lane("", 7), lane("small", 1))))
+    flow.hears((1, result(0, lane("", 8), lane("small", 1))), (2, figures(0, lane("small", 2))))
+    assert flow.says().lanes == (lane("", 8), lane("small", 3))
+    assert JobStatus.from_json(flow.says().to_json()) == flow.says()
