@@ -73,6 +73,11 @@ class Homes:
     def wakes_at(self) -> float:
         return self._leaderless.wakes_at()
 
+    @property
+    def quiet_until(self) -> float:
+        """Until when a quota makes one of the brokers deaf, as it said itself."""
+        return max((pipe.link.quiet_until for pipe in self.pipes.values()), default=0.0)
+
     def owes(self) -> bool:
         """Whether records of our own (positions, runs) are not yet written."""
         return any(map(_is_on_its_way, self._ledgers))
@@ -141,7 +146,7 @@ class Homes:
                 self.cluster.link(node, purpose, now + _LOOK_S),
                 transactional_id=self._transactional_id,
                 newest=self._newest,
-                timeout_ms=self.tuning.request_timeout_ms,
+                tuning=self.tuning,
                 patience_s=self.cluster.request_s,
             )
         return pipe

@@ -79,6 +79,8 @@ class Outlet:
         """When there is something to do that no socket tells of."""
         moment = self._homes.wakes_at()
         for pipe in self._homes.pipes.values():
+            if pipe.ready and now < pipe.link.quiet_until < moment:
+                moment = pipe.link.quiet_until
             for track in pipe.ready:
                 if now < track.held_until < moment:
                     moment = track.held_until
@@ -89,10 +91,9 @@ class Outlet:
         for track, number in self._homes.look(now):
             self._returns.looked(track, number, now)
         for pipe in list(self._homes.pipes.values()):
-            in_flight = self._tuning.in_flight
-            while pipe.may_send(in_flight, now) and self._launch(pipe, now, which):
+            while pipe.may_send(now) and self._launch(pipe, now, which):
                 pass
-            pipe.was_full |= bool(pipe.ready) and len(pipe.flights) >= in_flight
+            pipe.was_full |= bool(pipe.ready) and len(pipe.flights) >= self._tuning.in_flight
 
     def receive(self, pipe: Pipe, now: float) -> None:
         """Take the oldest reply of a pipe, and all that have come along with it."""
@@ -156,13 +157,15 @@ class Outlet:
             pipes = self.awaited()
             if not pipes and not self._returns.unsure and not self._homes.owes():
                 return
-            if hurry() and now - began > _HURRIED_S:
+            # A broker that throttles us answers late, as it said: that is waited for.
+            throttled = max(0.0, self._homes.quiet_until - began)
+            if hurry() and now - began - throttled > _HURRIED_S:
                 raise KafkaUnavailable(
                     f"Cluster {self._homes.alias}: records are not acknowledged in time. Nothing "
                     "was committed; the slice starts again at its last commit.",
                     code="timeout",
                 )
-            if now > deadline:
+            if now > deadline + throttled:
                 raise ProducerLost(Code.REQUEST_TIMED_OUT, "wait for the last replies")
             for pipe in self._sockets.wait(pipes, _LISTEN_S if pipes else RETRY_BUSY_S):
                 if isinstance(pipe, Pipe):
@@ -196,7 +199,7 @@ class Outlet:
     def _launch(self, pipe: Pipe, now: float, which: Callable[[Track], bool]) -> bool:
         """One request with a batch of each track that may send one."""
         flight: Flight = {}
-        size = 0
+        size, most = 0, pipe.room
         for track in list(pipe.ready):
             if not self._may_send(track, now) or not which(track):
                 continue
@@ -210,7 +213,7 @@ class Outlet:
             if track.queue:
                 pipe.ready[track] = None
             size += parcel.size
-            if size >= self._tuning.request_bytes:
+            if size >= most:
                 break
         if self._transactional and not pipe.adds_by_itself:
             for track in self._members.add(flight):

@@ -6,6 +6,8 @@ from collections import deque
 
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.track import Track
+from spark_runner.lanes.tuning import Tuning
+from spark_runner.lanes.window import Window
 from spark_runner.wire import produce
 from spark_runner.wire.cluster import RECEIVE_S
 from spark_runner.wire.connection import Connection
@@ -25,7 +27,7 @@ class Pipe:
         *,
         transactional_id: str | None,
         newest: int,
-        timeout_ms: int,
+        tuning: Tuning,
         patience_s: float,
     ) -> None:
         # The broker, and which of our pipes to it this is.
@@ -33,11 +35,17 @@ class Pipe:
         self._patience_s = patience_s
         self.link = link
         self.flights: deque[Flight] = deque()
+        self._sizes: deque[int] = deque()
+        self._most_flights, self._request_bytes = tuning.in_flight, tuning.request_bytes
+        # What was built anew flies beside the buffers: no more of it than they hold.
+        self._window = Window(min(tuning.in_flight * tuning.request_bytes, tuning.memory_bytes))
         self.ready: dict[Track, None] = {}
         self.heard_at = 0.0
         self.look_anew()
         version = link.version(PRODUCE, produce.LEAST, newest, "Produce")
-        self._writer = produce.RequestWriter(version, transactional_id, timeout_ms=timeout_ms)
+        self._writer = produce.RequestWriter(
+            version, transactional_id, timeout_ms=tuning.request_timeout_ms
+        )
 
     @property
     def by_name(self) -> bool:
@@ -52,9 +60,18 @@ class Pipe:
     def key_of(self, track: Track) -> bytes:
         return produce.name_key(track.remote_topic) if self.by_name else track.remote_id
 
-    def may_send(self, in_flight: int, now: float) -> bool:
+    def may_send(self, now: float) -> bool:
         """Whether something is ready, there is room for it, and the broker listens."""
-        return bool(self.ready) and len(self.flights) < in_flight and now >= self.link.quiet_until
+        return (
+            bool(self.ready)
+            and now >= self.link.quiet_until
+            and (not self.flights or (len(self.flights) < self._most_flights and self.room > 0))
+        )
+
+    @property
+    def room(self) -> int:
+        """How many bytes the next request should hold."""
+        return min(self._request_bytes, self._window.room)
 
     def look_anew(self) -> None:
         """Forget how busy it has been."""
@@ -64,7 +81,9 @@ class Pipe:
     def send(self, flight: Flight, now: float) -> None:
         """One request with one batch of each of these tracks."""
         topics: dict[bytes, list[tuple[bytes, Buffer]]] = {}
+        size = 0
         for track, parcel in flight.items():
+            size += parcel.size
             assert parcel.view is not None  # noqa: S101 - a stamped parcel has one
             rows = topics.get(track.remote_key)
             if rows is None:
@@ -74,6 +93,8 @@ class Pipe:
         is_first = not self.flights
         # Before anything can fail: what is launched is waited for, or comes back.
         self.flights.append(flight)
+        self._sizes.append(size)
+        self._window.sent(size)
         self.most_in_flight = max(self.most_in_flight, len(self.flights))
         if is_first:
             link.renew_login(now + self._patience_s)
@@ -82,14 +103,19 @@ class Pipe:
         link.send(parts, now + self._patience_s)
 
     def is_overdue(self, now: float) -> bool:
-        """No reply for long: the connection is of no use any more."""
-        return bool(self.flights) and now - self.heard_at > self._patience_s
+        """No reply for long: the connection is of no use any more.
+
+        While a quota makes the broker deaf, as it said, none can come.
+        """
+        since = max(self.heard_at, self.link.quiet_until)
+        return bool(self.flights) and now - since > self._patience_s
 
     def read(self, now: float) -> tuple[Flight, list[produce.Answer]]:
         """The reply to the oldest request in flight."""
         frame = self.link.receive(None, now + RECEIVE_S)
         throttle, answers = produce.read_reply(frame, self._writer.version)
         self.link.note_throttle(throttle)
+        self._window.answered(self._sizes.popleft(), throttle / 1000)
         self.heard_at = now
         return self.flights.popleft(), answers
 

@@ -47,7 +47,6 @@ class Connection:
         self._renew_at = float("inf")
         # KIP-219: a broker answers at once and then stays deaf for the throttle time.
         self.quiet_until = 0.0
-        self.throttled_s = 0.0
         plain = dial(host, port, alias=facts.alias, deadline=deadline, buffers=buffers)
         self.where = plain.where
         self.stream: PlainStream | TlsStream = plain
@@ -180,7 +179,6 @@ class Connection:
     def note_throttle(self, milliseconds: int) -> None:
         if milliseconds > 0:
             self.quiet_until = time.monotonic() + milliseconds / 1000
-            self.throttled_s += milliseconds / 1000
 
     def wait_out_throttle(self, deadline: float) -> None:
         left = min(self.quiet_until, deadline) - time.monotonic()

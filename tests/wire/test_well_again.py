@@ -13,6 +13,7 @@ from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.prepare import go_past
 from spark_runner.lanes.sockets import Sockets
 from spark_runner.lanes.track import Track
+from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire.cluster import Leader, TopicView
 from spark_runner.wire.codes import Code
 from spark_runner.wire.connection import Connection
@@ -28,7 +29,7 @@ def _pipe(side: Side) -> Pipe:
     link = Connection(
         side.client._facts, *next(iter(side.client.brokers.values())), deadline=soon()
     )
-    return Pipe(1, link, transactional_id=None, newest=13, timeout_ms=1000, patience_s=5)
+    return Pipe(1, link, transactional_id=None, newest=13, tuning=Tuning(), patience_s=5)
 
 
 def test_a_partition_that_had_no_leader_is_read_again_once_it_has_one(

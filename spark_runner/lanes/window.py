@@ -1,0 +1,43 @@
+"""How many bytes fly to one target broker at once: pure; only a quota makes it small (KIP-219).
+
+A broker takes a whole request, answers, and is then deaf for as long as the client's quota is
+overdrawn: what flies behind waits all that time, a commit with it, and the broker's own word is
+that this is no outage. So what flies begins small, grows by a quarter of what was answered at
+once, and is halved by each answer that makes us wait for long: a broker lets ten seconds' worth
+pass before it throttles, so by then two and a half more may be on their way. Speed is the quota's
+either way.
+"""
+
+from __future__ import annotations
+
+_FIRST = 512 << 10
+_LEAST = 16 << 10
+# A commit waits for what flies: it may take this long, and a process that is stopped has 3 s.
+_LONG_S = 1.0
+
+
+class Window:
+    """Of one connection."""
+
+    __slots__ = ("_flying", "_most", "size")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._flying = 0
+        self.size = min(_FIRST, most)
+
+    @property
+    def room(self) -> int:
+        """What may still be sent; when nothing flies a request may go, however large a batch is."""
+        return self.size - self._flying
+
+    def sent(self, size: int) -> None:
+        self._flying += size
+
+    def answered(self, size: int, throttle_s: float) -> None:
+        """One request is answered, and the broker will be deaf for so long."""
+        self._flying -= size
+        if throttle_s <= 0:
+            self.size = min(self.size + size // 4, self._most)
+        elif throttle_s > _LONG_S:
+            self.size = max(self.size // 2, _LEAST)

@@ -1,0 +1,192 @@
+"""Client quotas of a broker (KIP-219): the engine waits as it is told; no loss, no outage."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+
+from spark_runner.lanes import engine
+from spark_runner.lanes.homes import Homes
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.lanes.sources import Sources
+from spark_runner.lanes.window import Window
+from spark_runner.wire import messages
+from spark_runner.wire.connection import Connection
+from spark_runner.wire.records import Record
+from tests.wire.running import NOW, PARTITIONS
+from tests.wire.world import Driver, Flow, Side, bare, soon, unique
+
+QUOTA = 300_000
+# A broker looks at the last ten seconds: what was not used of them may go at once.
+BURST = 10 * QUOTA
+BATCH = 150_000
+
+
+class Watch:
+    """What the engine meets: requests that a broker is deaf to, what it has to wait, breaks."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.waits: list[float] = []
+        self.too_soon: list[float] = []
+        self.breaks: list[object] = []
+        send, note = Connection.send, Connection.note_throttle
+
+        def sent(link: Connection, parts: Any, deadline: float) -> None:
+            if (early := link.quiet_until - time.monotonic()) > 0.02:
+                self.too_soon.append(early)
+            send(link, parts, deadline)
+
+        def noted(link: Connection, milliseconds: int) -> None:
+            note(link, milliseconds)
+            if milliseconds:
+                self.waits.append(milliseconds / 1000)
+
+        patch.setattr(Connection, "send", sent)
+        patch.setattr(Connection, "note_throttle", noted)
+        for kind in (Homes, Sources):
+            self._watch(patch, kind)
+
+    def _watch(self, patch: pytest.MonkeyPatch, kind: type) -> None:
+        plain = kind.lost  # type: ignore[attr-defined]
+
+        def lost(self_: object, *facts: Any) -> None:
+            self.breaks.append(facts)
+            plain(self_, *facts)
+
+        patch.setattr(kind, "lost", lost)
+
+    def check(self) -> None:
+        assert self.waits, "nothing was tested"
+        assert self.too_soon == []
+        assert self.breaks == []
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    kinds = (AlterClientQuotasResponse, 0, 1)
+    monkeypatch.setitem(messages.SPOKEN, AlterClientQuotasRequest, kinds)
+    return Watch(monkeypatch)
+
+
+@contextlib.contextmanager
+def quota(side: Side, name: str, value: float) -> Iterator[None]:
+    """For the client id that the engine has, while it runs."""
+    set_quota(side, name, value)
+    try:
+        yield
+    finally:
+        set_quota(side, name, None)
+
+
+def set_quota(side: Side, name: str, value: float | None) -> None:
+    entry = AlterClientQuotasRequest.EntryData
+    who = [entry.EntityData(entity_type="client-id", entity_name=messages.CLIENT_ID)]
+    what = [entry.OpData(key=name, value=value or 0.0, remove=value is None)]
+    request = AlterClientQuotasRequest(entries=[entry(entity=who, ops=what)], validate_only=False)
+    # Asked by a side of its own, for its answers may be throttled too.
+    asking = Side("quotas", side.spec.bootstrap_servers)
+    try:
+        reply = asking.client.ask(request, soon())
+    finally:
+        asking.close()
+    assert not reply.entries[0].error_code, reply
+    time.sleep(0.3)  # until the broker has heard of it itself
+
+
+def filled(source: Side, size: int, *, batch: int = BATCH) -> str:
+    topic = unique("quota")
+    source.make(topic, PARTITIONS)
+    for at in range(size // batch):
+        rows = [Record(0, NOW + at, b"%d" % at, os.urandom(batch // 2)) for _ in range(2)]
+        source.write(topic, at % PARTITIONS, rows)
+    return topic
+
+
+def is_same(flow: Flow, topic: str, remote: str) -> bool:
+    return all(
+        bare(flow.target.read(remote, partition)) == bare(flow.source.read(topic, partition))
+        for partition in range(PARTITIONS)
+    )
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """As short beside this quota as the usual times are beside one of a few KB/s."""
+    monkeypatch.setattr(engine, "_DRAIN_S", 1.0)
+    return {"producer.request.timeout.ms": "1000", "consumer.request.timeout.ms": "1000"}
+
+
+def test_a_quota_on_reading_is_kept(
+    source: Side, target: Side, watch: Watch, impatient: dict[str, str]
+) -> None:
+    topic = filled(source, BURST + 2 * QUOTA)
+    flow = Flow(source, target, commit_interval_ms="100", **impatient)
+    remote = flow.add(topic)
+    with quota(source, "consumer_byte_rate", QUOTA):
+        began = time.monotonic()
+        result, _ = flow.copy()
+        took = time.monotonic() - began
+    assert (result.ended_because, result.errors) == ("stop", ()), result
+    watch.check()
+    assert took > 1.5, "no quicker than the quota"
+    assert is_same(flow, topic, remote)
+
+
+def test_a_quota_on_writing_is_kept_through_commits_and_the_ends_of_epochs(
+    source: Side, target: Side, watch: Watch, impatient: dict[str, str]
+) -> None:
+    topic = filled(source, BURST + 4 * QUOTA)
+    flow = Flow(source, target, commit_interval_ms="100", **impatient)
+    remote = flow.add(topic)
+    with quota(target, "producer_byte_rate", QUOTA):
+        began = time.monotonic()
+        first = RawCopier().run(flow.work(seconds=1.5), Driver())  # type: ignore[arg-type]
+        second, driver = flow.copy()
+        took = time.monotonic() - began
+    assert (first.ended_because, first.errors) == ("deadline", ()), first
+    assert (second.ended_because, second.errors) == ("stop", ()), second
+    watch.check()
+    assert 0 < first.records < first.records + second.records == 2 * (BURST + 4 * QUOTA) // BATCH
+    assert len({figures.records for figures in driver.figures}) > 2, "commits went on"
+    # No quicker than the quota, and not much slower, on a busy machine too.
+    assert 2.5 < took < 25
+    assert is_same(flow, topic, remote)
+
+
+def test_quotas_on_requests_only_delay(source: Side, target: Side, watch: Watch) -> None:
+    topic = filled(source, 60_000, batch=2_000)
+    flow = Flow(source, target, commit_interval_ms="100")
+    remote = flow.add(topic)
+    with quota(source, "request_percentage", 0.5), quota(target, "request_percentage", 0.2):
+        result, _ = flow.copy(seconds=40)
+    assert (result.ended_because, result.errors) == ("stop", ()), result
+    watch.check()
+    assert is_same(flow, topic, remote)
+
+
+def test_what_flies_begins_small_grows_unless_throttled_and_is_never_nothing() -> None:
+    window = Window(40 << 20)
+    assert window.room == 512 << 10
+    for _ in range(20):
+        size = window.room
+        window.sent(size)
+        window.answered(size, 0.0)
+    assert window.room == 40 << 20
+    for _ in range(20):
+        window.sent(1000)
+        window.answered(1000, 0.5)
+    assert window.size == 40 << 20, "a short wait is no harm"
+    window.sent(5000)
+    assert window.room == window.size - 5000
+    window.answered(5000, 4.0)
+    assert window.size == 20 << 20
+    for _ in range(20):
+        window.sent(1000)
+        window.answered(1000, 4.0)
+    assert window.size == 16 << 10
