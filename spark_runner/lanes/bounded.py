@@ -13,7 +13,8 @@ def trim(track: Track, arena: Arena) -> None:
     if stop is None or track.next_fetch < stop:
         return
     queue = track.queue
-    while queue and queue[-1].arena is arena and queue[-1].header.base_offset >= stop:
+    # By `first`: an old wrapper's header has the offset of its last message.
+    while queue and queue[-1].arena is arena and queue[-1].first >= stop:
         parcel = queue.pop()
         track.queued_bytes -= parcel.size
         arena.users -= 1

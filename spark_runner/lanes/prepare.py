@@ -102,16 +102,20 @@ class Preparer:
 
     def _repack(self, track: Track) -> bool:
         """Rebuild the first parcels of the queue; False when the track ends here."""
-        group = self._group(track)
-        for parcel in group:
-            if not _is_sound(parcel):
-                self._damaged(track, parcel, "its checksum does not hold")
-                return False
+        queued = self._group(track)
+        # What lies before a damaged one crosses first.
+        group = list(itertools.takewhile(_is_sound, queued))
+        if not group:
+            self._damaged(track, queued[0], "its checksum does not hold")
+            return False
         try:
             built, too_large = repack.rebuild(group, track.policy)
         except repack.Damaged as error:
-            self._damaged(track, group[error.parcel], str(error))
-            return False
+            if not error.parcel:
+                self._damaged(track, group[0], str(error))
+                return False
+            del group[error.parcel :]
+            built, too_large = repack.rebuild(group, track.policy)
         self._take_off(track, group)
         if too_large is not None:
             offset, size = too_large

@@ -42,7 +42,7 @@ def rebuild(group: list[Parcel], policy: Policy) -> tuple[list[Parcel], TooLarge
     for number, parcel in enumerate(group):
         try:
             found = _pieces(parcel, policy)
-        except (IndexError, ValueError) as error:
+        except (IndexError, ValueError, struct.error) as error:
             raise Damaged(number, str(error) or "a record is cut off") from None
         if parcel.until is not None:
             found = [piece for piece in found if piece.offset < parcel.until]
