@@ -17,13 +17,13 @@ _PAGE = 1 << 21
 class Arena:
     """One buffer. `users` counts the batches in it that are still to be acknowledged."""
 
-    __slots__ = ("_kept", "address", "users", "view")
+    __slots__ = ("address", "stands_for", "users", "view")
 
-    def __init__(self, memory: mmap.mmap | memoryview, *, kept: bool) -> None:
+    def __init__(self, memory: mmap.mmap | memoryview, stands_for: Arena | None = None) -> None:
         self.view = memoryview(memory)
         self.address = address_of(self.view)
         self.users = 0
-        self._kept = kept
+        self.stands_for = stands_for
 
     def owns(self, frame: memoryview) -> bool:
         """Whether a frame landed here, or was too large and has memory of its own."""
@@ -35,7 +35,7 @@ class Arenas:
 
     def __init__(self, *, size: int, count: int) -> None:
         self.size = size
-        self._free = [Arena(_pages(size), kept=True) for _ in range(count)]
+        self._free = [Arena(_pages(size)) for _ in range(count)]
         self._all = list(self._free)
 
     def take(self) -> Arena | None:
@@ -43,8 +43,7 @@ class Arenas:
         return self._free.pop() if self._free else None
 
     def give_back(self, arena: Arena) -> None:
-        if arena._kept:
-            self._free.append(arena)
+        self._free.append(arena.stands_for or arena)
 
     def release(self, arena: Arena, users: int = 1) -> None:
         """So many batches of it need it no more."""
@@ -63,9 +62,12 @@ class Arenas:
         return len(self._all) - len(self._free)
 
 
-def stray(frame: memoryview) -> Arena:
-    """For a frame larger than the buffers (a first batch comes whole, whatever the limits are)."""
-    return Arena(frame, kept=False)
+def stray(frame: memoryview, arena: Arena) -> Arena:
+    """For a frame larger than the buffers (a first batch comes whole, whatever the limits are).
+
+    The buffer that it was meant for stays taken meanwhile, or such frames would have no bound.
+    """
+    return Arena(frame, arena)
 
 
 def _pages(size: int) -> mmap.mmap:

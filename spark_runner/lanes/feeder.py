@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from spark_runner.lanes.arena import Arena, Arenas, stray
+from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.lanes.arena import Arena, stray
 from spark_runner.lanes.track import Track
 from spark_runner.wire import fetch
 from spark_runner.wire.cluster import RECEIVE_S
+from spark_runner.wire.codes import SESSION_LOST, name_of
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.messages import FETCH
 from spark_runner.wire.produce import name_key
@@ -93,16 +95,21 @@ class Feeder:
         self.link.renew_login(until)
         self.link.send([self._session.request(self.link.next_correlation())], until)
 
-    def read(self, arenas: Arenas, now: float) -> tuple[Arena, list[fetch.Fetched]]:
+    def read(self, now: float) -> tuple[Arena, list[fetch.Fetched]]:
         """The reply that is there; the arena is that where its records lie."""
         arena = self.arena
         assert arena is not None  # noqa: S101 - the loop reads only what was asked for
         frame = self.link.receive(arena.view, now + RECEIVE_S)
+        session, reply = fetch.read_reply(frame, self._session.version)
+        if reply.error and reply.error not in SESSION_LOST:
+            raise KafkaUnavailable(
+                f"Cluster {self.link.where}: the broker answers each fetch with "
+                f"{name_of(reply.error)}. Its log says why.",
+                code="fetch_refused",
+            )
         self.arena = None
         if not arena.owns(frame):
-            arenas.give_back(arena)
-            arena = stray(frame)
-        session, reply = fetch.read_reply(frame, self._session.version)
+            arena = stray(frame, arena)
         self.link.note_throttle(reply.throttle_ms)
         self.retry_at = self.link.quiet_until
         left, self._left = self._left, set()

@@ -90,7 +90,7 @@ class Intake:
     def receive(self, feeder: Feeder, now: float) -> None:
         """Read the reply that is there, and ask for more at once."""
         try:
-            arena, rows = feeder.read(self._arenas, now)
+            arena, rows = feeder.read(now)
             stopped = self._judge(feeder, arena, rows)
         except KafkaUnavailable as error:
             self._sources.lost(feeder, now, error)

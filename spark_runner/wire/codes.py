@@ -111,6 +111,15 @@ RETRY = frozenset(
     }
 )
 
+# Of a whole fetch: the broker dropped the session, or counts otherwise. Begin another one.
+SESSION_LOST = frozenset(
+    {
+        Code.FETCH_SESSION_ID_NOT_FOUND,
+        Code.INVALID_FETCH_SESSION_EPOCH,
+        Code.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
 # Find the coordinator again; what was asked has had no effect.
 COORDINATOR_MOVING = frozenset(
     {

@@ -129,7 +129,7 @@ class FetchSession:
     def answered(self, error: int, session: int) -> bool:
         """Take note of a reply's head; False when its partitions mean nothing."""
         if error:
-            # 70, 71: the broker dropped the session or counts otherwise. Begin anew.
+            # The broker dropped the session or counts otherwise. Begin anew.
             self.reset()
             return False
         if session == 0:

@@ -1,11 +1,16 @@
-"""The two sides that a flow planned by hand leads between."""
+"""The two sides that a flow planned by hand leads between, and what may stand before them."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+import spark_runner.wire.connection
+from spark_runner.wire.stream import PlainStream, dial
+from tests.wire.proxy import Proxy
 from tests.wire.sides import Side
 
 
@@ -21,3 +26,26 @@ def target(backup: str) -> Iterator[Side]:
     side = Side("two", backup)
     yield side
     side.close()
+
+
+@pytest.fixture
+def proxies(
+    primary: str, backup: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Proxy, Proxy]]:
+    """Between the engine and both brokers; the tests' own connections go past them."""
+    found = {}
+    for address in (primary, backup):
+        host, port = address.rsplit(":", 1)
+        found[int(port)] = Proxy(host, int(port))
+
+    def through(host: str, port: int, **rest: Any) -> PlainStream:
+        return dial(host, found[port].port if _is_engine() else port, **rest)
+
+    monkeypatch.setattr(spark_runner.wire.connection, "dial", through)
+    yield tuple(found.values())  # type: ignore[misc]
+    for proxy in found.values():
+        proxy.close()
+
+
+def _is_engine() -> bool:
+    return threading.current_thread().name == "engine"

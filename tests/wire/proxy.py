@@ -1,5 +1,8 @@
-"""A TCP proxy between the engine and a broker: cuts connections or takes none, swallows replies or
-holds them."""
+"""A TCP proxy between the engine and a broker.
+
+It cuts connections or takes none, swallows replies or holds them, hears nothing at all, or lets
+little through.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import threading
 import time
 from typing import Literal
 
-Mode = Literal["pass", "swallow", "hold", "refuse"]
+Mode = Literal["pass", "swallow", "hold", "refuse", "deaf"]
 
 
 class Proxy:
@@ -22,8 +25,10 @@ class Proxy:
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._lock = threading.Lock()
         self._closed = False
-        # What is done with what the broker says.
+        # What is done with what the broker says; a deaf one does not even hear.
         self.mode: Mode = "pass"
+        # How many bytes a second each connection may say to the broker.
+        self.rate = 0
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -62,17 +67,23 @@ class Proxy:
     def _ask(self, client: socket.socket, broker: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 16):
+                self._wait_while("deaf")
+                if self.rate:
+                    time.sleep(len(data) / self.rate)
                 broker.sendall(data)
         _end(broker)
 
     def _answer(self, broker: socket.socket, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := broker.recv(1 << 16):
-                while self.mode == "hold":
-                    time.sleep(0.01)
+                self._wait_while("hold", "deaf")
                 if self.mode == "pass":
                     client.sendall(data)
         _end(client)
+
+    def _wait_while(self, *modes: Mode) -> None:
+        while self.mode in modes and not self._closed:
+            time.sleep(0.01)
 
 
 def _end(connection: socket.socket) -> None:

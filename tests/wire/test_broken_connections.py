@@ -6,17 +6,13 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-import spark_runner.wire.connection
 from mirrors.kafka.admin import Admin
 from spark_runner.lanes import homes, outage
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire.records import Record
-from spark_runner.wire.stream import PlainStream, dial
 from spark_runner.wire.transactions import Identity, ProducerLost
 from tests.wire.independent import compare
 from tests.wire.proxy import Proxy
@@ -26,29 +22,6 @@ from tests.wire.world import Driver, Flow, Side, unique
 NOW = int(time.time() * 1000)
 BIG = b"v" * 15_000
 PARTITIONS = 3
-
-
-@pytest.fixture
-def proxies(
-    primary: str, backup: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Proxy, Proxy]]:
-    """Between the engine and both brokers; the tests' own connections go past them."""
-    found = {}
-    for address in (primary, backup):
-        host, port = address.rsplit(":", 1)
-        found[int(port)] = Proxy(host, int(port))
-
-    def through(host: str, port: int, **rest: Any) -> PlainStream:
-        return dial(host, found[port].port if _is_engine() else port, **rest)
-
-    monkeypatch.setattr(spark_runner.wire.connection, "dial", through)
-    yield tuple(found.values())  # type: ignore[misc]
-    for proxy in found.values():
-        proxy.close()
-
-
-def _is_engine() -> bool:
-    return threading.current_thread().name == "engine"
 
 
 def flow_of(source: Side, target: Side, **properties: str) -> tuple[Flow, str, str]:

@@ -53,7 +53,7 @@ def test_the_epoch_never_ended_before_the_position(
     log, known = log_of(plan)
     track = Track("t", 0, "a.t")
     view = memoryview(log)
-    arena = Arena(view, kept=False)
+    arena = Arena(view)
     scan(track, arena, 0, len(view), [])
     if merged and track.queue:
         limit = 150 if in_two else 0

@@ -1,0 +1,146 @@
+"""Fetch sessions (KIP-227) that a broker has dropped, counts otherwise, or has no room for."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.demo.guard import Guard
+from controlplane.demo.kafka import KafkaBroker
+from spark_runner.lanes import outage
+from spark_runner.lanes.feeder import Feeder
+from spark_runner.wire import fetch
+from spark_runner.wire.codes import Code
+from spark_runner.wire.fetch import FetchSession
+from spark_runner.wire.records import Record
+from tests.wire.running import NOW, PARTITIONS, Running
+from tests.wire.world import Flow, Side, bare, unique
+
+
+@pytest.fixture
+def met(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """What the broker said of the engine's sessions; 0 with a session, -1 without one."""
+    found: Counter[int] = Counter()
+    plain = FetchSession.answered
+
+    def answered(session: FetchSession, error: int, number: int) -> bool:
+        found[error or (0 if number else -1)] += 1
+        return plain(session, error, number)
+
+    monkeypatch.setattr(FetchSession, "answered", answered)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("member", "code"),
+    [
+        ("_session", Code.FETCH_SESSION_ID_NOT_FOUND),
+        ("_epoch", Code.INVALID_FETCH_SESSION_EPOCH),
+    ],
+)
+def test_a_session_that_the_broker_does_not_know_is_begun_anew(
+    source: Side,
+    target: Side,
+    met: Counter[int],
+    monkeypatch: pytest.MonkeyPatch,
+    member: str,
+    code: Code,
+) -> None:
+    plain = FetchSession.request
+    asked = Counter[str]()
+
+    def request(session: FetchSession, correlation: int) -> bytes:
+        """Every fifth one names a session, or a count, that the broker does not have."""
+        if threading.current_thread().name == "engine" and session._epoch:
+            asked["times"] += 1
+            if asked["times"] % 5 == 0:
+                setattr(session, member, getattr(session, member) + 7)
+        return plain(session, correlation)
+
+    monkeypatch.setattr(FetchSession, "request", request)
+    topic = unique("sessions")
+    source.make(topic, PARTITIONS)
+    flow = Flow(source, target, commit_interval_ms="50")
+    remote = flow.add(topic)
+    with Running(flow, topic) as running:
+        running.write(25)
+        running.caught_up()
+    assert met[code] > 3, met
+    for partition in range(PARTITIONS):
+        assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))
+
+
+def test_a_broker_that_refuses_every_fetch_is_given_up_in_words(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "GIVE_UP_AFTER_S", 1.0)
+    topic = unique("refused")
+    source.make(topic)
+    source.write(topic, 0, [Record(0, NOW, b"k", b"v")])
+    flow = Flow(source, target)
+    flow.add(topic)
+    plain = fetch.read_reply
+
+    def refused(frame: memoryview, version: int) -> tuple[int, fetch.Reply]:
+        reply = plain(frame, version)[1]
+        return 0, reply._replace(error=int(Code.UNKNOWN), partitions=[])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fetch, "read_reply", refused)
+        result, _ = flow.copy(seconds=8)
+    assert (result.ended_because, result.code) == ("failed", "fetch_refused"), result
+    assert "answers each fetch with Unknown" in result.reason
+    flow.copy()
+
+
+@pytest.fixture(scope="module")
+def roomless(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Side]:
+    """A broker that keeps no fetch session at all."""
+    broker = KafkaBroker(
+        Path(tmp_path_factory.mktemp("roomless")),
+        name="roomless",
+        heap="320m",
+        jvm=("-XX:TieredStopAtLevel=1",),
+        environment=guard.environment,
+        properties={"max.incremental.fetch.session.cache.slots": "0"},
+    )
+    try:
+        side = Side("one", broker.start().bootstrap)
+        yield side
+        side.close()
+    finally:
+        broker.kill()
+
+
+def test_without_a_session_every_partition_gets_its_turn(
+    roomless: Side, target: Side, met: Counter[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = unique("roomless")
+    roomless.make(topic, 4)
+    for partition in range(4):
+        for at in range(8):
+            roomless.write(topic, partition, [Record(0, NOW, b"%d" % at, bytes(450_000))])
+    flow = Flow(roomless, target, **{"consumer.fetch.max.bytes": "1000000"})
+    remote = flow.add(topic)
+    turns: list[int] = []
+    plain = Feeder.read
+
+    def read(feeder: Feeder, *facts: Any) -> Any:
+        arena, rows = plain(feeder, *facts)
+        turns.extend(row.partition for row in rows if row.stop > row.start)
+        return arena, rows
+
+    monkeypatch.setattr(Feeder, "read", read)
+    result, _ = flow.copy()
+    assert (result.ended_because, result.errors) == ("stop", ()), result
+    assert set(met) == {-1}, "the broker kept a session"
+    # A reply is full after one partition, of which it holds a quarter: the next one begins with
+    # another.
+    assert set(turns[:4]) == {0, 1, 2, 3}, turns
+    for partition in range(4):
+        assert bare(target.read(remote, partition)) == bare(roomless.read(topic, partition))
