@@ -1,4 +1,4 @@
-"""The ids that topics have now: a name may lead to another topic than a moment ago, an id never."""
+"""The ids that things have now: a name may lead to another one than a moment ago, an id never."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ def topic_ids(admin: Admin, names: Iterable[str], *, deadline_s: float) -> dict[
         if error.code != "not_found":
             raise error
     return answer.done
+
+
+def cluster_id(admin: Admin, *, deadline_s: float) -> str:
+    """Of the cluster that the alias leads to; empty when the cluster does not say."""
+    answer = admin.gather(
+        {"id": admin.client.describe_cluster(request_timeout=deadline_s)},
+        doing=lambda _: "look up the cluster's id",
+        deadline_s=deadline_s,
+        fold=lambda cluster: cluster.cluster_id or "",
+    )
+    return answer.raise_first().done["id"]

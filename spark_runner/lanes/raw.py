@@ -20,6 +20,7 @@ from spark_runner.lanes.recall import PositionReader
 from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.resuming import resume
+from spark_runner.lanes.same_clusters import check_clusters
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.tuning import Tuning
@@ -113,7 +114,7 @@ class _Epoch:
         until = time.monotonic() + CONNECT_S
         self._source.open(until)
         self._target.open(until)
-        setup.check_clusters(work, self._source, self._target)
+        check_clusters(work, self._source.cluster_id, self._target.cluster_id)
         brokers = setup.source_brokers(work, self._source, until)
         limits = setup.limits_of(
             settings.consumer,

@@ -27,8 +27,9 @@ from spark_runner.lanes.record_probe import Probe
 from spark_runner.lanes.record_progress import CopiedPartition, Progress
 from spark_runner.lanes.record_reader import AT_ONCE, END, Reader
 from spark_runner.lanes.record_writer import Failure, Writer
+from spark_runner.lanes.same_clusters import check_clusters
 from spark_runner.lanes.throttle import Throttle
-from spark_runner.planner_ids import topic_ids
+from spark_runner.planner_ids import cluster_id, topic_ids
 from spark_runner.positions import Place, read_ledger
 from spark_runner.work import EndedBecause, SliceResult, SliceWork
 
@@ -37,10 +38,6 @@ START_DEADLINE_S = 30.0
 LOOK_DEADLINE_S = 10.0
 # Read at once under a bandwidth limit: nobody knows how large they are.
 LIMITED = 50
-NO_RUNS = (
-    "skip.replicated=true needs offset runs, which the record lane does not write: run this flow "
-    "in a runner that copies by the raw lane, or take skip.replicated away."
-)
 
 
 class RecordLane:
@@ -48,7 +45,7 @@ class RecordLane:
 
     def run(self, work: SliceWork, channel: Channel) -> SliceResult:
         if work.spec.settings.skip_replicated:
-            return SliceResult(ended_because="failed", reason=NO_RUNS, code="no_runs")
+            return SliceResult(ended_because="failed", reason=refusals.NO_RUNS, code="no_runs")
         with contextlib.closing(_Copy(work, channel)) as copy:
             try:
                 ended = copy.run()
@@ -82,6 +79,8 @@ class _Copy:
         self._target.close()
 
     def run(self) -> EndedBecause:
+        ends = self._source, self._target
+        check_clusters(self._work, *(cluster_id(it, deadline_s=START_DEADLINE_S) for it in ends))
         if not self._channel.wait_for_turn(self._left()):
             return self._ended() or "deadline"
         self._writer.take_over(deadline_s=START_DEADLINE_S)

@@ -19,6 +19,10 @@ from spark_runner.work import PartitionWork, SliceWork
 
 Failure = tuple[Place, int, KafkaError]
 
+NO_RUNS = (
+    "skip.replicated=true needs offset runs, which the record lane does not write: run this flow "
+    "in a runner that copies by the raw lane, or take skip.replicated away."
+)
 _LOOK_DEADLINE_S = 5.0
 # The neighbours of a refused record in its batch, and what went down with the transaction.
 _INNOCENT = (

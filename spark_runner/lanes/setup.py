@@ -141,20 +141,6 @@ def make_runs_topic(work: SliceWork, replicas: int) -> None:
     Admin(work.target).create_topics([spec], deadline_s=_CREATE_S).raise_first()
 
 
-def check_clusters(work: SliceWork, source: ClusterClient, target: ClusterClient) -> None:
-    """Each alias must lead to the cluster that was planned for."""
-    for client, planned in (
-        (source, work.source_cluster_id),
-        (target, work.target_cluster_id),
-    ):
-        if planned and client.cluster_id and client.cluster_id != planned:
-            raise KafkaRefused(
-                f"The alias {client.alias} now leads to another cluster ({client.cluster_id}, "
-                f"planned was {planned}). Nothing is copied until the flow is planned anew.",
-                code="generation",
-            )
-
-
 def source_brokers(work: SliceWork, source: ClusterClient, deadline: float) -> int:
     """How many brokers lead the slice's partitions."""
     views = source.describe(dict.fromkeys(row.topic for row in work.partitions), deadline)
