@@ -83,7 +83,11 @@ class Board:
             (place, self._rows[place].position)
             for place, error in self.gaps().items()
             if place in self._rows
-            and (error.gap is None or error.gap.position != self._rows[place].position)
+            and (
+                error.gap is None
+                or error.gap.first is None
+                or error.gap.position != self._rows[place].position
+            )
         }
 
     def reaches(self, ends: Ends) -> None:

@@ -59,7 +59,7 @@ class GapFacts:
         """First and last upstream offset that is gone; None where no number says it."""
         if self.kind == "deleted" and self.first is not None:
             return self.position, self.first - 1
-        if self.kind == "truncated" and self.end is not None:
+        if self.kind == "truncated" and self.end is not None and self.end < self.position:
             return self.end, self.position - 1
         return None
 

@@ -51,11 +51,7 @@ class Account:
             if self._told.get(track) != track.position or track.strangers
         ]
         self._told.update({track: track.position for track in moved})
-        stopped = [
-            track
-            for track in self._tracks
-            if track.error is not None and track not in self._told_errors
-        ]
+        stopped = [track for track in self._stopped() if track not in self._told_errors]
         self._told_errors.update(stopped)
         self._channel.report(
             Figures(
@@ -80,9 +76,13 @@ class Account:
             records=self._records(),
             bytes=self._bytes(),
             partitions=tuple(map(self._figure, self._known())),
-            errors=tuple(track.error for track in self._tracks if track.error is not None),
+            errors=tuple(track.error for track in self._stopped() if track.error is not None),
             lanes=self._tally.lanes(self._tracks),
         )
+
+    def _stopped(self) -> list[Track]:
+        """Those whose last records are committed: till then a gap has a number too high."""
+        return [track for track in self._tracks if track.error is not None and not track.has_moved]
 
     def _known(self) -> list[Track]:
         return self._tracks if self.knows_positions else []

@@ -166,7 +166,7 @@ class Intake:
         if row.error:
             self._sources.trouble(track, row.error, now)
             return
-        if row.diverging is not None and row.diverging[1] < track.next_fetch:
+        if row.diverging is not None:
             self._stop(track, self._sources.bench.diverged(track, *row.diverging))
             return
         self._sources.bench.settled(track)

@@ -8,9 +8,14 @@ from spark_runner.lanes.track import Track
 from spark_runner.wire.cluster import id_text
 from spark_runner.work import PartitionError, SliceWork
 
+_OF_POSITION = ("truncated", "out_of_range")
+
 
 def resume(track: Track, known: Position | None, work: SliceWork) -> None:
     """A committed position wins over the planned start; another generation's stops the track."""
+    if track.error is not None and track.error.code in _OF_POSITION and track.has_moved:
+        # Said of a position that was given up: from the committed one it is looked at anew.
+        track.error = None
     if track.error is not None:
         # It stays stopped. What it had written since the last commit was aborted with the rest.
         track.rewind(track.position if known is None else known.position)

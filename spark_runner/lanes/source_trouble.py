@@ -58,13 +58,19 @@ class Bench:
         )
 
     def diverged(self, track: Track, epoch: int, end: int) -> Verdict:
-        """The log behind our position is not the one that was read (KIP-320)."""
+        """The log behind our position is not the one that was read (KIP-320).
+
+        After two such elections it may reach beyond the position: then no number tells from where.
+        """
+        end = min(end, track.next_fetch)
+        which = f"offsets {end} to {track.next_fetch - 1}"
+        if end == track.next_fetch:
+            which = f"some offsets below {end}"
         return Verdict(
             "gap",
             "truncated",
-            f"{track.name} on {self._cluster.alias} was truncated: offsets {end} to "
-            f"{track.next_fetch - 1} were copied from a log that its leader no longer has (last "
-            f"common epoch {epoch}). Nothing was skipped.",
+            f"{track.name} on {self._cluster.alias} was truncated: {which} were copied from a log "
+            f"that its leader no longer has (last common epoch {epoch}). Nothing was skipped.",
             gap=GapFacts(
                 kind="truncated",
                 position=track.next_fetch,
