@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Container
 
 from mirrors.domain.filters import TopicSelection
-from mirrors.domain.gaps import GapFacts, gap_of_generation, gap_of_range
+from mirrors.domain.gaps import GapFacts, gap_of_generation, gap_of_range, gap_of_remote
 from mirrors.domain.jobs import TopicStatus
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
 from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics import CopiedTopic, TopicPlan
-from spark_runner.generations import generation_gap
+from spark_runner.generations import generation_gap, remote_gap
 from spark_runner.positions import Ledger, Place
 from spark_runner.starts import Ranges
 from spark_runner.work import ErrorState, PartitionError, PartitionWork
@@ -132,6 +132,14 @@ class Draft:
             if words is not None:
                 facts = gap_of_generation(known, now)
                 self.stop(place, known.position, "gap", "generation", words, facts)
+            elif (facts := gap_of_remote(known)) is not None:
+                words = remote_gap(
+                    facts,
+                    f"{place[0]}-{place[1]}",
+                    f"{work.remote_topic}-{work.partition}",
+                    self._spec.target.alias,
+                )
+                self.stop(place, known.position, "gap", "remote_truncated", words, facts)
             else:
                 self.work[place] = dataclasses.replace(work, start=known.position)
 

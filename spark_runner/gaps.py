@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from mirrors.domain.gaps import Decision, GapFacts, resume_at
+from mirrors.domain.gaps import Decision, GapFacts, GapKind, resets_after, resume_at
 from mirrors.domain.records import Position
 from spark_runner.draft import Draft
 from spark_runner.positions import Ledger, Place
@@ -47,11 +47,9 @@ def find_gaps(
     `missing`: topics whose remote topic is gone. `all_rest`: nothing is copied now; otherwise a
     position may be older than what was copied, so only what a lane has stopped is looked at.
     """
+    _rest(draft, orders, "remote_truncated")
     draft.check_ranges(held, ledger, None if all_rest else orders.stopped.keys())
-    for place, error in orders.stopped.items():
-        if place in draft.work and error.gap is not None and error.gap.kind == "truncated":
-            # Seen by its lane alone: the log behind the position was replaced.
-            draft.rest(place, error)
+    _rest(draft, orders, "truncated")
     for place, error in list(draft.stopped.items()):
         known = ledger.positions.get(place)
         if place[0] in missing and known is not None:
@@ -76,11 +74,17 @@ def apply_decisions(
         now = dataclasses.replace(error.gap, end=held.end.get(place))
         at = resume_at(decision, now)
         if at is not None:
-            restarted = decision.choice == "restart"
             row = draft.resume(place, at)
-            resets = known.resets + restarted
+            resets = resets_after(decision, known.resets)
             rows.append(dataclasses.replace(row, resets=resets, repeats=known.repeats))
     return rows
+
+
+def _rest(draft: Draft, orders: Orders, kind: GapKind) -> None:
+    """What a lane alone has seen: a log that was replaced behind what was read or written."""
+    for place, error in orders.stopped.items():
+        if place in draft.work and error.gap is not None and error.gap.kind == kind:
+            draft.rest(place, error)
 
 
 def _remote_missing(error: PartitionError, known: Position) -> PartitionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mirrors.domain.gaps import GapFacts
 from mirrors.domain.records import Position
 
 _WORDS = {
@@ -41,3 +42,12 @@ def range_gap(place: str, source: str, position: int, first: int, end: int) -> s
             "lost records that were already copied. Nothing was skipped."
         )
     return None
+
+
+def remote_gap(facts: GapFacts, place: str, remote: str, target: str) -> str:
+    """What is missing of a remote partition that ends below what was committed there."""
+    return (
+        f"{place} is not copied: {remote} on {target} ended at {facts.remote_end}, and everything "
+        f"below {facts.remote_next} had been committed there. The target lost {facts.count} "
+        "offsets (an unclean election, or a disk that was put back). Nothing more is written there."
+    )

@@ -24,7 +24,9 @@ class GapSerializer(StrictModelSerializer):
     """`digest` names exactly these facts; `was` and `now` are the ids that differ, if any.
 
     Of the kind `remote_written`, which is told and stops nothing, `remote_first` and `remote_last`
-    are offsets of the remote topic, and `count` is how many records of others lie there.
+    are offsets of the remote topic, and `count` is how many records of others lie there. Of the
+    kind `remote_truncated` they are the offsets that the target lost, `count` in all; `first_lost`
+    and `last_lost` are the source offsets of these copies, null while the map does not know them.
     """
 
     was = serializers.CharField(source="facts.was", read_only=True)

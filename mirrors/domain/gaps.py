@@ -21,6 +21,7 @@ GapKind = Literal[
     "remote_recreated",
     "remote_missing",
     "remote_written",
+    "remote_truncated",
     "target_replaced",
 ]
 Choice = Literal["accept", "restart"]
@@ -43,7 +44,8 @@ class GapFacts:
 
     `was` and `now` are the ids that differ, where an id does. `resets` counts earlier restarts.
     Of `remote_written` position and end are offsets of the remote topic `now`: the first that
-    somebody else wrote, and the one behind the last.
+    somebody else wrote, and the one behind the last. Of `remote_truncated` the remote partition
+    ends at `remote_end`, and `remote_next` is where our next batch belonged.
     """
 
     kind: GapKind
@@ -53,6 +55,8 @@ class GapFacts:
     was: str = ""
     now: str = ""
     resets: int = 0
+    remote_end: int | None = None
+    remote_next: int | None = None
 
     @property
     def lost(self) -> tuple[int, int] | None:
@@ -64,9 +68,16 @@ class GapFacts:
         return None
 
     @property
+    def lost_there(self) -> tuple[int, int] | None:
+        """First and last offset of the remote partition that the target had and has no more."""
+        if self.remote_end is None or self.remote_next is None:
+            return None
+        return self.remote_end, self.remote_next - 1
+
+    @property
     def count(self) -> int | None:
         """How many offsets that is; holes and markers among them count too."""
-        lost = self.lost
+        lost = self.lost or self.lost_there
         return None if lost is None else lost[1] - lost[0] + 1
 
     @property
@@ -100,6 +111,27 @@ def gap_of_range(position: int, first: int | None, end: int | None) -> GapKind |
     if position < first:
         return "deleted"
     return "truncated" if position > end else None
+
+
+def gap_of_remote(known: Position) -> GapFacts | None:
+    """What a lane found of the remote partition and wrote down, until a person decides on it."""
+    if known.remote_end is None or known.next_downstream is None:
+        return None
+    return GapFacts(
+        kind="remote_truncated",
+        position=known.position,
+        first=None,
+        end=None,
+        resets=known.resets,
+        remote_end=known.remote_end,
+        remote_next=known.next_downstream,
+    )
+
+
+def resets_after(decision: Decision, resets: int) -> int:
+    """Offsets that hold other records from now on ask for another map of them."""
+    anew = decision.choice == "restart" or decision.facts.kind == "remote_truncated"
+    return resets + anew
 
 
 def gap_of_generation(known: Position, now: Position) -> GapFacts | None:

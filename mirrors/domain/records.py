@@ -151,7 +151,8 @@ class Position:
     """One record of `mm2-positions.<source>.internal`: the next upstream offset to be copied.
 
     The ids say which generation of both topics it belongs to; `resets` counts operator's restarts.
-    `next_downstream` is the offset that the next batch gets there if nobody else writes.
+    `next_downstream` is the offset that the next batch gets there if nobody else writes;
+    `remote_end` where the remote partition was found to end below it, until a person has decided.
     At least once, `producer` is the id that wrote behind the position, `repeats` how many records
     lie there twice so far, and `owed` how many of what was left there will (`continuity.repeats`).
     """
@@ -169,6 +170,7 @@ class Position:
     repeats: int = 0
     owed: tuple[int, ...] = ()
     producer: int | None = None
+    remote_end: int | None = None
 
     @property
     def key(self) -> bytes:
@@ -177,8 +179,9 @@ class Position:
     @property
     def value(self) -> bytes:
         body = {"v": 1} | {name: getattr(self, name) for name in _POSITION_BODY}
-        if self.next_downstream is not None:
-            body["next_downstream"] = self.next_downstream
+        for name in ("next_downstream", "remote_end"):
+            if (offset := getattr(self, name)) is not None:
+                body[name] = offset
         if self.repeats:
             body["repeats"] = self.repeats
         if self.owed:

@@ -16,6 +16,7 @@ class GapKind(models.TextChoices):
     REMOTE_RECREATED = "remote_recreated"
     REMOTE_MISSING = "remote_missing"
     REMOTE_WRITTEN = "remote_written"
+    REMOTE_TRUNCATED = "remote_truncated"
     TARGET_REPLACED = "target_replaced"
 
 

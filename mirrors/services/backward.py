@@ -108,6 +108,17 @@ def answers_home(
     return {} if there is None else upstream_of(there=there, places=places)
 
 
+def upstream_span(flow: Flow, place: Place, start: int, end: int) -> tuple[int, int] | None:
+    """First and last source offset of what the flow wrote at offsets [start, end) of its target."""
+    known = _maps(flow, {place[0]}).get(place)
+    found = None
+    for run in () if known is None else _touching(known.pk, "downstream", start, end):
+        first = run.upstream + max(0, start - run.downstream)
+        last = run.upstream + min(run.length, end - run.downstream) - 1
+        found = (first if found is None else found[0], last)
+    return found
+
+
 class Ways:
     """What is known of some remote topics of one flow whose target was promoted."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django.db import transaction
@@ -20,10 +20,12 @@ from mirrors.domain.jobs import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap, claim
 from mirrors.models.gaps import GapKind, GapState
 from mirrors.models.transitions import note, record
+from mirrors.services.backward import upstream_span
 from mirrors.services.errors import Conflict
 
 RUNNER = "runner"
 STOP = "stop"
+_INDEX_KNOWS_AFTER = timedelta(minutes=1)
 _CHOICES = {"accept": GapState.ACCEPTED, "restart": GapState.RESTARTED}
 
 
@@ -95,17 +97,18 @@ def digest_of(gap: Gap) -> str:
 
 
 def remote_offsets(gap: Gap) -> tuple[int | None, int | None]:
-    """First and last offset of the remote topic that others wrote; None for other kinds."""
-    if gap.kind != GapKind.REMOTE_WRITTEN:
-        return None, None
-    return gap.facts["position"], gap.facts["end"] - 1
+    """First and last offset of the remote topic that others wrote, or that it lost; else None."""
+    if gap.kind == GapKind.REMOTE_WRITTEN:
+        return gap.facts["position"], gap.facts["end"] - 1
+    return facts_of(gap).lost_there or (None, None)
 
 
 def in_words(facts: GapFacts) -> str:
-    lost = facts.lost
+    kind, lost = facts.kind.replace("_", " "), facts.lost or facts.lost_there
     if lost is None:
-        return f"{facts.kind.replace('_', ' ')} at position {facts.position}."
-    return f"{facts.kind}: offsets {lost[0]} to {lost[1]}, {facts.count} in all."
+        return f"{kind} at position {facts.position}."
+    where = "" if facts.lost else " of the remote partition"
+    return f"{kind}: offsets {lost[0]} to {lost[1]}{where}, {facts.count} in all."
 
 
 def _open(flow: Flow) -> Any:
@@ -136,7 +139,7 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
 def _take(
     flow: Flow, gap: Gap | None, row: PartitionStatus, facts: GapFacts, now: datetime
 ) -> None:
-    lost = facts.lost or (None, None)
+    lost = facts.lost or _copies_lost(flow, gap, row, facts, now) or (None, None)
     values = {
         "kind": facts.kind,
         "reason": row.reason,
@@ -156,7 +159,8 @@ def _take(
         record(gap, field="state", before="", who=RUNNER, why=row.reason)
         note(flow, what="gap: opened", who=RUNNER, why=f"{gap}: {in_words(facts)}")
         return
-    if gap.facts == values["facts"] and gap.reason == row.reason:
+    same = gap.facts == values["facts"] and gap.reason == row.reason
+    if same and (gap.first_lost, gap.last_lost) == lost:
         return
     before = digest_of(gap)
     gap.facts, gap.kind = dataclasses.asdict(facts), facts.kind
@@ -165,6 +169,25 @@ def _take(
         claim(Gap.objects.filter(pk=gap.pk), state=GapState.OPEN, reason=why, who=RUNNER)
         note(flow, what="gap: open again", who=RUNNER, why=f"{gap}: {why}")
     Gap.objects.filter(pk=gap.pk).update(**values)
+
+
+def _copies_lost(
+    flow: Flow, gap: Gap | None, row: PartitionStatus, facts: GapFacts, now: datetime
+) -> tuple[int | None, int | None] | None:
+    """First and last source offset whose copies the target lost, as far as the map knows them.
+
+    The index is seconds behind the runner: asked again for a minute, not for ever.
+    """
+    there = facts.lost_there
+    if there is None:
+        return None
+    known = None
+    if gap is not None and gap.kind == facts.kind:
+        known = gap.first_lost, gap.last_lost
+        if gap.opened_at < now - _INDEX_KNOWS_AFTER:
+            return known
+    place = row.topic, row.partition
+    return upstream_span(flow, place, there[0], there[1] + 1) or known
 
 
 def _close(flow: Flow, gap: Gap, row: PartitionStatus | None, now: datetime) -> None:

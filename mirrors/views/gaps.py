@@ -83,10 +83,23 @@ def _figures(gap: Gap) -> list[tuple[str, str]]:
             ("Last written by others", count(last)),
             ("Records of others", count(gap.count)),
         ]
-    return [
+    source = [
         ("Position", count(gap.position)),
         ("Source begins at", count(gap.first_available)),
         ("Source ends at", count(gap.source_end)),
+    ]
+    if gap.kind == GapKind.REMOTE_TRUNCATED:
+        first, last = gaps.remote_offsets(gap)
+        return [
+            *source,
+            ("First lost on the target", count(first)),
+            ("Last lost on the target", count(last)),
+            ("Offsets lost there", count(gap.count)),
+            ("First of them in the source", count(gap.first_lost)),
+            ("Last of them in the source", count(gap.last_lost)),
+        ]
+    return [
+        *source,
         ("First lost", count(gap.first_lost)),
         ("Last lost", count(gap.last_lost)),
         ("Offsets lost", count(gap.count)),
@@ -103,9 +116,13 @@ def _choices(gap: Gap) -> dict[str, str]:
         return told
     if facts.accepted_at is not None:
         lost = "" if facts.count is None else f" {count(facts.count)} offsets are given up."
+        new_map = ""
+        if gap.kind == GapKind.REMOTE_TRUNCATED:
+            lost = f" The {count(facts.count)} offsets that {target} lost are not copied again."
+            new_map = " A new map of offsets begins there."
         told["accept"] = (
             f"Copying goes on at offset {facts.accepted_at} of {source}.{lost} What is on {target} "
-            "already stays."
+            f"already stays.{new_map}"
         )
     told["restart"] = (
         f"The partition begins anew at offset {facts.first} of {source}. What is on {target} "

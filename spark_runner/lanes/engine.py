@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from mirrors.domain.errors import KafkaRefused
+from spark_runner.lanes import remote_cut
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.ears import Ears
 from spark_runner.lanes.feeder import FetchLimits
@@ -112,6 +113,8 @@ class Engine:
 
     def begin(self) -> None:
         """The producer is initialised and the tracks stand at their committed positions."""
+        for track, verdict in remote_cut.look(self._target, self.tracks).items():
+            self._stop(track, verdict)
         going = [track for track in self.tracks if track.error is None]
         self._pen.take(self._identity.producer_id, self._identity.epoch)
         for track in (self._book.positions, self._book.runs):
@@ -122,6 +125,8 @@ class Engine:
         # Last: nobody has a buffer any more.
         self._arenas.reset()
         self._pace.begin(time.monotonic())
+        if self._book.unsaid:
+            self._pace.opened(time.monotonic())
 
     def turn(self, hurry: Callable[[], bool]) -> None:
         """Once round: send what can be sent, wait a little, take what has come."""
@@ -143,7 +148,8 @@ class Engine:
         """
         began = time.monotonic()
         self._outlet.settle(began + _DRAIN_S, hurry)
-        moved = [track for track in self.tracks if track.has_moved]
+        unsaid = self._book.unsaid
+        moved = [track for track in self.tracks if track.has_moved or track in unsaid]
         if not moved:
             self._pace.nothing(began)
             return False
@@ -222,6 +228,8 @@ class Engine:
         self._intake.leave(track)
         self._homes.forget(track)
         self._preparer.discard(track)
+        if verdict.gap is not None and verdict.gap.remote_end is not None:
+            self._book.mark(track, verdict.gap.remote_end)
         track.error = PartitionError(
             topic=track.topic,
             partition=track.partition,

@@ -37,6 +37,9 @@ class Book:
         self.positions = positions
         self.runs = runs
         self._repeats = repeats
+        # Remote partitions that were found cut, by where they end, and those not yet written down.
+        self._cuts: dict[Track, int] = {}
+        self.unsaid: set[Track] = set()
         self._source_cluster = source_cluster
         self._target_cluster = target_cluster
         self._open: dict[tuple[Track, str], OpenBlock] = {}
@@ -55,9 +58,15 @@ class Book:
         _queue(self.positions, positions, now_ms)
         _queue(self.runs, blocks, now_ms)
 
+    def mark(self, track: Track, remote_end: int) -> None:
+        """The next commit writes down that its remote partition was cut there."""
+        self._cuts[track] = remote_end
+        self.unsaid.add(track)
+
     def committed(self) -> None:
         self._open |= self._next
         self._next = {}
+        self.unsaid.clear()
 
     def begin(self) -> None:
         """Begin new blocks. Nobody knows whether the last transaction of a lost producer counts:
@@ -67,6 +76,7 @@ class Book:
 
     def position(self, track: Track, at: int) -> Position:
         repeats = self._repeats.after_commit(track)
+        there = max(track.there, self.after_commit(track))
         return Position(
             topic=track.topic,
             partition=track.partition,
@@ -77,7 +87,8 @@ class Book:
             target_topic_id=id_text(track.remote_id),
             leader_epoch=track.epoch if track.epoch >= 0 else None,
             resets=track.resets,
-            next_downstream=there if (there := self.after_commit(track)) >= 0 else None,
+            next_downstream=there if there >= 0 else None,
+            remote_end=self._cuts.get(track),
             repeats=repeats.records,
             owed=repeats.owed,
             producer=self._repeats.producer,

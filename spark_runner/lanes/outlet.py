@@ -240,6 +240,8 @@ class Outlet:
     # -- in
 
     def _landed(self, track: Track, parcel: Parcel, base: int) -> None:
+        if base < track.next_there or base < track.there:
+            self._returns.fell_short(track, base)
         track.landed(parcel, base)
         track.confirmed = self._number
         if parcel.arena is not None:

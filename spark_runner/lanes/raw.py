@@ -12,7 +12,7 @@ import time
 
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
 from spark_runner.control import Channel
-from spark_runner.lanes import heap, setup
+from spark_runner.lanes import heap, remote_cut, setup
 from spark_runner.lanes.account import Account
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.pace import Pace
@@ -155,6 +155,7 @@ class _Epoch:
             transactional=self._transactional,
             newest_produce=self._newest_produce,
         )
+        remote_cut.prepare(self._target, self._tracks)
         self._positions = PositionReader(self._target, work.positions_topic)
         # Most of the topic is read while the predecessor still copies, the rest after the fence.
         self._positions.read(time.monotonic() + READ_S)

@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from mirrors.domain.gaps import GapFacts, gap_of_remote
 from mirrors.domain.lanes import Lane
 from mirrors.domain.records import Position
-from spark_runner.generations import generation_gap
+from spark_runner.generations import generation_gap, remote_gap
 from spark_runner.lanes.throttle import Throttle
 from spark_runner.positions import Ledger, Place
 from spark_runner.work import (
@@ -108,6 +109,11 @@ class Progress:
             )
             if words is not None:
                 self.stop(part, part.position, "gap", "generation", words)
+            elif (facts := gap_of_remote(known)) is not None:
+                remote = f"{part.work.remote_topic}-{part.work.partition}"
+                name = f"{part.work.topic}-{part.work.partition}"
+                words = remote_gap(facts, name, remote, self._work.target.alias)
+                self.stop(part, part.position, "gap", "remote_truncated", words, facts)
 
     def row(self, part: CopiedPartition) -> Position:
         """The record of the positions topic for where the partition will be."""
@@ -129,7 +135,13 @@ class Progress:
         return [part for part in self.parts.values() if part.has_moved]
 
     def stop(
-        self, part: CopiedPartition, offset: int | None, state: ErrorState, code: str, reason: str
+        self,
+        part: CopiedPartition,
+        offset: int | None,
+        state: ErrorState,
+        code: str,
+        reason: str,
+        gap: GapFacts | None = None,
     ) -> None:
         """Stop this partition alone; the others go on."""
         part.error = PartitionError(
@@ -139,6 +151,7 @@ class Progress:
             state=state,
             code=code,
             reason=reason,
+            gap=gap,
         )
         self._new_errors.append(part.error)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mirrors.domain.errors import Fenced, KafkaUnavailable
-from spark_runner.lanes import target_trouble
+from spark_runner.lanes import remote_cut, target_trouble
 from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.prepare import Preparer
+from spark_runner.lanes.same_topics import changed_topics
 from spark_runner.lanes.scan import REFUSED
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
@@ -85,6 +86,22 @@ class Returns:
             raise ProducerLost(number, f"write {track.remote_topic}-{track.partition}")
         elif number not in BATCH_REFUSED or not _goes_again(parcel, answer):
             track.doomed = self._verdict(track, parcel, answer)
+
+    def fell_short(self, track: Track, base: int) -> None:
+        """A batch got an offset that was taken already: the remote partition was cut below it.
+
+        It must not count, so the transaction is given up. Of what was committed before, a person
+        decides; what was not is copied again.
+        """
+        if track.ledger or base < 0:
+            return
+        if base < track.there:
+            track.rewind(track.position)
+            # By name, a topic made anew begins below as well.
+            changed = changed_topics(self._homes.cluster, [track], remote=True)
+            cut = remote_cut.verdict(track, base, self._homes.alias)
+            self.stop(track, changed.get(track, cut))
+        raise ProducerLost(Code.OFFSET_OUT_OF_RANGE, "find what was written before")
 
     def not_sent(self, track: Track, parcel: Parcel, now: float) -> None:
         """It never left: the transaction's coordinator does not know its partition (yet)."""

@@ -228,7 +228,7 @@ class Track:
     def commit(self, there: int) -> None:
         """What has landed counts from now on; our next batch there belongs at `there`."""
         self.position = self.done
-        self.next_there = self.there = there
+        self.next_there, self.there = there, max(there, self.there)
         self.runs = []
         if self.left_out:
             passed = [skip for skip in self.left_out if skip.after <= self.done]

@@ -13,10 +13,12 @@ from mirrors.domain.gaps import (
     GapFacts,
     gap_of_generation,
     gap_of_range,
+    gap_of_remote,
+    resets_after,
     resume_at,
 )
 from mirrors.domain.jobs import JobSpec, PartitionStatus
-from mirrors.domain.records import Position
+from mirrors.domain.records import Position, read_position
 from mirrors.domain.specs import ClusterSpec
 from tests.domain.cases import laws
 
@@ -120,6 +122,28 @@ def test_after_a_truncation_what_was_written_since_is_copied_too() -> None:
     grown = dataclasses.replace(facts, end=30)
     assert resume_at(decision(facts), grown) == 6
     assert resume_at(decision(facts), dataclasses.replace(facts, first=8, end=30)) is None
+
+
+def test_a_cut_remote_partition_goes_on_at_the_position_under_another_map() -> None:
+    known = dataclasses.replace(position(), next_downstream=30, remote_end=18, resets=2)
+    assert read_position(known.key, known.value) == known
+    assert gap_of_remote(dataclasses.replace(known, remote_end=None)) is None
+    facts = gap_of_remote(known)
+    assert facts is not None
+    assert (facts.kind, facts.position, facts.resets) == ("remote_truncated", 10, 2)
+    assert (facts.lost, facts.lost_there, facts.count) == (None, (18, 29), 12)
+    facts = dataclasses.replace(facts, first=3, end=40)
+    assert resume_at(decision(facts), dataclasses.replace(facts, end=55)) == 10
+    assert resume_at(decision(facts, "restart"), facts) == 3
+    assert resume_at(decision(facts), dataclasses.replace(facts, remote_end=17)) is None
+    for choice, kind, anew in (
+        ("accept", "remote_truncated", True),
+        ("restart", "remote_truncated", True),
+        ("accept", "deleted", False),
+        ("restart", "deleted", True),
+    ):
+        asked = decision(dataclasses.replace(facts, kind=kind), choice)  # type: ignore[arg-type]
+        assert resets_after(asked, 2) == 2 + anew
 
 
 def test_decisions_and_gaps_cross_the_wall_in_the_files() -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from confluent_kafka import TopicPartition
+import pytest
+from confluent_kafka import Producer, TopicPartition
 
 from mirrors.domain.gaps import Choice, Decision, GapFacts
 from mirrors.domain.jobs import JobStatus
+from mirrors.domain.records import Position
+from mirrors.kafka.admin import Admin
+from spark_runner.positions import read_ledger
 from tests.spark.lab import Flow, Lab, partition_row
 
 
@@ -16,7 +20,8 @@ def gap_of(flow: Flow, topic: str, kind: str, partition: int = 0) -> GapFacts:
 
     def look(status: JobStatus) -> bool:
         row = partition_row(status, topic, partition)
-        return row is not None and row.gap is not None and row.gap.kind == kind
+        gap = None if row is None else row.gap
+        return gap is not None and gap.kind == kind and gap.first is not None
 
     row = partition_row(flow.wait(look), topic, partition)
     assert row is not None
@@ -110,4 +115,53 @@ def test_a_deleted_remote_topic_is_made_and_filled_again_when_a_person_says_so(l
     flow.wait_in_sync(topic)
     flow.wait_state("running")
     assert values(lab, remote, target=True) == values(lab, topic)
+    flow.stop()
+
+
+def committed(flow: Flow, topic: str) -> Position:
+    with Admin(flow.job.target) as admin:
+        return read_ledger(admin, positions(flow), deadline_s=20).positions[topic, 0]
+
+
+def positions(flow: Flow) -> str:
+    return f"mm2-positions.{flow.source_alias}.internal"
+
+
+@pytest.mark.parametrize("choice", ["accept", "restart"])
+def test_a_cut_remote_partition_is_gone_on_with_when_a_person_says_so(
+    lab: Lab, choice: Choice
+) -> None:
+    flow = lab.flow()
+    topic, other = lab.create(flow.topic("cut")), lab.create(flow.topic("other"))
+    lab.write(topic, range(10))
+    flow.start().wait_in_sync(topic)
+    flow.stop()
+    # As if the remote partition had had forty offsets more when this was committed.
+    known = committed(flow, topic)
+    had = known.next_downstream
+    assert had is not None
+    known = dataclasses.replace(known, next_downstream=had + 40)
+    producer = Producer({"bootstrap.servers": lab.target})
+    producer.produce(positions(flow), known.value, known.key, 0)
+    assert producer.flush(20) == 0
+    flow.restart()
+    lab.write(topic, range(10, 20))
+    lab.write(other, range(5))
+    facts = gap_of(flow, topic, "remote_truncated")
+    assert (facts.position, facts.first, facts.end, facts.count) == (10, 0, 20, 40)
+    assert facts.lost_there == (had, had + 39)
+    flow.wait_copied({(other, 0): 5})
+    assert len(values(lab, flow.remote(topic), target=True)) == 10
+    # Another job finds it again, with the same facts: a decision made before still meets it.
+    flow.restart()
+    assert gap_of(flow, topic, "remote_truncated") == facts
+    decide(flow, topic, choice, facts)
+    flow.wait(lambda s: (row := partition_row(s, topic)) and row.state != "gap")
+    flow.wait_in_sync(topic)
+    flow.wait_state("running")
+    again = range(10 if choice == "accept" else 0, 20)
+    wanted = [str(number).encode() for number in [*range(10), *again]]
+    assert values(lab, flow.remote(topic), target=True) == wanted
+    after = committed(flow, topic)
+    assert (after.position, after.resets, after.remote_end) == (20, 1, None)
     flow.stop()

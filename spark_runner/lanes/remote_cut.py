@@ -1,0 +1,99 @@
+"""A remote partition that ends below what was committed there: the target lost records.
+
+What is committed never lies above the end of its partition, and each acknowledgement tells an
+offset: one below the place where our batch belongs is told by the first batch (`verdict`), and what
+stands still is looked at when an epoch begins (`look`). What others write later may hide it, so the
+position keeps the mark (`ledger.Book`) until a person has decided.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.gaps import GapFacts
+from spark_runner.generations import remote_gap
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
+from spark_runner.wire.cluster import NO_ID, ClusterClient, Leader
+from spark_runner.wire.offsets import LATEST, list_offsets
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 3.0
+
+
+def verdict(track: Track, end: int, target: str) -> Verdict:
+    """It was cut at `end`, below what is committed."""
+    facts = GapFacts(
+        kind="remote_truncated",
+        position=track.position,
+        first=None,
+        end=None,
+        resets=track.resets,
+        remote_end=end,
+        remote_next=track.there,
+    )
+    remote = f"{track.remote_topic}-{track.partition}"
+    words = remote_gap(facts, track.name, remote, target)
+    return Verdict("gap", "remote_truncated", words, track.position, facts)
+
+
+def prepare(target: ClusterClient, tracks: Iterable[Track]) -> None:
+    """Connect to those who lead, while the epoch before still copies."""
+    deadline = time.monotonic() + LOOK_S
+    try:
+        views = target.describe(dict.fromkeys(track.remote_topic for track in tracks), deadline)
+        leaders = {leader.node for view in views.values() for leader in view.leaders.values()}
+        for node in leaders:
+            if node >= 0:
+                target.link(node, "ask", deadline)
+    except UnderstudyError as error:
+        log.info("remote partitions are not looked at yet: %s", error.message)
+
+
+def look(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, Verdict]:
+    """Those that end too soon; who leads none or does not answer is left to the first batch."""
+    known = {
+        (track.remote_topic, track.partition): track
+        for track in tracks
+        if track.error is None and track.there >= 0
+    }
+    found: dict[Track, Verdict] = {}
+    for place, end in _ends(target, known).items():
+        track = known[place]
+        if end < track.there:
+            found[track] = verdict(track, end, target.alias)
+    return found
+
+
+def _ends(target: ClusterClient, known: dict[tuple[str, int], Track]) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    deadline = time.monotonic() + LOOK_S
+    try:
+        for wanted in _by_leader(target, known, deadline).values():
+            rows = list_offsets(target, wanted, at=LATEST, deadline=deadline)
+            found |= {place: row.offset for place, row in rows.items() if not row.error}
+    except UnderstudyError as error:
+        log.warning("where remote partitions end is not known yet: %s", error.message)
+    return found
+
+
+def _by_leader(
+    target: ClusterClient, known: dict[tuple[str, int], Track], deadline: float
+) -> dict[int, list[tuple[str, int, Leader]]]:
+    """Only of topics that are still the planned ones: others are told by their ids."""
+    if not known:
+        return {}
+    wanted: dict[int, list[tuple[str, int, Leader]]] = {}
+    views = target.describe(dict.fromkeys(topic for topic, _ in known), deadline)
+    for (topic, partition), track in known.items():
+        view = views.get(topic)
+        if view is None or view.error or track.remote_id not in (view.topic_id, NO_ID):
+            continue
+        leader = view.leaders.get(partition)
+        if leader is not None and leader.node >= 0:
+            wanted.setdefault(leader.node, []).append((topic, partition, leader))
+    return wanted
