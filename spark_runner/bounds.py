@@ -5,19 +5,23 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 
+from mirrors.domain.keys.control import UNTIL
 from mirrors.domain.specs import FlowSettings
 from mirrors.kafka.admin import Admin, At
 from spark_runner.positions import Place
 
 
 class Bounds:
-    """`run.until`: the ends as of the first plan, or the first offsets not older than a moment.
+    """`run.until`: the ends as of the first plan, the first offsets not older than a moment, or
+    those that it names.
 
-    A partition that is met later was not there at that moment, so nothing of it belongs to the run.
+    A partition that is met later was not there at that moment, and one that is not named was not
+    asked for: nothing of it belongs to the run.
     """
 
     def __init__(self, settings: FlowSettings) -> None:
         self._moment = settings.run_until_ms
+        self._named = settings.run_until_offsets
         self._is_bounded = settings.run_until is not None
         self._committed = settings.isolation_level == "read_committed"
         self._stops: dict[Place, int] = {}
@@ -30,7 +34,9 @@ class Bounds:
         if not self._is_bounded or (self._moment is not None and now < self._moment):
             return {}
         wanted = list(places)
-        if self._as_of is None:
+        if self._named:
+            self._stops, self._as_of = self._named, now
+        elif self._as_of is None:
             at: At = "stable" if self._committed else "latest"
             if self._moment is not None:
                 at = self._moment
@@ -43,6 +49,8 @@ class Bounds:
         """What is reached at the end; empty while it is not known."""
         if self._as_of is None:
             return ""
+        if self._named:
+            return f"the offsets that {UNTIL} names"
         if self._moment is None:
             return f"the ends as of {_shown(self._as_of)}"
         return f"the offsets of {_shown(self._moment)}"

@@ -3,7 +3,8 @@
 The planner looks, lets `domain.topics` decide, and applies. It never jumps: a position that
 belongs to another topic of the same name, or lies outside what the source still holds, stops
 its partition with a reason. `start.from` counts only for what exists at the very first plan of
-a flow; whatever is found later is copied from its beginning.
+a flow, and is refused where the source does not have what it names; whatever is found later is
+copied from its beginning.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from mirrors.domain.jobs import JobSpec
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
+from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.topics import CopiedTopic, plan_topics
+from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
 from mirrors.kafka import transactions
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.errors import translate
 from spark_runner.bounds import Bounds
 from spark_runner.draft import Draft, Plan
 from spark_runner.gaps import Orders, apply_decisions, find_gaps
+from spark_runner.named import check_offsets
 from spark_runner.positions import (
     Ledger,
     LedgerWriter,
@@ -110,6 +113,8 @@ class Planner:
         target = self._target.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         topics = plan_topics(source, target, self.spec)
         failed: dict[str, str] = {}
+        if self._first_of_job:
+            self._check_named(source, topics)
         if topics.create or topics.grow:
             topics, failed = self._remote.apply(source, target, topics, self._ledger, orders)
             target = self._remote.after_changes(now, target, topics, failed)
@@ -132,6 +137,10 @@ class Planner:
         brokers = len(_listing(self._target).brokers)
         wanted = self.spec.settings.replication_factor
         return min(2, brokers) if wanted is None else wanted
+
+    def _check_named(self, seen: ClusterSnapshot, topics: TopicPlan) -> None:
+        is_new = self._ledger.is_new
+        check_offsets(self._source, self.spec, seen, topics, is_new=is_new, deadline_s=DEADLINE_S)
 
     def _start_new(self, draft: Draft, created: set[str]) -> list[Position]:
         """Where partitions met for the first time begin; written down before one is copied."""

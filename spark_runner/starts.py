@@ -24,19 +24,24 @@ def first_offsets(
 ) -> Partial[Place, int]:
     """`start.from` for what exists at a flow's very first plan; the beginning for all else."""
     at: At = "earliest"
+    named: Mapping[Place, int] = {}
     if first_plan:
+        named = settings.start_offsets
         # "latest" for a reader of committed records is the last stable offset: what is in an open
         # transaction now is yet to come.
         moment = settings.start_timestamp_ms
         at = moment if moment is not None else {"latest": "stable"}.get(settings.start_from, at)  # type: ignore[assignment]
     until = time.monotonic() + SETTLE_S
-    answer = source.list_offsets(places, at, deadline_s=deadline_s)
+    places = list(places)
+    asked = [place for place in places if place not in named]
+    answer = source.list_offsets(asked, at, deadline_s=deadline_s)
     while answer.failed and time.monotonic() < until:
         # The leader of a topic just made is not known everywhere yet.
         time.sleep(0.2)
         again = source.list_offsets(list(answer.failed), at, deadline_s=deadline_s)
         answer = Partial({**answer.done, **again.done}, again.failed)
-    return answer
+    told = {place: named[place] for place in places if place in named}
+    return Partial({**answer.done, **told}, answer.failed)
 
 
 @dataclasses.dataclass(frozen=True)

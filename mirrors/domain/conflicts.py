@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.named_offsets import check_named
 from mirrors.domain.patterns.languages import (
     ANY,
     EVERY,
@@ -41,6 +42,7 @@ def check_flow(
     if spec.source.alias == spec.target.alias:
         sentence = f"A flow needs two clusters: {spec.source.alias} is both source and target."
         raise InvalidSettings({"target": [sentence]})
+    check_named(spec)
     rest = [other for other in others if other.name != spec.name]
     places = _Places([spec, *rest], ids or {})
     flow, flows = _flow(spec, places), [_flow(other, places) for other in rest]

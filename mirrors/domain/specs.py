@@ -8,9 +8,9 @@ from typing import Any, Self
 
 from mirrors.domain.connection_rules import alias_warnings, check_connection
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.keys.bounds import Place, named_offsets, start_milliseconds
 from mirrors.domain.keys.judging import tuning, validate_properties
 from mirrors.domain.keys.table import KEYS
-from mirrors.domain.keys.values import start_milliseconds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,13 +113,23 @@ class FlowSettings:
 
     @property
     def start_timestamp_ms(self) -> int | None:
-        """The moment to start from; None when it is earliest or latest."""
+        """The moment to start from; None when it is earliest, latest or offsets."""
         return start_milliseconds(self.start_from)
 
     @property
+    def start_offsets(self) -> dict[Place, int]:
+        """Where the partitions begin that `start.from` names; empty when it names none."""
+        return named_offsets(self.start_from) or {}
+
+    @property
     def run_until_ms(self) -> int | None:
-        """The moment at which a bounded run ends; None when it is the ends, or has none."""
+        """The moment at which a bounded run ends; None when it ends elsewhere, or has no end."""
         return None if self.run_until in {None, "end"} else start_milliseconds(str(self.run_until))
+
+    @property
+    def run_until_offsets(self) -> dict[Place, int]:
+        """The first offsets that a bounded run leaves; empty when `run.until` names none."""
+        return named_offsets(self.run_until or "") or {}
 
     @property
     def isolation_level(self) -> str:

@@ -124,3 +124,25 @@ def test_flows_of_one_file_do_not_touch_each_other() -> None:
     ]
     plan = plan_import("mm2-properties", write_mm2(specs))
     assert [meaning(spec) for spec in plan.flows] == [meaning(spec) for spec in specs]
+
+
+def test_bounds_by_offset_cross_a_properties_file() -> None:
+    properties = {
+        "topics": "orders",
+        "replication.factor": "1",
+        "start.from": "orders:0:1500,orders:1:1700",
+        "run.until": "orders:0:1600,orders:1:1800",
+    }
+    a, b = cluster("a"), cluster("b")
+    specs = [FlowSpec.build(source=a, target=b, properties=properties)]
+    plan = plan_import("mm2-properties", write_mm2(specs))
+    assert not plan.refused, plan.refused
+    assert [meaning(spec) for spec in plan.flows] == [meaning(spec) for spec in specs]
+
+
+def test_offsets_of_a_topic_that_the_flow_does_not_copy_are_not_imported() -> None:
+    text = (
+        "clusters=a,b\na.bootstrap.servers=a:1\nb.bootstrap.servers=b:1\na->b.enabled=true\n"
+        "a->b.topics=payments\na->b.start.from=orders:0:5\n"
+    )
+    assert "names orders, which the flow does not copy" in str(plan_import("mm2-properties", text))

@@ -85,7 +85,8 @@ def test_every_setting_has_a_field_of_its_name() -> None:
          "DefaultReplicationPolicy or IdentityReplicationPolicy (with or without Kafka's or "
          "Strimzi's package before it), not 'com.example.Mine'."),
         ("start.from", "yesterday", "start.from must be earliest, latest, milliseconds since 1970, "
-         "or an ISO 8601 time with its zone such as 2026-11-21T08:30:00Z, not 'yesterday'."),
+         "an ISO 8601 time with its zone such as 2026-11-21T08:30:00Z, or offsets such as "
+         "orders:0:1500,orders:1:1700, not 'yesterday'."),
         ("start.from", "2026-11-21T08:30:00",
          "start.from must say its time zone (add Z for UTC): '2026-11-21T08:30:00'."),
         ("delivery", "at_most_once",

@@ -43,6 +43,32 @@ def test_every_end_is_kept_to_the_record(source: Side, target: Side, lane: str) 
         assert driver.position(topic, row.partition) in (row.partition, -1, 0)
 
 
+@pytest.mark.parametrize("lane", LANES)
+def test_a_run_between_two_offsets_copies_just_what_lies_between(
+    source: Side, target: Side, lane: str
+) -> None:
+    """Each pair of bounds in the first two batches: both inside one, in two, and on their edges."""
+    bounds = [(start, stop) for stop in range(2 * BATCH + 1) for start in range(stop)]
+    topic = unique("between")
+    source.make(topic, len(bounds))
+    flow = Flow(source, target, commit_interval_ms="50")
+    remote = flow.add(topic)
+    flow.rows = [
+        dataclasses.replace(row, start=bounds[row.partition][0], stop=bounds[row.partition][1])
+        for row in flow.rows
+    ]
+    for batch in range(BATCHES):
+        for partition in range(len(bounds)):
+            source.write(topic, partition, records(batch), codec=codecs.LZ4)
+    ends = {(topic, partition): stop for partition, (_, stop) in enumerate(bounds)}
+    result, driver = flow.copy(LANES[lane](), ends=ends)  # type: ignore[arg-type]
+    assert (result.ended_because, result.errors) == ("stop", ()), result
+    for partition, (start, stop) in enumerate(bounds):
+        wanted = bare(source.read(topic, partition))[start:stop]
+        assert bare(target.read(remote, partition)) == wanted, (start, stop)
+        assert driver.position(topic, partition) == stop
+
+
 def test_an_end_behind_markers_and_aborted_records_is_reached(source: Side, target: Side) -> None:
     topic = unique("bounded")
     source.make(topic)

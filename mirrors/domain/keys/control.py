@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mirrors.domain.keys.bounds import Until, named_offsets, shown_place
 from mirrors.domain.keys.setting import Setting
-from mirrors.domain.keys.values import Flag, Patterns, Until, Whole
+from mirrors.domain.keys.values import Flag, Patterns, Whole
 from mirrors.domain.schedules import Cron
 
 BANDWIDTH = "bandwidth.limit.bytes"
 SKIP = "skip.replicated"
 UNTIL = "run.until"
 SCHEDULE = "run.schedule"
+START = "start.from"
 HIGH = "topics.priority.high"
 LOW = "topics.priority.low"
 
@@ -52,7 +54,8 @@ CONTROL = (
         verdict="ours",
         kind=Until(),
         default=None,
-        meaning="Where a run ends and the flow is stopped: the ends as of its start, or a moment.",
+        meaning="Where a run ends and the flow is stopped: the ends as of its start, a moment, or "
+        "the first offsets that are not copied; of partitions that those do not name, nothing is.",
     ),
     Setting(
         name=SCHEDULE,
@@ -80,11 +83,23 @@ def contradictions(
                 f"{SKIP}=true needs consumer.isolation.level=read_committed: a record that is not "
                 "committed yet cannot be told from one that another flow wrote."
             ]
-    if SCHEDULE in properties and UNTIL not in properties:
+    return found | _of_runs(properties)
+
+
+def _of_runs(properties: Mapping[str, str]) -> dict[str, list[str]]:
+    """Of where runs begin and end."""
+    found: dict[str, list[str]] = {}
+    until = properties.get(UNTIL, "").strip()
+    if SCHEDULE in properties and not until:
         found[SCHEDULE] = [f"{SCHEDULE} needs {UNTIL}: a run that never ends is not started again."]
-    elif SCHEDULE in properties and properties[UNTIL].strip() != "end":
+    elif SCHEDULE in properties and until != "end":
         found[SCHEDULE] = [
-            f"{SCHEDULE} needs {UNTIL}=end: every run after the first would end at once at "
-            f"{properties[UNTIL].strip()}."
+            f"{SCHEDULE} needs {UNTIL}=end: every run after the first would end at once at {until}."
         ]
+    starts = named_offsets(properties.get(START, "").strip()) or {}
+    for place, stop in (named_offsets(until) or {}).items():
+        if stop < (start := starts.get(place, 0)):
+            found.setdefault(UNTIL, []).append(
+                f"{UNTIL} ends {shown_place(place)} at {stop}, before {START} begins it at {start}."
+            )
     return found

@@ -6,13 +6,14 @@ import difflib
 from collections.abc import Iterable
 from typing import Literal
 
+from mirrors.domain.keys.bounds import Start
 from mirrors.domain.keys.control import CONTROL
 from mirrors.domain.keys.groups import GROUP_KEYS
 from mirrors.domain.keys.keys_of_failover import FAILOVER_KEYS
 from mirrors.domain.keys.setting import Key as Key
 from mirrors.domain.keys.setting import Setting
 from mirrors.domain.keys.sync import SYNC_KEYS
-from mirrors.domain.keys.values import Flag, OneOf, Patterns, Separator, Start, Whole
+from mirrors.domain.keys.values import Flag, OneOf, Patterns, Separator, Whole
 
 DEFAULT_POLICY = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
 IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
@@ -160,7 +161,8 @@ OURS = (
         verdict="ours",
         kind=Start(),
         default="earliest",
-        meaning="Where partitions begin at the first start; later ones at their first record.",
+        meaning="Where partitions begin at the first start; those that offsets do not name, and "
+        "later ones, at their first record.",
     ),
 )
 KEYS: dict[str, Setting] = {

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 from urllib.parse import urlsplit
 
+from mirrors.domain.keys.bounds import Start, Until
 from mirrors.domain.patterns.lists import check_patterns
 from mirrors.domain.schedules import Cron
-
-UTC_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,57 +125,6 @@ class Separator:
         if not 1 <= len(word) <= 8 or not is_topic_text(word):
             raise ValueError(f"must be {self.words}, not {text!r}")
         return word
-
-
-@dataclasses.dataclass(frozen=True)
-class Start:
-    """Where to start: one of the two ends, or a moment."""
-
-    words = (
-        "earliest, latest, milliseconds since 1970, or an ISO 8601 time with its zone "
-        "such as 2026-11-21T08:30:00Z"
-    )
-
-    def parse(self, text: str) -> str:
-        word = text.strip()
-        if word not in {"earliest", "latest"}:
-            start_milliseconds(word)
-        return word
-
-
-@dataclasses.dataclass(frozen=True)
-class Until:
-    """Where a run ends: at the ends of its first moment, or at a moment."""
-
-    words = (
-        "end, milliseconds since 1970, or an ISO 8601 time with its zone "
-        "such as 2026-11-21T08:30:00Z"
-    )
-
-    def parse(self, text: str) -> str:
-        word = text.strip()
-        if word != "end":
-            if word in {"earliest", "latest"}:
-                raise ValueError(f"must be {self.words}, not {text!r}")
-            start_milliseconds(word)
-        return word
-
-
-def start_milliseconds(text: str) -> int | None:
-    """The moment that `start.from` names; None for earliest and latest."""
-    if text in {"earliest", "latest"}:
-        return None
-    if text.isascii() and text.isdigit() and len(text) <= 15:
-        return int(text)
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"must be {Start.words}, not {text!r}") from None
-    if moment.tzinfo is None:
-        raise ValueError(f"must say its time zone (add Z for UTC): {text!r}")
-    if moment < UTC_START:
-        raise ValueError(f"must not lie before 1970, as {text!r} does")
-    return int((moment - UTC_START) / dt.timedelta(milliseconds=1))
 
 
 def split_list(text: str) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from mirrors.domain.keys.bounds import named_offsets, start_milliseconds
 from mirrors.domain.keys.control import SCHEDULE, UNTIL
-from mirrors.domain.keys.values import start_milliseconds
 from mirrors.domain.schedules import next_run_ms, shown
 
 Word = Literal["running", "waiting", "held", "ended"]
@@ -59,6 +59,8 @@ def _running(schedule: str | None, until: str | None, now: int) -> Standing:
         ends = f"without an end: {UNTIL} is not set"
     elif until.strip() == "end":
         ends = "until the ends as of its start are copied"
+    elif named_offsets(until.strip()) is not None:
+        ends = f"until the offsets that {UNTIL} names"
     else:
         ends = f"until {shown(start_milliseconds(until.strip()) or 0)}"
     after = "" if begins is None else f" The next run begins at {shown(begins)}, or right after."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import transaction
 
+from mirrors.domain.named_offsets import without_offsets
 from mirrors.models import Flow, claim
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.transitions import note
@@ -76,7 +77,7 @@ def reverse_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
             return create_flow(
                 source=locked.target,
                 target=locked.source,
-                properties=locked.properties,
+                properties=without_offsets(locked.properties),
                 runner=locked.runner,
                 who=who,
             )

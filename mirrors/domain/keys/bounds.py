@@ -1,0 +1,113 @@
+"""Where a run begins and ends, as people write it: an end of the log, a moment, or offsets.
+
+Offsets are written `orders:0:1500,orders:1:1700`: topic, partition and offset as kafka-get-offsets
+prints them, joined by commas. Neither sign can be part of a topic's name, a properties file keeps
+them on one line, and what Kafka's tool answers can be pasted; the JSON of kafka-delete-records and
+the lines of kafka-consumer-groups say the same at more length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import re
+
+Place = tuple[str, int]
+
+_UTC_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_OTHERS = (
+    "milliseconds since 1970, an ISO 8601 time with its zone such as 2026-11-21T08:30:00Z, "
+    "or offsets such as orders:0:1500,orders:1:1700"
+)
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LARGEST_PARTITION = 2**31 - 1
+_LARGEST_OFFSET = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """Where to start: one of the two ends, a moment, or an offset for each partition."""
+
+    words = f"earliest, latest, {_OTHERS}"
+
+    def parse(self, text: str) -> str:
+        word = text.strip()
+        if word not in {"earliest", "latest"}:
+            start_milliseconds(word)
+        return word
+
+
+@dataclasses.dataclass(frozen=True)
+class Until:
+    """Where a run ends: at the ends of its first moment, at a moment, or at offsets."""
+
+    words = f"end, {_OTHERS}"
+
+    def parse(self, text: str) -> str:
+        word = text.strip()
+        if word != "end":
+            if word in {"earliest", "latest"}:
+                raise ValueError(f"must be {self.words}, not {text!r}")
+            start_milliseconds(word)
+        return word
+
+
+def start_milliseconds(text: str) -> int | None:
+    """The moment that `start.from` names; None for earliest, latest and offsets."""
+    if text in {"earliest", "latest"} or named_offsets(text) is not None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 15:
+        return int(text)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"must be {Start.words}, not {text!r}") from None
+    if moment.tzinfo is None:
+        raise ValueError(f"must say its time zone (add Z for UTC): {text!r}")
+    if moment < _UTC_START:
+        raise ValueError(f"must not lie before 1970, as {text!r} does")
+    return int((moment - _UTC_START) / dt.timedelta(milliseconds=1))
+
+
+def named_offsets(text: str) -> dict[Place, int] | None:
+    """The offset of each partition that the text names; None for a word, a number or a moment."""
+    if not ("," in text or text.count(":") == 2) or _is_moment(text):
+        return None
+    found: dict[Place, int] = {}
+    for element in (part.strip() for part in text.split(",")):
+        place, offset = _named(element)
+        if place in found:
+            raise ValueError(f"names {shown_place(place)} twice")
+        found[place] = offset
+    return found
+
+
+def shown_place(place: Place) -> str:
+    return f"{place[0]}:{place[1]}"
+
+
+def _named(element: str) -> tuple[Place, int]:
+    topic, *numbers = element.split(":")
+    if len(numbers) != 2:
+        raise ValueError(f"must name offsets as topic:partition:offset, not {element!r}")
+    if not _TOPIC.fullmatch(topic):
+        raise ValueError(f"names {topic!r}, which is no name of a topic")
+    for what, digits, largest in zip(
+        ("partition", "offset"), numbers, (_LARGEST_PARTITION, _LARGEST_OFFSET), strict=True
+    ):
+        # int() alone would take "1_000" and Arabic digits, and digits without end.
+        is_whole = digits.isascii() and digits.isdigit() and len(digits) <= 20
+        if not is_whole or int(digits) > largest:
+            raise ValueError(
+                f"names {element!r}: its {what} must be a whole number from 0 to {largest}"
+            )
+    return (topic, int(numbers[0])), int(numbers[1])
+
+
+def _is_moment(text: str) -> bool:
+    """A time may have two colons, and a comma before its fractions."""
+    try:
+        dt.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,66 @@
+"""Runs between offsets that a person named, in a runner."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from tests.spark.lab import Lab, position
+
+
+def test_a_run_between_offsets_copies_just_that_and_the_next_goes_on(lab: Lab) -> None:
+    flow = lab.flow(tasks_max="2")
+    topic = lab.create(flow.topic("t"), 3)
+    # One batch a partition: every bound lies inside one.
+    for partition in range(3):
+        lab.write(topic, range(40), partition, **{"linger.ms": 500})
+    flow.job.properties["start.from"] = f"{topic}:0:5,{topic}:1:7"
+    flow.job.properties["run.until"] = f"{topic}:0:23, {topic}:1:30"
+    status = flow.start().wait_state("stopped")
+    assert status.finished
+    assert status.reason == "Reached the offsets that run.until names."
+    source, copied = lab.read(topic), lab.read(flow.remote(topic), target=True)
+    assert copied.get(0, []) == source[0][5:23]
+    assert copied.get(1, []) == source[1][7:30]
+    assert copied.get(2, []) == [], "nothing of a partition that is not named"
+    assert [position(status, topic, number) for number in range(3)] == [23, 30, 0]
+    flow.remove()
+    time.sleep(0.5)
+    del flow.job.properties["run.until"]
+    flow.restart()
+    flow.wait_in_sync(topic)
+    copied = lab.read(flow.remote(topic), target=True)
+    assert copied == {0: source[0][5:], 1: source[1][7:], 2: source[2]}
+    flow.stop()
+
+
+@pytest.mark.parametrize(
+    ("key", "named", "words"),
+    [
+        ("start.from", "{}:0:9", "names {}:0:9, but {} holds it from offset 10 on only"),
+        ("start.from", "{}:0:31", "names {}:0:31, but {} holds it up to offset 30 only"),
+        ("run.until", "{}:0:31", "names {}:0:31, but {} holds it up to offset 30 only"),
+        ("run.until", "{}:0:9", "names {}:0:9, but {} holds it from offset 10 on only"),
+        ("run.until", "{}:1:9", "names {}:1:9, but the last partition of {topic} on {} is 0"),
+        ("start.from", "{}x:0:9", "names {}x:0:9, but {} has no topic {topic}x"),
+    ],
+)
+def test_offsets_that_the_source_does_not_hold_are_refused_before_anything_is_copied(
+    lab: Lab, key: str, named: str, words: str
+) -> None:
+    flow = lab.flow()
+    topic = lab.create(flow.topic("t"))
+    lab.write(topic, range(30))
+    [gone] = lab.on_source.delete_records([TopicPartition(topic, 0, 10)]).values()
+    gone.result(20)
+    flow.job.properties[key] = named.format(topic)
+    status = flow.start().wait_state("degraded")
+    expected = f"{key} {words.format(topic, flow.source_alias, topic=topic)}."
+    assert status.reason == f"{expected} Nothing is copied until that is changed."
+    assert not status.partitions
+    flow.change(properties={key: f"{topic}:0:10" if key == "start.from" else f"{topic}:0:30"})
+    flow.wait_copied({(topic, 0): 30})
+    assert lab.read(flow.remote(topic), target=True) == lab.read(topic)
+    flow.remove()
