@@ -107,7 +107,7 @@ class FlowRun(threading.Thread):
         self._then = self._phase
         self._next = None
         self._reason = ""
-        # A bounded run that has reached its end.
+        # A run that has reached its end, or whose window has closed.
         self._finished = False
         until: int | None = None
         agenda = Agenda(None)
@@ -185,12 +185,12 @@ class FlowRun(threading.Thread):
             self._leave("failed", now)
 
     def _copy(self, now: float) -> None:
-        if reached := self._board.reached():
-            self._reason = reached
+        wall = int(time.time() * 1000)
+        if ended := self._board.ended(wall):
+            self._reason = ended
             self._finished = True
             self._leave("stopped", now)
             return
-        wall = int(time.time() * 1000)
         self._office.notice(now, wall)
         if not self._copying.fenced:
             self._copying.tend(wall)

@@ -19,6 +19,7 @@ from mirrors.domain.jobs import (
     TopicStatus,
 )
 from mirrors.domain.lanes import LaneFigure, summed
+from mirrors.domain.schedules import shown
 from mirrors.launcher import status_path, write_whole
 from spark_runner.draft import Plan
 from spark_runner.ends import Ends
@@ -101,8 +102,11 @@ class Board:
         """Whether the source holds something that was not copied when it was last asked."""
         return any(row.stable is None or row.position != row.stable for row in self._rows.values())
 
-    def reached(self) -> str:
-        """What a bounded run has reached, in words; empty while it has not."""
+    def ended(self, now: int) -> str:
+        """What ended the run by itself, in words: its window or its end. Empty while it goes on."""
+        closes = self.job.ends_at
+        if closes is not None and now >= closes:
+            return f"Its window closed at {shown(closes)}."
         plan = self._plan
         if plan is None or not plan.until or self.errors:
             return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirrors.domain.keys.control import BANDWIDTH
+from mirrors.domain.keys.control import BANDWIDTH, SCHEDULE, WINDOW, ZONE
 from mirrors.domain.keys.keys_of_failover import NAMES as FAILOVER
 from mirrors.domain.keys.table import KEYS
 
@@ -18,6 +18,10 @@ _EVEN_SHARE = 0.1
 _ROOM_TO_GROW = 1.5
 
 
+# What running slices can be told, or need not know.
+_LIVE = (BANDWIDTH, SCHEDULE, ZONE, WINDOW, *FAILOVER)
+
+
 def limit_of(properties: Mapping[str, str]) -> int | None:
     """The limit that a flow's valid settings name."""
     text = properties.get(BANDWIDTH)
@@ -28,7 +32,7 @@ def limit_of(properties: Mapping[str, str]) -> int | None:
 def is_live_edit(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
     """Whether the settings differ in nothing but what running slices can be told, or need not."""
     rest = [
-        {name: text for name, text in properties.items() if name not in (BANDWIDTH, *FAILOVER)}
+        {name: text for name, text in properties.items() if name not in _LIVE}
         for properties in (before, after)
     ]
     return rest[0] == rest[1]

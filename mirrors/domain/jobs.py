@@ -42,9 +42,15 @@ class JobSpec:
     properties: dict[str, str]
     # What an operator decided of gaps; each counts only while its facts hold.
     decisions: tuple[Decision, ...] = ()
+    # When the flow's window closes: the runner commits and stops, whether anybody looks or not.
+    ends_at: int | None = None
 
     def to_json(self) -> str:
-        return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1, sort_keys=True)
+        fields = {"format": FORMAT, **dataclasses.asdict(self)}
+        if self.ends_at is None:
+            # A runner that was started before an update goes on with what it knows.
+            del fields["ends_at"]
+        return json.dumps(fields, indent=1, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:

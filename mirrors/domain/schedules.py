@@ -20,7 +20,7 @@ _MINUTE = dt.timedelta(minutes=1)
 class Cron:
     """The text of a schedule, read."""
 
-    words = "five fields of cron (minute, hour, day, month, weekday) in UTC, such as 30 2 * * *"
+    words = "five fields of cron (minute, hour, day, month, weekday), such as 30 2 * * *"
 
     def parse(self, text: str) -> str:
         fields = text.split()
@@ -29,13 +29,23 @@ class Cron:
         return " ".join(fields)
 
 
+@dataclasses.dataclass(frozen=True)
+class Zone:
+    """The name of a time zone, read."""
+
+    words = "a time zone of the IANA list, such as UTC, Europe/Berlin or America/New_York"
+
+    def parse(self, text: str) -> str:
+        zone_of(text.strip())
+        return text.strip()
+
+
 def zone_of(name: str) -> zoneinfo.ZoneInfo:
     """The time zone of that name, or ValueError with a sentence."""
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        known = "such as UTC, Europe/Berlin or America/New_York"
-        raise ValueError(f"must be a time zone of the IANA list, {known}, not {name!r}") from None
+        raise ValueError(f"must be {Zone.words}, not {name!r}") from None
 
 
 def next_run_ms(schedule: str, after: int, zone: str = "UTC") -> int:
@@ -61,11 +71,6 @@ def latest_run_ms(schedule: str, *, since: int, now: int, zone: str = "UTC") -> 
             return None
         if found <= now:
             return found
-
-
-def is_due(schedule: str, *, rests_since: int, now: int) -> bool:
-    """Whether a moment of the schedule has passed since the last run ended; several count once."""
-    return next_run_ms(schedule, rests_since) <= now
 
 
 def shown(moment: int) -> str:

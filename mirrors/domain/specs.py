@@ -100,6 +100,8 @@ class FlowSettings:
     skip_replicated: bool
     run_until: str | None
     run_schedule: str | None
+    run_schedule_zone: str | None
+    run_window_minutes: int | None
     failover_fence: str
     failover_start_consumers: str
     failover_redirect_producers: str

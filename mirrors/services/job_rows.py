@@ -13,7 +13,7 @@ from mirrors.domain.supervision import Decision
 from mirrors.models import Flow, Job, claim
 from mirrors.models.flows import DesiredState, JobState
 from mirrors.models.transitions import record
-from mirrors.services import gaps, progress
+from mirrors.services import gaps, progress, schedules
 from mirrors.services.clock import milliseconds
 from mirrors.services.processes import SUPERVISOR
 
@@ -88,6 +88,7 @@ def spec_of(*, flow: Flow, job: Job) -> JobSpec:
         target=flow.target.spec,
         properties=dict(flow.properties),
         decisions=gaps.decisions_of(flow=flow),
+        ends_at=schedules.ends_at(flow=flow, now=timezone.now()),
     )
 
 

@@ -121,7 +121,7 @@ def _reconcile_flow(flow: Flow) -> None:
 
 def _step(flow: Flow) -> bool:
     """One look and one act; True when there may be more to do at once."""
-    if schedules.start_if_due(flow=flow, now=timezone.now()):
+    if schedules.keep_times(flow=flow, now=timezone.now()):
         return True
     jobs = list(Job.objects.filter(flow=flow).select_related("runner")[: job_rows.MEMORY])
     job = next((job for job in jobs if job.ended_at is None), None)
@@ -190,13 +190,15 @@ def _act(flow: Flow, job: Job | None, runner: Runner, decision: Decision) -> boo
 def _claim(flow: Flow, job: Job | None, decision: Decision, leaving: str | None) -> bool:
     """Write the decision down first; False when the flow moved on meanwhile."""
     observed, reason = str(decision.observed), decision.reason
-    if decision.finished:
-        reason = schedules.with_next(flow=flow, reason=reason, now=timezone.now())
     if leaving and flow.desired_state != DesiredState.STOPPED:
         observed = flow.observed_state if decision.job_ends is None else ObservedState.STARTING
         reason = leaving
     if observed == ObservedState.STOPPED and job is None and _rests(flow):
         return True
+    if observed == ObservedState.STOPPED:
+        reason = schedules.with_next(
+            flow=flow, reason=reason, finished=decision.finished, now=timezone.now()
+        )
     retry_at = moment(decision.retry_at) if decision.retry_at else None
     waits = decision.action in {"back_off", "give_up"}
     changes = {

@@ -11,8 +11,8 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from mirrors.domain.keys.control import SCHEDULE, UNTIL
-from mirrors.domain.timetable import standing_of
+from mirrors.domain.keys.control import SCHEDULE, UNTIL, WINDOW, ZONE
+from mirrors.domain.timetable import Runs, standing_of
 from mirrors.models import Job, Role, Transition, needs
 from mirrors.models.flows import ObservedState
 from mirrors.models.reading import flows_with_lag
@@ -30,7 +30,7 @@ QUESTION = Question(
     columns=(
         Column("label", "Flow", ("source__alias", "target__alias")),
         Column("observed_state", "State", ("observed_state",)),
-        Column("schedule", "Schedule", title="Minute, hour, day, month, weekday; UTC"),
+        Column("schedule", "Schedule", title="Minute, hour, day, month, weekday; UTC or its zone"),
         Column("until", "Until"),
         Column("next_at", "Next run"),
         Column(
@@ -43,6 +43,8 @@ QUESTION = Question(
         Column("as_of", "As of", ("as_of",)),
         Column("last_started", "Last run"),
         Column("last_records", "Moved", number=True),
+        Column("window", "Window", number=True, title="So many minutes it stays open"),
+        Column("ends_at", "Closes", title="When its window ends the run that goes on now"),
         Column("sentence", "In words"),
     ),
     search=("label", "reason"),
@@ -60,8 +62,8 @@ SHEETS = {
 
 
 def scheduled() -> QuerySet[Any]:
-    """Flows with a schedule or an end, with who made them rest and their last job."""
-    rests = Transition.objects.filter(
+    """Flows with a schedule or an end, with who asked for their state and their last job."""
+    asked = Transition.objects.filter(
         subject="flow", subject_id=OuterRef("pk"), field="desired_state"
     ).order_by("-id")
     jobs = Job.objects.filter(flow=OuterRef("pk")).order_by("-id")
@@ -70,8 +72,8 @@ def scheduled() -> QuerySet[Any]:
         flows_with_lag()
         .filter(bounded)
         .annotate(
-            rested_by=Subquery(rests.values("who")[:1]),
-            rested_at=Subquery(rests.values("when")[:1]),
+            asked_by=Subquery(asked.values("who")[:1]),
+            asked_at=Subquery(asked.values("when")[:1]),
             last_job=Subquery(jobs.values("pk")[:1]),
         )
     )
@@ -84,18 +86,21 @@ def mark_schedules(flows: list[Any], now: datetime) -> list[Any]:
     for flow in flows:
         mark_flow(flow, now)
         _look_ahead(flow, outlooks.get(flow.pk))
-        flow.schedule = flow.properties.get(SCHEDULE)
-        flow.until = flow.properties.get(UNTIL)
-        rests_by_itself = flow.rested_at is not None and flow.rested_by == SUPERVISOR
+        runs = Runs.of(flow.properties)
+        flow.schedule, flow.until = runs.schedule, runs.until
+        flow.zone = flow.properties.get(ZONE)
+        flow.window = None if runs.window is None else int(flow.properties[WINDOW])
         standing = standing_of(
-            schedule=flow.schedule,
-            until=flow.until,
+            runs,
             desired=flow.desired_state,
-            rests_since=milliseconds(flow.rested_at) if rests_by_itself else None,
+            asked_at=None if flow.asked_at is None else milliseconds(flow.asked_at),
+            by_itself=flow.asked_by == SUPERVISOR,
+            waiting=flow.offset_lag,
             now=milliseconds(now),
         )
         flow.word, flow.sentence = standing.word, standing.sentence
         flow.next_at = None if standing.next_at is None else moment(standing.next_at)
+        flow.ends_at = None if standing.ends_at is None else moment(standing.ends_at)
         job = jobs.get(flow.last_job)
         flow.last_run = job
         flow.last_started = job.started_at if job else None
@@ -136,6 +141,8 @@ def show_schedules(request: HttpRequest) -> HttpResponseBase:
         "runs": jobs.order_by("-id"),
         "schedule_key": SCHEDULE,
         "until_key": UNTIL,
+        "window_key": WINDOW,
+        "zone_key": ZONE,
         "commands": [curl(request, "Read the schedules", "GET", "schedules/")],
     }
     if file := file_of(request, context, SHEETS):

@@ -16,15 +16,21 @@ from monitoring.views.schedules import mark_schedules, scheduled
 
 
 class ScheduleSerializer(serializers.Serializer[Any]):
-    """`offset_lag` is what a run that began now would copy, as last seen."""
+    """`offset_lag` is what a run that began now would copy, as last seen: what waits for it.
+
+    `ends_at` is when its window ends the run that goes on now.
+    """
 
     id = serializers.IntegerField(source="pk")
     name = serializers.CharField()
     state = serializers.CharField(source="word", help_text="running, waiting, held or ended")
     sentence = serializers.CharField()
     schedule = serializers.CharField(allow_null=True)
+    zone = serializers.CharField(allow_null=True)
+    window_minutes = serializers.IntegerField(source="window", allow_null=True)
     until = serializers.CharField(allow_null=True)
     next_at = serializers.DateTimeField(allow_null=True)
+    ends_at = serializers.DateTimeField(allow_null=True)
     offset_lag = serializers.IntegerField(allow_null=True)
     as_of = serializers.DateTimeField(allow_null=True)
     last_started = serializers.DateTimeField(allow_null=True)

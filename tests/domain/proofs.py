@@ -92,6 +92,10 @@ PROOFS = {
     "run.until": "tests/spark/test_holding_back.py::"
     "test_a_run_until_the_ends_stops_there_and_the_next_goes_on",
     "run.schedule": "tests/mirrors/test_bounded_runs.py::test_the_schedule_begins_the_next_run",
+    "run.schedule.zone": "tests/domain/test_windows.py::"
+    "test_a_schedule_is_read_by_the_clocks_of_its_zone",
+    "run.window.minutes": "tests/spark/test_between_offsets.py::"
+    "test_a_run_that_its_window_ends_commits_and_the_next_goes_on_from_there",
 }
 # What is refused never reaches a broker: each by name, and whole families.
 REFUSED = "tests/domain/test_specs.py::test_no_refused_key_is_ever_taken"

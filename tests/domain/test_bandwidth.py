@@ -80,3 +80,6 @@ def test_an_edit_of_the_limit_alone_restarts_nothing() -> None:
     assert is_live_edit(before, {"topics": "a"})
     assert is_live_edit(before, {"topics": "a", "bandwidth.limit.bytes": "6000"})
     assert not is_live_edit(before, {"topics": "b", "bandwidth.limit.bytes": "5000"})
+    night = {"run.schedule": "0 22 * * *", "run.window.minutes": "480"}
+    assert is_live_edit(before, {**before, **night, "run.schedule.zone": "Europe/Berlin"})
+    assert not is_live_edit(before, {**before, **night, "run.until": "end"})

@@ -126,15 +126,24 @@ def test_flows_of_one_file_do_not_touch_each_other() -> None:
     assert [meaning(spec) for spec in plan.flows] == [meaning(spec) for spec in specs]
 
 
-def test_bounds_by_offset_cross_a_properties_file() -> None:
+def test_bounds_by_offset_and_windows_cross_a_properties_file() -> None:
     properties = {
         "topics": "orders",
         "replication.factor": "1",
         "start.from": "orders:0:1500,orders:1:1700",
         "run.until": "orders:0:1600,orders:1:1800",
     }
+    nightly = {
+        "replication.factor": "1",
+        "run.schedule": "0 22 * * *",
+        "run.schedule.zone": "Europe/Berlin",
+        "run.window.minutes": "480",
+    }
     a, b = cluster("a"), cluster("b")
-    specs = [FlowSpec.build(source=a, target=b, properties=properties)]
+    specs = [
+        FlowSpec.build(source=a, target=b, properties=properties),
+        FlowSpec.build(source=b, target=a, properties=nightly),
+    ]
     plan = plan_import("mm2-properties", write_mm2(specs))
     assert not plan.refused, plan.refused
     assert [meaning(spec) for spec in plan.flows] == [meaning(spec) for spec in specs]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.schedules import is_due, latest_run_ms, next_run_ms, shown, zone_of
+from mirrors.domain.schedules import latest_run_ms, next_run_ms, shown, zone_of
 from mirrors.domain.specs import FlowSettings
 from tests.domain.cases import laws
 
@@ -24,12 +24,6 @@ def test_the_next_moment_lies_behind_the_one_given() -> None:
     assert next_run_ms("0 0 29 2 *", at("2026-11-21T00:00:00")) == at("2028-02-29T00:00:00")
 
 
-def test_moments_that_were_missed_count_once() -> None:
-    rested, now = at("2026-11-21T02:31:00"), at("2026-11-25T00:00:00")
-    assert is_due("30 2 * * *", rests_since=rested, now=now)
-    assert not is_due("30 2 * * *", rests_since=now, now=now)
-
-
 def test_a_moment_is_shown_in_utc() -> None:
     assert shown(at("2026-11-21T02:30:00")) == "2026-11-21 02:30 UTC"
 
@@ -42,6 +36,17 @@ def test_a_moment_is_shown_in_utc() -> None:
         ({"run.schedule": "0 25 * * *", "run.until": "end"}, "five fields of cron"),
         ({"run.schedule": "@daily", "run.until": "end"}, "five fields of cron"),
         ({"run.schedule": "* * * * * *", "run.until": "end"}, "five fields of cron"),
+        ({"run.window.minutes": "60"}, "run.window.minutes needs run.schedule"),
+        ({"run.schedule.zone": "UTC"}, "run.schedule.zone needs run.schedule"),
+        (
+            {"run.schedule": "0 2 * * *", "run.until": "end", "run.schedule.zone": "Europe"},
+            "run.schedule.zone must be a time zone",
+        ),
+        ({"run.schedule": "0 2 * * *", "run.window.minutes": "0"}, "from 1 to 40320"),
+        (
+            {"run.schedule": "0 2 * * *", "run.until": "t:0:1", "run.window.minutes": "9"},
+            "run.schedule needs run.until=end",
+        ),
         ({"run.until": "latest"}, "run.until must be end, milliseconds"),
         ({"run.until": "2026-11-21T08:30:00"}, "time zone"),
     ],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from mirrors.domain.timetable import Standing, standing_of
+from mirrors.domain.timetable import Runs, Standing, standing_of
 
 MINUTE = 60_000
 NOON = 1_767_268_800_000  # 2026-01-01 12:00 UTC
@@ -12,9 +14,28 @@ NIGHTLY = "30 2 * * *"
 NEXT = NOON + (14 * 60 + 30) * MINUTE
 
 
-def standing(**facts: object) -> Standing:
-    given = {"schedule": NIGHTLY, "until": "end", "desired": "stopped", "rests_since": None}
-    return standing_of(**{**given, "now": NOON, **facts})  # type: ignore[arg-type]
+OFFICE_HOURS = {"schedule": "0 8 * * 1-5", "minutes": "600"}
+
+
+def standing(
+    *,
+    schedule: str | None = NIGHTLY,
+    until: str | None = "end",
+    minutes: str | None = None,
+    desired: str = "stopped",
+    rests_since: int | None = None,
+    now: int = NOON,
+    waiting: int | None = None,
+) -> Standing:
+    keys = {"run.schedule": schedule, "run.until": until, "run.window.minutes": minutes}
+    return standing_of(
+        Runs.of({key: text for key, text in keys.items() if text is not None}),
+        desired=desired,
+        asked_at=rests_since,
+        by_itself=rests_since is not None,
+        waiting=waiting,
+        now=now,
+    )
 
 
 def test_a_flow_that_rests_between_two_runs_waits_for_the_next() -> None:
@@ -47,7 +68,7 @@ def test_while_it_runs_it_says_until_where_and_when_the_next_begins() -> None:
         ({"schedule": None}, "Starting it begins the run"),
     ],
 )
-def test_what_a_person_holds_begins_by_no_schedule(facts: dict[str, object], words: str) -> None:
+def test_what_a_person_holds_begins_by_no_schedule(facts: dict[str, Any], words: str) -> None:
     found = standing(**facts)
     assert (found.word, found.next_at) == ("held", None)
     assert words in found.sentence
@@ -56,3 +77,30 @@ def test_what_a_person_holds_begins_by_no_schedule(facts: dict[str, object], wor
 def test_a_run_without_a_schedule_ends_for_good() -> None:
     found = standing(schedule=None, rests_since=NOON)
     assert (found.word, found.next_at) == ("ended", None)
+
+
+def test_between_two_windows_it_says_what_waits_for_the_next() -> None:
+    night = {"schedule": "0 22 * * *", "minutes": "480", "until": None}
+    found = standing(**night, rests_since=NOON - 6 * 60 * MINUTE, waiting=4112)
+    assert (found.word, found.next_at) == ("waiting", NOON + 600 * MINUTE)
+    assert found.sentence == (
+        "4,112 records wait for the window, which opens at 2026-01-01 22:00 UTC."
+    )
+    unknown = standing(**night, rests_since=NOON - 6 * 60 * MINUTE)
+    assert unknown.sentence == "The next run begins at 2026-01-01 22:00 UTC."
+
+
+def test_while_its_window_is_open_it_says_when_that_closes() -> None:
+    found = standing(**OFFICE_HOURS, until=None, desired="running")
+    assert found.ends_at == NOON + 360 * MINUTE
+    assert found.sentence == (
+        "It runs, until its window closes at 2026-01-01 18:00 UTC. "
+        "The next run begins at 2026-01-02 08:00 UTC."
+    )
+    both = standing(**OFFICE_HOURS, desired="running")
+    assert "until the ends as of its start are copied, or until its window closes" in both.sentence
+
+
+def test_an_end_by_offsets_is_said_in_words() -> None:
+    found = standing(schedule=None, until="orders:0:5", desired="running")
+    assert found.sentence == "It runs, until the offsets that run.until names."

@@ -171,6 +171,19 @@ def test_a_forecast_counts_below_its_threshold_and_clears_well_above_it() -> Non
     assert read_flow(soon, flow(outlook=outlook()), NOW).over is True
 
 
+@pytest.mark.parametrize("kind", ["time_lag", "offset_lag", "stands", "stale", "heartbeat"])
+def test_between_two_windows_no_lag_calls_anybody(kind: Any) -> None:
+    """Its runner has ended the run, then its row says so: at rest from the first moment on."""
+    ago = NOW - timedelta(hours=9)
+    behind = outlook(offset_lag=90_000, moved_at=ago, lag_when_moved=0)
+    facts = {"as_of": ago, "heartbeat_at": ago, "moved_at": ago, "outlook": behind}
+    for state in ("running", "stopped"):
+        waits = flow(desired="stopped", state=state, offset_lag=90_000, **facts)
+        assert read_flow(Condition(kind=kind, threshold=1.0), waits, NOW).over is True
+    late = flow(state="running", time_lag_ms=9_000, **{**facts, "as_of": NOW})
+    assert read_flow(Condition(kind=kind, threshold=1.0), late, NOW).holds is (kind != "stale")
+
+
 def test_a_heartbeat_and_checkpoints_grow_old_only_where_they_are_asked_for() -> None:
     beat = Condition(kind="heartbeat", threshold=120.0)
     old = {"heartbeat_at": NOW - timedelta(minutes=5)}

@@ -115,3 +115,25 @@ def test_over_rest_it_is_a_paged_list(viewer: Client, nightly: Flow) -> None:
     assert row["next_at"].endswith("02:30:00Z")
     assert (row["offset_lag"], row["last_records"]) == (4112, 1200)
     assert viewer.get("/api/v1/schedules/?source=mars").json()["count"] == 0
+
+
+def test_between_two_windows_it_says_what_waits_and_while_one_is_open_when_it_closes(
+    viewer: Client, nightly: Flow
+) -> None:
+    later = timezone.now() + timedelta(days=2)
+    schedule = f"{later.minute} {later.hour} {later.day} {later.month} *"
+    window = {"run.schedule": schedule, "run.window.minutes": "480"}
+    flows = Flow.objects.filter(pk=nightly.pk)
+    flows.update(properties={**window, "run.schedule.zone": "Etc/UTC"})
+    text = _text(viewer)
+    opens = f"which opens at {later:%Y-%m-%d %H:%M} UTC."
+    assert f"4,112 records wait for the window, {opens}" in text
+    assert "Etc/UTC" in text
+    row = viewer.get("/api/v1/schedules/").json()["results"][0]
+    assert (row["state"], row["window_minutes"], row["zone"]) == ("waiting", 480, "Etc/UTC")
+    assert (row["ends_at"], row["offset_lag"]) == (None, 4112)
+    flows.update(desired_state="running", observed_state="running")
+    row = viewer.get("/api/v1/schedules/").json()["results"][0]
+    closes = later.replace(second=0, microsecond=0) + timedelta(hours=8)
+    assert (row["state"], row["ends_at"]) == ("running", f"{closes:%Y-%m-%dT%H:%M:%SZ}")
+    assert f"until its window closes at {closes:%Y-%m-%d %H:%M} UTC" in row["sentence"]

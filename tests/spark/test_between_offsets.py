@@ -1,7 +1,8 @@
-"""Runs between offsets that a person named, in a runner."""
+"""Runs between offsets that a person named, and runs that a window ends, in a runner."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import pytest
@@ -64,3 +65,39 @@ def test_offsets_that_the_source_does_not_hold_are_refused_before_anything_is_co
     flow.wait_copied({(topic, 0): 30})
     assert lab.read(flow.remote(topic), target=True) == lab.read(topic)
     flow.remove()
+
+
+def test_a_run_that_its_window_ends_commits_and_the_next_goes_on_from_there(lab: Lab) -> None:
+    flow = lab.flow(tasks_max="2")
+    topic = lab.create(flow.topic("t"), 2)
+    lab.write(topic, range(50))
+    in_an_hour = int(time.time() * 1000) + 3_600_000
+    flow.job = dataclasses.replace(flow.job, ends_at=in_an_hour)
+    before = flow.start().wait_in_sync(topic)
+    # The window is made shorter while it is open: nothing starts again, the run ends.
+    lab.write(topic, range(20_000), 1)
+    closes = int(time.time() * 1000) + 1_500
+    night = {"run.schedule": "0 22 * * *", "run.window.minutes": "480"}
+    flow.change(properties=night, ends_at=closes)
+    producer = lab.writer()
+    while (status := flow.status()) is None or status.state != "stopped":
+        producer.produce(topic, b"live", partition=0)
+        producer.poll(0.001)
+        assert time.time() * 1000 < closes + 20_000, status
+    assert producer.flush(30) == 0
+    assert status.finished
+    assert status.reason.startswith("Its window closed at ")
+    assert status.generation == 2
+    assert status.started_at == before.started_at
+    assert status.as_of >= closes
+    # What it says is committed is what is there.
+    copied = lab.read(flow.remote(topic), target=True)
+    for partition, rows in copied.items():
+        assert position(status, topic, partition) == len(rows)
+    flow.remove()
+    time.sleep(0.5)
+    flow.job = dataclasses.replace(flow.job, ends_at=None)
+    flow.restart()
+    flow.wait_in_sync(topic)
+    assert lab.read(flow.remote(topic), target=True) == lab.read(topic)
+    flow.stop()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirrors.domain.keys.control import SCHEDULE, SKIP, START, UNTIL
+from mirrors.domain.keys.control import SCHEDULE, SKIP, START, UNTIL, WINDOW, ZONE
 from mirrors.domain.policy import ReplicationPolicy
 
 DELIVERY = "delivery"
 # The flow back begins where the sides parted, runs on, and must not miss what came before it.
-_OWN = (SCHEDULE, UNTIL, START)
+_OWN = (SCHEDULE, ZONE, WINDOW, UNTIL, START)
 _START_OF_MM2 = "auto.offset.reset"
 
 

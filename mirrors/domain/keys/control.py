@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from mirrors.domain.keys.bounds import Until, named_offsets, shown_place
 from mirrors.domain.keys.setting import Setting
 from mirrors.domain.keys.values import Flag, Patterns, Whole
-from mirrors.domain.schedules import Cron
+from mirrors.domain.schedules import Cron, Zone
 
 BANDWIDTH = "bandwidth.limit.bytes"
 SKIP = "skip.replicated"
 UNTIL = "run.until"
 SCHEDULE = "run.schedule"
+ZONE = "run.schedule.zone"
+WINDOW = "run.window.minutes"
 START = "start.from"
 HIGH = "topics.priority.high"
 LOW = "topics.priority.low"
@@ -62,7 +64,23 @@ CONTROL = (
         verdict="ours",
         kind=Cron(),
         default=None,
-        meaning="When a flow that has reached `run.until` is started again.",
+        meaning="When a flow that has reached `run.until`, or whose window has closed, is started "
+        "again.",
+    ),
+    Setting(
+        name=ZONE,
+        verdict="ours",
+        kind=Zone(),
+        default=None,
+        meaning="By the clocks of which time zone `run.schedule` is read; UTC when it is not set.",
+    ),
+    Setting(
+        name=WINDOW,
+        verdict="ours",
+        kind=Whole(1, 40_320),
+        default=None,
+        meaning="How long a window stays open from each moment of `run.schedule` on; when it "
+        "closes, the flow commits and rests until the next one.",
     ),
 )
 
@@ -87,12 +105,18 @@ def contradictions(
 
 
 def _of_runs(properties: Mapping[str, str]) -> dict[str, list[str]]:
-    """Of where runs begin and end."""
+    """Of when runs begin and end."""
     found: dict[str, list[str]] = {}
     until = properties.get(UNTIL, "").strip()
-    if SCHEDULE in properties and not until:
-        found[SCHEDULE] = [f"{SCHEDULE} needs {UNTIL}: a run that never ends is not started again."]
-    elif SCHEDULE in properties and until != "end":
+    if SCHEDULE not in properties:
+        for key in (WINDOW, ZONE):
+            if key in properties:
+                found[key] = [f"{key} needs {SCHEDULE}, which says when runs begin."]
+    elif not until and WINDOW not in properties:
+        found[SCHEDULE] = [
+            f"{SCHEDULE} needs {UNTIL} or {WINDOW}: a run that never ends is not started again."
+        ]
+    elif until and until != "end":
         found[SCHEDULE] = [
             f"{SCHEDULE} needs {UNTIL}=end: every run after the first would end at once at {until}."
         ]

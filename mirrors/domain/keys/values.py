@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from mirrors.domain.keys.bounds import Start, Until
 from mirrors.domain.patterns.lists import check_patterns
-from mirrors.domain.schedules import Cron
+from mirrors.domain.schedules import Cron, Zone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,4 +144,4 @@ def is_topic_text(text: str) -> bool:
     return text.isascii() and all(letter.isalnum() or letter in "._-" for letter in text)
 
 
-Kind = Flag | Whole | OneOf | Text | Url | Patterns | Separator | Start | Until | Cron
+Kind = Flag | Whole | OneOf | Text | Url | Patterns | Separator | Start | Until | Cron | Zone
