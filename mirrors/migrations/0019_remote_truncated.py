@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("mirrors", "0016_codes_of_a_plan"),
+        ("mirrors", "0018_lanes_of_jobs"),
     ]
 
     operations = [

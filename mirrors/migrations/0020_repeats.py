@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('mirrors', '0016_codes_of_a_plan'),
+        ('mirrors', '0019_remote_truncated'),
     ]
 
     operations = [
