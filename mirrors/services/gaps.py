@@ -100,7 +100,8 @@ def remote_offsets(gap: Gap) -> tuple[int | None, int | None]:
     """First and last offset of the remote topic that others wrote, or that it lost; else None."""
     if gap.kind == GapKind.REMOTE_WRITTEN:
         return gap.facts["position"], gap.facts["end"] - 1
-    return facts_of(gap).lost_there or (None, None)
+    lost = facts_of(gap).lost_there if gap.kind == GapKind.REMOTE_TRUNCATED else None
+    return lost or (None, None)
 
 
 def in_words(facts: GapFacts) -> str:

@@ -40,6 +40,7 @@ from mirrors.services.groups import group_rows
 from spark_runner.draft import Plan
 from spark_runner.lanes import scan
 from spark_runner.lanes.account import Account
+from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.track import Track
 from spark_runner.status import Board
@@ -84,7 +85,8 @@ def told_by_a_runner(flow: Flow, why: str) -> PartitionStatus:
     """What the status file says after a batch that crossed for this reason."""
     track = Track("orders", 0, "east.orders")
     track.why = why
-    account = Account([track], None, Tally(), None)  # type: ignore[arg-type]
+    repeats = RepeatsSeen(None, transactional=True)  # type: ignore[arg-type]
+    account = Account([track], None, Tally(), None, repeats)  # type: ignore[arg-type]
     account.knows_positions = True
     work = PartitionWork(
         topic="orders", topic_id="", partition=0, remote_topic="east.orders", remote_topic_id="",
