@@ -31,10 +31,6 @@ _LISTEN_S = 0.2
 _HURRIED_S = 3.0
 
 
-def _any(track: Track) -> bool:
-    return True
-
-
 def _came_back(track: Track) -> bool:
     return bool(track.queue and track.queue[0].stamped)
 
@@ -86,7 +82,7 @@ class Outlet:
                     moment = track.held_until
         return moment
 
-    def pump(self, now: float, which: Callable[[Track], bool] = _any) -> None:
+    def pump(self, now: float, which: Callable[[Track], bool] = lambda _: True) -> None:
         """Send what can be sent, of the tracks asked for."""
         for track, number in self._homes.look(now):
             self._returns.looked(track, number, now)
