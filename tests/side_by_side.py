@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.turns")
 # About half of the time that all of it takes; whatever is not named here is the second session's:
 # all that starts a whole demo, so that there are never two at once.
-FIRST = ("mirrors", "monitoring", "security", "spark", "wire")
+FIRST = ("mirrors", "spark", "wire")
 _NOTHING_TO_RUN = 5
 _PAUSE_S = 0.5
 
