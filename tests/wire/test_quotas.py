@@ -159,6 +159,7 @@ def test_a_quota_on_writing_is_kept_through_commits_and_the_end_of_an_epoch(
     assert is_same(flow, topic, remote)
 
 
+@pytest.mark.soak  # a quick broker may be done before the quota is felt
 def test_quotas_on_requests_only_delay(source: Side, target: Side, watch: Watch) -> None:
     topic = filled(source, 60_000, batch=2_000)
     flow = Flow(source, target, commit_interval_ms="100")
