@@ -117,14 +117,21 @@ def gap_of_remote(known: Position) -> GapFacts | None:
     """What a lane found of the remote partition and wrote down, until a person decides on it."""
     if known.remote_end is None or known.next_downstream is None:
         return None
+    return remote_cut(
+        known.position, known.resets, end=known.remote_end, belongs=known.next_downstream
+    )
+
+
+def remote_cut(position: int, resets: int, *, end: int, belongs: int) -> GapFacts:
+    """A remote partition that ends at `end`, below the offset where our next batch belongs."""
     return GapFacts(
         kind="remote_truncated",
-        position=known.position,
+        position=position,
         first=None,
         end=None,
-        resets=known.resets,
-        remote_end=known.remote_end,
-        remote_next=known.next_downstream,
+        resets=resets,
+        remote_end=end,
+        remote_next=belongs,
     )
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.gaps import GapFacts
+from mirrors.domain.gaps import remote_cut
 from spark_runner.generations import remote_gap
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
@@ -27,15 +27,7 @@ LOOK_S = 3.0
 
 def verdict(track: Track, end: int, target: str) -> Verdict:
     """It was cut at `end`, below what is committed."""
-    facts = GapFacts(
-        kind="remote_truncated",
-        position=track.position,
-        first=None,
-        end=None,
-        resets=track.resets,
-        remote_end=end,
-        remote_next=track.there,
-    )
+    facts = remote_cut(track.position, track.resets, end=end, belongs=track.there)
     remote = f"{track.remote_topic}-{track.partition}"
     words = remote_gap(facts, track.name, remote, target)
     return Verdict("gap", "remote_truncated", words, track.position, facts)
