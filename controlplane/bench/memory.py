@@ -80,6 +80,9 @@ def _is_cached(path: Path) -> bool:
                 os.preadv(
                     file.fileno(), [bytearray(1)], share * FILE_BYTES // _PROBES, os.RWF_NOWAIT
                 )
-            except OSError:
+            except BlockingIOError:
                 return False
+            except OSError:
+                # The file system cannot say; to write all anew each time would take minutes.
+                return True
     return True
