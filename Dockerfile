@@ -1,4 +1,18 @@
 # One image for every service of docker-compose.yml: web, worker with its Spark runner, beat, and the Kafka and Redis of the example.
+# Machine code of the engine is made where a compiler is; the image itself has none.
+FROM python:3.11-slim-bookworm AS compiled
+
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends make gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /app
+ENV PIP_NO_CACHE_DIR=1
+COPY Makefile requirements.txt requirements-dev.txt ./
+COPY .ci .ci
+RUN make runtime
+COPY . .
+RUN touch .venv/.runtime && mkdir -p .compiled && make compiled
+
 FROM python:3.11-slim-bookworm
 
 RUN apt-get update \
@@ -19,6 +33,7 @@ COPY --chown=understudy:understudy .ci .ci
 RUN make runtime
 
 COPY --chown=understudy:understudy . .
+COPY --from=compiled --chown=understudy:understudy /app/.compiled .compiled
 # A fresh checkout's requirements.txt is younger than a cached layer's stamp, and make would install all again.
 # The example's Kafka comes from its published jars; fetched here, so that a container starts without a registry.
 RUN touch .venv/.runtime && make kafka-jars static

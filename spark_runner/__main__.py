@@ -26,7 +26,7 @@ from pyspark import SparkContext
 
 from mirrors import launcher
 from mirrors.domain.errors import UnderstudyError
-from spark_runner import context
+from spark_runner import compiled, context
 from spark_runner.control_server import ControlServer
 from spark_runner.host import Host
 from spark_runner.java import JavaMissing, check_java
@@ -81,6 +81,8 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
     # What a killed predecessor left; the lock says that it is gone.
     shutil.rmtree(directory / "spark", ignore_errors=True)
     log.info("Runner %s starts on %s, process %s", name, master, os.getpid())
+    if not compiled.is_used():
+        log.info("Not compiled: %s.", compiled.WITHOUT)
     try:
         spark = context.open_context(name=name, master=master, directory=directory, java=java)
     except Exception as error:

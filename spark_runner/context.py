@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from mirrors.domain.errors import UnderstudyError
+from spark_runner import compiled
 from spark_runner.java import java_options, keep_archive
 from spark_runner.spark_settings import chosen_by_operator, settings_beside
 
@@ -119,4 +120,7 @@ def _zipped_package(directory: Path) -> Path:
         for package in _SENT_PACKAGES:
             for file in sorted((root / package).rglob("*.py")):
                 archive.write(file, str(file.relative_to(root)))
+        machine_code = compiled.place()
+        for file in compiled.files(machine_code).values():
+            archive.write(file, compiled.SENT + str(file.relative_to(machine_code)))
     return path

@@ -19,6 +19,14 @@ from pytest_django import Settings
 
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
+from spark_runner import compiled
+
+# In this process the sources run, so that a test can look inside; runners that are started take the
+# machine code, where `make setup` could make it.
+with pytest.MonkeyPatch.context() as switch:
+    switch.setenv(compiled.SWITCH, "0")
+    import spark_runner.lanes
+    import spark_runner.wire  # noqa: F401
 
 # A law is not broken because the machine is busy.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,0 +1,3 @@
+from spark_runner import compiled
+
+compiled.use()

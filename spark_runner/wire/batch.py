@@ -68,7 +68,7 @@ class Header(NamedTuple):
         return self.attributes & CODEC_MASK
 
 
-class UnsafeHeader(AssertionError):
+class UnsafeHeader(Exception):
     """A header that would break exactly-once silently was about to be written: a defect of ours."""
 
 

@@ -1,0 +1,115 @@
+"""The engine as machine code: made, found, and never taken for other sources than its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_runner import compiled, context
+
+pytestmark = pytest.mark.timeout(900)
+ASK = (
+    "import spark_runner.lanes.scan as scan, spark_runner.wire.fetch as fetch;"
+    "print(scan.__file__); print(fetch.__file__)"
+)
+
+
+@pytest.fixture(scope="module")
+def made() -> Path:
+    done = subprocess.run(
+        [sys.executable, "-m", "spark_runner.compile"],
+        cwd=compiled.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return compiled.place()
+
+
+def _imported(path: Path, **variables: str) -> tuple[str, str]:
+    environment = {key: value for key, value in os.environ.items() if key != compiled.SWITCH}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        cwd="/",
+        env={**environment, "PYTHONPATH": str(path), **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    scan, fetch = done.stdout.splitlines()
+    return scan, fetch
+
+
+def test_every_named_module_has_machine_code(made: Path) -> None:
+    assert set(compiled.MODULES) <= set(compiled.files(made))
+
+
+def test_a_new_process_takes_the_machine_code_and_for_the_rest_the_source(made: Path) -> None:
+    scan, fetch = _imported(compiled.ROOT)
+    assert Path(scan).parent == made / "spark_runner" / "lanes"
+    assert fetch.endswith("/spark_runner/wire/fetch.py")
+
+
+def test_a_switch_says_that_the_sources_run(made: Path) -> None:
+    scan, _ = _imported(compiled.ROOT, **{compiled.SWITCH: "0"})
+    assert scan == str(compiled.ROOT / "spark_runner" / "lanes" / "scan.py")
+
+
+def test_the_tests_themselves_run_the_sources(made: Path) -> None:
+    assert not compiled.is_used()
+
+
+def test_what_goes_to_executors_has_it_along(made: Path, tmp_path: Path) -> None:
+    sent = context._zipped_package(tmp_path)
+    scan, fetch = _imported(sent)
+    assert scan.startswith(str(tmp_path / "understudy-compiled"))
+    assert fetch == f"{sent}/spark_runner/wire/fetch.py"
+    again, _ = _imported(sent)
+    assert again == scan
+
+
+def test_machine_code_of_another_machine_is_left_alone(made: Path, tmp_path: Path) -> None:
+    sent = context._zipped_package(tmp_path)
+    _imported(sent)
+    for file in (tmp_path / "understudy-compiled").glob(f"*{compiled.SUFFIX}"):
+        file.write_bytes(b"no such library")
+    scan, _ = _imported(sent)
+    assert scan == f"{sent}/spark_runner/lanes/scan.py"
+
+
+def test_a_changed_source_belongs_to_another_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in compiled.SOURCES:
+        (tmp_path / folder).mkdir(parents=True)
+    source = tmp_path / compiled.SOURCES[1] / "specs.py"
+    source.write_text("A = 1\n")
+    monkeypatch.setattr(compiled, "ROOT", tmp_path)
+    first = compiled.place()
+    assert compiled.place() == first
+    source.write_text("A = 2\n")
+    assert compiled.place() != first
+
+
+def test_without_a_compiler_it_says_so_and_what_that_means(tmp_path: Path) -> None:
+    script = (
+        "import sys, pathlib; from spark_runner import compile, compiled\n"
+        f"compiled.FOLDER = pathlib.Path({str(tmp_path)!r}); sys.exit(compile.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=compiled.ROOT,
+        env={**os.environ, "CC": "no-such-compiler"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "there is no C compiler (no-such-compiler)" in done.stdout
+    assert "make compiled" in done.stdout
+    assert "Traceback" not in done.stderr
