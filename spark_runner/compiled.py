@@ -34,13 +34,13 @@ SENT = "compiled/"
 SOURCES = ("spark_runner", "mirrors/domain", "mirrors/kafka")
 WITHOUT = "the engine runs interpreted, which takes more processor time: `make compiled` mends that"
 
+# Not those in which the search by seed replaces methods: so it can look into the machine code too.
 # Ours alone are typed all through; what gets values from untyped libraries stays as it is, since
 # a wrong annotation is an error in machine code.
 MODULES = (
     "spark_runner.lanes.arena",
     "spark_runner.lanes.ears",
     "spark_runner.lanes.engine",
-    "spark_runner.lanes.feeder",
     "spark_runner.lanes.homes",
     "spark_runner.lanes.intake",
     "spark_runner.lanes.members",
@@ -48,7 +48,6 @@ MODULES = (
     "spark_runner.lanes.pace",
     "spark_runner.lanes.parcel",
     "spark_runner.lanes.piece",
-    "spark_runner.lanes.pipe",
     "spark_runner.lanes.prepare",
     "spark_runner.lanes.repack",
     "spark_runner.lanes.returns",

@@ -22,9 +22,9 @@ from controlplane.demo.kafka import KafkaBroker
 from spark_runner import compiled
 
 # In this process the sources run, so that a test can look inside; runners that are started take the
-# machine code, where `make setup` could make it.
+# machine code, where `make setup` could make it. With the switch at 1 it runs here too.
 with pytest.MonkeyPatch.context() as switch:
-    switch.setenv(compiled.SWITCH, "0")
+    switch.setenv(compiled.SWITCH, os.environ.get(compiled.SWITCH, "0"))
     import spark_runner.lanes
     import spark_runner.wire  # noqa: F401
 
