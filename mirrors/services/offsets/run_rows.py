@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from django.db.models import Max
 
 from mirrors.domain.records import MalformedRecord
-from mirrors.domain.runs import BlockKey, is_left_out, read_block
+from mirrors.domain.runs import BlockKey, first_run, is_left_out
 from mirrors.kafka.internal import InternalRecord
 from mirrors.models import RunBlock
 
@@ -47,9 +47,7 @@ class Blocks:
         if record.value is None:
             self.taken[place, key.first] = record.offset
             return
-        first = next(read_block(record.value), None)
-        if first is None:
-            raise MalformedRecord("the block has no run")
+        first = first_run(record.value)
         block = RunBlock(
             first=first.upstream,
             downstream=first.downstream,
