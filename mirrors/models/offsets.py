@@ -127,11 +127,16 @@ def store_blocks(blocks: Iterable[tuple[int, BlockRow]]) -> None:
     An index that is built anew has a million of them, and `bulk_create` takes most of its time to
     put its question.
     """
+    rows = [(map_id, *block) for map_id, block in blocks]
     with connection.cursor() as cursor:
-        cursor.executemany(_STORE, [(map_id, *block) for map_id, block in blocks])
+        for start in range(0, len(rows), _STORED):
+            chunk = rows[start : start + _STORED]
+            places = ", ".join(["(%s, %s, %s, %s, %s)"] * len(chunk))
+            cursor.execute(_STORE.replace("@", places), [value for row in chunk for value in row])
 
 
-_ROWS = 400
+# Some builds of SQLite take 999 values a question.
+_ROWS, _STORED = 400, 190
 _AROUND = """
 WITH wanted(map_id, upstream) AS (VALUES @),
 found AS (
@@ -150,7 +155,7 @@ LEFT JOIN mirrors_runblock above ON above.id = f.above
 """
 _STORE = """
 INSERT INTO mirrors_runblock (map_id, first, downstream, topic_offset, body)
-VALUES (%s, %s, %s, %s, %s)
+VALUES @
 ON CONFLICT (map_id, first) DO UPDATE
 SET downstream = excluded.downstream, topic_offset = excluded.topic_offset, body = excluded.body
 """
