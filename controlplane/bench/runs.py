@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from mirrors.domain.runs import BLOCK_RUNS, OpenBlock, Run
 from mirrors.models import Cluster, Flow, FlowPartition, PartitionMap, RunBlock, Runner
+from mirrors.models.offsets import BlockRow, store_blocks
 from mirrors.services.offsets.translation import translate_offsets
 
 TOPIC = "bench-runs"
@@ -96,14 +97,8 @@ def fill(*, runs: int, partitions: int, seed: int = 1) -> Filled:
             flow=flow, topic=TOPIC, partition=partition, generation="bench"
         )
         while chunk := list(itertools.islice(blocks, _ROWS)):
-            RunBlock.objects.bulk_create(
-                RunBlock(
-                    map=found,
-                    first=block.upstream,
-                    downstream=block.downstream,
-                    topic_offset=0,
-                    body=block.body,
-                )
+            store_blocks(
+                (found.pk, BlockRow(block.upstream, block.downstream, 0, block.body))
                 for block in chunk
             )
             ends[partition] = chunk[-1].end

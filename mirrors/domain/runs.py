@@ -25,6 +25,7 @@ VERSION = 1
 # More runs a block: less at rest, more written again with each transaction.
 BLOCK_RUNS = 128
 _LEFT_OUT = ".replicated"
+_GOES_ON = bytes(range(0x80, 0x100))
 
 
 class Run(NamedTuple):
@@ -147,51 +148,57 @@ def pack(open_block: OpenBlock | None, runs: Iterable[Run]) -> Packed:
 
 def read_block(data: bytes) -> Iterator[Run]:
     """The runs of a block, in order."""
-    return map(Run, *_columns(data))
+    upstream, downstream, gaps, downstream_gaps, lengths = _columns(data)
+    starts = _starts(upstream, gaps, lengths), _starts(downstream, downstream_gaps, lengths)
+    return map(Run, *starts, lengths)
+
+
+def first_run(data: bytes) -> Run:
+    """The first run of a block, which must be whole, without taking the others apart."""
+    (_, count, upstream, downstream, *gaps, short), _ = _head(data, 7)
+    if not count or len(data.translate(None, _GOES_ON)) < 4 + 3 * count:
+        raise MalformedRecord("the block is cut off")
+    return Run(upstream + gaps[0], downstream + gaps[1], short + 1)
 
 
 class Block:
-    """The runs of a block, taken apart once to be looked up often."""
+    """The runs of a block, taken apart once to be looked up often; downstream only where asked."""
 
     def __init__(self, data: bytes) -> None:
-        self._columns = _columns(data)
+        upstream, self._downstream, gaps, self._gaps, self._lengths = _columns(data)
+        self._starts = _starts(upstream, gaps, self._lengths)
 
     def around(self, upstream: int) -> tuple[Run | None, Run | None]:
         """The last run that begins at or below the offset, and the next one."""
-        starts, downstream, lengths = self._columns
-        at = bisect.bisect_right(starts, upstream)
-        below = Run(starts[at - 1], downstream[at - 1], lengths[at - 1]) if at else None
-        above = Run(starts[at], downstream[at], lengths[at]) if at < len(starts) else None
-        return below, above
+        at = bisect.bisect_right(self._starts, upstream)
+        above = self._run(at) if at < len(self._starts) else None
+        return (self._run(at - 1) if at else None), above
+
+    def _run(self, at: int) -> Run:
+        before = sum(self._gaps[: at + 1]) + sum(self._lengths[:at])
+        return Run(self._starts[at], self._downstream + before, self._lengths[at])
 
 
-def _columns(data: bytes) -> tuple[list[int], list[int], list[int]]:
-    """Where the runs of a block begin upstream and downstream, and how long they are.
-
-    Numbers are added up by the standard library's loops: a look-up reads a whole block.
-    """
-    head, behind = _head(data)
-    if head[0] != VERSION:
-        raise MalformedRecord(f"the block has version {head[0]}; only {VERSION} is known")
-    _, count, upstream, downstream = head
+def _columns(data: bytes) -> tuple[int, int, list[int], list[int], list[int]]:
+    """First upstream and downstream; of each run the gaps on both sides, and its length."""
+    (_, count, upstream, downstream), behind = _head(data, 4)
     numbers = _numbers(data[behind:])
     if len(numbers) < 3 * count:
         raise MalformedRecord("the block is cut off")
     gaps, downstream_gaps, shorts = (numbers[column : 3 * count : 3] for column in range(3))
-    lengths = [short + 1 for short in shorts]
-    return _starts(upstream, gaps, lengths), _starts(downstream, downstream_gaps, lengths), lengths
+    return upstream, downstream, gaps, downstream_gaps, [short + 1 for short in shorts]
 
 
 def _starts(first: int, gaps: list[int], lengths: list[int]) -> list[int]:
-    """Each run begins a gap behind the end of the one before."""
+    """Each run begins a gap behind the end of the one before; in loops of the standard library."""
     if not gaps:
         return []
     return list(accumulate(map(add, gaps[1:], lengths), initial=first + gaps[0]))
 
 
-def _head(data: bytes) -> tuple[list[int], int]:
-    """The four numbers before the runs, and where those begin."""
-    found = []
+def _head(data: bytes, count: int) -> tuple[list[int], int]:
+    """So many numbers, four of which stand before the runs, and where the rest begins."""
+    found: list[int] = []
     value = shift = 0
     for at, byte in enumerate(data):
         value |= (byte & 0x7F) << shift
@@ -199,10 +206,10 @@ def _head(data: bytes) -> tuple[list[int], int]:
         if byte < 0x80:
             found.append(value)
             value = shift = 0
-            if len(found) == 4:
+            if found[0] != VERSION:
+                raise MalformedRecord(f"the block has version {found[0]}; only {VERSION} is known")
+            if len(found) == count:
                 return found, at + 1
-    if found and found[0] != VERSION:
-        return found, len(data)
     raise MalformedRecord("the block is cut off")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 
-from mirrors.domain.runs import BlockKey, Run, read_block
+from mirrors.domain.runs import BlockKey, Run, first_run, read_block
 
 Block = tuple[str, BlockKey]
 """The topic of runs, and the key in it."""
@@ -29,7 +29,7 @@ class Stretches:
             self._packed.pop(block, None)
             self._horizon = 0
             return
-        first = next(read_block(value)).downstream
+        first = first_run(value).downstream
         self._packed[block] = (first, value)
         if first < self._horizon:
             self._horizon = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from django.db import connection, models
 
@@ -10,6 +11,24 @@ from mirrors.models.flows import Flow
 
 # (map, upstream offset): the two blocks around it are looked for.
 Wanted = tuple[int, int]
+
+
+class Around(NamedTuple):
+    """The block at or below an offset, and where the one above begins; None where there is none."""
+
+    first: int | None
+    body: bytes | None
+    above: int | None
+    above_downstream: int | None
+
+
+class BlockRow(NamedTuple):
+    """A block of some map, with less around it than a `RunBlock` has."""
+
+    first: int
+    downstream: int
+    topic_offset: int
+    body: bytes
 
 
 class RunIndex(models.Model):
@@ -84,31 +103,59 @@ class RunBlock(models.Model):
         return f"block at {self.first}"
 
 
-def blocks_around(wanted: Iterable[Wanted]) -> dict[Wanted, tuple[int | None, int | None]]:
-    """For each the id of the block that begins at or below it, and of the next one above.
+def blocks_around(wanted: Iterable[Wanted]) -> dict[Wanted, Around]:
+    """For each the block that begins at or below it, and where the next one above begins.
 
-    Two look-ups in the index a row, however many blocks a map has. The ORM has no way to send
-    values along as a table.
+    Two look-ups in the index a row and one question for hundreds, however many blocks a map has.
+    The ORM has no way to send values along as a table.
     """
     rows = sorted(set(wanted))
-    found: dict[Wanted, tuple[int | None, int | None]] = {}
+    found: dict[Wanted, Around] = {}
     with connection.cursor() as cursor:
         for start in range(0, len(rows), _ROWS):
             chunk = rows[start : start + _ROWS]
             places = ", ".join(["(CAST(%s AS bigint), CAST(%s AS bigint))"] * len(chunk))
             cursor.execute(_AROUND.replace("@", places), [value for row in chunk for value in row])
-            for map_id, upstream, below, above in cursor.fetchall():
-                found[map_id, upstream] = (below, above)
+            for map_id, upstream, *around in cursor.fetchall():
+                found[map_id, upstream] = Around(*around)
     return found
 
 
-_ROWS = 400
+def store_blocks(blocks: Iterable[tuple[int, BlockRow]]) -> None:
+    """Blocks, each with the id of its map, into the place of those that begin where they do.
+
+    An index that is built anew has a million of them, and `bulk_create` takes most of its time to
+    put its question.
+    """
+    rows = [(map_id, *block) for map_id, block in blocks]
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), _STORED):
+            chunk = rows[start : start + _STORED]
+            places = ", ".join(["(%s, %s, %s, %s, %s)"] * len(chunk))
+            cursor.execute(_STORE.replace("@", places), [value for row in chunk for value in row])
+
+
+# Some builds of SQLite take 999 values a question.
+_ROWS, _STORED = 400, 190
 _AROUND = """
-WITH wanted(map_id, upstream) AS (VALUES @)
-SELECT map_id, upstream,
-  (SELECT id FROM mirrors_runblock b
-   WHERE b.map_id = w.map_id AND b.first <= w.upstream ORDER BY b.first DESC LIMIT 1),
-  (SELECT id FROM mirrors_runblock b
-   WHERE b.map_id = w.map_id AND b.first > w.upstream ORDER BY b.first LIMIT 1)
-FROM wanted w
+WITH wanted(map_id, upstream) AS (VALUES @),
+found AS (
+  SELECT map_id, upstream,
+    (SELECT id FROM mirrors_runblock b
+     WHERE b.map_id = w.map_id AND b.first <= w.upstream ORDER BY b.first DESC LIMIT 1) AS below,
+    (SELECT id FROM mirrors_runblock b
+     WHERE b.map_id = w.map_id AND b.first > w.upstream ORDER BY b.first LIMIT 1) AS above
+  FROM wanted w
+  -- A limit keeps both databases from looking up again what is joined below.
+  LIMIT 1000)
+SELECT f.map_id, f.upstream, below.first, below.body, above.first, above.downstream
+FROM found f
+LEFT JOIN mirrors_runblock below ON below.id = f.below
+LEFT JOIN mirrors_runblock above ON above.id = f.above
+"""
+_STORE = """
+INSERT INTO mirrors_runblock (map_id, first, downstream, topic_offset, body)
+VALUES @
+ON CONFLICT (map_id, first) DO UPDATE
+SET downstream = excluded.downstream, topic_offset = excluded.topic_offset, body = excluded.body
 """

@@ -43,7 +43,8 @@ def other_way(flow: Flow) -> Flow | None:
     rows = Flow.objects.filter(
         source=flow.target_id, target=flow.source_id, desired_state=DesiredState.STOPPED
     )
-    there = rows.filter(divergences__isnull=False).first()
+    # Each look-up asks, and mostly there is none: that is said without a flow's many columns.
+    there = rows.filter(divergences__isnull=False).first() if rows.exists() else None
     if there is None or Job.objects.filter(flow=there, ended_at=None).exists():
         return None
     return there

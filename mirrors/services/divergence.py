@@ -24,7 +24,7 @@ from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.internal import Row, append, read_to_end
 from mirrors.kafka.internal_topics import ensure_topic
 from mirrors.kafka.positions import read_positions
-from mirrors.models import Divergence, Flow, PartitionMap, RunBlock
+from mirrors.models import Divergence, Flow, PartitionMap
 from mirrors.models.offsets import blocks_around
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.offsets.run_index import refresh_index
@@ -119,23 +119,12 @@ def _last_runs(flow: Flow, rows: Mapping[Place, Position]) -> dict[Place, Run]:
         for row in PartitionMap.objects.filter(flow=flow)
     }
     wanted = {(pk, born[key] - 1): (key[0], key[1]) for pk, key in maps.items() if key in born}
-    below = {at: pair[0] for at, pair in blocks_around(wanted).items() if pair[0] is not None}
-    bodies = _bodies(pk for pk in below.values() if pk is not None)
     found: dict[Place, Run] = {}
-    for at, block in below.items():
-        run, _ = Block(bodies[block or 0]).around(at[1])
+    for at, around in blocks_around(wanted).items():
+        run = None if around.body is None else Block(around.body).around(at[1])[0]
         if run is not None:
             found[wanted[at]] = run
     return found
-
-
-def _bodies(blocks: Iterable[int]) -> dict[int, bytes]:
-    ids = sorted(set(blocks))
-    return {
-        row.pk: bytes(row.body)
-        for start in range(0, len(ids), _BATCH)
-        for row in RunBlock.objects.filter(pk__in=ids[start : start + _BATCH])
-    }
 
 
 def _read(admin: Admin, source_alias: str, until: float) -> dict[Place, Point]:

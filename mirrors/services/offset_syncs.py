@@ -142,9 +142,9 @@ def _new_syncs(flow: Flow, lag: int) -> Iterator[tuple[SyncedPartition, list[Off
 
 def _runs(map_id: int, upstream: int) -> Iterator[Run]:
     """From the block on that an offset lies in."""
-    below, _ = blocks_around([(map_id, upstream)])[map_id, upstream]
+    first = blocks_around([(map_id, upstream)])[map_id, upstream].first
     blocks = RunBlock.objects.filter(map=map_id)
-    if below is not None:
-        blocks = blocks.filter(first__gte=RunBlock.objects.values("first").get(pk=below)["first"])
+    if first is not None:
+        blocks = blocks.filter(first__gte=first)
     for block in reversed(blocks.order_by("-first")[:_MOST_BLOCKS]):
         yield from read_block(bytes(block.body))

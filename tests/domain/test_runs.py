@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from mirrors.domain.runs import (
     BlockKey,
     OpenBlock,
     Run,
+    first_run,
     pack,
     read_block,
     runs_topic,
@@ -97,6 +100,30 @@ def test_the_runs_around_an_offset_are_those_that_a_scan_finds(
         assert block.around(offset) == (*(below or [None]), *(above or [None]))
 
 
+@given(run_lists(most=BLOCK_RUNS), st.data())
+def test_the_first_run_alone_is_read_and_refused_as_by_taking_all_apart(
+    runs: list[Run], data: st.DataObject
+) -> None:
+    def read_alone(block: bytes) -> Run | None:
+        with contextlib.suppress(MalformedRecord):
+            return first_run(block)
+        return None
+
+    def read_all(block: bytes) -> Run | None:
+        with contextlib.suppress(MalformedRecord):
+            return next(read_block(block), None)
+        return None
+
+    for packed in pack(None, runs).blocks:
+        whole = packed.to_bytes()
+        assert first_run(whole) == packed.first
+        cut = whole[: data.draw(st.integers(0, len(whole)))]
+        at, other = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, 255))
+        changed = whole[:at] + bytes([other]) + whole[at + 1 :]
+        for damaged in (cut, changed):
+            assert read_alone(damaged) == read_all(damaged)
+
+
 def test_a_run_that_goes_back_begins_another_block() -> None:
     packed = pack(None, [Run(10, 10, 5), Run(12, 15, 5)])
     assert [block.first for block in packed.blocks] == [Run(10, 10, 5), Run(12, 15, 5)]
@@ -129,6 +156,8 @@ def test_keys_are_read_back(topic: str, partition: int, first: int) -> None:
 def test_a_damaged_block_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedRecord):
         list(read_block(data))
+    with pytest.raises(MalformedRecord):
+        first_run(data)
 
 
 def test_generations_differ_when_any_id_differs() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirrors.domain.runs import OpenBlock, Run, pack
-from mirrors.models import Flow, PartitionMap, RunBlock
+from mirrors.models import Flow, PartitionMap
+from mirrors.models.offsets import BlockRow
 from mirrors.services.offsets.run_rows import write_blocks
 
 
@@ -24,6 +25,6 @@ def keep_map(
     return known
 
 
-def _row(block: OpenBlock, at: int) -> RunBlock:
+def _row(block: OpenBlock, at: int) -> BlockRow:
     first, downstream, _ = block.first
-    return RunBlock(first=first, downstream=downstream, topic_offset=at, body=block.to_bytes())
+    return BlockRow(first, downstream, at, block.to_bytes())

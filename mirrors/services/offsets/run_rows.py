@@ -6,12 +6,13 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Iterator
 
-from django.db.models import Max
+from django.db.models import OuterRef, Subquery
 
 from mirrors.domain.records import MalformedRecord
-from mirrors.domain.runs import BlockKey, is_left_out, read_block
+from mirrors.domain.runs import BlockKey, first_run, is_left_out
 from mirrors.kafka.internal import InternalRecord
-from mirrors.models import RunBlock
+from mirrors.models import PartitionMap, RunBlock
+from mirrors.models.offsets import BlockRow, store_blocks
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ class Blocks:
     """A stretch of the topic. `into`: the topic that a map's runs lead to; `taken`: blocks that
     were taken off, by map and first offset, and where that was said."""
 
-    blocks: list[tuple[MapKey, RunBlock]] = dataclasses.field(default_factory=list)
+    blocks: list[tuple[MapKey, BlockRow]] = dataclasses.field(default_factory=list)
     into: dict[MapKey, str] = dataclasses.field(default_factory=dict)
     taken: dict[tuple[MapKey, int], int] = dataclasses.field(default_factory=dict)
 
@@ -33,7 +34,7 @@ class Blocks:
     def topics(self) -> set[str]:
         return {key[0] for key in (*self.into, *(key for key, _ in self.taken))}
 
-    def last_blocks(self) -> Iterator[tuple[MapKey, RunBlock]]:
+    def last_blocks(self) -> Iterator[tuple[MapKey, BlockRow]]:
         """Those that were not taken off behind."""
         for key, block in self.blocks:
             if self.taken.get((key, block.first), -1) < block.topic_offset:
@@ -47,15 +48,8 @@ class Blocks:
         if record.value is None:
             self.taken[place, key.first] = record.offset
             return
-        first = next(read_block(record.value), None)
-        if first is None:
-            raise MalformedRecord("the block has no run")
-        block = RunBlock(
-            first=first.upstream,
-            downstream=first.downstream,
-            topic_offset=record.offset,
-            body=record.value,
-        )
+        first = first_run(record.value)
+        block = BlockRow(first.upstream, first.downstream, record.offset, record.value)
         self.blocks.append((place, block))
         self.into[place] = key.into
 
@@ -75,10 +69,10 @@ class _Pending:
     """Blocks of one map, newest last; `replaces` is where the older rows end to count."""
 
     last: int | None
-    blocks: dict[int, RunBlock] = dataclasses.field(default_factory=dict)
+    blocks: dict[int, BlockRow] = dataclasses.field(default_factory=dict)
     replaces: int | None = None
 
-    def add(self, block: RunBlock) -> None:
+    def add(self, block: BlockRow) -> None:
         if self.last is not None and block.first < self.last:
             # Begun again below: what was written before it, from there on, is superseded.
             self.blocks = {at: row for at, row in self.blocks.items() if at < block.first}
@@ -88,29 +82,29 @@ class _Pending:
         self.last = block.first
 
 
-def write_blocks(found: Iterable[tuple[int, RunBlock]]) -> None:
+def write_blocks(found: Iterable[tuple[int, BlockRow]]) -> None:
     """Blocks as they were written to the topic, each with the id of its map."""
-    rows = list(found)
-    lasts = dict(
-        RunBlock.objects.filter(map__in={map_id for map_id, _ in rows})
-        .order_by()
-        .values_list("map")
-        .annotate(last=Max("first"))
-    )
     pending: dict[int, _Pending] = {}
+    rows = list(found)
+    lasts = _lasts({map_id for map_id, _ in rows})
     for map_id, block in rows:
-        block.map_id = map_id
-        pending.setdefault(map_id, _Pending(lasts.get(map_id))).add(block)
+        newer = pending.get(map_id)
+        if newer is None:
+            newer = pending[map_id] = _Pending(lasts[map_id])
+        newer.add(block)
     for map_id, newer in pending.items():
         if newer.replaces is not None:
             RunBlock.objects.filter(map=map_id, first__gte=newer.replaces).delete()
-    RunBlock.objects.bulk_create(
-        [block for newer in pending.values() for block in newer.blocks.values()],
-        batch_size=_BATCH,
-        update_conflicts=True,
-        unique_fields=["map", "first"],
-        update_fields=["downstream", "topic_offset", "body"],
+    store_blocks(
+        (map_id, block) for map_id, newer in pending.items() for block in newer.blocks.values()
     )
+
+
+def _lasts(maps: set[int]) -> dict[int, int | None]:
+    """Where the last block of each map begins: one look-up a map, however many blocks it has."""
+    blocks = RunBlock.objects.filter(map=OuterRef("pk")).order_by("-first")
+    rows = PartitionMap.objects.filter(pk__in=maps).order_by()
+    return dict(rows.values_list("pk", Subquery(blocks.values("first")[:1])))
 
 
 def remove_blocks(taken: Iterable[tuple[int, int]], *, before: int) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import NamedTuple
 
 from mirrors.domain.offsets import Translation, nearest, translate_between
 from mirrors.domain.runs import Block, Run
-from mirrors.models import Flow, FlowPartition, PartitionMap, RunBlock
+from mirrors.models import Flow, FlowPartition, PartitionMap
 from mirrors.models.offsets import Wanted, blocks_around
 from mirrors.services.backward import amend
 
 Place = tuple[str, int]
-_BATCH = 400
 
 
 def translate_offsets(
@@ -39,12 +38,15 @@ def translate_offsets(
     return amend(flow=flow, answers=answers)
 
 
-class _Blocks:
-    """What is needed of the maps for the offsets asked, in a handful of queries."""
+class _Map(NamedTuple):
+    pk: int
+    position: int
 
-    def __init__(
-        self, maps: Mapping[Place, PartitionMap], asked: Mapping[Place, list[int]]
-    ) -> None:
+
+class _Blocks:
+    """What is needed of the maps for the offsets asked."""
+
+    def __init__(self, maps: Mapping[Place, _Map], asked: Mapping[Place, list[int]]) -> None:
         self._maps = maps
         self._around = blocks_around(
             self._wanted(place, offset)
@@ -52,51 +54,54 @@ class _Blocks:
             if place in maps
             for offset in offsets
         )
-        pairs = self._around.values()
-        blocks = _rows({pk for pk, _ in pairs}, "map", "body")
-        # Of the one after it counts where it begins alone.
-        begins = _rows({pk for _, pk in pairs}, "map", "first", "downstream")
-        self._known = {row[0] for row in (*blocks.values(), *begins.values())}
+        self._known = {
+            map_id
+            for (map_id, _), found in self._around.items()
+            if found.first is not None or found.above is not None
+        }
         # Many offsets lie in one block: it is taken apart once.
-        self._blocks = {pk: Block(bytes(body)) for pk, (_, body) in blocks.items()}
-        self._begins = {pk: Run(first, down, 1) for pk, (_, first, down) in begins.items()}
+        self._blocks: dict[tuple[int, int], Block] = {}
 
     def has(self, place: Place) -> bool:
         return place in self._maps and self._maps[place].pk in self._known
 
     def translate(self, place: Place, offset: int) -> Translation:
         at = self._wanted(place, offset)
-        block, after = self._around[at]
-        below, above = (None, None) if block is None else self._blocks[block].around(at[1])
-        if above is None and after is not None:
-            above = self._begins[after]
-        position = self._maps[place].position or 0
+        found = self._around[at]
+        below = above = None
+        if found.first is not None:
+            below, above = self._block(at[0], found.first, found.body).around(at[1])
+        if above is None and found.above is not None:
+            # Of the block after it counts where it begins alone.
+            above = Run(found.above, found.above_downstream or 0, 1)
+        position = self._maps[place].position
         return translate_between(offset, position=position, below=below, above=above)
+
+    def _block(self, map_id: int, first: int, body: bytes | None) -> Block:
+        known = self._blocks.get((map_id, first))
+        if known is None:
+            known = self._blocks[map_id, first] = Block(body or b"")
+        return known
 
     def _wanted(self, place: Place, offset: int) -> Wanted:
         found = self._maps[place]
-        return found.pk, nearest(offset, position=found.position or 0)
+        return found.pk, nearest(offset, position=found.position)
 
 
-def _rows(ids: set[int | None], *fields: str) -> dict[int, list[Any]]:
-    """Of these blocks the fields, by id."""
-    wanted = sorted(pk for pk in ids if pk is not None)
-    found: dict[int, list[Any]] = {}
-    for start in range(0, len(wanted), _BATCH):
-        rows = RunBlock.objects.filter(pk__in=wanted[start : start + _BATCH]).order_by()
-        found |= {pk: rest for pk, *rest in rows.values_list("pk", *fields)}
-    return found
-
-
-def _current_maps(flow: Flow, places: Iterable[Place]) -> dict[Place, PartitionMap]:
+def _current_maps(flow: Flow, places: Iterable[Place]) -> dict[Place, _Map]:
     asked = list(places)
     rows = PartitionMap.objects.filter(
         flow=flow,
         topic__in={topic for topic, _ in asked},
         partition__in={partition for _, partition in asked},
         position__isnull=False,
-    )
-    return {(row.topic, row.partition): row for row in rows}
+    ).order_by()
+    return {
+        (topic, partition): _Map(pk, position or 0)
+        for topic, partition, pk, position in rows.values_list(
+            "topic", "partition", "pk", "position"
+        )
+    }
 
 
 def _reasons(flow: Flow, places: set[Place]) -> dict[Place, str]:
