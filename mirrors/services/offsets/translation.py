@@ -68,8 +68,10 @@ class _Blocks:
         at = self._wanted(place, offset)
         block, after = self._around[at]
         below, above = (None, None) if block is None else self._blocks[block].around(at[1])
-        if above is None and after is not None:
-            above = self._begins[after]
+        later = None if after is None else self._begins[after]
+        # A block that begins within the one before it was copied again from there on, and counts.
+        if later is not None and (above is None or later.upstream <= above.upstream):
+            above = later
         position = self._maps[place].position or 0
         return translate_between(offset, position=position, below=below, above=above)
 
