@@ -18,15 +18,13 @@ class Copy(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """For one upstream offset. `after`: no record that counts lies in [after, downstream).
-
-    `head`: nothing that counts was copied before it, though the target's log begins earlier.
+    """For one upstream offset. `head`: whether the target's log begins with what nobody can tell of
+    (orphans, an aborted transaction, other writers), and this offset lies before all that counts.
     """
 
     downstream: int
     outcome: str
-    after: int
-    head: bool
+    head: bool = False
 
 
 def counted(copies: Iterable[Copy]) -> list[Copy]:
@@ -49,16 +47,15 @@ def scan(copies: Iterable[Copy], position: int) -> list[Scanned]:
         return []
     end = kept[-1].downstream + 1
     found: list[Scanned] = []
-    at, after = 0, 0
+    at = 0
     for upstream in range(position):
         while at < len(kept) and kept[at].upstream < upstream:
-            after = kept[at].downstream + 1
             at += 1
         if at == len(kept):
-            found.append(Scanned(end, "gap", end, head=False))
-            continue
-        copy = kept[at]
-        is_it = copy.upstream == upstream
-        head = not at and copy.downstream > 0 and not is_it
-        found.append(Scanned(copy.downstream, "exact" if is_it else "gap", after, head))
-    return [*found, Scanned(end, "exact", end, head=False), Scanned(end, "ahead", end, head=False)]
+            found.append(Scanned(end, "gap"))
+        elif kept[at].upstream == upstream:
+            found.append(Scanned(kept[at].downstream, "exact"))
+        else:
+            head = at == 0 and kept[at].downstream > 0
+            found.append(Scanned(kept[at].downstream, "gap", head))
+    return [*found, Scanned(end, "exact"), Scanned(end, "ahead")]
