@@ -10,8 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 
 from mirrors.models import Cluster
 from mirrors.models import Flow as Row
@@ -142,6 +148,8 @@ class Nasty:
             time.sleep(self.chance.random() * 0.3)
 
     def kill_the_runner(self) -> None:
+        # Its workers die with it.
+        self.figures["workers killed"] += len(self.lab.workers())
         os.kill(self.lab.process.pid, signal.SIGKILL)
         self.lab.start_runner()
 
@@ -161,7 +169,7 @@ class Nasty:
         for copying in self.flows:
             copying.flow.change(desired="paused")
         for copying in self.flows:
-            copying.flow.wait_state("paused")
+            copying.flow.wait_state("paused", seconds=BACK_S)
         place, reached = (self.cut, 0), self.written.written
         known = [copying.flow.wait(lambda s: s.partitions) for copying in self.flows]
         read = max(position(status, *place) or 0 for status in known)
@@ -192,9 +200,9 @@ class Nasty:
 
     def settle(self) -> dict[Place, int]:
         """All is copied, and the indexes have taken it in; where each source partition ends."""
-        ends: dict[Place, int] = {}
-        for topic in self.written.topics:
-            ends |= end_offsets(self.lab.source, topic)
+        # The markers of the last transactions are still under way when these have ended.
+        wait_for(lambda: self._ends(committed=True) == self._ends(committed=False), pause=0.2)
+        ends = self._ends(committed=True)
         for copying in self.flows:
             copying.flow.wait_copied(ends, seconds=BACK_S)
             copying.flow.stop()
@@ -202,6 +210,15 @@ class Nasty:
             for place, end in ends.items():
                 rows.partition(copying.row, *place, position=end, lane="raw")
         return ends
+
+    def _ends(self, *, committed: bool) -> dict[Place, int]:
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        topics = self.written.topics.items()
+        wanted = [TopicPartition(topic, at) for topic, count in topics for at in range(count)]
+        found = self.lab.on_source.list_offsets(
+            dict.fromkeys(wanted, OffsetSpec.latest()), isolation_level=level
+        )
+        return {(at.topic, at.partition): row.result(20).offset for at, row in found.items()}
 
     def may_lack(self, place: Place) -> set[int]:
         """Compaction may have taken anything unread; of others only what was deleted before."""

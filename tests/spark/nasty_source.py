@@ -6,7 +6,6 @@ them were aborted: also of records that compaction or a deletion took away befor
 
 from __future__ import annotations
 
-import itertools
 import random
 import threading
 import time
@@ -19,7 +18,7 @@ from tests.spark.lab import Lab, unique
 
 Place = tuple[str, int]
 NUMBER = "n"
-PAUSE_S = 0.03
+PAUSE_S = 0.05
 CODECS = ("none", "lz4", "zstd")
 # Few, so that compaction finds older records of each.
 KEYS = 25
@@ -28,17 +27,17 @@ KEYS = 25
 class NastySource:
     """Writes to these topics (name: partitions, which may grow meanwhile) until it is stopped.
 
-    `offsets`: by partition and offset the number that lies there or lay there; `aborted` numbers
-    no reader of committed records ever sees.
+    `offsets`: by partition and offset the number that lies there or lay there; `keys`: of each
+    number its key. `aborted` numbers no reader of committed records ever sees.
     """
 
     def __init__(self, lab: Lab, topics: dict[str, int], seed: int) -> None:
         self.topics = topics
         self.offsets: dict[Place, dict[int, int]] = defaultdict(dict)
+        self.keys: list[bytes] = []
         self.aborted: set[int] = set()
         self.failure: BaseException | None = None
         self._chance = random.Random(seed)
-        self._numbers = itertools.count()
         self._plain = [lab.writer(**{"compression.type": codec}) for codec in CODECS]
         self._bound = [lab.writer(**{"transactional.id": unique("nasty")}) for _ in range(2)]
         self._open: dict[Producer, list[int]] = {}
@@ -103,11 +102,12 @@ class NastySource:
             producer.abort_transaction(60)
 
     def _send(self, producer: Producer, topic: str, partition: int) -> int:
-        chance, number = self._chance, next(self._numbers)
+        chance, number = self._chance, len(self.keys)
         gone = chance.random() < 0.1
         size = 20_000 if chance.random() < 0.01 else chance.randrange(300)
+        self.keys.append(b"k%d" % chance.randrange(KEYS))
         row: dict[str, Any] = {
-            "key": b"k%d" % chance.randrange(KEYS),
+            "key": self.keys[-1],
             "value": None if gone else chance.randbytes(size),
             "headers": [(NUMBER, b"%d" % number)],
         }

@@ -23,25 +23,27 @@ Answers = Sequence[tuple[int | None, str]]
 class Scan:
     """One source partition and its remote one, when all is copied. Offsets are upstream ones.
 
-    `committed`: every record there ever was; `held`: those that the source holds now. `thinned`:
-    the target compacts as well, so that not all that was copied is among `copies`.
+    `committed`: the key of every record there ever was; `held`: those that the source holds now.
+    `thinned`: the target compacts as well, so that not all that was copied is among `copies`.
+    `deaths`: how often a copier may have left records behind that nobody committed; 0: never.
     """
 
     place: Place
     position: int
-    committed: set[int]
+    committed: dict[int, bytes]
     held: set[int]
     copies: list[Copy]
     thinned: bool
+    deaths: int
 
-    def wrong_copies(self, *, exactly_once: bool, may_lack: set[int]) -> list[str]:
+    def wrong_copies(self, may_lack: set[int]) -> list[str]:
         """`may_lack`: what compaction or a deletion may have taken before it was copied."""
         found, upstream = [], [copy.upstream for copy in self.copies]
-        if strangers := set(upstream) - self.committed:
+        if strangers := set(upstream) - self.committed.keys():
             found.append(f"{self.place}: aborted or foreign ones were copied: {strangers}")
-        if exactly_once and any(a >= b for a, b in itertools.pairwise(upstream)):
+        if not self.deaths and any(a >= b for a, b in itertools.pairwise(upstream)):
             found.append(f"{self.place}: repeated or out of order: {upstream}")
-        lost = self.committed - set(upstream) - (may_lack - self.held)
+        lost = self.committed.keys() - set(upstream) - (may_lack - self.held)
         if lost and not self.thinned:
             found.append(f"{self.place}: not copied: {sorted(lost)}")
         return found
@@ -52,18 +54,37 @@ class Scan:
             return [f"{self.place}: {answers[0]}"] if set(answers) != {(None, "unknown")} else []
         kept = counted(self.copies)
         below, above = [copy.downstream for copy in kept], [copy.upstream for copy in kept]
-        found = []
+        found, passed = [], set[int]()
         for upstream, (told, wanted) in enumerate(zip(answers, expected, strict=True)):
-            if wanted.head and told == (None, "unknown"):
-                continue
-            if self.thinned and told[0] is not None:
-                # The record that it names may be gone from the target: then what is left counts.
-                is_right = bisect.bisect_left(below, told[0]) == bisect.bisect_left(above, upstream)
+            if told == (None, "unknown") or told[0] is None:
+                is_right = wanted.head
+            elif not self.thinned and told == wanted[:2] and not wanted.head:
+                is_right = True
             else:
-                is_right = not wanted.head and told == wanted[:2]
+                first, here = (
+                    bisect.bisect_left(above, upstream),
+                    bisect.bisect_left(below, told[0]),
+                )
+                over = kept[first:here]
+                passed |= {copy.downstream for copy in over}
+                # The record that it names may be gone from a target that compacts; no other reason
+                # is there to begin before the first one that counts.
+                is_right = here >= first and all(map(self._is_an_orphan, over))
+                is_right = is_right and (self.thinned or bool(over))
             if not is_right:
                 found.append(f"{self.place}: {upstream} is {told}, by a scan {wanted}")
+        stretches = sum(at - 1 not in passed for at in passed)
+        if stretches > self.deaths:
+            found.append(f"{self.place}: passed over in {stretches} stretches: {sorted(passed)}")
         return found
+
+    def _is_an_orphan(self, copy: Copy) -> bool:
+        """Whether a copier that died may have left it, and its successor not found it any more:
+        compaction took it, as its key had come again. No group needs it then."""
+        key = self.committed[copy.upstream]
+        return copy.upstream not in self.held and any(
+            at > copy.upstream and later == key for at, later in self.committed.items()
+        )
 
     def figures(self) -> Counter[str]:
         copied = {copy.upstream for copy in self.copies}
@@ -72,16 +93,19 @@ class Scan:
                 "offsets": self.position,
                 "copies": len(self.copies),
                 "aborted or marker": self.position - len(self.committed),
-                "gone before they were copied": len(self.committed - copied),
+                "gone before they were copied": len(self.committed.keys() - copied),
                 "gone after they were copied": len(copied - self.held),
                 "copied twice": len(self.copies) - len(copied),
-                "unknown at the head": sum(row.head for row in scan(self.copies, self.position)),
             }
         )
 
 
 def scans(
-    flow: Flow, written: NastySource, ends: Mapping[Place, int], thinned: set[str]
+    flow: Flow,
+    written: NastySource,
+    ends: Mapping[Place, int],
+    thinned: set[str],
+    deaths: int,
 ) -> list[Scan]:
     lab, found = flow.lab, []
     for topic in written.topics:
@@ -95,11 +119,16 @@ def scans(
                 Scan(
                     place=place,
                     position=ends[place],
-                    committed={at for at, number in lay.items() if number not in written.aborted},
+                    committed={
+                        at: written.keys[number]
+                        for at, number in sorted(lay.items())
+                        if number not in written.aborted
+                    },
                     held=set(held[partition]),
                     # A number that was never written here would lie at -1.
                     copies=[Copy(there, at.get(n, -1)) for there, n in sorted(copies.items())],
                     thinned=topic in thinned,
+                    deaths=deaths,
                 )
             )
     return found

@@ -34,7 +34,8 @@ pytestmark = [pytest.mark.django_db]
 
 
 def judge(nasty: Nasty, copying: Copying, ends: dict[Place, int]) -> list[str]:
-    known = scans(copying.flow, nasty.written, ends, {nasty.thin})
+    deaths = 0 if copying.exactly_once else nasty.figures["workers killed"]
+    known = scans(copying.flow, nasty.written, ends, {nasty.thin}, deaths)
     library, runs = library_answers(copying.flow, ends)
     said = {
         "the topic": library,
@@ -47,12 +48,12 @@ def judge(nasty: Nasty, copying: Copying, ends: dict[Place, int]) -> list[str]:
     said["the index built anew"] = index_answers(copying.row, ends)
     wrong = []
     for scan in known:
-        wrong += scan.wrong_copies(
-            exactly_once=copying.exactly_once, may_lack=nasty.may_lack(scan.place)
-        )
+        wrong += scan.wrong_copies(nasty.may_lack(scan.place))
         for who, answers in said.items():
             wrong += [f"{who}: {words}" for words in scan.wrong_answers(answers[scan.place])]
-    tell(nasty, copying, sum((scan.figures() for scan in known), Counter()) + Counter(runs=runs))
+    figures = Counter(outcome for answers in library.values() for _, outcome in answers)
+    figures["runs"] = runs
+    tell(nasty, copying, sum((scan.figures() for scan in known), figures))
     return wrong
 
 
