@@ -9,6 +9,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import (
@@ -68,6 +69,10 @@ class Copying:
         wanted = self._copied() + A_STRETCH
         wait_for(lambda: self._copied() >= wanted, seconds=BACK_S, what="copying on")
 
+    def workers(self) -> list[int]:
+        status = self.flow.status()
+        return [row.pid for row in status.slices if row.pid] if status else []
+
     def _copied(self) -> int:
         status = self.flow.status()
         return sum(row.position or 0 for row in status.partitions) if status else 0
@@ -86,7 +91,7 @@ class Nasty:
         self.deleted: dict[Place, int] = {}
         self.figures = Counter[str]()
         lab.create(self.plain, 2)
-        lab.create(self.keys, 2, **COMPACT)
+        lab.create(self.keys, 2, **COMPACT | {"cleanup_policy": "compact,delete"})
         lab.create(self.thin, 1, **COMPACT)
         lab.create(self.cut, 2)
         self.written = NastySource(
@@ -141,15 +146,22 @@ class Nasty:
     def kill_a_worker(self) -> None:
         """One of each flow, a little apart."""
         for copying in self.flows:
-            status = copying.flow.wait(lambda s: any(row.pid for row in s.slices), seconds=BACK_S)
-            victim = self.chance.choice([row.pid for row in status.slices if row.pid])
-            os.kill(victim, signal.SIGKILL)
-            self.figures["workers killed"] += 1
+            wait_for(partial(self._strikes, copying), seconds=BACK_S, what="a worker to kill")
             time.sleep(self.chance.random() * 0.3)
+
+    def _strikes(self, copying: Copying) -> bool:
+        if not (pids := copying.workers()):
+            return False
+        try:
+            os.kill(self.chance.choice(pids), signal.SIGKILL)
+        except ProcessLookupError:
+            return False  # It ended, and its successor has said nothing yet.
+        self.figures["workers killed"] += 1
+        return True
 
     def kill_the_runner(self) -> None:
         # Its workers die with it.
-        self.figures["workers killed"] += len(self.lab.workers())
+        self.figures["workers killed"] += sum(len(copying.workers()) for copying in self.flows)
         os.kill(self.lab.process.pid, signal.SIGKILL)
         self.lab.start_runner()
 
