@@ -56,20 +56,18 @@ class Scan:
         below, above = [copy.downstream for copy in kept], [copy.upstream for copy in kept]
         found, passed = [], set[int]()
         for upstream, (told, wanted) in enumerate(zip(answers, expected, strict=True)):
-            if told == (None, "unknown") or told[0] is None:
-                is_right = wanted.head
-            elif not self.thinned and told == wanted[:2] and not wanted.head:
-                is_right = True
+            first = bisect.bisect_left(above, upstream)
+            if told[0] is None:
+                is_right = wanted.outcome != "ahead" and self._is_head(kept, first, upstream)
+            elif not self.thinned and told == wanted[:2]:
+                is_right = not wanted.head
             else:
-                first, here = (
-                    bisect.bisect_left(above, upstream),
-                    bisect.bisect_left(below, told[0]),
-                )
+                here = bisect.bisect_left(below, told[0])
                 over = kept[first:here]
                 passed |= {copy.downstream for copy in over}
                 # The record that it names may be gone from a target that compacts; no other reason
                 # is there to begin before the first one that counts.
-                is_right = here >= first and all(map(self._is_an_orphan, over))
+                is_right = here >= first and all(map(self._is_orphan, over))
                 is_right = is_right and (self.thinned or bool(over))
             if not is_right:
                 found.append(f"{self.place}: {upstream} is {told}, by a scan {wanted}")
@@ -78,12 +76,21 @@ class Scan:
             found.append(f"{self.place}: passed over in {stretches} stretches: {sorted(passed)}")
         return found
 
-    def _is_an_orphan(self, copy: Copy) -> bool:
+    def _is_head(self, kept: Sequence[Copy], first: int, upstream: int) -> bool:
+        """Whether nothing that was committed lies before this offset, but something else does."""
+        if first == len(kept) or not all(map(self._is_orphan, kept[:first])):
+            return False
+        here = kept[first]
+        return self._is_orphan(here) or (here.upstream > upstream and here.downstream > 0)
+
+    def _is_orphan(self, copy: Copy) -> bool:
         """Whether a copier that died may have left it, and its successor not found it any more:
         compaction took it, as its key had come again. No group needs it then."""
-        key = self.committed[copy.upstream]
-        return copy.upstream not in self.held and any(
-            at > copy.upstream and later == key for at, later in self.committed.items()
+        key = self.committed.get(copy.upstream)
+        return (
+            self.deaths > 0
+            and copy.upstream not in self.held
+            and any(at > copy.upstream and key == later for at, later in self.committed.items())
         )
 
     def figures(self) -> Counter[str]:
