@@ -36,8 +36,12 @@ class RunMap:
         return translate_between(upstream, position=position, below=below, above=above)
 
     def _around(self, upstream: int) -> tuple[Run | None, Run | None]:
+        # Of two that begin at the same offset the later one counts.
+        starts = [part[0] for part in reversed(self._parts) if part[0].upstream > upstream]
         part = next((p for p in reversed(self._parts) if p[0].upstream <= upstream), None)
         if part is None:
-            return None, self._parts[0][0] if self._parts else None
-        at = bisect.bisect_right(part, upstream, key=lambda run: run.upstream)
-        return part[at - 1], part[at] if at < len(part) else None
+            below = None
+        else:
+            at = bisect.bisect_right(part, upstream, key=lambda run: run.upstream)
+            below, starts = part[at - 1], [*starts, *part[at : at + 1]]
+        return below, min(starts, key=lambda run: run.upstream, default=None)

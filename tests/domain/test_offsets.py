@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrors.domain.offsets import Translation
 from mirrors.domain.runs import Run
 from tests.domain.cases import laws
 from tests.domain.run_map import RunMap
+from tests.domain.scanned import Copy, scan
 
 MAP = RunMap([Run(10, 0, 5), Run(17, 5, 3), Run(20, 9, 1)])
 
@@ -82,6 +86,24 @@ def runs_of(written: dict[int, int]) -> list[Run]:
     return runs
 
 
+def judge(answers: Sequence[Translation], copies: Sequence[Copy], position: int) -> None:
+    """Answers for all offsets up to one beyond the position, as a scan says; and that is right."""
+    expected = scan(copies, position)
+    if not expected:
+        assert {answer.outcome for answer in answers} == {"unknown"}
+        return
+    for upstream, (answer, wanted) in enumerate(zip(answers, expected, strict=True)):
+        told = (answer.downstream, answer.outcome)
+        assert told == ((None, "unknown") if wanted.head else wanted[:2]), (upstream, wanted)
+        # What a group has not read lies behind the answer; and nothing else does, unless some of
+        # it was copied twice, of which the later copy counts.
+        behind = [copy.upstream for copy in copies if copy.downstream >= wanted.downstream]
+        needed = {copy.upstream for copy in copies if upstream <= copy.upstream < position}
+        assert needed <= set(behind)
+        once = len({copy.upstream for copy in copies}) == len(copies)
+        assert not once or needed == set(behind)
+
+
 @laws
 @given(
     source=st.lists(st.booleans(), max_size=25),
@@ -93,14 +115,5 @@ def test_every_offset_is_translated_as_a_scan_of_the_target_would(
 ) -> None:
     written, position = copied(source, stops, back)
     found = RunMap(runs_of(written))
-    for asked in range(position + 1):
-        answer = found.translate(asked, position=position)
-        if answer.downstream is None:
-            assert written == {} or asked < min(written.values())
-            continue
-        # What the group has not read; what lies behind the position will be copied once more.
-        needed = sorted({upstream for upstream in written.values() if asked <= upstream < position})
-        rest = [upstream for at, upstream in sorted(written.items()) if at >= answer.downstream]
-        assert set(needed) <= set(rest)
-        if back == 0:
-            assert rest == needed
+    answers = [found.translate(asked, position=position) for asked in range(position + 2)]
+    judge(answers, [Copy(down, up) for down, up in written.items()], position)

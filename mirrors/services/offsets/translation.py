@@ -71,8 +71,8 @@ class _Blocks:
         below = above = None
         if found.first is not None:
             below, above = self._block(at[0], found.first, found.body).around(at[1])
-        if above is None and found.above is not None:
-            # Of the block after it counts where it begins alone.
+        # A block that begins within the one before it was copied again from there on, and counts.
+        if found.above is not None and (above is None or found.above <= above.upstream):
             above = Run(found.above, found.above_downstream or 0, 1)
         position = self._maps[place].position
         return translate_between(offset, position=position, below=below, above=above)
