@@ -85,7 +85,11 @@ def _impact(flow: Flow, form: FlowForm) -> Impact:
     ]
     sentences = [*preview.restarts, *preview.warnings]
     is_at_rest = flow.desired_state == DesiredState.STOPPED
-    calm = "is at rest and takes this up when it starts" if is_at_rest else "takes this up as it is"
+    calm = (
+        "is at rest and takes this up when it starts"
+        if is_at_rest
+        else "takes this up within seconds"
+    )
     return Impact.of(changes, sentences, calm=f"The flow {calm}.")
 
 

@@ -101,12 +101,17 @@ def test_what_is_missing_beside_a_field_is_said_with_what_it_is_for(
     admin: Client, pair: tuple[Cluster, Cluster]
 ) -> None:
     text = admin.post("/add/flow/", {**FLOW, "run_schedule": "0 22 * * *"}).content.decode()
-    assert "run.until or run.window.minutes: a run that never ends" in error_at(text, "run_schedule")
+    assert "run.until or run.window.minutes: a run that never ends" in error_at(
+        text, "run_schedule"
+    )
 
 
 @pytest.mark.parametrize(
     ("state", "says"),
-    [("running", "The flow takes this up as it is."), ("stopped", "The flow is at rest and takes")],
+    [
+        ("running", "The flow takes this up within seconds."),
+        ("stopped", "The flow is at rest and takes"),
+    ],
 )
 def test_an_edit_that_restarts_nothing_says_what_holds_instead(
     admin: Client, pair: tuple[Cluster, Cluster], state: str, says: str
