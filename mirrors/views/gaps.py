@@ -125,8 +125,8 @@ def _choices(gap: Gap) -> dict[str, str]:
             f"{target} already stays.{new_map}"
         )
     told["restart"] = (
-        f"The partition begins anew at offset {count(facts.first)} of {source}. What is on {target} "
-        "already stays, so records that are still on both sides are there twice; offsets of "
-        "consumer groups are translated by the new copy alone."
+        f"The partition begins anew at offset {count(facts.first)} of {source}. What is on "
+        f"{target} already stays, so records that are still on both sides are there twice; "
+        "offsets of consumer groups are translated by the new copy alone."
     )
     return told

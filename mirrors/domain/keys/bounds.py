@@ -53,7 +53,7 @@ class Until:
 
 
 def start_milliseconds(text: str, words: str = Start.words) -> int | None:
-    """The moment that a key names; None for earliest, latest and offsets. `words`: what it takes."""
+    """The moment that a key which takes `words` names; None for earliest, latest and offsets."""
     if text in {"earliest", "latest"} or named_offsets(text) is not None:
         return None
     if text.isascii() and text.isdigit() and len(text) <= 15:
