@@ -72,8 +72,11 @@ class Board:
                 row.moved(figure, now)
 
     def failed(self, errors: Iterable[PartitionError]) -> None:
+        """An epoch says at its end once more what has stopped: that takes no numbers away."""
         for error in errors:
-            self.errors[error.topic, error.partition] = error
+            place = (error.topic, error.partition)
+            if not _is_numbered(self.errors.get(place), error):
+                self.errors[place] = error
 
     def gaps(self) -> dict[Place, PartitionError]:
         return {place: error for place, error in self.errors.items() if error.state == "gap"}
@@ -219,6 +222,13 @@ _RANK: dict[TopicState, int] = {
     "faulted": 6,
     "gap": 7,
 }
+
+
+def _is_numbered(known: PartitionError | None, said: PartitionError) -> bool:
+    """Whether the planner has found the numbers of the very gap that is told again."""
+    if known is None or known.gap is None or known.gap.first is None:
+        return False
+    return (said.state, said.offset) == (known.state, known.gap.position)
 
 
 def write_status(directory: Path, status: JobStatus) -> None:

@@ -14,6 +14,14 @@ from rest_framework.request import Request
 class StrictMixin:
     """A field that does not exist, or cannot be set, is refused by name: no silent loss."""
 
+    def get_fields(self) -> dict[str, serializers.Field]:
+        fields: dict[str, serializers.Field] = super().get_fields()  # type: ignore[misc]
+        for field in fields.values():
+            if isinstance(field, serializers.ChoiceField):
+                words = ", ".join(str(choice) for choice in field.choices)
+                field.error_messages["invalid_choice"] = f'"{{input}}" is not one of {words}.'
+        return fields
+
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping):
             fields: Mapping[str, serializers.Field] = self.fields  # type: ignore[attr-defined]

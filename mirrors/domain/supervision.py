@@ -117,7 +117,7 @@ def _news(desired: Desired, generation: int, job: JobRow, spec: JobSpec | None) 
     if spec is None or spec.job != job.id:
         return "Starts."
     if spec.generation != generation:
-        return f"Takes up generation {generation} of the settings."
+        return f"Takes up what was changed or decided (edition {generation})."
     if spec.desired != desired:
         return "Pauses." if desired == "paused" else "Goes on."
     return None

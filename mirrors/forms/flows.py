@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 
+from mirrors.domain.keys.control import SCHEDULE, START, UNTIL, WINDOW, ZONE
 from mirrors.domain.keys.table import DEFAULT_POLICY, IDENTITY_POLICY, KEYS
 from mirrors.forms.settings import SettingsForm, field_of, lines_of, parse_lines, text_field
 from mirrors.models import Cluster, Flow, Runner
@@ -17,7 +18,11 @@ FLOW_KEYS = (
     "replication.policy.class",
     "replication.policy.separator",
     "replication.factor",
-    "start.from",
+    START,
+    UNTIL,
+    SCHEDULE,
+    ZONE,
+    WINDOW,
     "delivery",
     "tasks.max",
     "refresh.topics.interval.seconds",
@@ -42,12 +47,27 @@ _LABELS = {
     "replication.policy.class": "Names of remote topics",
     "replication.policy.separator": "Separator",
     "replication.factor": "Replication factor",
-    "start.from": "Start from",
+    START: "Start from",
+    UNTIL: "Run until",
+    SCHEDULE: "Schedule",
+    ZONE: "Time zone of the schedule",
+    WINDOW: "Window, in minutes",
     "delivery": "Delivery",
     "tasks.max": "Slices",
     "refresh.topics.interval.seconds": "Look for new topics every, in seconds",
     "commit.interval.ms": "Commit every, in ms",
 }
+# What holds while a key without a default is not set.
+_UNSET = {
+    "replication.factor": "least of 2 and the brokers there",
+    UNTIL: "no end",
+    SCHEDULE: "no schedule",
+    ZONE: "UTC",
+    WINDOW: "no window",
+}
+# How they are written is not plain from a default; one offset a line is what Kafka's tool prints.
+_SPELT_OUT = (START, UNTIL, SCHEDULE, ZONE, WINDOW)
+_BY_LINES = (START, UNTIL)
 
 
 class FlowForm(SettingsForm):
@@ -92,6 +112,8 @@ class FlowForm(SettingsForm):
 
     def settings(self) -> dict[str, str]:
         typed = {key: self.cleaned_data.get(field_of(key), "").strip() for key in FLOW_KEYS}
+        for key in _BY_LINES:
+            typed[key] = ",".join(typed[key].splitlines())
         return {
             **{key: text for key, text in typed.items() if text},
             **self.cleaned_data["properties"],
@@ -115,6 +137,7 @@ def flow_field(key: str, now: str | None) -> forms.Field:
         return forms.ChoiceField(
             label=_LABELS[key], required=False, choices=choices, help_text=known.meaning
         )
-    default = known.default if known.default is not None else "least of 2 and the brokers there"
-    area = 2 if key in {"topics", "topics.exclude"} else 0
-    return text_field(_LABELS[key], area=area, placeholder=default, help_text=known.meaning)
+    default = _UNSET[key] if known.default is None else known.default
+    area = 2 if key in {"topics", "topics.exclude", *_BY_LINES} else 0
+    hint = f"{known.meaning} Takes {known.kind.words}." if key in _SPELT_OUT else known.meaning
+    return text_field(_LABELS[key], area=area, placeholder=default, help_text=hint)

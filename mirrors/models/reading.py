@@ -28,6 +28,8 @@ _COPIED = Q(remote_topic__isnull=False) & ~Q(state="skipped")
 _PARTS = {
     "copied": Count("pk", filter=_COPIED),
     "unknown": Count("pk", filter=_COPIED & Q(offset_lag__isnull=True)),
+    "behind": Count("pk", filter=_COPIED & Q(offset_lag__gt=0)),
+    "eldest": Max("time_lag_ms", filter=_COPIED),
 }
 _LAG = Case(
     When(unknown__gt=0, then=None),
@@ -35,7 +37,10 @@ _LAG = Case(
     default=Sum("offset_lag", filter=_COPIED),
     output_field=BigIntegerField(),
 )
-_OLDEST = Max("time_lag_ms", filter=_COPIED)
+# Topics in step are 0 ms old: they say nothing of one that is behind by an age that nobody knows.
+_OLDEST = Case(
+    When(behind__gt=0, eldest=0, then=None), default=F("eldest"), output_field=BigIntegerField()
+)
 
 
 def flows_with_lag() -> QuerySet[Any]:
@@ -57,7 +62,7 @@ def _flows_with_lag() -> QuerySet[Any]:
         left_out=Coalesce(_of_topics(Count("pk", filter=~_COPIED)), 0),
         unknown_lags=Coalesce(_of_topics(_PARTS["unknown"]), 0),
         offset_lag=_of_topics(_LAG, **_PARTS),
-        time_lag_ms=_of_topics(_OLDEST),
+        time_lag_ms=_of_topics(_OLDEST, **_PARTS),
         worst_topic=Subquery(worst.values("topic")[:1]),
     )
 

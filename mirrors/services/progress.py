@@ -109,12 +109,18 @@ def _rows(flow: Flow, status: JobStatus) -> tuple[list[FlowTopic], list[FlowPart
             reason=seen.reason,
             partitions=seen.partitions,
             offset_lag=_sum(lags[seen.topic]),
-            time_lag_ms=max(ages[seen.topic], default=None),
+            time_lag_ms=_oldest(ages[seen.topic], _sum(lags[seen.topic])),
             as_of=moment(status.as_of),
         )
         for seen in status.topics
     ]
     return topics, partitions
+
+
+def _oldest(ages: list[int], lag: int | None) -> int | None:
+    """Unknown when something is behind and only what is in step has an age, which is 0."""
+    oldest = max(ages, default=None)
+    return None if lag and oldest == 0 else oldest
 
 
 def _sum(lags: list[int | None]) -> int | None:

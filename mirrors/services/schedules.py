@@ -7,7 +7,7 @@ from datetime import datetime
 
 from mirrors.domain.keys.control import SCHEDULE
 from mirrors.domain.schedules import shown
-from mirrors.domain.timetable import Runs
+from mirrors.domain.timetable import Runs, Standing, standing_of
 from mirrors.models import Flow, Transition, claim
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
@@ -30,6 +30,21 @@ def finish(*, flow: Flow, reason: str) -> bool:
     """What was asked for is done; False when somebody asked for something else meanwhile."""
     asked = Flow.objects.filter(pk=flow.pk, desired_state=DesiredState.RUNNING)
     return claim(asked, desired_state=DesiredState.STOPPED, reason=reason, who=SUPERVISOR)
+
+
+def standing(*, flow: Flow, now: datetime) -> Standing | None:
+    """What a run with an end does now, and when the next one begins; None where there is none."""
+    runs = Runs.of(flow.properties)
+    if runs.schedule is None and runs.until is None:
+        return None
+    asked = _asked(flow)
+    return standing_of(
+        runs,
+        desired=flow.desired_state,
+        asked_at=asked.at if asked else None,
+        by_itself=asked is not None and asked.by_itself,
+        now=milliseconds(now),
+    )
 
 
 def with_next(*, flow: Flow, reason: str, finished: bool, now: datetime) -> str:

@@ -84,7 +84,13 @@ def _impact(flow: Flow, form: FlowForm) -> Impact:
         for item in preview.changes
     ]
     sentences = [*preview.restarts, *preview.warnings]
-    return Impact.of(changes, sentences, calm="The flow is stopped and takes this up when started.")
+    is_at_rest = flow.desired_state == DesiredState.STOPPED
+    calm = (
+        "is at rest and takes this up when it starts"
+        if is_at_rest
+        else "takes this up within seconds"
+    )
+    return Impact.of(changes, sentences, calm=f"The flow {calm}.")
 
 
 def _form_page(

@@ -21,6 +21,7 @@ from mirrors.models.reading import flows_with_lag
 from mirrors.models.repeats import with_repeats
 from mirrors.models.stopped import with_stopped
 from mirrors.services.explain import explain_group_of, explain_topic_of
+from mirrors.services.schedules import standing
 from mirrors.views.actions import actions_of
 from mirrors.views.flow_history import recent_changes
 from mirrors.views.flow_sheets import EXPLAINED, SHEETS
@@ -108,6 +109,7 @@ def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
     last = flow.jobs.first()
     return {
         "flow": mark_proof(flow, now),
+        "standing": standing(flow=flow, now=now),
         "ready": readiness_of([flow], now)[pk].score,
         "job": last if last and last.ended_at is None else None,
         "last_job": last,
@@ -152,7 +154,7 @@ def settings_of(flow: Flow) -> list[dict[str, Any]]:
     rest = [
         {
             "key": key.name,
-            "value": key.default if key.default is not None else "–",  # noqa: RUF001
+            "value": key.default or "–",  # noqa: RUF001
             "given": False,
             "meaning": key.meaning,
         }

@@ -121,12 +121,12 @@ def _choices(gap: Gap) -> dict[str, str]:
             lost = f" The {count(facts.count)} offsets that {target} lost are not copied again."
             new_map = " A new map of offsets begins there."
         told["accept"] = (
-            f"Copying goes on at offset {facts.accepted_at} of {source}.{lost} What is on {target} "
-            f"already stays.{new_map}"
+            f"Copying goes on at offset {count(facts.accepted_at)} of {source}.{lost} What is on "
+            f"{target} already stays.{new_map}"
         )
     told["restart"] = (
-        f"The partition begins anew at offset {facts.first} of {source}. What is on {target} "
-        "already stays, so records that are still on both sides are there twice; offsets of "
-        "consumer groups are translated by the new copy alone."
+        f"The partition begins anew at offset {count(facts.first)} of {source}. What is on "
+        f"{target} already stays, so records that are still on both sides are there twice; "
+        "offsets of consumer groups are translated by the new copy alone."
     )
     return told

@@ -88,6 +88,8 @@ def mark_schedules(flows: list[Any], now: datetime) -> list[Any]:
         _look_ahead(flow, outlooks.get(flow.pk))
         runs = Runs.of(flow.properties)
         flow.schedule, flow.until = runs.schedule, runs.until
+        # Offsets by the dozen wrap where a person would.
+        flow.until_shown = (runs.until or "").replace(",", ", ")
         flow.zone = flow.properties.get(ZONE)
         flow.window = None if runs.window is None else int(flow.properties[WINDOW])
         standing = standing_of(

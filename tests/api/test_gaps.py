@@ -102,7 +102,9 @@ def test_an_operator_accepts_and_the_runner_is_told_once(
     _, gap = listed(operator, runner)
     assert decide(viewer, gap).status_code == 403
     assert decide(operator, gap, reason="").status_code == 400
-    assert decide(operator, gap, choice="skip").status_code == 400
+    refused = decide(operator, gap, choice="skip")
+    assert refused.status_code == 400
+    assert '"skip" is not one of stop, accept, restart.' in refused.json()["error"]["message"]
     assert decide(operator, gap, choice="stop").json()["state"] == "open"
     assert decisions(runner) == []
     generation = Flow.objects.get(pk=runner.flow.pk).generation

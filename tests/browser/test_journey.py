@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 
 from mirrors.models import Cluster, Flow
 from tests.browser.conftest import Visitor
+from tests.pages import world
 
 
 def _add_cluster(page: Page, alias: str) -> None:
@@ -93,3 +94,36 @@ def test_a_dangerous_act_is_a_plain_page_without_javascript(
     page.get_by_label("Type backup to confirm").fill("backup")
     page.get_by_role("button", name="Delete primary→backup").click()
     expect(page.get_by_text("primary→backup is deleted.")).to_be_visible()
+
+
+def test_a_window_is_asked_for_in_words_mended_and_seen_on_the_flow(
+    visit: Callable[..., Visitor],
+) -> None:
+    page = visit().page
+    for alias in ("primary", "backup"):
+        world.cluster(alias)
+    page.goto("/add/flow/")
+    page.get_by_label("Source").select_option("primary")
+    page.get_by_label("Target").select_option("backup")
+    page.get_by_label("Start from").fill("orders:0:5\norders:1:7")
+    page.get_by_label("Window, in minutes").fill("480")
+    page.get_by_role("button", name="Add flow", exact=True).click()
+    expect(page.locator("#id_run_window_minutes-errors")).to_contain_text("needs run.schedule")
+    page.get_by_role("alert").get_by_role("link", name="Window, in minutes").click()
+    expect(page.get_by_label("Window, in minutes")).to_be_focused()
+    # A minute of a day that is far away: the window is closed now.
+    page.get_by_label("Schedule run.schedule", exact=True).fill("0 0 29 2 *")
+    page.get_by_label("Time zone of the schedule").fill("Europe/Berlin")
+    page.get_by_role("button", name="Add flow", exact=True).click()
+    expect(page.get_by_role("heading", name="primary→backup")).to_be_visible()
+    expect(page.get_by_text("run.schedule rests until somebody starts it once.")).to_be_visible()
+    flow = Flow.objects.get()
+    assert flow.properties["start.from"] == "orders:0:5,orders:1:7"
+    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_label("Window, in minutes").fill("60")
+    page.get_by_role("button", name="Review changes").click()
+    expect(page.get_by_text("Nothing restarts. The flow is at rest")).to_be_visible()
+    page.get_by_role("button", name="Apply changes to primary→backup").click()
+    expect(page.get_by_text("primary→backup is changed")).to_be_visible()
+    flow.refresh_from_db()
+    assert flow.properties["run.window.minutes"] == "60"

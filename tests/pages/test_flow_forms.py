@@ -14,6 +14,7 @@ from tests.pages.conftest import As
 from tests.pages.world import error_at
 
 FLOW = {"source": "primary", "target": "backup"}
+NIGHTLY = {"run_schedule": "0 22 * * *", "run_window_minutes": "480"}
 
 
 def test_a_flow_is_created_with_typed_and_free_settings_and_started(
@@ -54,7 +55,16 @@ def test_a_flow_that_is_only_added_stays_at_rest(
         ({"start_from": "yesterday"}, "start_from"),
         ({"start_from": "orders:0:-1"}, "start_from"),
         ({"start_from": "orders:0:1", "topics": "payments"}, "start_from"),
-        ({"start_from": "orders:0:9", "properties": "run.until=orders:0:8"}, "properties"),
+        ({"start_from": "orders:0:9", "run_until": "orders:0:8"}, "run_until"),
+        ({"run_until": "latest"}, "run_until"),
+        ({"run_until": "end", "run_schedule": "daily"}, "run_schedule"),
+        ({"run_schedule": "0 22 * * *"}, "run_schedule"),
+        ({**NIGHTLY, "run_until": "2026-11-21T08:30:00Z"}, "run_schedule"),
+        ({**NIGHTLY, "run_schedule_zone": "Middle-earth/Shire"}, "run_schedule_zone"),
+        ({**NIGHTLY, "run_window_minutes": "8 h"}, "run_window_minutes"),
+        ({"run_window_minutes": "480"}, "run_window_minutes"),
+        ({"run_schedule_zone": "UTC"}, "run_schedule_zone"),
+        ({"properties": "run.until=end"}, "properties"),
         ({"replication_factor": "99999"}, "replication_factor"),
         ({"replication_policy_class": "com.evil.Policy"}, "replication_policy_class"),
         ({"replication_policy_separator": "a b"}, "replication_policy_separator"),
@@ -71,6 +81,45 @@ def test_a_mistake_in_a_flow_is_told_at_its_field(
     assert answer.status_code == 422
     assert error_at(answer.content.decode(), field)
     assert not Flow.objects.exists()
+
+
+def test_a_window_and_bounds_have_fields_of_their_own(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    """Offsets may stand one a line, as Kafka's tool prints them."""
+    offsets = {"start_from": "orders:0:5\r\norders:1:7\r\n", "run_schedule_zone": "Europe/Berlin"}
+    admin.post("/add/flow/", {**FLOW, **NIGHTLY, **offsets})
+    assert Flow.objects.get().properties == {
+        "start.from": "orders:0:5,orders:1:7",
+        "run.schedule": "0 22 * * *",
+        "run.schedule.zone": "Europe/Berlin",
+        "run.window.minutes": "480",
+    }
+
+
+def test_what_is_missing_beside_a_field_is_said_with_what_it_is_for(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    text = admin.post("/add/flow/", {**FLOW, "run_schedule": "0 22 * * *"}).content.decode()
+    assert "run.until or run.window.minutes: a run that never ends" in error_at(
+        text, "run_schedule"
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("running", "The flow takes this up within seconds."),
+        ("stopped", "The flow is at rest and takes"),
+    ],
+)
+def test_an_edit_that_restarts_nothing_says_what_holds_instead(
+    admin: Client, pair: tuple[Cluster, Cluster], state: str, says: str
+) -> None:
+    flow = world.flow(*pair, properties={"topics": "orders"}, desired_state=state)
+    change = {"runner": "default", "topics": "orders", **NIGHTLY}
+    text = admin.post(f"/flows/{flow.pk}/edit/", change).content.decode()
+    assert f"Nothing restarts. {says}" in text
 
 
 def test_a_second_flow_of_the_same_pair_is_refused_in_words(
@@ -108,6 +157,11 @@ def test_the_form_of_a_flow_sends_back_exactly_what_the_flow_has(
         "topics": "orders",
         "replication.policy.class": "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy",
         "delivery": "exactly_once",
+        "start.from": "orders:0:1, orders:1:2",
+        "run.until": "end",
+        "run.schedule": "30 2 * * *",
+        "run.schedule.zone": "Europe/Berlin",
+        "run.window.minutes": "60",
         "consumer.fetch.max.bytes": "16777216",
     }
     for properties in ({}, given):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from mirrors.domain.gaps import remote_cut
 from mirrors.domain.runs import Run
 from mirrors.models import Flow, Gap
 from tests.mirrors.maps import keep_map
@@ -47,6 +50,24 @@ def test_a_gap_is_listed_and_decided_on_with_its_numbers_and_a_reason(
     )
     assert "Known and told." in operator.get(f"/flows/{flow.pk}/transitions/").content.decode()
     assert 'name="choice"' not in operator.get(page).content.decode()
+
+
+def test_a_gap_without_numbers_says_when_more_can_be_decided(flow: Flow, signed_in: As) -> None:
+    facts = dataclasses.asdict(remote_cut(30, 0, end=18, belongs=30))
+    row = world.gap(flow, kind="remote_truncated", facts=facts, first_available=None)
+    page = signed_in("operator").get(f"/flows/{flow.pk}/gaps/{row.pk}/").content.decode()
+    assert page.count('name="choice"') == 1
+    assert "What else can be done is known once the source has been asked" in page
+
+
+def test_who_sees_a_partition_that_stands_at_a_gap_is_led_to_the_decision(
+    flow: Flow, signed_in: As
+) -> None:
+    world.partition(flow, "stranded", state="gap", reason="It was cut.")
+    world.topic(flow, "stranded", state="gap", reason="It was cut.")
+    link = f'It was cut. <a href="/flows/{flow.pk}/gaps/?q=stranded">Decide</a>'
+    for tab in ("", "partitions/"):
+        assert link in signed_in("viewer").get(f"/flows/{flow.pk}/{tab}").content.decode()
 
 
 def test_an_offset_is_translated_on_its_tab_with_the_outcome_named(

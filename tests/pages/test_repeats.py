@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.jobs import JobStatus, PartitionStatus
+from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicStatus
 from mirrors.models import Flow
 from mirrors.services import progress
 from mirrors.services.clock import milliseconds
@@ -20,12 +20,17 @@ PART = PartitionStatus(
 )  # fmt: skip
 
 
-def say(flow: Flow, *partitions: PartitionStatus, seconds: int = 0) -> None:
+def say(
+    flow: Flow,
+    *partitions: PartitionStatus,
+    topics: tuple[TopicStatus, ...] = (),
+    seconds: int = 0,
+) -> None:
     job = flow.jobs.first() or world.job(flow)
     now = milliseconds(timezone.now()) + 1000 * seconds
     status = JobStatus(
         job=job.pk, flow=flow.pk, generation=1, state="running", reason="", started_at=0,
-        as_of=now, partitions=partitions,
+        as_of=now, partitions=partitions, topics=topics,
     )  # fmt: skip
     assert progress.ingest(flow=flow, job=job, status=JobStatus.from_json(status.to_json()))
 
@@ -46,6 +51,25 @@ def test_the_number_is_told_everywhere_the_same(signed_in: As, flow: Flow) -> No
     scraped = viewer.get("/metrics").content.decode()
     (line,) = (row for row in scraped.splitlines() if row.startswith("understudy_flow_repeats"))
     assert line.endswith(" 42.0")
+
+
+def test_what_is_behind_by_an_unknown_age_is_not_said_to_be_0_s_old(
+    signed_in: As, flow: Flow
+) -> None:
+    """After a restart a partition that stands at a gap has no age until it moves."""
+    told = TopicStatus(
+        topic="orders", remote_topic="c.orders", state="gap", reason="", partitions=2
+    )  # fmt: skip
+    stands = dataclasses.replace(PART, partition=1, source_end=50, source_stable_end=50)
+    say(flow, PART, dataclasses.replace(stands, time_lag_ms=None), topics=(told,))
+    viewer = signed_in("viewer")
+    seen = viewer.get(f"/api/v1/flows/{flow.pk}/").json()
+    assert (seen["offset_lag"], seen["time_lag_ms"]) == (41, None)
+    assert flow.topics.get().time_lag_ms is None
+    say(flow, PART, dataclasses.replace(stands, time_lag_ms=7), topics=(told,), seconds=1)
+    assert viewer.get(f"/api/v1/flows/{flow.pk}/").json()["time_lag_ms"] == 7
+    say(flow, PART, topics=(told,), seconds=2)
+    assert viewer.get(f"/api/v1/flows/{flow.pk}/").json()["time_lag_ms"] == 0
 
 
 def test_a_slice_that_has_only_begun_takes_nothing_back(flow: Flow) -> None:

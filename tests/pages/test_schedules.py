@@ -117,6 +117,29 @@ def test_over_rest_it_is_a_paged_list(viewer: Client, nightly: Flow) -> None:
     assert viewer.get("/api/v1/schedules/?source=mars").json()["count"] == 0
 
 
+def test_the_page_of_a_flow_says_until_when_it_runs(viewer: Client, nightly: Flow) -> None:
+    flows = Flow.objects.filter(pk=nightly.pk)
+    flows.update(desired_state="running", observed_state="running")
+    page = viewer.get(f"/flows/{nightly.pk}/").content.decode()
+    assert "It runs, until the ends as of its start are copied. The next run begins at" in page
+    flows.update(properties={})
+    assert "It runs, until" not in viewer.get(f"/flows/{nightly.pk}/").content.decode()
+
+
+def test_what_is_not_known_has_no_unit_and_many_offsets_can_wrap(
+    viewer: Client, nightly: Flow
+) -> None:
+    nightly.topics.all().delete()
+    bounds = {"run.until": "orders:0:5,orders:1:7"}
+    nightly.properties = bounds
+    nightly.save()
+    assert "records" not in _text(viewer).partition(" Flows ")[0]
+    assert "orders:0:5, orders:1:7" in _text(viewer)
+    assert f'"until": "{bounds["run.until"]}"' in json.dumps(
+        json.loads(viewer.get("/schedules/?as=json").getvalue())
+    )
+
+
 def test_between_two_windows_it_says_what_waits_and_while_one_is_open_when_it_closes(
     viewer: Client, nightly: Flow
 ) -> None:

@@ -48,12 +48,12 @@ class Until:
         if word != "end":
             if word in {"earliest", "latest"}:
                 raise ValueError(f"must be {self.words}, not {text!r}")
-            start_milliseconds(word)
+            start_milliseconds(word, self.words)
         return word
 
 
-def start_milliseconds(text: str) -> int | None:
-    """The moment that `start.from` names; None for earliest, latest and offsets."""
+def start_milliseconds(text: str, words: str = Start.words) -> int | None:
+    """The moment that a key which takes `words` names; None for earliest, latest and offsets."""
     if text in {"earliest", "latest"} or named_offsets(text) is not None:
         return None
     if text.isascii() and text.isdigit() and len(text) <= 15:
@@ -61,7 +61,7 @@ def start_milliseconds(text: str) -> int | None:
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"must be {Start.words}, not {text!r}") from None
+        raise ValueError(f"must be {words}, not {text!r}") from None
     if moment.tzinfo is None:
         raise ValueError(f"must say its time zone (add Z for UTC): {text!r}")
     if moment < _UTC_START:

@@ -67,10 +67,10 @@ def preview_update(
     changes = _changes(flow, after, runner)
     restarts: list[str] = []
     open_job = Job.objects.filter(flow=flow, ended_at__isnull=True).exists()
-    is_live = runner is None and is_live_edit(flow.properties, after)
+    moved = runner is not None and runner.pk != flow.runner_id
+    is_live = not moved and is_live_edit(flow.properties, after)
     if changes and not is_live and (open_job or flow.desired_state != DesiredState.STOPPED):
         keys = ", ".join(str(change["key"]) for change in changes)
-        moved = runner is not None and runner.pk != flow.runner_id
         restarts.append(
             f"{flow.name}: its job ends at a commit and a new one starts in the runner "
             f"{runner.name}; no record is lost or repeated."

@@ -1,0 +1,64 @@
+"""A gap that the planner has given its numbers keeps them, whatever its epoch says at its end."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from mirrors.domain.gaps import GapFacts, remote_cut
+from mirrors.domain.jobs import JobSpec
+from mirrors.domain.specs import ClusterSpec
+from spark_runner.draft import Plan
+from spark_runner.status import Board
+from spark_runner.work import PartitionError, PartitionWork
+
+PLACE = ("orders", 0)
+CUT = remote_cut(30, 0, end=18, belongs=30)
+NUMBERED = dataclasses.replace(CUT, first=0, end=50)
+
+
+def word(facts: GapFacts | None, offset: int = 30) -> PartitionError:
+    return PartitionError(
+        topic="orders", partition=0, offset=offset, state="gap", code="remote_truncated",
+        reason="It was cut.", gap=facts,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def board() -> Board:
+    """One partition that its lane has stopped, and that the planner has looked at since."""
+    ends = [ClusterSpec(alias=alias, bootstrap_servers="b:9") for alias in ("a", "b")]
+    job = JobSpec(
+        job=1, flow=2, name="a->b", generation=1, desired="running", source=ends[0],
+        target=ends[1], properties={},
+    )  # fmt: skip
+    work = PartitionWork(
+        topic="orders", topic_id="", partition=0, remote_topic="a.orders", remote_topic_id="",
+        start=30,
+    )  # fmt: skip
+    plan = Plan(
+        source_cluster_id="", target_cluster_id="", positions_topic="", partitions={PLACE: work},
+        slices={PLACE: 0}, stopped={}, topics=(), warnings=(),
+    )  # fmt: skip
+    made = Board(job, 0)
+    made.planned(plan)
+    made.failed([word(CUT)])
+    assert made.unnumbered()
+    made.planned(dataclasses.replace(plan, partitions={}, stopped={PLACE: word(NUMBERED)}))
+    return made
+
+
+@pytest.mark.parametrize("facts", [CUT, None])
+def test_what_the_epoch_says_again_at_its_end_takes_no_numbers_away(
+    board: Board, facts: GapFacts | None
+) -> None:
+    board.failed([word(facts)])
+    assert board.errors[PLACE].gap == NUMBERED
+    assert not board.unnumbered()
+
+
+def test_another_gap_of_the_same_partition_is_taken_up(board: Board) -> None:
+    further = dataclasses.replace(CUT, position=40)
+    board.failed([word(further, 40)])
+    assert board.errors[PLACE].gap == further
