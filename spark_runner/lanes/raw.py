@@ -35,6 +35,7 @@ CONNECT_S = 30.0
 FENCE_S = 30.0
 READ_S = 60.0
 ABORT_S = 2.0
+# Beside the interval in which the flow was told to commit.
 TRANSACTION_TIMEOUT_MS = 60_000
 MOST_RESTARTS = 5
 
@@ -132,7 +133,7 @@ class _Epoch:
         self._identity = Identity(
             self._target,
             work.transactional_id,
-            timeout_ms=TRANSACTION_TIMEOUT_MS,
+            timeout_ms=TRANSACTION_TIMEOUT_MS + settings.commit_interval_ms,
             # A client that cannot produce in the new way runs transactions in the old one.
             most_version=2 if self._newest_produce >= produce.ADDS_BY_ITSELF else 1,
         )
