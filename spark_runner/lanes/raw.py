@@ -21,6 +21,7 @@ from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.resuming import resume
 from spark_runner.lanes.same_clusters import check_clusters
+from spark_runner.lanes.same_owner import check_owner
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.tuning import Tuning
@@ -170,7 +171,9 @@ class _Epoch:
         engine = self._engine
         assert engine is not None  # noqa: S101 - made by _connect
         self._fence()
-        known = self._positions.read(time.monotonic() + READ_S)
+        places = [track.place for track in self._tracks]
+        known = self._positions.read(time.monotonic() + READ_S, places)
+        check_owner(self._work, self._positions.owner)
         for track in self._tracks:
             place = known.get(track.place)
             resume(track, place, self._work)
