@@ -117,6 +117,9 @@ class _Epoch:
         self._source.open(until)
         self._target.open(until)
         check_clusters(work, self._source.cluster_id, self._target.cluster_id)
+        if self._transactional and self._target.features.get("transaction.version", 0) < 2:
+            # Where it was not finalised, newer writes are refused (KIP-890): as Java's clients do.
+            self._newest_produce = min(self._newest_produce, produce.ADDS_BY_ITSELF - 1)
         brokers = setup.source_brokers(work, self._source, until)
         limits = setup.limits_of(
             settings.consumer,
