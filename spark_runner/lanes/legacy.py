@@ -53,6 +53,12 @@ def codec_of(data: memoryview) -> int:
     return attributes & 0x07
 
 
+def is_sound(data: memoryview) -> bool:
+    """Whether these bytes are one message of the old formats, as its writer meant them."""
+    _, _, crc, magic, _ = _FRONT.unpack_from(data)
+    return magic in (0, 1) and zlib.crc32(data[_CRC_FROM:]) == crc
+
+
 def pieces(data: memoryview) -> list[Piece]:
     """The records of one message, or of all the messages in one wrapper."""
     outer = next(_messages(data))

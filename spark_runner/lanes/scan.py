@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spark_runner.lanes import legacy
 from spark_runner.lanes.arena import Arena
 from spark_runner.lanes.parcel import RAW, Parcel
 from spark_runner.lanes.policy import Policy
@@ -82,7 +83,7 @@ def scan(
         if not _is_dropped(track, filtering, header, expected, memory, at):
             queue.append(_parcel(arena, memory, at, address, header, expected, policy))
             queued += size
-        elif header[3] == 2 and not checksum_holds(memory, at, address + at, size):
+        elif not _is_sound(header, memory, at, address):
             queue += _damaged(arena, at, stop, expected)
             break
         elif after > expected:
@@ -113,6 +114,12 @@ def _parcel(
     if why and (header[0] < expected or header[3] != 2):
         parcel.first = expected
     return parcel
+
+
+def _is_sound(header: Header, memory: memoryview, at: int, address: int) -> bool:
+    if header[3] == 2:
+        return checksum_holds(memory, at, address + at, header.size)
+    return legacy.is_sound(memory[at : at + header.size])
 
 
 def _damaged(arena: Arena, at: int, stop: int, expected: int) -> list[Parcel]:

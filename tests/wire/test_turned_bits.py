@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 
+import pytest
+
 from spark_runner.lanes.arena import Arena, Arenas
 from spark_runner.lanes.prepare import Preparer
 from spark_runner.lanes.scan import scan
@@ -31,11 +33,11 @@ def log() -> list[bytes]:
     ]
 
 
-def sent(data: bytes) -> tuple[list[bytes | None], int]:
+def sent(data: bytes, start: int = 0) -> tuple[list[bytes | None], int]:
     """What a broker takes of it, and the position behind that."""
     memory = mmap.mmap(-1, 1 << 12)
     memory[: len(data)] = data
-    arena, track = Arena(memory), Track("orders", 0, "primary.orders")
+    arena, track = Arena(memory), Track("orders", 0, "primary.orders", position=start)
     pen = Pen(transactional=False)
     pen.take(1, 0)
     arenas = Arenas(size=1, count=0)
@@ -61,14 +63,15 @@ def turned(batches: list[bytes]) -> Iterator[tuple[int, int, int, bytes]]:
                 yield number, at, bit, b"".join([*batches[:number], bent, *batches[number + 1 :]])
 
 
-def test_no_turned_bit_leaves_a_record_out() -> None:
+@pytest.mark.parametrize("start", [0, 1, 3])
+def test_no_turned_bit_leaves_a_record_out(start: int) -> None:
     batches = log()
-    wanted = [b"%d" % at for at in (0, 1, 2, 4, 5, 6, 7, 8)]
-    assert sent(b"".join(batches)) == (wanted, 9)
+    wanted = [b"%d" % at for at in (0, 1, 2, 4, 5, 6, 7, 8) if at >= start]
+    assert sent(b"".join(batches), start) == (wanted, 9)
     for number, at, bit, data in turned(batches):
         if at in _UNTOLD:
             continue
-        found, position = sent(data)
+        found, position = sent(data, start)
         where = f"batch {number}, byte {at}, bit {bit}: {found} up to {position}"
         assert found == wanted[: len(found)], where
         left = [int(value) for value in wanted[len(found) :]]
