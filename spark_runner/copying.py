@@ -202,6 +202,7 @@ class Copying:
             positions_topic=plan.positions_topic,
             transactional_id=slice_id(name, index),
             partitions=tuple(rows.values()),
+            owner=plan.owner,
         )
 
     def _status(self, index: int, run: SliceRun, now: int) -> SliceStatus:

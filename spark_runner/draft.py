@@ -26,6 +26,7 @@ class Plan:
     source_cluster_id: str
     target_cluster_id: str
     positions_topic: str
+    owner: str
     partitions: dict[Place, PartitionWork]
     slices: dict[Place, int]
     stopped: dict[Place, PartitionError]
@@ -61,7 +62,6 @@ class Draft:
         self.stopped: dict[Place, PartitionError] = {}
         # The work of what is stopped: a decision may give it back.
         self.resting: dict[Place, PartitionWork] = {}
-        self._resumed: set[Place] = set()
         for topic in topics.copied:
             self._add(topic)
 
@@ -94,7 +94,6 @@ class Draft:
         """What was stopped is work again, from there on."""
         self.work[place] = dataclasses.replace(self.resting.pop(place), start=at)
         del self.stopped[place]
-        self._resumed.add(place)
         return self.row(place, at)
 
     def row(self, place: Place, offset: int) -> Position:
@@ -162,17 +161,17 @@ class Draft:
             facts = GapFacts(kind=kind, position=work.start, first=first, end=end, resets=resets)
             self.stop(place, work.start, "gap", "out_of_range", words, facts)
 
-    def finish(self, slices: dict[Place, int], positions_topic: str) -> Plan:
+    def finish(self, slices: dict[Place, int], positions_topic: str, owner: str) -> Plan:
         return Plan(
             source_cluster_id=self._source.cluster_id,
             target_cluster_id=self._target.cluster_id,
             positions_topic=positions_topic,
+            owner=owner,
             partitions=self.work,
             slices={place: slices[place] for place in self.work},
             stopped=self.stopped,
             topics=tuple(self._topic_rows()),
             warnings=self._topics.warnings,
-            resumed=frozenset(self._resumed),
         )
 
     def _add(self, topic: CopiedTopic) -> None:

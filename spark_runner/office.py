@@ -133,7 +133,7 @@ class Office:
     def _stumbled(self, errand: Errand, error: UnderstudyError, now: float) -> None:
         self.trouble[errand] = error.message
         self.agenda.failed(errand, error, now)
-        if isinstance(error, Fenced):
+        if isinstance(error, Fenced) or error.code == "producer_lost":
             self.agenda.want("owner")
 
     def _adopt(self, plan: Plan) -> list[Event]:

@@ -27,10 +27,10 @@ from mirrors.kafka.errors import translate
 from spark_runner.bounds import Bounds
 from spark_runner.draft import Draft, Plan
 from spark_runner.gaps import Orders, apply_decisions, find_gaps
+from spark_runner.ledger_writer import LedgerWriter
 from spark_runner.named import check_offsets
 from spark_runner.positions import (
     Ledger,
-    LedgerWriter,
     Place,
     ensure_topics,
     read_ledger,
@@ -60,6 +60,10 @@ class Planner:
         self._first_of_job = True
         self._bounds = Bounds(self.spec.settings)
         self._slices: dict[Place, int] = {}
+        # What a plan found and could not write down, since it came to nothing: the next one does.
+        self._unwritten: dict[Place, Position] = {}
+        # Where a decision was carried out, as long as the flow takes the partition for stopped.
+        self._decided: set[Place] = set()
         self._copied: tuple[CopiedTopic, ...] = ()
         self._source = Admin(job.source, client_id="understudy-planner")
         self._target = Admin(job.target, client_id="understudy-planner")
@@ -86,11 +90,14 @@ class Planner:
         self._mm2.read(target, deadline_s=DEADLINE_S)
 
     def is_owner(self) -> bool:
-        """Whether the target still names this job as the flow's owner."""
+        """Whether the target still names this job as the flow's owner, who can write then."""
         ledger = read_ledger(
             self._target, self.positions_topic, deadline_s=DEADLINE_S, committed=False
         )
-        return ledger.owner == self._owner
+        is_ours = ledger.owner == self._owner
+        if is_ours and self._writer.is_broken:
+            self._writer.take_over(deadline_s=DEADLINE_S)
+        return is_ours
 
     def look(self) -> object:
         """Something that changes whenever a plan could: names, partitions, ids of copied topics."""
@@ -108,7 +115,9 @@ class Planner:
     ) -> Plan:
         """`positions`: where the flow stands by now, as its slices said."""
         self._remote.missing = set()
-        self._ledger = self._ledger.at(positions)
+        self._decided &= orders.stopped.keys()
+        rest = {place: at for place, at in positions.items() if place not in self._decided}
+        self._ledger = self._ledger.at(rest)
         source = self._source.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         target = self._target.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         topics = plan_topics(source, target, self.spec)
@@ -121,17 +130,20 @@ class Planner:
         self._copied = topics.copied
         draft = Draft(self.spec, source, target, topics, failed)
         draft.respect(self._remote.configs(draft))
-        first_rows = self._start_new(draft, {new.topic for new in topics.create})
+        self._start_new(draft, {new.topic for new in topics.create})
         draft.begin_at(self._ledger)
         self._settle_gaps(draft, orders)
         draft.end_at(self._bounds.find(self._source, draft.work, now=now, deadline_s=DEADLINE_S))
         held = ranges(self._source, draft.work, deadline_s=DEADLINE_S)
         self._pack(draft, held, most_slices)
-        self._write(first_rows)
+        self._write()
         self._first_of_job = False
-        plan = draft.finish(self._slices, self.positions_topic)
+        plan = draft.finish(self._slices, self.positions_topic, self._owner)
         warnings = (*plan.warnings, *self._mm2.warnings)
-        return dataclasses.replace(plan, until=self._bounds.words, warnings=warnings)
+        resumed = self._decided & plan.partitions.keys()
+        return dataclasses.replace(
+            plan, until=self._bounds.words, warnings=warnings, resumed=frozenset(resumed)
+        )
 
     def _internal_factor(self) -> int:
         brokers = len(_listing(self._target).brokers)
@@ -142,7 +154,7 @@ class Planner:
         is_new = self._ledger.is_new
         check_offsets(self._source, self.spec, seen, topics, is_new=is_new, deadline_s=DEADLINE_S)
 
-    def _start_new(self, draft: Draft, created: set[str]) -> list[Position]:
+    def _start_new(self, draft: Draft, created: set[str]) -> None:
         """Where partitions met for the first time begin; written down before one is copied."""
         rows = self._mm2.rows(draft, self._ledger, created)
         met = self._ledger.positions.keys() | rows.keys()
@@ -160,7 +172,7 @@ class Planner:
         self._ledger = dataclasses.replace(
             self._ledger, positions={**self._ledger.positions, **rows}
         )
-        return list(rows.values())
+        self._unwritten |= rows
 
     def _settle_gaps(self, draft: Draft, orders: Orders) -> None:
         """Name the gaps with their numbers, and do what was decided of them."""
@@ -178,6 +190,7 @@ class Planner:
         # Before anybody believes in them.
         self._writer.write(rows, deadline_s=DEADLINE_S)
         newer = {(row.topic, row.partition): row for row in rows}
+        self._decided |= newer.keys()
         self._ledger = dataclasses.replace(
             self._ledger, positions={**self._ledger.positions, **newer}
         )
@@ -188,11 +201,13 @@ class Planner:
         # A partition that is stopped for now keeps its slice: only a fence may move it.
         self._slices = {**self._slices, **packed}
 
-    def _write(self, first_rows: list[Position]) -> None:
+    def _write(self) -> None:
         """The slice count stands on the target before a slice more than before begins."""
         count = max(self._slices.values(), default=-1) + 1
         changed = count if count != self._ledger.slices else None
-        self._writer.write(first_rows, slices=changed, deadline_s=DEADLINE_S)
+        rows = self._unwritten.values()
+        self._writer.write(rows, slices=changed, deadline_s=DEADLINE_S)
+        self._unwritten = {}
         self._ledger = dataclasses.replace(self._ledger, slices=count)
 
 

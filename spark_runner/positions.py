@@ -5,8 +5,8 @@ same transaction as the records themselves (the lanes) or when a plan first meet
 (the driver). Invariants:
 
 A. Whoever reads has fenced before, and reads up to the high watermark seen after the fence.
-B. The driver writes under a transactional id of its own (`plan_id`), taken over once per job:
-   a driver that lost the flow cannot put back an old position.
+B. The driver writes under a transactional id of its own (`plan_id`, `ledger_writer`), taken over
+   once per job: a driver that lost the flow cannot put back an old position.
 C. `owner` names the job that took the flow over last; who is fenced looks there for the winner.
 """
 
@@ -28,7 +28,6 @@ from mirrors.domain.records import (
     read_position,
 )
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import transactions
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.errors import translate
@@ -40,7 +39,6 @@ __all__ = [
     "OWNER_KEY",
     "POSITIONS_CONFIGS",
     "Ledger",
-    "LedgerWriter",
     "Place",
     "ensure_topics",
     "plan_id",
@@ -121,42 +119,6 @@ def read_ledger(admin: Admin, topic: str, *, deadline_s: float, committed: bool 
         else:
             positions[record.topic, record.partition] = record
     return Ledger(positions, slices, owner)
-
-
-class LedgerWriter:
-    """The driver's pen: positions of partitions met for the first time, slice count, owner."""
-
-    def __init__(self, spec: ClusterSpec, topic: str, flow_name: str) -> None:
-        self._spec = spec
-        self._topic = topic
-        self._producer = transactions.open_producer(spec, plan_id(flow_name))
-
-    def take_over(self, *, deadline_s: float) -> None:
-        transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
-
-    def write(
-        self,
-        positions: Iterable[Position] = (),
-        *,
-        slices: int | None = None,
-        owner: str | None = None,
-        deadline_s: float,
-    ) -> None:
-        """All of it or nothing. Raises Fenced when another job took the flow over."""
-        rows = [(position.key, position.value) for position in positions]
-        if slices is not None:
-            rows.append((SliceCount(slices).key, SliceCount(slices).value))
-        if owner is not None:
-            rows.append((OWNER_KEY, json.dumps({"v": 1, "owner": owner}).encode()))
-        if not rows:
-            return
-        transactions.begin(self._producer, self._spec)
-        for key, value in rows:
-            produce_row(self._producer, self._topic, key, value)
-        try:
-            transactions.commit(self._producer, self._spec, deadline_s=deadline_s)
-        except transactions.Aborted as aborted:
-            raise aborted.cause from None
 
 
 def produce_row(producer: Producer, topic: str, key: bytes, value: bytes) -> None:

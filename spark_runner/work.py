@@ -74,6 +74,8 @@ class SliceWork:
     positions_topic: str
     transactional_id: str
     partitions: tuple[PartitionWork, ...]
+    # Whose the flow has to be, as the positions topic says; empty where nobody asks.
+    owner: str = ""
     control_address: str = ""
     control_token: str = dataclasses.field(default="", repr=False)
 

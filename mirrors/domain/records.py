@@ -174,7 +174,7 @@ class Position:
 
     @property
     def key(self) -> bytes:
-        return _compact({"topic": self.topic, "partition": self.partition})
+        return position_key(self.topic, self.partition)
 
     @property
     def value(self) -> bytes:
@@ -189,6 +189,11 @@ class Position:
         if self.producer is not None:
             body["producer"] = self.producer
         return _compact(body)
+
+
+def position_key(topic: str, partition: int) -> bytes:
+    """Under which the position of a source partition stands."""
+    return _compact({"topic": topic, "partition": partition})
 
 
 _POSITION_BODY = (

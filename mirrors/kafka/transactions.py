@@ -14,7 +14,8 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.errors import translate
 
-# A dead owner's transaction blocks readers (read_committed) until it is fenced, or for so long.
+# A dead owner's transaction blocks readers (read_committed) until it is fenced, or for so long;
+# a live one's must not last longer.
 TRANSACTION_TIMEOUT_MS = 60_000
 FENCE_AT_ONCE = 8
 _TRY_S = 1.0
@@ -44,12 +45,19 @@ class Aborted(Exception):
 
 
 def open_producer(
-    spec: ClusterSpec, transactional_id: str, *, extra: dict[str, Any] | None = None
+    spec: ClusterSpec,
+    transactional_id: str,
+    *,
+    extra: dict[str, Any] | None = None,
+    commit_interval_ms: int = 0,
 ) -> Producer:
-    """A producer that has not taken its id yet: `take_over` does that."""
+    """A producer that has not taken its id yet: `take_over` does that.
+
+    One that commits in intervals says so.
+    """
     own = {
         "transactional.id": transactional_id,
-        "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS + commit_interval_ms,
         "acks": "all",
     }
     config = client_config(

@@ -153,12 +153,13 @@ class Engine:
         if not moved:
             self._pace.nothing(began)
             return False
+        # At least once what is written counts at once, so before.
+        self._check_names()
         self._repeats.look(moved)
         self._book.write(moved, int(time.time() * 1000))
         self._outlet.offer(self._book.positions)
         self._outlet.offer(self._book.runs)
         self._outlet.close(time.monotonic() + _DRAIN_S, hurry)
-        self._check_names()
         self._end_transaction(time.monotonic() + (_HURRIED_S if hurry() else _DRAIN_S))
         self._book.committed()
         self._repeats.committed(moved)

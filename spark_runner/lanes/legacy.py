@@ -53,6 +53,12 @@ def codec_of(data: memoryview) -> int:
     return attributes & 0x07
 
 
+def is_sound(data: memoryview) -> bool:
+    """Whether these bytes are one message of the old formats, as its writer meant them."""
+    _, _, crc, magic, _ = _FRONT.unpack_from(data)
+    return magic in (0, 1) and zlib.crc32(data[_CRC_FROM:]) == crc
+
+
 def pieces(data: memoryview) -> list[Piece]:
     """The records of one message, or of all the messages in one wrapper."""
     outer = next(_messages(data))
@@ -83,8 +89,9 @@ def _messages(data: memoryview) -> Iterator[Message]:
             at += _TIMESTAMP.size
         key, at = _sized(data, at)
         value, at = _sized(data, at)
+        if at != stop:
+            raise ValueError("key and value do not fill a message")
         yield Message(offset, magic, attributes, timestamp, key, value)
-        at = stop
 
 
 def _sized(data: memoryview, at: int) -> tuple[bytes | None, int]:
@@ -105,7 +112,9 @@ def _lz4_of_format_0(data: bytes) -> bytes:
     """KAFKA-3160: these frames have a wrong header checksum, which no library accepts."""
     if data[:4] != _LZ4_MAGIC:
         raise ValueError("not an LZ4 frame")
-    flags, most = data[4], _LZ4_BLOCK[data[5] >> 4 & 7]
+    flags, most = data[4], _LZ4_BLOCK.get(data[5] >> 4 & 7)
+    if most is None:
+        raise ValueError("an LZ4 frame of unknown blocks")
     at = 7 + (8 if flags & _LZ4_HAS_SIZE else 0)
     out = []
     while size := int.from_bytes(data[at : at + 4], "little"):

@@ -8,15 +8,19 @@ from typing import NamedTuple
 from spark_runner.wire import codecs
 from spark_runner.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, Header
 from spark_runner.wire.records import frame_batch
-from spark_runner.wire.varint import read_signed, signed
+from spark_runner.wire.varint import read_signed, signed, wrapped
 
 # Deltas and lengths are mostly small: looked up, not computed.
 VARINTS = [signed(value) for value in range(1 << 14)]
 KNOWN = len(VARINTS)
+_MOST = (1 << 63) - 1
 
 
 class Piece(NamedTuple):
-    """One record: `rest` is all behind the offset delta, `attributes` the byte before both."""
+    """One record: `rest` is all behind the offset delta, `attributes` the byte before both.
+
+    A time may be out by 2^64, where a delta wrapped: `assemble` does not mind.
+    """
 
     offset: int
     timestamp: int
@@ -59,16 +63,18 @@ def walk(batch: memoryview, header: Header, *, keep_append_time: bool) -> Iterat
 
 def assemble(pieces: list[Piece], codec: int) -> bytearray:
     """A batch v2 of these records, with offsets from 0 on and no producer."""
-    base = newest = pieces[0].timestamp
+    base = newest = wrapped(pieces[0].timestamp)
     out: list[bytes] = []
     for delta, (_, timestamp, attributes, rest) in enumerate(pieces):
         if timestamp > newest:
             newest = timestamp
         shift = timestamp - base
-        ahead = VARINTS[shift] if 0 <= shift < KNOWN else signed(shift)
+        ahead = VARINTS[shift] if 0 <= shift < KNOWN else signed(wrapped(shift))
         place = VARINTS[delta] if delta < KNOWN else signed(delta)
         size = 1 + len(ahead) + len(place) + len(rest)
         prefix = VARINTS[size] if size < KNOWN else signed(size)
         out += (prefix, attributes, ahead, place, rest)
+    if newest > _MOST:
+        newest = max(wrapped(piece.timestamp) for piece in pieces)
     body = codecs.compress(codec, b"".join(out))
     return frame_batch(0, codec, body, len(pieces) - 1, base, newest, len(pieces))

@@ -186,9 +186,11 @@ class Preparer:
     def evict(self, track: Track) -> None:
         """The track is stuck: give its buffers back, so that the others go on.
 
-        What was stamped moves to memory of its own; the rest is read again later.
+        What was stamped moves to memory of its own; the rest is read again later, and with it what
+        was to end the track behind it: by then that may lie elsewhere.
         """
         self.discard(track)
+        track.ending = None
         for parcel in track.queue:
             if parcel.arena is not None and parcel.view is not None:
                 copy = bytearray(parcel.view)

@@ -21,6 +21,7 @@ from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.resuming import resume
 from spark_runner.lanes.same_clusters import check_clusters
+from spark_runner.lanes.same_owner import check_owner
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.tuning import Tuning
@@ -35,6 +36,7 @@ CONNECT_S = 30.0
 FENCE_S = 30.0
 READ_S = 60.0
 ABORT_S = 2.0
+# Beside the interval in which the flow was told to commit.
 TRANSACTION_TIMEOUT_MS = 60_000
 MOST_RESTARTS = 5
 
@@ -115,6 +117,9 @@ class _Epoch:
         self._source.open(until)
         self._target.open(until)
         check_clusters(work, self._source.cluster_id, self._target.cluster_id)
+        if self._transactional and self._target.features.get("transaction.version", 0) < 2:
+            # Where it was not finalised, newer writes are refused (KIP-890): as Java's clients do.
+            self._newest_produce = min(self._newest_produce, produce.ADDS_BY_ITSELF - 1)
         brokers = setup.source_brokers(work, self._source, until)
         limits = setup.limits_of(
             settings.consumer,
@@ -132,7 +137,7 @@ class _Epoch:
         self._identity = Identity(
             self._target,
             work.transactional_id,
-            timeout_ms=TRANSACTION_TIMEOUT_MS,
+            timeout_ms=TRANSACTION_TIMEOUT_MS + settings.commit_interval_ms,
             # A client that cannot produce in the new way runs transactions in the old one.
             most_version=2 if self._newest_produce >= produce.ADDS_BY_ITSELF else 1,
         )
@@ -169,7 +174,9 @@ class _Epoch:
         engine = self._engine
         assert engine is not None  # noqa: S101 - made by _connect
         self._fence()
-        known = self._positions.read(time.monotonic() + READ_S)
+        places = [track.place for track in self._tracks]
+        known = self._positions.read(time.monotonic() + READ_S, places)
+        check_owner(self._work, self._positions.owner)
         for track in self._tracks:
             place = known.get(track.place)
             resume(track, place, self._work)

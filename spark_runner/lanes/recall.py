@@ -2,17 +2,21 @@
 
 The topic has one partition that all slices write, so its last stable offset stands still as long as
 any of them has a transaction open. Up to there the broker says what was aborted. What lies behind
-it is judged by the markers: the reader has fenced the ids that matter, so each of their
-transactions has its marker by then; what has none belongs to others, whose partitions are not ours.
+it is judged by the markers: the reader has fenced the slices that matter, so each of their
+transactions has its marker by then. What has none belongs to other slices, whose partitions are not
+ours; or to the driver, who has decided where one of ours goes on, and that is waited for.
 """
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterable
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
-from mirrors.domain.records import MalformedRecord, Position, read_position
+from mirrors.domain.records import MalformedRecord, Position, position_key, read_position
 from spark_runner.lanes.scan import Filter
+from spark_runner.positions import OWNER_KEY, Place
 from spark_runner.wire import fetch
 from spark_runner.wire.batch import CONTROL, TRANSACTIONAL, Header
 from spark_runner.wire.cluster import REQUEST_S, ClusterClient, Leader, Patience, TopicView
@@ -38,18 +42,29 @@ class PositionReader:
         self._rows: dict[bytes, tuple[int, bytes | None]] = {}
         # Behind the last stable offset: producer id -> what it wrote and did not yet commit.
         self._undecided: dict[int, list[Row]] = {}
+        # Whose the flow is; also while that is being committed, for fences come right behind it.
+        self.owner: str | None = None
 
-    def read(self, deadline: float) -> dict[tuple[str, int], Position]:
-        """All positions committed up to the high watermark of this moment."""
+    def read(self, deadline: float, awaited: Iterable[Place] = ()) -> dict[Place, Position]:
+        """All positions committed up to the high watermark of this moment.
+
+        Those of `awaited` have to be decided: behind a fence they are soon.
+        """
         patience = Patience(deadline)
+        keys = {position_key(*place) for place in awaited}
         while True:
             try:
                 self._read(deadline)
+                if self._are_open(keys):
+                    raise self._refused(Code.CONCURRENT_TRANSACTIONS)
             except KafkaUnavailable:
                 if not patience.wait():
                     raise
             else:
                 return self._positions()
+
+    def _are_open(self, keys: set[bytes]) -> bool:
+        return any(key in keys for rows in self._undecided.values() for _, key, _ in rows)
 
     def _read(self, deadline: float) -> None:
         view = self._cluster.describe([self._topic], deadline)[self._topic]
@@ -108,6 +123,9 @@ class PositionReader:
         if aborted.drops(header):
             return
         rows = [(record.offset, record.key or b"", record.value) for record in decode_batch(batch)]
+        for _, key, value in rows:
+            if key == OWNER_KEY and value is not None:
+                self.owner = json.loads(value)["owner"]
         if header.attributes & TRANSACTIONAL and after > decided:
             self._undecided.setdefault(header.producer_id, []).extend(rows)
         else:
@@ -128,8 +146,8 @@ class PositionReader:
             if known is None or known[0] < offset:
                 self._rows[key] = (offset, value)
 
-    def _positions(self) -> dict[tuple[str, int], Position]:
-        found: dict[tuple[str, int], Position] = {}
+    def _positions(self) -> dict[Place, Position]:
+        found: dict[Place, Position] = {}
         for key, (_, value) in self._rows.items():
             if value is None or b'"topic"' not in key:
                 continue

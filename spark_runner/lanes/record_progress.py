@@ -11,6 +11,7 @@ from mirrors.domain.gaps import GapFacts, gap_of_remote
 from mirrors.domain.lanes import Lane
 from mirrors.domain.records import Position
 from spark_runner.generations import generation_gap, remote_gap
+from spark_runner.lanes.same_owner import check_owner
 from spark_runner.lanes.throttle import Throttle
 from spark_runner.positions import Ledger, Place
 from spark_runner.work import (
@@ -94,6 +95,7 @@ class Progress:
 
     def start_from(self, ledger: Ledger) -> None:
         """A committed position wins over the planned start; another generation's stops the copy."""
+        check_owner(self._work, ledger.owner)
         self._knows_positions = True
         for place, part in self.parts.items():
             known = ledger.positions.get(place)

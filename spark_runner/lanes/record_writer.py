@@ -56,7 +56,10 @@ class Writer:
         try:
             if self.transactional:
                 self._producer = transactions.open_producer(
-                    work.target, work.transactional_id, extra=chosen
+                    work.target,
+                    work.transactional_id,
+                    extra=chosen,
+                    commit_interval_ms=settings.commit_interval_ms,
                 )
             else:
                 self._producer = _plain_producer(work, chosen)

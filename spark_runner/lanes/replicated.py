@@ -9,7 +9,8 @@ A. Runs are read uncommitted. The one of a transaction that is aborted names rec
    aborted with it, which nobody sees; the one of a transaction whose markers are still on their way
    is already there, because it was acknowledged before the transaction could end.
 B. A flow that nobody knew of writes under a producer id that nobody knew of: before a transactional
-   batch of an unknown producer counts as a stranger's, the topics of runs are listed anew.
+   batch of an unknown producer counts as a stranger's, the topics of runs are listed anew, as any
+   broker knows them: the flow's own does, though the one that we ask may not yet.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Replicated:
     def _list(self, deadline: float) -> bool:
         """Whether there are topics of runs that were not known."""
         found = False
-        for name, view in self._cluster.describe_all(deadline).items():
+        for name, view in self._cluster.describe_everywhere(deadline).items():
             tail = self._tails.get(name)
             if is_runs_topic(name) and (tail is None or tail.topic_id != view.topic_id):
                 self._tails[name] = RunsTail(self._cluster, view)

@@ -2,13 +2,15 @@
 
 Dropped, each without a copy, each moving the position on: control batches (their bit is tested
 before any masking), data of aborted transactions, batches that compaction emptied, and what lies
-before the position. The order of the tests is that of Kafka's own consumer (KIP-98).
+before the position. The order of the tests is that of Kafka's own consumer (KIP-98). What crosses
+is checked by the preparer or by the target's broker; what is dropped is checked here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spark_runner.lanes import legacy
 from spark_runner.lanes.arena import Arena
 from spark_runner.lanes.parcel import RAW, Parcel
 from spark_runner.lanes.policy import Policy
@@ -23,6 +25,7 @@ from spark_runner.wire.batch import (
     MAGIC_AT,
     TRANSACTIONAL,
     Header,
+    checksum_holds,
 )
 from spark_runner.wire.varint import read_signed
 
@@ -35,12 +38,14 @@ TOO_LARGE = "batch over the target's limit"
 SMALL = "small batches while lagging"
 OLD_FORMAT = "old message format"
 REFUSED = "refused as it was"
+DAMAGED = "damaged"
 
 _ABORT_MARKER = 0
 _LEAST = MAGIC_AT + 1
+# Of formats 0 and 1.
+_LEAST_OLD = 26
 _UNPACK = HEADER.unpack_from
 _NEW = tuple.__new__
-_FILTERED = CONTROL | TRANSACTIONAL
 
 
 def scan(
@@ -55,7 +60,6 @@ def scan(
     policy = track.policy
     expected = track.next_fetch
     filtering = Filter(aborted) if aborted else None
-    skips = track.skips
     queue = track.queue
     before = len(queue)
     queued = 0
@@ -63,32 +67,25 @@ def scan(
     at = start
     while stop - at >= _LEAST:
         if memory[at + MAGIC_AT] != 2:
-            header = _legacy_header(memory, at)
+            header, least = _legacy_header(memory, at), _LEAST_OLD
         elif stop - at < HEADER_SIZE:
             break
         else:
             # What `Header._make` does, without its check: the struct has as many fields.
-            header = _NEW(Header, _UNPACK(memory, at))
+            header, least = _NEW(Header, _UNPACK(memory, at)), HEADER_SIZE
         size = header[1] + LENGTH_OVERHEAD
         if at + size > stop:
             break
         after = header[0] + header[6] + 1
-        attributes = header[5]
-        drop = (
-            after <= expected
-            or not header[12]
-            or (attributes & _FILTERED and _is_dropped(filtering, header, memory, at))
-        )
-        if skips and not drop and (skip := skips.pop(header[0], None)) is not None:
-            track.left_out.append(skip)
-            drop = True
-        if not drop:
-            why = _why(header, expected, policy)
-            parcel = Parcel(arena, memory, at, address + at, header, why)
-            if why and (header[0] < expected or header[3] != 2):
-                parcel.first = expected
-            queue.append(parcel)
+        if size < least:
+            queue += _damaged(arena, at, stop, expected)
+            break
+        if not _is_dropped(track, filtering, header, expected, memory, at):
+            queue.append(_parcel(arena, memory, at, address, header, expected, policy))
             queued += size
+        elif not _is_sound(header, memory, at, address):
+            queue += _damaged(arena, at, stop, expected)
+            break
         elif after > expected:
             track.pass_over(after, header[2])
         if after > expected:
@@ -101,6 +98,43 @@ def scan(
     found = len(queue) - before
     arena.users += found
     return found
+
+
+def _parcel(
+    arena: Arena,
+    memory: memoryview,
+    at: int,
+    address: int,
+    header: Header,
+    expected: int,
+    policy: Policy,
+) -> Parcel:
+    why = _why(header, expected, policy)
+    parcel = Parcel(arena, memory, at, address + at, header, why)
+    if why and (header[0] < expected or header[3] != 2):
+        parcel.first = expected
+    return parcel
+
+
+def _is_sound(header: Header, memory: memoryview, at: int, address: int) -> bool:
+    if header[3] == 2:
+        return checksum_holds(memory, at, address + at, header.size)
+    return legacy.is_sound(memory[at : at + header.size])
+
+
+def _damaged(arena: Arena, at: int, stop: int, expected: int) -> list[Parcel]:
+    """A bit has turned: what looks as if it were to be dropped may hold records.
+
+    The preparer checks what is not to cross as it is, and stops the track there. A piece too short
+    to be a batch is fetched anew.
+    """
+    if stop - at < HEADER_SIZE:
+        return []
+    header = Header._make(_UNPACK(arena.view, at))
+    header = header._replace(magic=2, length=HEADER_SIZE - LENGTH_OVERHEAD)
+    parcel = Parcel(arena, arena.view, at, arena.address + at, header, DAMAGED)
+    parcel.first = expected
+    return [parcel]
 
 
 def _why(header: Header, expected: int, policy: Policy) -> str:
@@ -121,12 +155,27 @@ def _why(header: Header, expected: int, policy: Policy) -> str:
     return RAW
 
 
-def _is_dropped(filtering: Filter | None, header: Header, memory: memoryview, at: int) -> bool:
-    if header[5] & CONTROL:
+def _is_dropped(
+    track: Track,
+    filtering: Filter | None,
+    header: Header,
+    expected: int,
+    memory: memoryview,
+    at: int,
+) -> bool:
+    if header[0] + header[6] < expected or not header[12]:
+        return True
+    attributes = header[5]
+    if attributes & CONTROL:
         if filtering is not None and _is_abort_marker(memory, at):
             filtering.ended(header)
         return True
-    return filtering is not None and filtering.drops(header)
+    if attributes & TRANSACTIONAL and filtering is not None and filtering.drops(header):
+        return True
+    if track.skips and (skip := track.skips.pop(header[0], None)) is not None:
+        track.left_out.append(skip)
+        return True
+    return False
 
 
 class Filter:

@@ -14,7 +14,7 @@ from spark_runner.lanes.policy import Policy
 from spark_runner.wire import codecs
 from spark_runner.wire.batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME
 from spark_runner.wire.records import frame_batch
-from spark_runner.wire.varint import read_signed, signed
+from spark_runner.wire.varint import read_signed, signed, wrapped
 
 # What a record mostly has before its key: a length in two bytes, attributes and time, the offset.
 _HEAD = struct.Struct("<HHB")
@@ -62,7 +62,7 @@ def splice(group: list[Parcel], codec: int) -> bytearray | None:
             header[5] & CODEC_MASK, parcel.memory[at + HEADER_SIZE : at + parcel.size]
         )
         if not number:
-            base = _first_timestamp(body) + header[7]
+            base = wrapped(_first_timestamp(body) + header[7])
         if not _add(out, body, header[12], number, header[7] - base):
             return None
         number += header[12]
@@ -133,7 +133,7 @@ def _add_rest(
         if stop < at:
             raise ValueError("a record is shorter than what it holds")
         delta += number
-        ahead = VARINTS[time] if 0 <= time < KNOWN else signed(time)
+        ahead = VARINTS[time] if 0 <= time < KNOWN else signed(wrapped(time))
         index = VARINTS[delta] if delta < KNOWN else signed(delta)
         size = 1 + len(ahead) + len(index) + stop - at
         prefix = VARINTS[size] if size < KNOWN else signed(size)

@@ -23,6 +23,7 @@ from spark_runner.wire.stream import Buffers
 CONNECT_S = 10.0
 REQUEST_S = 30.0
 RECEIVE_S = 10.0  # once a reply has begun to come, the rest of it does
+_EACH_S = 1.0  # for one broker of many
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 NO_ID = bytes(16)
 
@@ -198,8 +199,21 @@ class ClusterClient:
 
     def describe_all(self, deadline: float) -> dict[str, TopicView]:
         """The same of every topic that we may see."""
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        return self.learn(self.ask(request, deadline))
+        return self.learn(self.ask(_every_topic(), deadline))
+
+    def describe_everywhere(self, deadline: float) -> dict[str, TopicView]:
+        """The same as any broker sees it: each learns of a new topic in its own time, and the one
+        that serves it knows it. Who does not answer soon is left out."""
+        found = self.describe_all(deadline)
+        for node in list(self.brokers):
+            until, link = min(deadline, time.monotonic() + _EACH_S), None
+            try:
+                link = self.link(node, "ask", until)
+                found |= self.learn(link.call(_every_topic(), until))
+            except KafkaUnavailable:
+                if link is not None:
+                    self.drop(link)
+        return found
 
     def learn(self, reply: Any) -> dict[str, TopicView]:
         """Where the brokers are from now on, and the topics, as a reply with metadata says."""
@@ -212,6 +226,10 @@ class ClusterClient:
                         self.drop(link)
         self.brokers = brokers
         return {row.name: _view(row) for row in reply.topics or ()}
+
+
+def _every_topic() -> MetadataRequest:
+    return MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
 def _seconds(said: Mapping[str, str], name: str, usual: float) -> float:

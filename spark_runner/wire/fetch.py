@@ -24,6 +24,7 @@ _ABORTED = struct.Struct(">qqb")
 _EPOCH_END = struct.Struct(">iq")
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+_NO_SESSION = -1
 _DIVERGING, _CURRENT_LEADER = 0, 1
 
 TopicKey = bytes
@@ -69,7 +70,8 @@ class FetchSession:
     """What one connection's broker remembers of us: a request lists only what changed.
 
     A broker that has no room for a session answers with id 0: then everything is listed each time,
-    and the list is rotated, for the broker fills its reply in the order of the list.
+    and the list is rotated, for the broker fills its reply in the order of the list. One that is
+    not `lasting` asks for none: a broker keeps few, for all its clients.
     """
 
     def __init__(
@@ -80,8 +82,10 @@ class FetchSession:
         min_bytes: int,
         max_bytes: int,
         isolation: int = READ_COMMITTED,
+        lasting: bool = True,
     ) -> None:
         self.version = version
+        self._lasting = lasting
         self._limits = (max_wait_ms, min_bytes, max_bytes, isolation)
         self._session = 0
         self._epoch = 0
@@ -152,7 +156,8 @@ class FetchSession:
         body += request_header(FETCH, self.version, correlation)
         if self.version < 15:
             body += _INDEX.pack(-1)
-        body += _LIMITS.pack(*self._limits, self._session, self._epoch)
+        epoch = self._epoch if self._lasting else _NO_SESSION
+        body += _LIMITS.pack(*self._limits, self._session, epoch)
         _put_topics(body, listed)
         _put_forgotten(body, forgotten)
         body += b"\x01\x00"  # rack id "", no tags

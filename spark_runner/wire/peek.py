@@ -30,7 +30,12 @@ def peek(
     name, topic_id = topic
     key = topic_id if version >= fetch.BY_ID else name_key(name)
     session = fetch.FetchSession(
-        version, max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=most_bytes, isolation=isolation
+        version,
+        max_wait_ms=_WAIT_MS,
+        min_bytes=1,
+        max_bytes=most_bytes,
+        isolation=isolation,
+        lasting=False,
     )
     session.want(fetch.Wanted(key, partition, at, leader_epoch, -1, most_bytes))
     link.send([session.request(link.next_correlation())], until)

@@ -20,6 +20,14 @@ def signed(value: int) -> bytes:
     return unsigned(value << 1 if value >= 0 else ((-value) << 1) - 1)
 
 
+def wrapped(value: int) -> int:
+    """As a Java `long` has it: a delta of two times that are far apart wraps, and so does its sum.
+
+    No varlong of Kafka's has more than 64 bits: what is beyond them is lost without a word.
+    """
+    return (value + (1 << 63) & (1 << 64) - 1) - (1 << 63)
+
+
 def read_unsigned(data: memoryview | bytes, at: int) -> tuple[int, int]:
     """The value at a place, and the place after it."""
     byte = data[at]

@@ -29,7 +29,7 @@ from spark_runner.lanes.feeder import Feeder
 from spark_runner.lanes.ledger import Book
 from spark_runner.lanes.pipe import Flight, Pipe
 from spark_runner.lanes.track import Track
-from spark_runner.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD
+from spark_runner.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC_AT
 from spark_runner.wire.codes import Code
 from spark_runner.wire.coordinators import Coordinator
 from spark_runner.wire.produce import Answer
@@ -169,7 +169,7 @@ class Chaos:
         arena, rows = read(feeder, *args)
         for row in rows:
             if self._happens(fate, "damaged", 0.002):
-                _damage(arena.view, row.start, row.stop)
+                _damage(arena.view, row.start, row.stop, fate.chance)
         return arena, [
             row._replace(error=int(Code.NOT_LEADER_OR_FOLLOWER), start=0, stop=0, diverging=None)
             if self._happens(fate, "refused by the source", 0.005)
@@ -222,11 +222,11 @@ def _as_it_is(_: Fate, plain: Callable[..., Any], *args: Any) -> Any:
     return plain(*args)
 
 
-def _damage(view: memoryview, start: int, stop: int) -> None:
-    """Turn a bit in the body of the first batch, which its checksum tells."""
+def _damage(view: memoryview, start: int, stop: int, chance: random.Random) -> None:
+    """Turn a bit of the first batch, behind what no checksum covers."""
     end = start + LENGTH_OVERHEAD + int.from_bytes(view[start + 8 : start + 12], "big")
     if start + HEADER_SIZE < end <= stop:
-        view[end - 1] ^= 0x10
+        view[chance.randrange(start + MAGIC_AT, end)] ^= 1 << chance.randrange(8)
 
 
 def _cut() -> KafkaUnavailable:

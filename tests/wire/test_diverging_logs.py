@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from mirrors.domain.gaps import GapFacts
+from spark_runner.lanes import homes
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.feeder import Feeder
 from spark_runner.lanes.raw import RawCopier
@@ -14,6 +16,7 @@ from spark_runner.wire.codes import Code
 from spark_runner.wire.records import Record
 from spark_runner.wire.transactions import ProducerLost
 from tests.wire.stops import BIG, NOW, only_error
+from tests.wire.test_well_again import LEADERLESS_S
 from tests.wire.world import Driver, Flow, Side, unique
 
 
@@ -94,4 +97,43 @@ def test_a_gap_behind_what_was_given_up_is_looked_at_anew(
     result, _ = flow.copy()
     assert result.errors == ()
     assert Engine._end_transaction is end_transaction
+    assert len(target.read(remote)) == 10
+
+
+def test_a_gap_behind_what_was_put_aside_is_looked_at_anew(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target is stuck, so what was read is forgotten: the place of the gap with it."""
+    topic = unique("diverging")
+    source.make(topic)
+    for _ in range(10):
+        source.write(topic, 0, [Record(0, NOW, b"k", BIG)])
+    # One batch a reply.
+    few = {"consumer.max.partition.fetch.bytes": "16000"}
+    flow = Flow(source, target, commit_interval_ms="50", **few)
+    remote = flow.add(topic)
+    until = time.monotonic() + LEADERLESS_S
+    read, plain = Feeder.read, homes.leader_or_error
+    told = []
+
+    def altered(self: Feeder, *args: Any) -> Any:
+        arena, rows = read(self, *args)
+        seen = [row for row in rows if row.stop > row.start]
+        if seen and not told and next(iter(self.members.values())).next_fetch == 2:
+            told.append(True)
+            rows = rows + [row._replace(start=0, stop=0, diverging=(0, 2)) for row in seen]
+        return arena, rows
+
+    def leaderless(view: Any, partition: int, topic_id: bytes, *, anew: int) -> Any:
+        if view.name == remote and time.monotonic() < until:
+            return None, Code.LEADER_NOT_AVAILABLE
+        return plain(view, partition, topic_id, anew=anew)
+
+    monkeypatch.setattr(Feeder, "read", altered)
+    monkeypatch.setattr(homes, "leader_or_error", leaderless)
+    result, _ = flow.copy(seconds=20)
+    assert told
+    assert time.monotonic() > until, "nothing was tested"
+    # Here the log was well again. Told of offsets 2 to 2, a person would pass over what is before.
+    assert result.errors == ()
     assert len(target.read(remote)) == 10

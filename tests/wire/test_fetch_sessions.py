@@ -14,12 +14,13 @@ from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
 from spark_runner.lanes import outage
 from spark_runner.lanes.feeder import Feeder
+from spark_runner.lanes.recall import PositionReader
 from spark_runner.wire import fetch
 from spark_runner.wire.codes import Code
 from spark_runner.wire.fetch import FetchSession
 from spark_runner.wire.records import Record
 from tests.wire.running import NOW, PARTITIONS, Running
-from tests.wire.world import Flow, Side, bare, unique
+from tests.wire.world import Flow, Side, bare, soon, unique
 
 
 @pytest.fixture
@@ -73,6 +74,30 @@ def test_a_session_that_the_broker_does_not_know_is_begun_anew(
     assert met[code] > 3, met
     for partition in range(PARTITIONS):
         assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))
+
+
+def test_a_single_look_takes_no_place_in_the_broker_s_memory(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker keeps a thousand sessions for all its clients, each for two minutes at least."""
+    topic = unique("looked")
+    source.make(topic)
+    source.write(topic, 0, [Record(0, NOW, b"k", b"v")])
+    flow = Flow(source, target)
+    flow.add(topic)
+    flow.copy()
+    plain, seen = fetch.read_reply, []
+
+    def noted(frame: memoryview, version: int) -> tuple[int, fetch.Reply]:
+        session, reply = plain(frame, version)
+        seen.append(session)
+        return session, reply
+
+    monkeypatch.setattr(fetch, "read_reply", noted)
+    known = PositionReader(target.client, flow.positions_topic).read(soon())
+    assert known[topic, 0].position == 1
+    assert seen
+    assert set(seen) == {0}
 
 
 def test_a_broker_that_refuses_every_fetch_is_given_up_in_words(

@@ -80,6 +80,25 @@ def test_a_damaged_old_message_is_refused() -> None:
         legacy.pieces(memoryview(data))
 
 
+def test_an_old_message_whose_parts_do_not_fill_it_is_refused() -> None:
+    """Its checksum is that of what its writer wrote: nothing but the lengths tells."""
+    for key, value in ((b"k", b"v" * 9), (b"", b"v" * 200)):
+        data = message(1, 0, 1, key, value)
+        body = bytearray(data[16:])
+        body[14 + len(key) : 18 + len(key)] = (99).to_bytes(4, "big")
+        bent = data[:12] + zlib.crc32(body).to_bytes(4, "big") + body
+        with pytest.raises(ValueError, match="fill"):
+            legacy.pieces(memoryview(bent))
+
+
+def test_an_old_frame_with_blocks_of_no_size_is_damaged_like_any_other() -> None:
+    packed = bytearray(lz4_of_format_0(message(0, 0, -1, b"k", b"v")))
+    packed[5] = 0
+    data = message(0, 0, -1, None, bytes(packed), codecs.LZ4)
+    with pytest.raises(ValueError, match="LZ4"):
+        legacy.pieces(memoryview(data))
+
+
 def test_an_old_wrapper_that_cannot_be_read_is_refused() -> None:
     inner = message(0, 0, -1, b"k", b"v" * 100)
     packed = bytearray(lz4_of_format_0(inner))

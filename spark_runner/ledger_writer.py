@@ -1,0 +1,71 @@
+"""The driver's end of the positions topic: a write counts whole, until somebody takes over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from mirrors.domain.errors import Fenced, UnderstudyError
+from mirrors.domain.records import Position, SliceCount
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka import transactions
+from spark_runner.positions import OWNER_KEY, plan_id, produce_row
+
+
+class LedgerWriter:
+    """The driver's pen: positions of partitions met for the first time, slice count, owner."""
+
+    def __init__(self, spec: ClusterSpec, topic: str, flow_name: str) -> None:
+        self._spec = spec
+        self._topic = topic
+        self._id = plan_id(flow_name)
+        self._producer = transactions.open_producer(spec, self._id)
+        # Begun, and perhaps committed: the target did not say so in time.
+        self._unfinished = False
+        # Of no use any more: who still owns the flow takes it over again.
+        self.is_broken = False
+
+    def take_over(self, *, deadline_s: float) -> None:
+        if self.is_broken:
+            self._producer = transactions.open_producer(self._spec, self._id)
+        transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
+        self._unfinished = self.is_broken = False
+
+    def write(
+        self,
+        positions: Iterable[Position] = (),
+        *,
+        slices: int | None = None,
+        owner: str | None = None,
+        deadline_s: float,
+    ) -> None:
+        """All of it or nothing, soon or with what is written next.
+
+        Raises Fenced when another job took the flow over.
+        """
+        rows = [(position.key, position.value) for position in positions]
+        if slices is not None:
+            rows.append((SliceCount(slices).key, SliceCount(slices).value))
+        if owner is not None:
+            rows.append((OWNER_KEY, json.dumps({"v": 1, "owner": owner}).encode()))
+        if not rows:
+            return
+        try:
+            if self._unfinished:
+                self._finish(deadline_s)
+            transactions.begin(self._producer, self._spec)
+            self._unfinished = True
+            for key, value in rows:
+                produce_row(self._producer, self._topic, key, value)
+            self._finish(deadline_s)
+        except UnderstudyError as error:
+            self.is_broken = isinstance(error, Fenced) or error.code == "producer_lost"
+            raise
+
+    def _finish(self, deadline_s: float) -> None:
+        try:
+            transactions.commit(self._producer, self._spec, deadline_s=deadline_s)
+        except transactions.Aborted as aborted:
+            self._unfinished = False
+            raise aborted.cause from None
+        self._unfinished = False

@@ -1,0 +1,151 @@
+"""A plan that comes to nothing half-way leaves nothing undone that the next one does not do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from mirrors.domain.errors import Fenced, KafkaUnavailable
+from mirrors.domain.gaps import Choice, Decision
+from mirrors.domain.jobs import JobSpec
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import Admin
+from spark_runner.bounds import Bounds
+from spark_runner.draft import Plan
+from spark_runner.gaps import Orders
+from spark_runner.ledger_writer import LedgerWriter
+from spark_runner.planner import Planner
+from spark_runner.positions import Place, read_ledger
+from spark_runner.wire.records import Record
+from spark_runner.work import PartitionError
+from tests.wire.stops import NOW
+from tests.wire.world import Side, unique
+
+NOTHING = Orders()
+
+
+@pytest.fixture
+def planner(source: Side, target: Side) -> Iterator[tuple[Planner, str]]:
+    """Of a flow that was just taken over, and the one topic that it copies, with ten records."""
+    topic = unique("planned")
+    source.make(topic)
+    write(source, topic, 10)
+    alias = unique("src").replace(".", "")
+    spec = ClusterSpec(alias=alias, bootstrap_servers=source.spec.bootstrap_servers)
+    properties = {"topics": topic.replace(".", "\\."), "replication.factor": "1"}
+    job = JobSpec(
+        job=1, flow=1, name=f"{alias}->two", generation=1, desired="running",
+        source=spec, target=target.spec, properties=properties,
+    )  # fmt: skip
+    planner = Planner(job, "tests")
+    planner.take_over()
+    yield planner, topic
+    planner.close()
+
+
+def write(side: Side, topic: str, count: int) -> None:
+    side.write(topic, 0, [Record(0, NOW, b"k", b"v")] * count)
+
+
+def plan(planner: Planner, orders: Orders, positions: dict[Place, int] | None = None) -> Plan:
+    now = int(time.time() * 1000)
+    return planner.plan(now=now, most_slices=1, positions=positions or {}, orders=orders)
+
+
+def fails_late(patch: pytest.MonkeyPatch) -> None:
+    """Once, the source is away when most is done."""
+    find = Bounds.find
+
+    def away(self: Bounds, *args: Any, **named: Any) -> Any:
+        patch.setattr(Bounds, "find", find)
+        raise KafkaUnavailable("The source is away.")
+
+    patch.setattr(Bounds, "find", away)
+
+
+def test_where_a_topic_begins_is_written_down_although_the_plan_that_met_it_failed(
+    planner: tuple[Planner, str], target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    its, topic = planner
+    fails_late(monkeypatch)
+    with pytest.raises(KafkaUnavailable):
+        plan(its, NOTHING)
+    assert (topic, 0) in plan(its, NOTHING).partitions
+    with Admin(target.spec) as admin:
+        ledger = read_ledger(admin, its.positions_topic, deadline_s=10)
+    assert ledger.positions[topic, 0].position == 0
+
+
+def test_who_still_owns_the_flow_gets_his_pen_back(
+    planner: tuple[Planner, str], target: Side
+) -> None:
+    """Somebody took it, and died before he said that the flow is his."""
+    its, topic = planner
+    LedgerWriter(target.spec, its.positions_topic, its.spec.name).take_over(deadline_s=20)
+    with pytest.raises(Fenced):
+        plan(its, NOTHING)
+    assert its.is_owner()
+    assert (topic, 0) in plan(its, NOTHING).partitions
+
+
+def test_who_no_longer_owns_the_flow_does_not(planner: tuple[Planner, str], target: Side) -> None:
+    its, _ = planner
+    other = LedgerWriter(target.spec, its.positions_topic, its.spec.name)
+    other.take_over(deadline_s=20)
+    other.write(owner="other", deadline_s=20)
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            plan(its, NOTHING)
+        assert not its.is_owner()
+    other.write(owner="other", deadline_s=20)
+
+
+@pytest.mark.parametrize("choice", ["accept", "restart"])
+def test_a_decision_is_told_of_although_the_plan_that_carried_it_out_failed(
+    planner: tuple[Planner, str], source: Side, monkeypatch: pytest.MonkeyPatch, choice: Choice
+) -> None:
+    its, topic = planner
+    place = (topic, 0)
+    plan(its, NOTHING)
+    if choice == "accept":
+        position, now = 2, 5
+        admin = Admin(source.spec)
+        gone = TopicPartition(topic, 0, now)
+        admin.client.delete_records([gone])[gone].result(20)
+    else:
+        position, now = 7, 0
+        admin = Admin(source.spec)
+        admin.client.delete_topics([topic])[topic].result(20)
+        time.sleep(0.5)
+        source.make(topic)
+        write(source, topic, 20)
+    stands = {place: position}
+    # As the lane reports it: without numbers.
+    found = plan(its, Orders(stopped={place: lost(place, position)}), stands)
+    facts = found.stopped[place].gap
+    assert facts is not None
+    decision = Decision(topic=topic, partition=0, choice=choice, facts=facts)
+    orders = Orders(decisions=(decision,), stopped=found.stopped)
+    fails_late(monkeypatch)
+    with pytest.raises(KafkaUnavailable):
+        plan(its, orders, stands)
+    again = plan(its, orders, stands)
+    assert place in again.resumed
+    assert again.partitions[place].start == now
+    # Heard of: what stops the partition from now on is something else.
+    assert plan(its, Orders(decisions=(decision,)), {place: 8}).resumed == frozenset()
+
+
+def lost(place: Place, position: int) -> PartitionError:
+    return PartitionError(
+        topic=place[0],
+        partition=place[1],
+        offset=position,
+        state="gap",
+        code="out_of_range",
+        reason="",
+    )

@@ -1,0 +1,87 @@
+"""A bit that turns on the way makes no record be left out: whatever is dropped is sound."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+
+import pytest
+
+from spark_runner.lanes.arena import Arena, Arenas
+from spark_runner.lanes.prepare import Preparer
+from spark_runner.lanes.scan import scan
+from spark_runner.lanes.track import Track
+from spark_runner.wire import codecs
+from spark_runner.wire.batch import CONTROL, LENGTH_OVERHEAD, TRANSACTIONAL, Pen, checksum_holds
+from spark_runner.wire.crc32c import address_of
+from spark_runner.wire.records import Record, decode_batch, encode_batch, encode_record, frame_batch
+
+# What no checksum of a batch covers, and no reader of it can tell: its first offset, an epoch.
+_UNTOLD = (*range(8), *range(12, 16))
+
+
+def log() -> list[bytes]:
+    """Records at 0 to 2, a marker that commits, records at 4 and 5, and again at 6 to 8."""
+    marker = encode_record(0, 0, b"\0\0\0\1", b"\0\0\0\0\0\0")
+    control = frame_batch(3, CONTROL | TRANSACTIONAL, marker, 0, 5, 5, 1)
+    rows = [Record(at, 5, b"k", b"%d" % at) for at in range(9)]
+    return [
+        bytes(encode_batch(rows[:3], base=0)),
+        bytes(control),
+        bytes(encode_batch(rows[4:6], base=4, codec=codecs.LZ4)),
+        bytes(encode_batch(rows[6:], base=6)),
+    ]
+
+
+def sent(data: bytes, start: int = 0) -> tuple[list[bytes | None], int]:
+    """What a broker takes of it, and the position behind that."""
+    memory = mmap.mmap(-1, 1 << 12)
+    memory[: len(data)] = data
+    arena, track = Arena(memory), Track("orders", 0, "primary.orders", position=start)
+    pen = Pen(transactional=False)
+    pen.take(1, 0)
+    arenas = Arenas(size=1, count=0)
+    preparer = Preparer(pen, arenas, "two", merged_bytes=1 << 16, leave=lambda _: None)
+    arena.users = scan(track, arena, 0, len(data), ()) + 1
+    found: list[bytes | None] = []
+    while (parcel := preparer.next(track)) is not None:
+        view = parcel.view
+        assert view is not None
+        if not checksum_holds(view, 0, address_of(view), parcel.size):
+            break
+        found += [row.value for row in decode_batch(view)]
+        track.landed(parcel, 0)
+    return found, track.done
+
+
+def turned(batches: list[bytes]) -> Iterator[tuple[int, int, int, bytes]]:
+    for number, batch in enumerate(batches):
+        for at in range(len(batch)):
+            for bit in range(8):
+                bent = bytearray(batch)
+                bent[at] ^= 1 << bit
+                yield number, at, bit, b"".join([*batches[:number], bent, *batches[number + 1 :]])
+
+
+@pytest.mark.parametrize("start", [0, 1, 3])
+def test_no_turned_bit_leaves_a_record_out(start: int) -> None:
+    batches = log()
+    wanted = [b"%d" % at for at in (0, 1, 2, 4, 5, 6, 7, 8) if at >= start]
+    assert sent(b"".join(batches), start) == (wanted, 9)
+    for number, at, bit, data in turned(batches):
+        if at in _UNTOLD:
+            continue
+        found, position = sent(data, start)
+        where = f"batch {number}, byte {at}, bit {bit}: {found} up to {position}"
+        assert found == wanted[: len(found)], where
+        left = [int(value) for value in wanted[len(found) :]]
+        assert position <= min(left, default=9), where
+
+
+def test_a_length_that_makes_no_sense_is_no_end_of_the_walk() -> None:
+    batches = log()
+    for size in (-(2**31), -LENGTH_OVERHEAD, -1, 0, 4, 48):
+        bent = bytearray(batches[2])
+        bent[8:12] = size.to_bytes(4, "big", signed=True)
+        found, position = sent(b"".join([*batches[:2], bent, batches[3]]))
+        assert (found, position) == ([b"0", b"1", b"2"], 4)

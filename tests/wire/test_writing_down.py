@@ -1,0 +1,77 @@
+"""The driver's pen: a target that is away while something is written down does not break it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from controlplane.demo.guard import Guard
+from controlplane.demo.kafka import KafkaBroker
+from mirrors.domain.errors import Fenced, KafkaUnavailable
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import Admin
+from spark_runner.ledger_writer import LedgerWriter
+from spark_runner.positions import ensure_topics, read_ledger
+from tests.wire.world import unique
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[KafkaBroker]:
+    broker = KafkaBroker(
+        tmp_path_factory.mktemp("pen"),
+        name="pen",
+        heap="320m",
+        jvm=("-XX:TieredStopAtLevel=1",),
+        environment=guard.environment,
+    )
+    try:
+        yield broker.start()
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker) -> tuple[ClusterSpec, str, str]:
+    """Where to write: cluster, positions topic, the flow's name."""
+    spec, alias = ClusterSpec(alias="pen", bootstrap_servers=broker.bootstrap), unique("flow")
+    with Admin(spec) as admin:
+        ensure_topics(admin, f"mm2-positions.{alias}.internal", f"{alias}.offsets", factor=1)
+    return spec, f"mm2-positions.{alias}.internal", alias
+
+
+def owner_of(spec: ClusterSpec, topic: str) -> str | None:
+    with Admin(spec) as admin:
+        return read_ledger(admin, topic, deadline_s=20).owner
+
+
+def test_what_could_not_be_written_down_in_time_is_no_end_of_it(
+    broker: KafkaBroker, topic: tuple[ClusterSpec, str, str]
+) -> None:
+    spec, name, flow = topic
+    writer = LedgerWriter(spec, name, flow)
+    writer.take_over(deadline_s=20)
+    writer.write(owner="first", deadline_s=20)
+    assert broker.process is not None
+    os.kill(broker.process.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(KafkaUnavailable):
+            writer.write(owner="second", deadline_s=2)
+    finally:
+        os.kill(broker.process.pid, signal.SIGCONT)
+    writer.write(owner="third", deadline_s=20)
+    assert owner_of(spec, name) == "third"
+
+
+def test_who_was_shut_out_stays_out(topic: tuple[ClusterSpec, str, str]) -> None:
+    spec, name, flow = topic
+    writer, other = LedgerWriter(spec, name, flow), LedgerWriter(spec, name, flow)
+    writer.take_over(deadline_s=20)
+    other.take_over(deadline_s=20)
+    other.write(owner="other", deadline_s=20)
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            writer.write(owner="first", deadline_s=20)
+    assert owner_of(spec, name) == "other"
