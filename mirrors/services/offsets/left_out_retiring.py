@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Iterator
 
+from mirrors.domain.continuity.lost_runs import is_cut
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.records import MalformedRecord
 from mirrors.domain.retiring import notes_due
@@ -110,7 +111,7 @@ def _take(notes: _Notes, record: InternalRecord) -> None:
     raw = record.key or b""
     try:
         key = BlockKey.from_bytes(raw)
-        if not is_left_out(key.generation):
+        if not is_left_out(key.generation) or is_cut(key):
             return
         blocks = notes.setdefault((key.topic, key.partition, key.generation), {})
         if record.value is None:
