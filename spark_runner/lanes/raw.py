@@ -169,11 +169,12 @@ class _Epoch:
         engine = self._engine
         assert engine is not None  # noqa: S101 - made by _connect
         self._fence()
+        self._repeats.writes_as(self._identity.producer_id)
         known = self._positions.read(time.monotonic() + READ_S)
         for track in self._tracks:
             place = known.get(track.place)
             resume(track, place, self._work)
-            self._repeats.resumed(track, place, self._identity.producer_id)
+            self._repeats.resumed(track, place)
         self._account.knows_positions = True
         engine.begin()
 
