@@ -162,6 +162,7 @@ app.conf.update(
         "mirrors.tasks.reconcile*": {"queue": RECONCILE},
         "mirrors.tasks.refresh_runs_of": {"queue": "collect"},
         "mirrors.tasks.retire_blocks_of": {"queue": "collect"},
+        "mirrors.tasks.retire_notes_of": {"queue": "collect"},
         "mirrors.tasks.retire_runs_of": {"queue": "collect"},
         # It alone of these asks Kafka.
         "monitoring.tasks.sweep_source": {"queue": "collect"},

@@ -9,10 +9,13 @@ from typing import Any
 from django.db.models import Count, OuterRef, Subquery
 
 from mirrors.domain.duty_table import CHECKPOINTS
-from mirrors.models import DutyRun, Flow, Gap, HeartbeatState, Runner
+from mirrors.domain.keys.control import WINDOW
+from mirrors.domain.timetable import Runs
+from mirrors.models import DutyRun, Flow, Gap, HeartbeatState, Runner, Transition
 from mirrors.models.flows import DesiredState
 from mirrors.models.gaps import GapState
 from mirrors.models.reading import flows_with_lag
+from mirrors.services.processes import SUPERVISOR
 from monitoring import outlooks
 from monitoring.domain.alerts import FlowFacts, OutlookFacts, RunnerFacts
 from monitoring.domain.forecast import Risk, in_words
@@ -28,7 +31,10 @@ def of_flows(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
     gaps = _open_gaps()
     beats = {row.flow_id: row for row in HeartbeatState.objects.all()}
     seen = {row.flow_id: row for row in FlowOutlook.objects.defer("tracks", "held")}
-    for flow in flows_with_lag().annotate(checkpoint_at=_last_checkpoints()):
+    flows = list(flows_with_lag().annotate(checkpoint_at=_last_checkpoints()))
+    windows = _windows(flows, now)
+    for flow in flows:
+        began_at, catches_up_until = windows.get(flow.pk, (None, None))
         feed, beat = feeds.get(flow.pk), beats.get(flow.pk)
         yield (
             flow,
@@ -41,6 +47,8 @@ def of_flows(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
                 time_lag_ms=flow.time_lag_ms,
                 as_of=feed.stale_since if feed and feed.stale_since else flow.as_of,
                 since=flow.since,
+                began_at=began_at,
+                catches_up_until=catches_up_until,
                 moved_at=feed.moved_at if feed else None,
                 lag_when_moved=feed.lag_when_moved if feed else None,
                 gaps=gaps.get(flow.pk, 0),
@@ -108,6 +116,31 @@ def outlook_in_full(flow: Flow) -> dict[str, Any]:
 def _open_gaps() -> dict[int, int]:
     rows = Gap.objects.filter(state=GapState.OPEN, closed_at=None).order_by()
     return dict(rows.values_list("flow").annotate(Count("pk")))
+
+
+def _windows(flows: list[Any], now: datetime) -> dict[int, tuple[datetime, datetime]]:
+    """Of flows that their window has begun: when, and how long they may catch up."""
+    runs = {
+        flow.pk: Runs.of(flow.properties)
+        for flow in flows
+        if flow.desired_state == DesiredState.RUNNING and WINDOW in flow.properties
+    }
+    found: dict[int, tuple[datetime, datetime]] = {}
+    if not runs:
+        return found
+    asked = Transition.objects.filter(
+        subject="flow", subject_id=OuterRef("pk"), field="desired_state"
+    ).order_by("-id")
+    begun = Flow.objects.filter(pk__in=runs).annotate(
+        asked_by=Subquery(asked.values("who")[:1]), asked_at=Subquery(asked.values("when")[:1])
+    )
+    # What piled up before a person resumed or started a flow was not planned.
+    rows = begun.filter(asked_by=SUPERVISOR).order_by()
+    for flow, began in rows.values_list("pk", "asked_at"):
+        until = runs[flow].catches_up_until(asked_at=milliseconds(began), now=milliseconds(now))
+        if until is not None:
+            found[flow] = began, moment(until)
+    return found
 
 
 def _last_checkpoints() -> Subquery:

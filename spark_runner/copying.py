@@ -108,6 +108,7 @@ class Copying:
     def order(self, word: OrderWord) -> None:
         """Who waits for a slot would hear it only when one is free: the wait ends here."""
         now = time.monotonic()
+        self._jobs.turns.forget(self.job.flow)
         for run in self._slices.values():
             run.order(word)
             for epoch in run.epochs():

@@ -16,9 +16,9 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.records import (
@@ -121,11 +121,17 @@ def read_ledger(admin: Admin, topic: str, *, deadline_s: float, committed: bool 
     return Ledger(positions, slices, owner)
 
 
-def produce_row(producer: Producer, topic: str, key: bytes, value: bytes) -> None:
+def produce_row(
+    producer: Producer,
+    topic: str,
+    key: bytes,
+    value: bytes,
+    on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
+) -> None:
     """One record of the positions topic, waiting for room in the producer's queue."""
     while True:
         try:
-            producer.produce(topic, value, key, 0)
+            producer.produce(topic, value, key, 0, on_delivery=on_delivery)
         except BufferError:
             producer.poll(0.1)
         else:

@@ -10,6 +10,7 @@ Of the current generation goes what lies before the start of both logs, but for 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 
@@ -105,3 +106,18 @@ def blocks_between(*, oldest: int, upstream: int, downstream: int) -> range:
     the next run's start, as in every gap.
     """
     return range(oldest + 1, min(upstream, downstream))
+
+
+def notes_due(ends: Mapping[int, int], *, is_current: bool, start: int | None) -> Iterable[int]:
+    """The first offsets of blocks of notes that go, of one partition in one generation.
+
+    `ends` has where the runs of each block end upstream, `start` where the source's log begins; a
+    note goes when no record that it explains can be read any more. The last block of the current
+    generation stays, for the flow may go on with it; of an earlier one all goes: what the partition
+    began again with was judged anew.
+    """
+    if not is_current:
+        return sorted(ends)
+    if start is None:
+        return ()
+    return [first for first in sorted(ends)[:-1] if ends[first] <= start]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 
+from mirrors.domain.continuity.lost_runs import cut_off
 from mirrors.domain.runs import BlockKey, Run, first_run, read_block
 
 Block = tuple[str, BlockKey]
@@ -33,6 +34,13 @@ class Stretches:
         self._packed[block] = (first, value)
         if first < self._horizon:
             self._horizon = 0
+
+    def cut(self, topic: str, end: int) -> None:
+        """What the flow of that topic had written from this offset on was lost."""
+        for block, (first, value) in list(self._packed.items()):
+            if block[0] == topic:
+                body = value if first < end else None
+                self.put(block, None if body is None else cut_off(body, end))
 
     def forget_before(self, offset: int) -> None:
         """Nobody will ask about what lies below."""

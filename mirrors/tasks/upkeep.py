@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from mirrors.services import duties, pruning
 from mirrors.services.heart import heartbeats
-from mirrors.services.offsets import blocks_retiring, catching_up, runs_retiring
+from mirrors.services.offsets import blocks_retiring, catching_up, left_out_retiring, runs_retiring
 from mirrors.services.sync import drift, plans
 from mirrors.tasks.sending import send_each
 
@@ -70,6 +70,7 @@ def retire_runs() -> None:
     for task, due in (
         (retire_runs_of, runs_retiring.flows_with_old_runs()),
         (retire_blocks_of, blocks_retiring.flows_with_runs()),
+        (retire_notes_of, left_out_retiring.flows_with_notes()),
     ):
         send_each(task, due, queue="collect", expires=RETIRING_EXPIRES)
 
@@ -82,6 +83,11 @@ def retire_runs_of(flow_id: int) -> None:
 @shared_task(name="mirrors.tasks.retire_blocks_of")
 def retire_blocks_of(flow_id: int) -> None:
     blocks_retiring.retire_some(flow_id=flow_id)
+
+
+@shared_task(name="mirrors.tasks.retire_notes_of")
+def retire_notes_of(flow_id: int) -> None:
+    left_out_retiring.retire_some(flow_id=flow_id)
 
 
 @shared_task(name="mirrors.tasks.prune")

@@ -89,6 +89,9 @@ class FlowFacts:
     time_lag_ms: int | None = None
     as_of: datetime | None = None
     since: datetime | None = None
+    # It copies in windows: when this run began, and how long what waited for it may keep it behind.
+    began_at: datetime | None = None
+    catches_up_until: datetime | None = None
     moved_at: datetime | None = None
     lag_when_moved: int | None = None
     gaps: int = 0

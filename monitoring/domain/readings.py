@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from mirrors.domain.figures import duration, plural
 from monitoring.domain.alerts import (
@@ -43,12 +43,36 @@ def _time_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
         return _level(condition, None, "")
     lost = "" if flow.offset_lag is None else f", {plural(flow.offset_lag, 'record')}"
     words = f"is {duration(flow.time_lag_ms)} behind{lost}"
+    if _waited_for_its_window(flow, now):
+        return _by_plan(words, flow, now)
     return _level(condition, flow.time_lag_ms / 1000, words)
 
 
 def _offset_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     lag = flow.offset_lag if is_fresh(flow.as_of, now) else None
-    return _level(condition, lag, "" if lag is None else f"is {plural(lag, 'record')} behind")
+    words = "" if lag is None else f"is {plural(lag, 'record')} behind"
+    if lag and _waited_for_its_window(flow, now):
+        return _by_plan(words, flow, now)
+    return _level(condition, lag, words)
+
+
+def _waited_for_its_window(flow: FlowFacts, now: datetime) -> bool:
+    """Whether the oldest record not yet copied was there before the run of this window began.
+
+    That is no failure before half of the window is over. What is written since then counts as with
+    every flow; so does all of it from then on, for nothing tells of a window that is too short.
+    """
+    if flow.began_at is None or flow.catches_up_until is None or now >= flow.catches_up_until:
+        return False
+    if flow.as_of is None or flow.time_lag_ms is None:
+        return False
+    return flow.as_of - timedelta(milliseconds=flow.time_lag_ms) < flow.began_at
+
+
+def _by_plan(words: str, flow: FlowFacts, now: datetime) -> Reading:
+    began = now if flow.began_at is None else flow.began_at
+    since = duration(round((now - began).total_seconds()) * 1000)
+    return Reading(False, True, None, f"{words}: that waited for its window, open for {since}")
 
 
 def _stands(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:

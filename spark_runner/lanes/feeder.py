@@ -15,6 +15,8 @@ from spark_runner.wire.messages import FETCH
 from spark_runner.wire.produce import name_key
 
 _SESSION_RETRY_S = 0.1
+# A broker's quotas count what was used in the last eleven seconds, unless it is set up otherwise.
+_QUOTA_WINDOW_S = 12.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,16 @@ class FetchLimits:
     newest: int = fetch.MOST
 
 
+def throttled_s(told_s: float, in_vain: int) -> float:
+    """How long to leave a broker alone that told to wait, after so many such answers in a row.
+
+    It answers a fetch with nothing while a quota is overdrawn (KIP-219), and the next one comes out
+    of the same quota: a small quota on requests would be used up by asking. So each time the wait
+    is twice as long, until all that was used before is out of the broker's sight.
+    """
+    return max(told_s, min(told_s * float(1 << min(in_vain, 10)), _QUOTA_WINDOW_S))
+
+
 class Feeder:
     """Blocking; raises KafkaUnavailable when the connection breaks, and is of no use after that."""
 
@@ -46,6 +58,7 @@ class Feeder:
         self._left: set[tuple[bytes, int]] = set()
         self.sent_at = 0.0
         self.retry_at = 0.0
+        self._in_vain = 0
         self._partition_bytes = limits.partition_bytes
         self._patience_s = limits.request_s
         self._session = fetch.FetchSession(
@@ -111,7 +124,9 @@ class Feeder:
         if not arena.owns(frame):
             arena = stray(frame, arena)
         self.link.note_throttle(reply.throttle_ms)
-        self.retry_at = self.link.quiet_until
+        wait = throttled_s(reply.throttle_ms / 1000, self._in_vain)
+        self.retry_at = max(self.link.quiet_until, now + wait)
+        self._in_vain = self._in_vain + 1 if reply.throttle_ms and not reply.partitions else 0
         left, self._left = self._left, set()
         if self._session.answered(reply.error, session):
             return arena, [row for row in reply.partitions if (row.key, row.partition) not in left]

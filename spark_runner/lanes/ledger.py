@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mirrors.domain.continuity.generations import generation
+from mirrors.domain.continuity.lost_runs import CUT_BODY, cut_key
 from mirrors.domain.records import Position
 from mirrors.domain.runs import BlockKey, OpenBlock, Run, left_out, pack
 from spark_runner.lanes.parcel import Parcel
@@ -20,59 +21,23 @@ _BATCH_BYTES = 512 << 10
 _PACK_FROM = 1024
 
 
-class Book:
-    """Turns what moved into records; remembers each partition's block of runs while it is open."""
+class Rows:
+    """Positions as they are written down, with what is known of the remote partition."""
 
-    def __init__(
-        self,
-        positions: Track,
-        runs: Track,
-        repeats: RepeatsSeen,
-        *,
-        source_cluster: str,
-        target_cluster: str,
-    ) -> None:
+    def __init__(self, repeats: RepeatsSeen, *, source_cluster: str, target_cluster: str) -> None:
         # A transaction that wrote into a partition ends there with one marker.
         self.markers = 1
-        self.positions = positions
-        self.runs = runs
         self._repeats = repeats
         # Remote partitions that were found cut, by where they end, and those not yet written down.
         self._cuts: dict[Track, int] = {}
         self.unsaid: set[Track] = set()
         self._source_cluster = source_cluster
         self._target_cluster = target_cluster
-        self._open: dict[tuple[Track, str], OpenBlock] = {}
-        self._next: dict[tuple[Track, str], OpenBlock] = {}
-
-    def write(self, moved: Iterable[Track], now_ms: int) -> None:
-        """Queue the records of this transaction."""
-        positions: list[tuple[bytes, bytes]] = []
-        blocks: list[tuple[bytes, bytes]] = []
-        for track in moved:
-            row = self.position(track, track.done)
-            positions.append((row.key, row.value))
-            born = self._generation(track)
-            blocks += self._blocks(track, born, map(Run._make, track.runs))
-            blocks += self._blocks(track, left_out(born), track.passed_over())
-        _queue(self.positions, positions, now_ms)
-        _queue(self.runs, blocks, now_ms)
 
     def mark(self, track: Track, remote_end: int) -> None:
         """The next commit writes down that its remote partition was cut there."""
         self._cuts[track] = remote_end
         self.unsaid.add(track)
-
-    def committed(self) -> None:
-        self._open |= self._next
-        self._next = {}
-        self.unsaid.clear()
-
-    def begin(self) -> None:
-        """Begin new blocks. Nobody knows whether the last transaction of a lost producer counts:
-        going on with a block as it was before would write over the runs that it may have added."""
-        self._open = {}
-        self._next = {}
 
     def position(self, track: Track, at: int) -> Position:
         repeats = self._repeats.after_commit(track)
@@ -99,6 +64,53 @@ class Book:
         if track.next_there < 0 or not track.records:
             return track.next_there
         return track.next_there + self.markers
+
+
+class Book(Rows):
+    """Turns what moved into records; remembers each partition's block of runs while it is open."""
+
+    def __init__(
+        self,
+        positions: Track,
+        runs: Track,
+        repeats: RepeatsSeen,
+        *,
+        source_cluster: str,
+        target_cluster: str,
+    ) -> None:
+        super().__init__(repeats, source_cluster=source_cluster, target_cluster=target_cluster)
+        self.positions = positions
+        self.runs = runs
+        self._open: dict[tuple[Track, str], OpenBlock] = {}
+        self._next: dict[tuple[Track, str], OpenBlock] = {}
+
+    def write(self, moved: Iterable[Track], now_ms: int) -> None:
+        """Queue the records of this transaction."""
+        positions: list[tuple[bytes, bytes]] = []
+        blocks: list[tuple[bytes, bytes]] = []
+        for track in self.unsaid:
+            into, end = id_text(track.remote_id), self._cuts[track]
+            key = cut_key(track.topic, track.partition, self._generation(track), into, end)
+            blocks.append((key.to_bytes(), CUT_BODY))
+        for track in moved:
+            row = self.position(track, track.done)
+            positions.append((row.key, row.value))
+            born = self._generation(track)
+            blocks += self._blocks(track, born, map(Run._make, track.runs))
+            blocks += self._blocks(track, left_out(born), track.passed_over())
+        _queue(self.positions, positions, now_ms)
+        _queue(self.runs, blocks, now_ms)
+
+    def committed(self) -> None:
+        self._open |= self._next
+        self._next = {}
+        self.unsaid.clear()
+
+    def begin(self) -> None:
+        """Begin new blocks. Nobody knows whether the last transaction of a lost producer counts:
+        going on with a block as it was before would write over the runs that it may have added."""
+        self._open = {}
+        self._next = {}
 
     def _generation(self, track: Track) -> str:
         return generation(

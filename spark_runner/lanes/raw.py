@@ -174,13 +174,14 @@ class _Epoch:
         engine = self._engine
         assert engine is not None  # noqa: S101 - made by _connect
         self._fence()
+        self._repeats.writes_as(self._identity.producer_id)
         places = [track.place for track in self._tracks]
         known = self._positions.read(time.monotonic() + READ_S, places)
         check_owner(self._work, self._positions.owner)
         for track in self._tracks:
             place = known.get(track.place)
             resume(track, place, self._work)
-            self._repeats.resumed(track, place, self._identity.producer_id)
+            self._repeats.resumed(track, place)
         self._account.knows_positions = True
         engine.begin()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from confluent_kafka import Message
@@ -20,15 +21,18 @@ from confluent_kafka import Message
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable
 from mirrors.kafka.admin import Admin
 from spark_runner.control import Channel
-from spark_runner.lanes import record_fidelity as fidelity
 from spark_runner.lanes import record_refusals as refusals
 from spark_runner.lanes.record_pace import RecordPace
 from spark_runner.lanes.record_probe import Probe
 from spark_runner.lanes.record_progress import CopiedPartition, Progress
-from spark_runner.lanes.record_reader import AT_ONCE, END, Reader
-from spark_runner.lanes.record_writer import Failure, Writer
+from spark_runner.lanes.record_reader import AT_ONCE, Reader
+from spark_runner.lanes.record_remote import Remote
+from spark_runner.lanes.record_taking import Taking
+from spark_runner.lanes.record_writer import Failure, Landed, Writer
 from spark_runner.lanes.same_clusters import check_clusters
 from spark_runner.lanes.throttle import Throttle
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.planner_ids import cluster_id, topic_ids
 from spark_runner.positions import Place, read_ledger
 from spark_runner.work import EndedBecause, SliceResult, SliceWork
@@ -63,29 +67,30 @@ class _Copy:
         self._work = work
         self._channel = channel
         self._pace = RecordPace(work.spec.settings.commit_interval_ms / 1000)
-        self._pending = 0
         self._probing: dict[Place, Probe] = {}
-        self._read_out: set[Place] = set()
         self._throttle = Throttle(work, channel)
-        self.progress = Progress(work, NAME, self._throttle)
         self._source = Admin(work.source, client_id="understudy-reader-admin")
         self._target = Admin(work.target, client_id="understudy-writer-admin")
         self._reader = Reader(work)
         self._writer = Writer(work, hurry=lambda: channel.order() is not None)
+        self._remote = Remote(work, self._writer)
+        self.progress = Progress(work, NAME, self._throttle, self._remote.repeats)
+        self._taking = Taking(self._source, self._reader, self._writer, self.progress, self._pace)
 
     def close(self) -> None:
         self._reader.close()
+        self._remote.close()
         self._source.close()
         self._target.close()
 
     def run(self) -> EndedBecause:
         ends = self._source, self._target
         check_clusters(self._work, *(cluster_id(it, deadline_s=START_DEADLINE_S) for it in ends))
+        tracks = [part.track for part in self.progress.parts.values()]
+        self._remote.open(tracks, time.monotonic() + START_DEADLINE_S)
         if not self._channel.wait_for_turn(self._left()):
             return self._ended() or "deadline"
-        self._writer.take_over(deadline_s=START_DEADLINE_S)
-        topic = self._work.positions_topic
-        self.progress.start_from(read_ledger(self._target, topic, deadline_s=START_DEADLINE_S))
+        self._take_over(tracks)
         self._reader.assign(self.progress.going())
         self._channel.report(self.progress.figures("copying"))
         while (ended := self._ended()) is None:
@@ -93,9 +98,9 @@ class _Copy:
             for message in messages:
                 if self._probing and self._is_edge(message) and not self._commit():
                     break
-                self._take(message)
+                self._taking.take(message)
             self._writer.serve()
-            if len(messages) < AT_ONCE and 0 < self._pending < AT_ONCE:
+            if len(messages) < AT_ONCE and 0 < self._taking.pending < AT_ONCE:
                 self._pace.caught_up(time.monotonic())
             if self._writer.failed or self._pace.is_due(time.monotonic()):
                 self._commit()
@@ -103,6 +108,22 @@ class _Copy:
                 self._channel.report(self.progress.figures("copying"))
         self._commit()
         return ended
+
+    def _take_over(self, tracks: list[Track]) -> None:
+        self._writer.take_over(deadline_s=START_DEADLINE_S)
+        topic = self._work.positions_topic
+        ledger = read_ledger(self._target, topic, deadline_s=START_DEADLINE_S)
+        self.progress.start_from(ledger)
+        self._stop_cut(self._remote.take_over(tracks, ledger.positions))
+
+    def _stop_cut(self, cut: Mapping[Track, Verdict]) -> None:
+        """What the target lost is for a person to decide on; the next commit writes it down."""
+        for track, verdict in cut.items():
+            if verdict.gap is not None and verdict.gap.remote_end is not None:
+                self._remote.rows.mark(track, verdict.gap.remote_end)
+        self.progress.stop_cut(cut)
+        if cut:
+            self._pace.moved(time.monotonic())
 
     def _ended(self) -> EndedBecause | None:
         return self._channel.order() or ("deadline" if self._left() <= 0 else None)
@@ -122,67 +143,6 @@ class _Copy:
         self._throttle.took(size, time.monotonic())
         return messages
 
-    def _take(self, message: Message) -> None:
-        part = self.progress.parts.get((message.topic() or "", message.partition() or 0))
-        error = message.error()
-        if error is not None and error.code() != END:
-            self._trouble(part, message)
-            return
-        offset = message.offset()
-        if part is None or part.error is not None or offset is None or offset < part.next:
-            return
-        if part.work.stop is not None and offset >= part.work.stop:
-            self._end_at(part, part.work.stop)
-        elif part.refused is not None and offset >= (part.refused.offset or 0):
-            self._stop_at(part)
-        elif error is None:
-            self._copy(part, message, offset)
-        elif offset > part.next:
-            # The end lies behind transaction markers or aborted records: nothing to copy there.
-            part.next = offset
-            self._pace.passed_over(time.monotonic())
-
-    def _copy(self, part: CopiedPartition, message: Message, offset: int) -> None:
-        key, value = message.key(), message.value()
-        try:
-            timestamp = fidelity.timestamp_of(message)
-            headers = fidelity.headers_of(message)
-        except fidelity.Unfaithful as error:
-            reason = refusals.sentence(part.work, offset, error.message)
-            self.progress.refuse(part, offset, error.code, reason)
-            self._stop_at(part)
-            return
-        self._writer.write(part.work, offset, key, value, timestamp, headers)
-        size = (len(key) if key else 0) + (len(value) if value else 0)
-        part.count(offset, timestamp, size)
-        self._pending += 1
-        self._pace.moved(time.monotonic())
-
-    def _end_at(self, part: CopiedPartition, stop: int) -> None:
-        """All that a bounded run wants of it has been read."""
-        if part.place in self._read_out:
-            return
-        self._read_out.add(part.place)
-        self._reader.leave(part.place)
-        part.next = max(part.next, stop)
-        self._pace.moved(time.monotonic())
-
-    def _stop_at(self, part: CopiedPartition) -> None:
-        self._reader.leave(part.place)
-        self.progress.stop_refused(part)
-
-    def _trouble(self, part: CopiedPartition | None, message: Message) -> None:
-        """An error of the source's: of one partition, which then stops, or of the connection."""
-        error = message.error()
-        if error is None or refusals.is_passing(error):
-            return
-        if part is None:
-            raise refusals.of_source(error, self._work)
-        if part.error is None:
-            self._reader.leave(part.place)
-            verdict = refusals.of_partition(self._source, part, error)
-            self.progress.stop(part, verdict.offset, verdict.state, verdict.code, verdict.reason)
-
     def _is_edge(self, message: Message) -> bool:
         probe = self._probing.get((message.topic() or "", message.partition() or 0))
         return probe is not None and probe.is_edge(message.offset() or 0)
@@ -190,23 +150,44 @@ class _Copy:
     def _commit(self) -> bool:
         """False when it went back to the last commit: what was read since is void."""
         self._pace.begun()
-        if self._pending and (failures := self._writer.flush()):
+        if self._taking.pending and (failures := self._writer.flush()):
             self._go_back(failures)
             return False
         moved = self.progress.moved()
-        if not moved:
+        unsaid = self._remote.rows.unsaid
+        if not moved and not unsaid:
             return True
-        if self._pending and self._strangers(moved):
+        if self._taking.pending and (self._cut() or self._strangers(moved)):
             return False
         began = time.monotonic()
-        self._writer.commit(self.progress.row(part) for part in moved)
+        for part in moved:
+            # That of an earlier record would have the source called truncated.
+            part.track.epoch = -1
+        rows = {part.track: part.next for part in moved} | {it: it.position for it in unsaid}
+        self._writer.commit(self._remote.rows.position(*row) for row in rows.items())
         self._pace.committed(time.monotonic() - began)
-        self._pending = 0
+        self._taking.pending = 0
+        self._writer.forget()
+        self._remote.committed(rows)
         self.progress.committed(moved)
         for part in moved:
             if part.place in self._probing and part.position > self._probing[part.place].last:
                 del self._probing[part.place]
         return True
+
+    def _cut(self) -> bool:
+        """Whether the target lost what was committed there; if so, nothing since counts."""
+        landed = self._landed()
+        if cut := self._remote.cut(landed):
+            self._stop_cut(cut)
+            self._start_again()
+            return True
+        for track, found in landed.items():
+            self._remote.landed(track, found)
+        return False
+
+    def _landed(self) -> dict[Track, Landed]:
+        return {self.progress.parts[place].track: it for place, it in self._writer.landed.items()}
 
     def _go_back(self, failures: list[Failure]) -> None:
         """Nothing of this interval counts; copy it again up to each record that was refused."""
@@ -242,9 +223,10 @@ class _Copy:
 
     def _start_again(self) -> None:
         self._writer.abort()
-        self._pending = 0
+        self._remote.in_vain(self._landed())
+        self._writer.forget()
         self.progress.roll_back()
-        self._read_out.clear()
+        self._taking.start_again()
         for probe in self._probing.values():
             probe.rewind()
         self._reader.assign(self.progress.going())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from mirrors.domain.gaps import GapFacts, gap_of_remote
+from mirrors.domain.gaps import GapFacts
 from mirrors.domain.lanes import Lane
-from mirrors.domain.records import Position
-from spark_runner.generations import generation_gap, remote_gap
+from spark_runner.lanes.repeats import RepeatsSeen
+from spark_runner.lanes.resuming import resume
 from spark_runner.lanes.same_owner import check_owner
+from spark_runner.lanes.setup import track_of
 from spark_runner.lanes.throttle import Throttle
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
 from spark_runner.positions import Ledger, Place
 from spark_runner.work import (
     EndedBecause,
@@ -37,19 +40,20 @@ class CopiedPartition:
         "position",
         "records",
         "refused",
-        "resets",
         "timestamp",
+        "track",
         "work",
     )
 
-    def __init__(self, work: PartitionWork) -> None:
+    def __init__(self, work: PartitionWork, track: Track) -> None:
         self.work = work
+        # What is known of its place on the target.
+        self.track = track
         self.position = self.next = work.start
         self.timestamp: int | None = None
         self.next_timestamp: int | None = None
         self.records = 0
         self.bytes = 0
-        self.resets = 0
         # `refused`: copy what is before its offset, then stop; `error`: stopped.
         self.refused: PartitionError | None = None
         self.error: PartitionError | None = None
@@ -70,6 +74,7 @@ class CopiedPartition:
         self.next = self.position
         self.next_timestamp = self.timestamp
         self.records = self.bytes = 0
+        self.track.rewind(self.position)
 
     def count(self, offset: int, timestamp: int, size: int) -> None:
         self.next = offset + 1
@@ -81,8 +86,11 @@ class CopiedPartition:
 class Progress:
     """All partitions of one epoch of one slice."""
 
-    def __init__(self, work: SliceWork, lane: Lane, throttle: Throttle) -> None:
+    def __init__(
+        self, work: SliceWork, lane: Lane, throttle: Throttle, repeats: RepeatsSeen
+    ) -> None:
         self._throttle = throttle
+        self._repeats = repeats
         self._work = work
         self._lane = lane
         self._unreported: set[Place] = set()
@@ -91,44 +99,21 @@ class Progress:
         self._knows_positions = False
         self.records = 0
         self.bytes = 0
-        self.parts = {(row.topic, row.partition): CopiedPartition(row) for row in work.partitions}
+        producer = work.spec.settings.producer
+        parts = [CopiedPartition(row, track_of(row, producer)) for row in work.partitions]
+        self.parts = {part.place: part for part in parts}
+        self._by_track = {part.track: part for part in parts}
 
     def start_from(self, ledger: Ledger) -> None:
         """A committed position wins over the planned start; another generation's stops the copy."""
         check_owner(self._work, ledger.owner)
         self._knows_positions = True
+        self._unreported.update(self.parts)
         for place, part in self.parts.items():
-            known = ledger.positions.get(place)
-            if known is None:
-                continue
-            part.position = part.next = known.position
-            part.resets = known.resets
-            words = generation_gap(
-                known,
-                self.row(part),
-                source=self._work.source.alias,
-                target=self._work.target.alias,
-            )
-            if words is not None:
-                self.stop(part, part.position, "gap", "generation", words)
-            elif (facts := gap_of_remote(known)) is not None:
-                remote = f"{part.work.remote_topic}-{part.work.partition}"
-                name = f"{part.work.topic}-{part.work.partition}"
-                words = remote_gap(facts, name, remote, self._work.target.alias)
-                self.stop(part, part.position, "gap", "remote_truncated", words, facts)
-
-    def row(self, part: CopiedPartition) -> Position:
-        """The record of the positions topic for where the partition will be."""
-        return Position(
-            topic=part.work.topic,
-            partition=part.work.partition,
-            position=part.next,
-            source_cluster=self._work.source_cluster_id,
-            source_topic_id=part.work.topic_id,
-            target_cluster=self._work.target_cluster_id,
-            target_topic_id=part.work.remote_topic_id,
-            resets=part.resets,
-        )
+            resume(part.track, ledger.positions.get(place), self._work)
+            part.position = part.next = part.track.position
+            if part.track.error is not None:
+                self._stopped(part, part.track.error)
 
     def going(self) -> Iterator[CopiedPartition]:
         return (part for part in self.parts.values() if part.error is None and not part.is_read)
@@ -146,7 +131,7 @@ class Progress:
         gap: GapFacts | None = None,
     ) -> None:
         """Stop this partition alone; the others go on."""
-        part.error = PartitionError(
+        error = PartitionError(
             topic=part.work.topic,
             partition=part.work.partition,
             offset=offset,
@@ -155,13 +140,20 @@ class Progress:
             reason=reason,
             gap=gap,
         )
-        self._new_errors.append(part.error)
+        self._stopped(part, error)
 
     def stop_refused(self, part: CopiedPartition) -> None:
         """All that lies before the refused record has been copied."""
         if part.refused is not None:
-            part.error = part.refused
-            self._new_errors.append(part.refused)
+            self._stopped(part, part.refused)
+
+    def stop_cut(self, cut: Mapping[Track, Verdict]) -> None:
+        for track, it in cut.items():
+            self.stop(self._by_track[track], it.offset, it.state, it.code, it.reason, it.gap)
+
+    def _stopped(self, part: CopiedPartition, error: PartitionError) -> None:
+        part.error = part.track.error = error
+        self._new_errors.append(error)
 
     def refuse(self, part: CopiedPartition, offset: int, code: str, reason: str) -> None:
         part.refused = PartitionError(
@@ -223,4 +215,5 @@ class Progress:
             position=part.position,
             timestamp=part.timestamp,
             lane=self._lane,
+            repeats=self._repeats.count(part.track),
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka import KafkaError
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.errors import translate
 from mirrors.kafka.transactions import given_up
@@ -148,8 +149,8 @@ def is_passing(error: KafkaError) -> bool:
     )
 
 
-def of_source(error: KafkaError, work: SliceWork) -> UnderstudyError:
-    return translate(error, where=work.source.alias, doing="read records")
+def of_source(error: KafkaError, source: ClusterSpec) -> UnderstudyError:
+    return translate(error, where=source.alias, doing="read records")
 
 
 def of_partition(source: Admin, part: CopiedPartition, error: KafkaError) -> Verdict:

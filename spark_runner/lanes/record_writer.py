@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -37,6 +38,18 @@ _OURS_TO_CHOOSE = {
 Failure = tuple[Place, int, KafkaError]
 
 
+@dataclasses.dataclass(slots=True)
+class Landed:
+    """Acknowledged records of one partition since the last commit: how many, which offsets there.
+
+    Of a batch that is acknowledged a second time the broker may not say where it lies: -1.
+    """
+
+    first: int
+    last: int
+    count: int = 1
+
+
 class Writer:
     """One producer for one epoch. With `delivery` exactly_once all goes through transactions.
 
@@ -51,6 +64,7 @@ class Writer:
         self._hurry = hurry
         self._open = False
         self._failures: list[Failure] = []
+        self._landed: dict[Place, Landed] = {}
         self.transactional = settings.delivery == "exactly_once"
         chosen = _config(settings.producer, work.partitions)
         try:
@@ -117,13 +131,33 @@ class Writer:
 
     def flush(self) -> list[Failure]:
         """Wait until every record is acknowledged or refused; answer the refused ones."""
-        began = time.monotonic()
-        while self._left_after(0.1) > 0 and not self._failures:
-            waited = time.monotonic() - began
-            if waited > FLUSH_S or (self._hurry() and waited > HURRIED_FLUSH_S):
-                raise self._silent()
+        self._drain(lambda: bool(self._failures))
         failures, self._failures = self._failures, []
         return failures
+
+    @property
+    def landed(self) -> Mapping[Place, Landed]:
+        """What was acknowledged since the last commit or abort, and lies there."""
+        return self._landed
+
+    def forget(self) -> None:
+        """What has landed is committed, or given up."""
+        self._landed = {}
+
+    def introduce(self, row: Position) -> int | None:
+        """Write down again what holds; where it lies in the positions topic, None if nobody says.
+
+        Outside transactions only, and before the first record.
+        """
+        found: list[int | None] = []
+
+        def delivered(_: KafkaError | None, message: Message) -> None:
+            found.append(message.offset())
+
+        with self._asking(f"write {self._topic}"):
+            produce_row(self._producer, self._topic, row.key, row.value, delivered)
+        self._drain(lambda: bool(found))
+        return found[0]
 
     def commit(self, rows: Iterable[Position]) -> None:
         """Write the positions and commit. Everything before must have been flushed."""
@@ -146,7 +180,18 @@ class Writer:
         if self.transactional and self._open:
             self._open = False
             transactions.abort(self._producer, self._spec, deadline_s=FLUSH_S)
+        elif not self.transactional:
+            # What is still on its way lands all the same.
+            self._drain(lambda: False)
         self._failures = []
+
+    def _drain(self, is_enough: Callable[[], bool]) -> None:
+        """Wait until all is acknowledged or refused, or it is enough."""
+        began = time.monotonic()
+        while self._left_after(0.1) > 0 and not is_enough():
+            waited = time.monotonic() - began
+            if waited > FLUSH_S or (self._hurry() and waited > HURRIED_FLUSH_S):
+                raise self._silent()
 
     def _left_after(self, seconds: float) -> int:
         """How many records are not acknowledged after so long."""
@@ -168,10 +213,18 @@ class Writer:
             self._open = True
 
     def _delivered(
-        self, place: Place, offset: int, error: KafkaError | None, _message: Message
+        self, place: Place, offset: int, error: KafkaError | None, message: Message
     ) -> None:
         if error is not None:
             self._failures.append((place, offset, error))
+            return
+        found = message.offset()
+        at = -1 if found is None else found
+        landed = self._landed.get(place)
+        if landed is None:
+            self._landed[place] = Landed(at, at)
+        else:
+            landed.last, landed.count = at, landed.count + 1
 
     def _silent(self) -> KafkaUnavailable:
         return KafkaUnavailable(
@@ -184,7 +237,7 @@ class Writer:
 def _config(tuning: dict[str, str], partitions: Iterable[PartitionWork]) -> dict[str, object]:
     """Ours where the flow does not say; never a batch that a topic on the target would refuse."""
     asked = to_librdkafka(tuning, "producer")
-    config: dict[str, object] = {**_OURS_TO_CHOOSE, **asked, "delivery.report.only.error": True}
+    config: dict[str, object] = {**_OURS_TO_CHOOSE, **asked}
     limits = [int(row.remote_configs.get("max.message.bytes", DEFAULT_BATCH)) for row in partitions]
     config["batch.size"] = max(1, min([int(str(config["batch.size"])), *limits]))
     return config

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps import remote_cut
@@ -48,26 +48,26 @@ def prepare(target: ClusterClient, tracks: Iterable[Track]) -> None:
 
 def look(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, Verdict]:
     """Those that end too soon; who leads none or does not answer is left to the first batch."""
+    known = [track for track in tracks if track.there >= 0]
+    return judge(ends(target, known), target.alias)
+
+
+def judge(ends: Mapping[Track, int], target: str) -> dict[Track, Verdict]:
+    """Those that end, or took our first batch, below the place where it belongs."""
+    return {track: verdict(track, end, target) for track, end in ends.items() if end < track.there}
+
+
+def ends(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, int]:
+    """Where the remote partition ends, markers and open transactions and all, of those that go."""
     known = {
-        (track.remote_topic, track.partition): track
-        for track in tracks
-        if track.error is None and track.there >= 0
+        (track.remote_topic, track.partition): track for track in tracks if track.error is None
     }
-    found: dict[Track, Verdict] = {}
-    for place, end in _ends(target, known).items():
-        track = known[place]
-        if end < track.there:
-            found[track] = verdict(track, end, target.alias)
-    return found
-
-
-def _ends(target: ClusterClient, known: dict[tuple[str, int], Track]) -> dict[tuple[str, int], int]:
-    found: dict[tuple[str, int], int] = {}
+    found: dict[Track, int] = {}
     deadline = time.monotonic() + LOOK_S
     try:
         for wanted in _by_leader(target, known, deadline).values():
             rows = list_offsets(target, wanted, at=LATEST, deadline=deadline)
-            found |= {place: row.offset for place, row in rows.items() if not row.error}
+            found |= {known[place]: row.offset for place, row in rows.items() if not row.error}
     except UnderstudyError as error:
         log.warning("where remote partitions end is not known yet: %s", error.message)
     return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mirrors.domain.continuity.repeats import Repeats, attempts
 from mirrors.domain.continuity.strangers import Hole
@@ -59,10 +59,13 @@ class RepeatsSeen:
         """Whoever finds batches of this id behind our last commit knows that they are repeated."""
         return None if self._transactional else self._producer
 
-    def resumed(self, track: Track, known: Position | None, producer: int) -> None:
-        """We took over, and this is what was committed."""
+    def writes_as(self, producer: int) -> None:
+        """What lies on the target under this id is ours."""
         self._producer = producer
         self._own.add(producer)
+
+    def resumed(self, track: Track, known: Position | None) -> None:
+        """We took over, and this is what was committed."""
         before = self._rows.get(track)
         row = self._rows[track] = _Row(is_first=before is None or before.is_first)
         row.waits = not self._transactional
@@ -81,7 +84,22 @@ class RepeatsSeen:
             row = self._rows[track]
             if row.waits and track.records:
                 row.waits = False
-                self._look_at(track, row, deadline)
+                self._look_at(track, row, track.runs[0][1], deadline)
+
+    def look_before(self, ends: Mapping[Track, int]) -> None:
+        """Before anything is written, where nobody learns the offset of our first record."""
+        deadline = time.monotonic() + LOOK_S
+        for track, end in ends.items():
+            row = self._rows[track]
+            if row.waits and row.begins >= 0:
+                self._look_at(track, row, end, deadline)
+            row.waits = False
+
+    def in_vain(self, track: Track, landed: int) -> None:
+        """So many records lie there and are written again, for want of a commit."""
+        if not self._transactional:
+            row = self._rows[track]
+            row.committed = row.committed.also((landed,))
 
     def after_commit(self, track: Track) -> Repeats:
         """What holds once all that has landed is committed."""
@@ -97,8 +115,7 @@ class RepeatsSeen:
         row = self._rows.get(track)
         return row.committed.records if row else 0
 
-    def _look_at(self, track: Track, row: _Row, deadline: float) -> None:
-        stop = track.runs[0][1]
+    def _look_at(self, track: Track, row: _Row, stop: int, deadline: float) -> None:
         hole = Hole(row.begins if row.begins >= 0 else max(0, stop - _WINDOW), stop)
         if row.is_first and hole in track.holes:
             track.holes.remove(hole)

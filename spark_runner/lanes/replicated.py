@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from mirrors.domain.continuity.lost_runs import is_cut
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.records import MalformedRecord
 from mirrors.domain.runs import BlockKey, is_left_out, is_runs_topic
@@ -145,8 +146,12 @@ class Replicated:
         try:
             key = BlockKey.from_bytes(raw)
             stretches = self._stretches.get((key.into, key.partition))
-            if stretches is not None and not is_left_out(key.generation):
+            if stretches is None:
+                return
+            if not is_left_out(key.generation):
                 stretches.put((topic, key), value)
+            elif is_cut(key) and value is not None:
+                stretches.cut(topic, key.first)
         except MalformedRecord as error:
             raise KafkaRefused(
                 f"Cluster {self._cluster.alias}: {topic} holds a record that is no block of runs "

@@ -11,6 +11,7 @@ from mirrors.domain.retiring import (
     RemoteLog,
     Starts,
     border,
+    notes_due,
     retirement,
 )
 from mirrors.domain.runs import Run
@@ -93,3 +94,12 @@ def test_the_border_lies_at_or_below_all_that_is_known_to_matter(
     downstream = [before.target, now.target, groups.target]
     lowest = Border(*(min(at for at in side if at is not None) for side in (upstream, downstream)))
     assert found == (lowest if lowest.upstream and lowest.downstream else None)
+
+
+def test_a_note_goes_once_no_record_that_it_explains_is_left_in_the_source() -> None:
+    ends = {0: 10, 10: 25, 25: 40, 40: 41}
+    cases = {None: [], 0: [], 9: [], 10: [0], 25: [0, 10], 39: [0, 10], 99: [0, 10, 25]}
+    for start, wanted in cases.items():
+        assert list(notes_due(ends, is_current=True, start=start)) == wanted
+    assert list(notes_due(ends, is_current=False, start=None)) == [0, 10, 25, 40]
+    assert list(notes_due({}, is_current=True, start=5)) == []

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from mirrors.domain.runs import BlockKey, Run, is_left_out, left_out, pack
+from mirrors.domain.continuity.lost_runs import CUT_BODY, cut_key, is_cut
+from mirrors.domain.runs import BlockKey, Run, is_left_out, left_out, pack, read_block
 from mirrors.domain.stretches import Stretches
 
 
@@ -56,3 +57,36 @@ def test_a_block_that_is_taken_away_counts_no_more() -> None:
 def test_what_was_left_out_is_kept_apart_from_the_map(born: str) -> None:
     assert is_left_out(left_out(born))
     assert not is_left_out(born)
+
+
+def test_behind_a_cut_only_what_was_said_since_counts_and_of_that_flow_alone() -> None:
+    chance = random.Random(2)
+    for _ in range(40):
+        stretches, copied, at = Stretches(), {"a": set[int](), "b": set[int]()}, 0
+        for turn, topic in enumerate(chance.choices("ab", k=chance.randrange(1, 9))):
+            at, length = at + chance.randrange(0, 4), chance.randrange(1, 20)
+            block = pack(None, [Run(turn * 100, at, length)]).blocks[0].to_bytes()
+            stretches.put((topic, BlockKey("t", 0, "g", turn * 100, "id")), block)
+            copied[topic] |= set(range(at, at + length))
+            at += length
+            if chance.random() < 0.3:
+                stretches.inside(0, chance.randrange(0, at))
+        end = chance.randrange(0, at + 2)
+        stretches.cut("a", end)
+        assert copied_by(stretches) == {one for one in copied["a"] if one < end} | copied["b"]
+        later = pack(None, [Run(900, at + 2, 3)]).blocks[0].to_bytes()
+        stretches.put(("a", BlockKey("t", 0, "h", 900, "id")), later)
+        assert {at + 2, at + 3, at + 4} == {one for one in copied_by(stretches) if one >= at}
+
+
+def copied_by(stretches: Stretches) -> set[int]:
+    return {at for at in range(200) if stretches.inside(at, at)}
+
+
+def test_a_cut_is_no_part_of_the_map_and_no_note_of_what_was_left_out() -> None:
+    key = cut_key("t", 0, "0123456789abcdef", "id", 40)
+    assert is_left_out(key.generation)
+    assert is_cut(BlockKey.from_bytes(key.to_bytes()))
+    assert key.first == 40
+    assert not is_cut(BlockKey("t", 0, left_out("0123456789abcdef"), 40, "id"))
+    assert list(read_block(CUT_BODY))

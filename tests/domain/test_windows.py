@@ -177,3 +177,12 @@ def test_a_run_ends_with_its_window_and_a_persons_word_with_the_next(
 ) -> None:
     assert Runs.of(NIGHT).ends(asked_at=asked_at, insists=insists, now=now) == expected
     assert Runs.of({}).ends(asked_at=asked_at, insists=insists, now=now) is None
+
+
+def test_half_of_a_run_may_go_by_with_what_waited_for_it() -> None:
+    runs = Runs.of(NIGHT)
+    for now in (TEN, TEN + 60 * MINUTE):
+        assert runs.catches_up_until(asked_at=TEN, now=now) == TEN + 240 * MINUTE
+    assert Runs.of({}).catches_up_until(asked_at=TEN, now=TEN) is None
+    always = Runs.of({"run.schedule": "0 * * * *", "run.window.minutes": "60"})
+    assert always.catches_up_until(asked_at=TEN, now=TEN) is None

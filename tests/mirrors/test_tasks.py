@@ -24,6 +24,7 @@ NAMES = {
     "refresh_runs",
     "refresh_runs_of",
     "retire_blocks_of",
+    "retire_notes_of",
     "retire_runs",
     "retire_runs_of",
     "run_comparison",

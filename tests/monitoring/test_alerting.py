@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.models import DutyRun, Flow, FlowTopic, HeartbeatState, Runner
+from mirrors.models import DutyRun, Flow, FlowTopic, HeartbeatState, Runner, Transition
 from monitoring import alerting, telling, wishes
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
 from tests.monitoring.conftest import Receiver
@@ -237,3 +237,23 @@ def test_a_heartbeat_that_came_long_ago_is_told_until_a_newer_one_comes(flow: Fl
     beat.save()
     at(10, 0, flow)
     assert Alert.objects.get().state == "resolved"
+
+
+@pytest.mark.parametrize(("who", "states"), [("reconciler", []), ("ana", ["firing"])])
+def test_a_flow_that_its_window_began_may_be_behind_by_what_waited(
+    flow: Flow, who: str, states: list[str]
+) -> None:
+    """One that a person let go on is behind for another reason."""
+    opens = START + timedelta(minutes=1)
+    properties = {"run.schedule": f"{opens:%M %H} * * *", "run.window.minutes": "60"}
+    Flow.objects.filter(pk=flow.pk).update(properties=properties)
+    Transition.objects.create(
+        subject="flow", subject_id=flow.pk, field="desired_state", who=who,
+        from_state="stopped", to_state="running", when=opens, name="f", why="its window is open",
+    )  # fmt: skip
+    for seconds in (90, 120, 150):
+        at(seconds, 7200, flow)
+    assert list(Alert.objects.values_list("state", flat=True)) == states
+    for seconds in (1_900, 1_930):
+        at(seconds, 7200, flow)
+    assert [alert.state for alert in Alert.objects.all()] == ["firing"]

@@ -96,6 +96,30 @@ def test_a_paused_flow_falls_behind_all_the_same_a_stopped_one_is_left_alone() -
     assert read_flow(RPO, flow(desired="stopped", time_lag_ms=60_000), NOW).over is True
 
 
+IN_WINDOW = {"began_at": NOW - timedelta(minutes=3), "catches_up_until": NOW + timedelta(hours=4)}
+
+
+def test_what_waited_for_its_window_calls_nobody_before_half_of_it_is_over() -> None:
+    night = flow(time_lag_ms=8 * 3_600_000, **IN_WINDOW)
+    found = read_flow(RPO, night, NOW)
+    assert (found.holds, found.over, found.value) == (False, True, None)
+    assert found.sentence.endswith("5 records: that waited for its window, open for 3 min")
+    many = read_flow(Condition(kind="offset_lag", threshold=3), night, NOW)
+    assert (many.holds, many.over) == (False, True)
+    half_over = NOW + timedelta(hours=4)
+    late = flow(as_of=half_over, time_lag_ms=8 * 3_600_000, **IN_WINDOW)
+    assert read_flow(RPO, late, half_over).holds is True
+    assert read_flow(Condition(kind="offset_lag", threshold=3), late, half_over).holds is True
+
+
+def test_what_was_written_since_the_window_opened_counts_as_ever() -> None:
+    assert read_flow(RPO, flow(time_lag_ms=120_000, **IN_WINDOW), NOW).holds is True
+    assert read_flow(RPO, flow(time_lag_ms=8 * 3_600_000), NOW).holds is True
+    # Nobody knows how old it is.
+    many = Condition(kind="offset_lag", threshold=3)
+    assert read_flow(many, flow(time_lag_ms=None, **IN_WINDOW), NOW).holds is True
+
+
 def test_a_flow_stands_only_while_its_source_grows() -> None:
     stands = Condition(kind="stands", threshold=60.0)
     still = {"moved_at": NOW - timedelta(minutes=3), "lag_when_moved": 40}

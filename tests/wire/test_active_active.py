@@ -11,12 +11,14 @@ import threading
 import time
 from pathlib import Path
 
-from mirrors.domain.runs import BlockKey, Run, is_left_out, read_block, runs_topic
+from mirrors.domain.records import Position, read_position
+from mirrors.domain.runs import BlockKey, Run, is_left_out, pack, read_block, runs_topic
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record import RecordLane
 from spark_runner.wire.cluster import id_text
 from spark_runner.wire.records import Record
 from spark_runner.work import PartitionWork
+from tests.wire.stops import only_error, stopped
 from tests.wire.world import Driver, Flow, Side, unique
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -214,3 +216,48 @@ def test_the_record_lane_says_that_it_cannot(source: Side, target: Side) -> None
     result = RecordLane().run(work, Driver())  # type: ignore[arg-type]
     assert result.ended_because == "failed"
     assert "skip.replicated" in result.reason
+
+
+def test_what_takes_the_place_of_records_that_the_target_lost_is_no_copy(
+    source: Side, target: Side
+) -> None:
+    """A remote partition that was cut: its new records lie where the old runs still led."""
+    pair = Pair(source, target)
+    pair.write("one", range(8))
+    pair.copy()
+    forth, back = pair.flows
+    lost = pretend_to_lose(forth, pair.topic, 40)
+    pair.write("one", range(8, 10))
+    error = only_error(stopped(forth))
+    assert (error.partition, error.code) == (0, "remote_truncated")
+    rows = [Record(0, NOW, b"theirs", b"%d" % number) for number in range(20)]
+    first = pair.sides["two"].write(pair.topic, 0, rows)
+    assert lost <= first < lost + 20
+    back.copy()
+    crossed = [row.value for row in source.read(pair.topic, 0) if row.key == b"theirs"]
+    assert crossed == [row.value for row in rows]
+
+
+def pretend_to_lose(flow: Flow, topic: str, count: int) -> int:
+    """As if partition 0 of the remote topic had had so many records more; where it ends."""
+    known = [
+        row
+        for record in flow.target.read(flow.positions_topic)
+        if isinstance(row := read_position(record.key, record.value), Position)
+        and (row.topic, row.partition) == (topic, 0)
+    ][-1]
+    had = known.next_downstream
+    assert had is not None
+    more = dataclasses.replace(known, next_downstream=had + count)
+    flow.target.write(flow.positions_topic, 0, [Record(0, NOW, more.key, more.value)])
+    blocks = {record.key: record.value for record in flow.target.read(flow.runs_topic)}
+    [(key, block)] = [
+        (key, value)
+        for key, value in blocks.items()
+        if key is not None and f'"topic":"{topic}","partition":0,'.encode() in key
+        and not is_left_out(BlockKey.from_bytes(key).generation)
+    ]  # fmt: skip
+    longer = [*read_block(block or b""), Run(known.position, had, count)]
+    [packed] = pack(None, longer).blocks
+    flow.target.write(flow.runs_topic, 0, [Record(0, NOW, key, packed.to_bytes())])
+    return had

@@ -12,6 +12,7 @@ import pytest
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 
 from spark_runner.lanes import engine
+from spark_runner.lanes.feeder import throttled_s
 from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.sources import Sources
@@ -169,6 +170,28 @@ def test_quotas_on_requests_only_delay(source: Side, target: Side, watch: Watch)
     assert (result.ended_because, result.errors) == ("stop", ()), result
     watch.check()
     assert is_same(flow, topic, remote)
+
+
+@pytest.mark.soak  # a minute of waiting
+def test_a_quota_that_each_question_overdraws_is_waited_out(
+    source: Side, target: Side, watch: Watch
+) -> None:
+    """A fetch takes more than 0.2 ms of a thread: asked each second, as told, it brings nothing."""
+    topic = filled(source, 60_000, batch=2_000)
+    flow = Flow(source, target, commit_interval_ms="100")
+    remote = flow.add(topic)
+    with quota(source, "request_percentage", 0.02):
+        result, _ = flow.copy(seconds=90)
+    assert (result.ended_because, result.errors) == ("stop", ()), result
+    watch.check()
+    assert is_same(flow, topic, remote)
+
+
+def test_each_answer_with_nothing_but_a_wait_doubles_it_up_to_the_window_of_quotas() -> None:
+    waits = [throttled_s(1.0, in_vain) for in_vain in (0, 1, 2, 3, 4, 5, 500)]
+    assert waits == [1.0, 2.0, 4.0, 8.0, 12.0, 12.0, 12.0]
+    assert throttled_s(40.0, 3) == 40.0, "a broker that says more is believed"
+    assert throttled_s(0.0, 5) == 0.0
 
 
 def test_what_flies_begins_small_grows_unless_throttled_and_is_never_nothing() -> None:

@@ -13,14 +13,22 @@ from mirrors.domain.errors import KafkaRefused
 from spark_runner.lanes import repeats
 from spark_runner.lanes.ledger import Book
 from spark_runner.lanes.raw import RawCopier
+from spark_runner.lanes.record_remote import Remote
 from spark_runner.wire.records import Record
 from spark_runner.wire.transactions import Identity, ProducerLost
 from spark_runner.work import SliceResult
 from tests.wire.chaos import Killed
+from tests.wire.stops import LANES, only_error, stopped
 from tests.wire.test_strangers import told
 from tests.wire.world import Driver, Flow, Side, unique
 
 Made = tuple[Flow, str, str]
+
+
+@pytest.fixture(params=LANES)
+def lane(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
 
 
 @pytest.fixture
@@ -32,7 +40,7 @@ def made(source: Side, target: Side) -> Made:
 
 
 @pytest.fixture
-def dies(monkeypatch: pytest.MonkeyPatch, made: Made) -> Callable[[], None]:
+def dies(monkeypatch: pytest.MonkeyPatch, made: Made, lane: str) -> Callable[[], None]:
     """A copier whose records land, and then it is gone before it writes its position."""
 
     def gone(*_: Any) -> None:
@@ -41,10 +49,16 @@ def dies(monkeypatch: pytest.MonkeyPatch, made: Made) -> Callable[[], None]:
     def run() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(Book, "write", gone)
+            # All is flushed by then.
+            patch.setattr(Remote, "cut", gone)
             with pytest.raises(Killed):
-                RawCopier().run(made[0].work(), Driver())  # type: ignore[arg-type]
+                LANES[lane]().run(made[0].work(), Driver())  # type: ignore[arg-type]
 
     return run
+
+
+def copied(made: Made, lane: str, **how: Any) -> tuple[SliceResult, Driver]:
+    return made[0].copy(LANES[lane](), **how)
 
 
 _numbers = itertools.count()
@@ -70,11 +84,11 @@ def twice(made: Made, before: int | None = None) -> int:
 
 
 def test_what_the_dead_left_is_counted_as_it_lands_again(
-    made: Made, dies: Callable[[], None]
+    made: Made, dies: Callable[[], None], lane: str
 ) -> None:
     flow, topic, remote = made
     write(flow, topic, 10)
-    assert counted(flow.copy()[0]) == 0
+    assert counted(copied(made, lane)[0]) == 0
     write(flow, topic, 50)
     dies()
     flow.target.write(remote, 0, [Record(0, 1, b"theirs", b"v")] * 3)
@@ -82,24 +96,24 @@ def test_what_the_dead_left_is_counted_as_it_lands_again(
     # Only a part of it lands again and is committed; the rest is still owed.
     whole = flow.rows
     flow.rows = [dataclasses.replace(whole[0], stop=30)]
-    assert counted(flow.copy(ends={(topic, 0): 30})[0]) == twice(made, 30) == 40
+    assert counted(copied(made, lane, ends={(topic, 0): 30})[0]) == twice(made, 30) == 40
     flow.rows = whole
     dies()
-    result, driver = flow.copy()
+    result, driver = copied(made, lane)
     assert counted(result) == twice(made) == 130
     # Ours is no stranger's.
     assert told(result, driver) == []
     write(flow, topic, 5)
-    assert counted(flow.copy()[0]) == twice(made)
+    assert counted(copied(made, lane)[0]) == twice(made)
 
 
 def test_a_copier_that_dies_before_its_first_commit_is_counted_too(
-    made: Made, dies: Callable[[], None]
+    made: Made, dies: Callable[[], None], lane: str
 ) -> None:
     flow, topic, _ = made
     write(flow, topic, 20)
     dies()
-    assert counted(flow.copy()[0]) == twice(made) == 20
+    assert counted(copied(made, lane)[0]) == twice(made) == 20
 
 
 def test_a_producer_that_is_lost_repeats_within_one_process(
@@ -154,29 +168,57 @@ def commits_once_and_dies(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_flow_that_becomes_exactly_once_counts_what_was_left_before(
-    made: Made, dies: Callable[[], None]
+    made: Made, dies: Callable[[], None], lane: str
 ) -> None:
     flow, topic, _ = made
     write(flow, topic, 10)
-    flow.copy()
+    copied(made, lane)
     write(flow, topic, 5)
     dies()
     flow.properties["delivery"] = "exactly_once"
-    result, driver = flow.copy()
+    result, driver = copied(made, lane)
     assert counted(result) == twice(made) == 5
     assert told(result, driver) == []
     write(flow, topic, 5)
     dies()
-    assert counted(flow.copy()[0]) == twice(made) == 5
+    assert counted(copied(made, lane)[0]) == twice(made) == 5
 
 
 def test_what_cannot_be_read_counts_as_repeated_as_a_whole(
-    made: Made, dies: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    made: Made, dies: Callable[[], None], lane: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow, topic, _ = made
     write(flow, topic, 10)
-    flow.copy()
+    copied(made, lane)
     write(flow, topic, 5)
     dies()
     monkeypatch.setattr(repeats, "read_holes", lambda *_: iter(()))
-    assert counted(flow.copy()[0]) == twice(made) == 5
+    assert counted(copied(made, lane)[0]) == twice(made) == 5
+
+
+def test_the_lanes_know_each_others_dead(made: Made, dies: Callable[[], None], lane: str) -> None:
+    flow, topic, _ = made
+    write(flow, topic, 10)
+    copied(made, lane)
+    write(flow, topic, 5)
+    dies()
+    other = "raw" if lane == "record" else "record"
+    assert counted(copied(made, other)[0]) == twice(made) == 5
+    assert counted(copied(made, lane)[0]) == 5
+
+
+def test_records_on_the_way_to_a_refused_one_are_repeated_within_one_process(
+    source: Side, target: Side
+) -> None:
+    """The record lane goes back to its last commit, and what had landed lies there."""
+    topic = unique("repeated")
+    source.make(topic, message_timestamp_after_max_ms=str(2**63 - 1))
+    flow = Flow(source, target, commit_interval_ms="200", delivery="at_least_once")
+    made = flow, topic, flow.add(topic)
+    write(flow, topic, 300)
+    bad = source.write(topic, 0, [Record(0, 2**62, b"bad", b"v")])
+    result = stopped(flow, "record")
+    assert only_error(result).offset == bad
+    assert counted(result) == twice(made, bad)
+    write(flow, topic, 5)
+    assert counted(stopped(flow, "record")) == twice(made, bad)

@@ -9,6 +9,7 @@ from typing import Any
 from mirrors.domain.runs import BlockKey, Run, is_left_out, read_block, runs_topic
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.lanes.raw import RawCopier
+from spark_runner.lanes.record import RecordLane
 from spark_runner.positions import POSITIONS_CONFIGS
 from spark_runner.wire.cluster import id_text
 from spark_runner.wire.records import Record
@@ -120,7 +121,9 @@ class Flow:
             for partition, end in self.source.ends(topic, committed=True).items()
         }
 
-    def copy(self, copier: RawCopier | None = None, **how: Any) -> tuple[SliceResult, Driver]:
+    def copy(
+        self, copier: RawCopier | RecordLane | None = None, **how: Any
+    ) -> tuple[SliceResult, Driver]:
         """Run one epoch until everything that is there now has been committed."""
         ends = how.pop("ends", None) or self.ends()
         driver = Driver(

@@ -64,3 +64,12 @@ class Runs:
         if insists or self.window.is_open(asked_at):
             return self.window.closes_after(asked_at)
         return asked_at
+
+    def catches_up_until(self, *, asked_at: int, now: int) -> int | None:
+        """How long a run may be behind by what waited for its window; None where nothing waits.
+
+        Half of the time that it has: who is not done with it by then will hardly be before it
+        closes, and while it is open something can be done about it.
+        """
+        ends = self.ends(asked_at=asked_at, insists=True, now=now)
+        return None if ends is None else asked_at + (ends - asked_at) // 2
