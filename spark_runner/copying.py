@@ -19,7 +19,14 @@ from spark_runner.sharing import Sharing
 from spark_runner.spark_jobs import SparkJobs
 from spark_runner.status import Board
 from spark_runner.without_effect import warnings_of
-from spark_runner.work import Figures, PartitionWork, SliceResult, SliceWork
+from spark_runner.work import (
+    Figures,
+    PartitionError,
+    PartitionFigure,
+    PartitionWork,
+    SliceResult,
+    SliceWork,
+)
 
 
 class Copying:
@@ -42,7 +49,9 @@ class Copying:
         self._plan: Plan | None = None
         self._slices: dict[int, SliceRun] = {}
         self._meters: dict[int, Meter] = {}
+        # The newest epoch whose words of a partition count no more: of its errors, of its position.
         self._forgiven: dict[Place, int] = {}
+        self._resumed: dict[Place, int] = {}
         # What an epoch was last compared with, and found to do all of it.
         self._fitting: dict[Epoch, object] = {}
         self._sharing = Sharing()
@@ -79,16 +88,20 @@ class Copying:
             for epoch, said in run.harvest():
                 self._sharing.heard(index, said, now)
                 self._board.copied(self._meters[index].count(epoch, said))
-                self._board.moved(said.partitions, now)
+                self._board.moved(
+                    [row for row in said.partitions if self._counts(row, self._resumed, epoch)], now
+                )
                 self._board.failed(
-                    error
-                    for error in said.errors
-                    if epoch > self._forgiven.get((error.topic, error.partition), 0)
+                    row for row in said.errors if self._counts(row, self._forgiven, epoch)
                 )
                 if said.partitions:
                     self.has_moved = self.has_news = True
                 if isinstance(said, SliceResult) and said.ended_because == "fenced":
                     self.fenced = True
+
+    @staticmethod
+    def _counts(row: PartitionFigure | PartitionError, old: dict[Place, int], epoch: int) -> bool:
+        return epoch > old.get((row.topic, row.partition), 0)
 
     def tend(self, now: int) -> None:
         for index, run in self._slices.items():
@@ -139,7 +152,8 @@ class Copying:
         """Partitions that go on elsewhere: what the present epoch says of them is old."""
         for place in places:
             if self._plan is not None and place in self._plan.slices:
-                self._forgiven[place] = self._slices[self._plan.slices[place]].epoch
+                self._resumed[place] = self._slices[self._plan.slices[place]].epoch
+                self._forgiven[place] = self._resumed[place]
 
     def troubles(self) -> Iterator[str]:
         now = time.monotonic()
