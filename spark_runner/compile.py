@@ -52,6 +52,8 @@ def _make(place: Path) -> str:
             shutil.rmtree(other, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=compiled.FOLDER) as name:
         failed = _build(Path(name))
+        if not failed and compiled.place() != place:
+            failed = "the sources were changed meanwhile. Try again."
         if not failed:
             (Path(name) / "lib").rename(place)
     return failed
