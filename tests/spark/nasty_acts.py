@@ -11,14 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    OffsetSpec,
-    ResourceType,
-)
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from mirrors.models import Cluster
 from mirrors.models import Flow as Row
@@ -213,8 +207,9 @@ class Nasty:
     def settle(self) -> dict[Place, int]:
         """All is copied, and the indexes have taken it in; where each source partition ends."""
         # The markers of the last transactions are still under way when these have ended.
-        wait_for(lambda: self._ends(committed=True) == self._ends(committed=False), pause=0.2)
-        ends = self._ends(committed=True)
+        levels = ("read_committed", "read_uncommitted")
+        wait_for(lambda: len({str(self._ends(level)) for level in levels}) == 1, pause=0.2)
+        ends = self._ends("read_committed")
         for copying in self.flows:
             copying.flow.wait_copied(ends, seconds=BACK_S)
             copying.flow.stop()
@@ -223,14 +218,11 @@ class Nasty:
                 rows.partition(copying.row, *place, position=end, lane="raw")
         return ends
 
-    def _ends(self, *, committed: bool) -> dict[Place, int]:
-        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        topics = self.written.topics.items()
-        wanted = [TopicPartition(topic, at) for topic, count in topics for at in range(count)]
-        found = self.lab.on_source.list_offsets(
-            dict.fromkeys(wanted, OffsetSpec.latest()), isolation_level=level
-        )
-        return {(at.topic, at.partition): row.result(20).offset for at, row in found.items()}
+    def _ends(self, isolation: str) -> dict[Place, int]:
+        ends: dict[Place, int] = {}
+        for topic in self.written.topics:
+            ends |= end_offsets(self.lab.source, topic, isolation)
+        return ends
 
     def may_lack(self, place: Place) -> set[int]:
         """Compaction may have taken anything unread; of others only what was deleted before."""

@@ -12,9 +12,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 Record = tuple[bytes | None, bytes | None, list[Any] | None, int]
 
 
-def end_offsets(bootstrap: str, topic: str) -> dict[tuple[str, int], int]:
-    """Last stable offsets of all partitions."""
-    consumer = _reader(bootstrap)
+def end_offsets(
+    bootstrap: str, topic: str, isolation: str = "read_committed"
+) -> dict[tuple[str, int], int]:
+    """Last stable offsets of all partitions; with `read_uncommitted` where their logs end."""
+    consumer = _reader(bootstrap, isolation)
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
         return {(topic, number): _end(consumer, topic, number) for number in partitions}
@@ -71,14 +73,14 @@ def messages(
         consumer.close()
 
 
-def _reader(bootstrap: str) -> Consumer:
+def _reader(bootstrap: str, isolation: str = "read_committed") -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": f"reader{uuid.uuid4().hex[:8]}",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 20,
             "fetch.error.backoff.ms": 20,
