@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from io import StringIO
 
 import pytest
 
-from controlplane.demo.brand import VARIABLE
 from controlplane.demo.check import remote_name
-from controlplane.demo.console import Console
 from controlplane.demo.stage import Stage
 from controlplane.demo.verify import Comparison, compare_clusters
-from controlplane.demo.workspace import Workspace
 from tests.journeys.refusals import refusals
+from tests.staging import on_stage
 
 
 @pytest.fixture(scope="package")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Two clusters, both flows running, live business traffic, all of it supervised."""
-    before = os.environ.get(VARIABLE)
-    workspace = Workspace(tmp_path_factory.mktemp("stage") / "demo")
-    console = Console(StringIO())
-    workspace.enter()
-    stage = Stage(workspace, console)
-    try:
-        stage.rise()
+    with on_stage(tmp_path_factory.mktemp("stage") / "demo", Stage) as stage:
         yield stage
-    finally:
-        stage.fall()
-        workspace.leave()
-        console.close()
-        os.environ.pop(VARIABLE, None)
-        if before is not None:
-            os.environ[VARIABLE] = before
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ import pytest
 
 from controlplane.demo.stage import Stage
 from controlplane.demo.verify import Comparison
-from mirrors import launcher
 from tests.journeys.nasty import Nasty
 from tests.journeys.refusals import sent_again
+from tests.staging import runner_process
 
 BACK_WITHIN = 60.0
 VICTIMS = (
@@ -31,15 +31,6 @@ VICTIMS = (
 )
 # A broker takes half of the minute by itself, so it is given the machine.
 ALONE = ("primary", "backup")
-
-
-def runner_process(stage: Stage) -> psutil.Process | None:
-    status = launcher.read_runner(stage.runner_root / "default")
-    if status is None or not launcher.is_alive(status.pid, status.start_tick):
-        return None
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return psutil.Process(status.pid)
-    return None
 
 
 def victim(stage: Stage, name: str) -> psutil.Process | None:
