@@ -99,7 +99,7 @@ def told_by_a_runner(flow: Flow, why: str) -> PartitionStatus:
     board = Board(job, 0)
     board.planned(
         Plan(
-            source_cluster_id="", target_cluster_id="", positions_topic="",
+            source_cluster_id="", target_cluster_id="", positions_topic="", owner="",
             partitions={("orders", 0): work}, slices={("orders", 0): 0}, stopped={}, topics=(),
             warnings=(),
         )

@@ -39,7 +39,7 @@ def board() -> Board:
     )  # fmt: skip
     plan = Plan(
         source_cluster_id="", target_cluster_id="", positions_topic="", partitions={PLACE: work},
-        slices={PLACE: 0}, stopped={}, topics=(), warnings=(),
+        slices={PLACE: 0}, stopped={}, topics=(), warnings=(), owner="",
     )  # fmt: skip
     made = Board(job, 0)
     made.planned(plan)
