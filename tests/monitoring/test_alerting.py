@@ -118,7 +118,7 @@ def test_a_silence_holds_the_telling_back_until_it_ends(flow: Flow, channel: Cha
 def test_nobody_hears_the_end_of_what_nobody_heard_of(flow: Flow, channel: Channel) -> None:
     Silence.objects.create(starts_at=START, ends_at=START + timedelta(hours=1), who="ann")
     fire(flow)
-    at(30, 0, flow)
+    at(30, 1, flow)
     assert Alert.objects.get().state == "resolved"
     assert Delivery.objects.count() == 0
 
