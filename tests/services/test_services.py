@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from controlplane.demo.guard import Guard
 from mirrors import launcher
+from spark_runner import compiled
 from tests.postgres import Postgres, binaries
 from tests.services import compose
 from tests.services.compose import ROOT
@@ -76,7 +77,15 @@ def test_the_worker_has_a_name_that_stays_an_init_and_time_to_stop() -> None:
 
 
 def test_the_image_is_built_from_what_is_there() -> None:
-    for sources in re.findall(r"^COPY (?:--\S+ )*(.+) \S+$", DOCKERFILE, re.MULTILINE):
+    stages = re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE, re.MULTILINE)
+    for stage, sources in re.findall(
+        r"^COPY (?:--from=(\S+) )?(?:--\S+ )*(.+) \S+$", DOCKERFILE, re.MULTILINE
+    ):
+        if stage:
+            # What an earlier stage made: the folder that the engine looks for.
+            assert stage in stages
+            assert sources == f"/app/{compiled.FOLDER.name}"
+            continue
         for source in sources.split():
             assert (ROOT / source).exists(), source
     named = re.findall(r"\bmake ([a-z -]+?)$", DOCKERFILE, re.MULTILINE)

@@ -17,9 +17,10 @@ from spark_runner.lanes.policy import Policy
 from spark_runner.lanes.scan import scan
 from spark_runner.lanes.track import Track
 from spark_runner.wire.batch import CONTROL, TRANSACTIONAL
+from spark_runner.wire.crc32c import crc32c
 from spark_runner.wire.records import Record, encode_batch
 
-_EPOCH_AT, _ATTRIBUTES_AT = 12, 21
+_EPOCH_AT, _CRC_AT, _ATTRIBUTES_AT = 12, 17, 21
 
 steps = st.lists(
     st.tuples(st.integers(1, 3), st.booleans(), st.integers(0, 2)), min_size=1, max_size=8
@@ -36,6 +37,7 @@ def log_of(plan: list[tuple[int, bool, int]]) -> tuple[bytearray, list[tuple[int
         struct.pack_into(">i", batch, _EPOCH_AT, epoch)
         if marker:
             struct.pack_into(">h", batch, _ATTRIBUTES_AT, CONTROL | TRANSACTIONAL)
+            struct.pack_into(">I", batch, _CRC_AT, crc32c(bytes(batch[_ATTRIBUTES_AT:])))
         known.append((offset + len(rows), epoch))
         offset += len(rows)
         log += batch
