@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker, Listener
 from controlplane.demo.ports import free_port
+from mirrors import launcher
 from tests.spark.lab import Flow, Lab, wait_for
 from tests.spark.reading import records
 from tests.spark.standalone import StandaloneCluster, standalone_cluster
@@ -116,6 +117,8 @@ def test_an_executor_killed_under_load_costs_no_record_and_repeats_none(
 def test_a_flow_of_more_tasks_than_slots_goes_on_when_a_worker_is_lost_with_half_of_them(
     far: Lab, cluster: StandaloneCluster
 ) -> None:
+    # A flow is cut into as many slices as executors offer slots when it begins.
+    wait_for(lambda: _slots(far) == 2 * CORES, what="the second executor")
     flow, topic = _copying(far, tasks_max="8")
     assert len(flow.wait(lambda s: s.slices).slices) == 2 * CORES
     with load(far, topic, 8):
@@ -138,6 +141,11 @@ def _copying(lab: Lab, **settings: str) -> tuple[Flow, str]:
     topic = lab.create(flow.topic("t"), 8)
     flow.start().wait_state("running")
     return flow, topic
+
+
+def _slots(lab: Lab) -> int:
+    status = launcher.read_runner(lab.directory)
+    return 0 if status is None else status.slots
 
 
 def _two_without(cluster: StandaloneCluster, dead: psutil.Process) -> bool:
