@@ -8,6 +8,7 @@ from django.utils import timezone
 from mirrors.services import duties, pruning
 from mirrors.services.heart import heartbeats
 from mirrors.services.offsets import blocks_retiring, catching_up, left_out_retiring, runs_retiring
+from mirrors.services.offsets.retiring_turns import take_turn
 from mirrors.services.sync import drift, plans
 from mirrors.tasks.sending import send_each
 
@@ -77,17 +78,25 @@ def retire_runs() -> None:
 
 @shared_task(name="mirrors.tasks.retire_runs_of")
 def retire_runs_of(flow_id: int) -> None:
-    runs_retiring.retire_some(flow_id=flow_id)
+    take_turn(lambda flow: runs_retiring.retire_runs(flow=flow), flow_id=flow_id, what="Old runs")
 
 
 @shared_task(name="mirrors.tasks.retire_blocks_of")
 def retire_blocks_of(flow_id: int) -> None:
-    blocks_retiring.retire_some(flow_id=flow_id)
+    take_turn(
+        lambda flow: blocks_retiring.retire_blocks(flow=flow, now=timezone.now()),
+        flow_id=flow_id,
+        what="Runs before both logs",
+    )
 
 
 @shared_task(name="mirrors.tasks.retire_notes_of")
 def retire_notes_of(flow_id: int) -> None:
-    left_out_retiring.retire_some(flow_id=flow_id)
+    take_turn(
+        lambda flow: left_out_retiring.retire_notes(flow=flow),
+        flow_id=flow_id,
+        what="Notes of what was left out",
+    )
 
 
 @shared_task(name="mirrors.tasks.prune")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.db import connection
@@ -187,14 +186,6 @@ def test_sentences_of_many_alerts_that_change_at_once_are_written_at_once(flow: 
     after = set(Alert.objects.values_list("sentence", flat=True))
     assert Alert.objects.filter(state="firing").count() == 10
     assert not before & after
-
-
-def test_the_rules_that_every_installation_begins_with(db: Any) -> None:
-    kinds = set(AlertRule.objects.filter(flow=None, enabled=True).values_list("kind", flat=True))
-    assert kinds == {
-        *("time_lag", "stands", "flow_failed", "flow_degraded", "gap", "stale", "runner_down"),
-        *("forecast", "heartbeat", "checkpoint", "open_transaction"),
-    }
 
 
 def test_a_maintenance_window_of_a_cluster_covers_its_flows_while_it_lasts(

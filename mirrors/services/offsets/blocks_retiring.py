@@ -14,9 +14,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 from django.db.models import Min, QuerySet
-from django.utils import timezone
 
-from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.policy import policy_for
 from mirrors.domain.retiring import Border, Starts, blocks_between, border
 from mirrors.kafka.admin import Admin, Place
@@ -99,18 +97,6 @@ def due_blocks(known: PartitionMap, at: Border) -> QuerySet[RunBlock]:
         return rows.none()
     between = blocks_between(oldest=oldest, upstream=upstream, downstream=downstream)
     return rows.filter(first__gte=between.start, first__lt=between.stop)
-
-
-def retire_some(*, flow_id: int) -> int:
-    """One flow's turn, for a worker: who does not answer is asked again the next time."""
-    flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
-    if flow is None:
-        return 0
-    try:
-        return retire_blocks(flow=flow, now=timezone.now())
-    except UnderstudyError as error:
-        log.info("Runs of %s before both logs stay for now: %s", flow.name, error.message)
-        return 0
 
 
 def _why_all_stay(flow: Flow) -> str:

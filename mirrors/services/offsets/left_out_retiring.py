@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 from mirrors.domain.continuity.lost_runs import is_cut
-from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
+from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.records import MalformedRecord
 from mirrors.domain.retiring import notes_due
 from mirrors.domain.runs import BlockKey, is_left_out, left_out, read_block, runs_topic
@@ -69,18 +69,6 @@ def retire_notes(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
         gone += len(chunk)
     log.info("Notes of what %s left out: %s of %s blocks went", flow.name, gone, _count(notes))
     return gone
-
-
-def retire_some(*, flow_id: int) -> int:
-    """One flow's turn, for a worker: who does not answer is asked again the next time."""
-    flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
-    if flow is None:
-        return 0
-    try:
-        return retire_notes(flow=flow)
-    except UnderstudyError as error:
-        log.info("Notes of what %s left out stay for now: %s", flow.name, error.message)
-        return 0
 
 
 def _due(

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 from django.db.models import QuerySet
 
-from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.policy import policy_for
 from mirrors.domain.retiring import OldRuns, RemoteLog, retirement
 from mirrors.domain.runs import BlockKey, read_block, runs_topic
@@ -138,15 +137,3 @@ def _chunks(blocks: QuerySet[RunBlock]) -> Iterator[list[tuple[int, int]]]:
     rows = blocks.order_by("first").values_list("pk", "first")
     while chunk := list(rows[:_CHUNK]):
         yield chunk
-
-
-def retire_some(*, flow_id: int) -> int:
-    """One flow's turn, for a worker: a target that does not answer is asked again the next time."""
-    flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
-    if flow is None:
-        return 0
-    try:
-        return retire_runs(flow=flow)
-    except UnderstudyError as error:
-        log.info("Old runs of %s stay for now: %s", flow.name, error.message)
-        return 0
