@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from mirrors.domain.errors import Fenced, UnderstudyError
+from mirrors.domain.owner import OWNER_KEY, owner_value
 from mirrors.domain.records import Position, SliceCount
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka import transactions
-from spark_runner.positions import OWNER_KEY, plan_id, produce_row
+from spark_runner.positions import plan_id, produce_row
 
 
 class LedgerWriter:
@@ -47,7 +47,7 @@ class LedgerWriter:
         if slices is not None:
             rows.append((SliceCount(slices).key, SliceCount(slices).value))
         if owner is not None:
-            rows.append((OWNER_KEY, json.dumps({"v": 1, "owner": owner}).encode()))
+            rows.append((OWNER_KEY, owner_value(owner)))
         if not rows:
             return
         try:

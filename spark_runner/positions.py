@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.domain.owner import OWNER_KEY, read_owner
 from mirrors.domain.records import (
     MalformedRecord,
     Position,
@@ -36,7 +37,6 @@ from mirrors.kafka.transactions import plan_id, slice_id
 
 __all__ = [
     "CONNECT_PARTITIONS",
-    "OWNER_KEY",
     "POSITIONS_CONFIGS",
     "Ledger",
     "Place",
@@ -49,7 +49,6 @@ __all__ = [
 
 Place = tuple[str, int]
 
-OWNER_KEY = json.dumps({"owner": True}, separators=(",", ":")).encode()
 CONNECT_PARTITIONS = 25
 
 
@@ -110,7 +109,7 @@ def read_ledger(admin: Admin, topic: str, *, deadline_s: float, committed: bool 
             positions.pop(_place(key), None)
             continue
         if key == OWNER_KEY:
-            owner = json.loads(value)["owner"]
+            owner = read_owner(value)
             continue
         record = _decoded(admin.spec, topic, key, value)
         if isinstance(record, SliceCount):

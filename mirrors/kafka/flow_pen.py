@@ -1,7 +1,9 @@
 """Writes on a flow's target what the flow itself would write, in its name, while it rests.
 
 Whoever holds the flow's plan id is alone: taking it over fences a planner, and a planner that
-starts takes it over and fences this. Records, their runs and positions are one transaction.
+starts takes it over and fences this. A planner that believes the flow still its own sends tasks,
+which find another owner's name and copy nothing. Records, their runs and positions are one
+transaction.
 """
 
 from __future__ import annotations
@@ -9,13 +11,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
+import socket
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.owner import OWNER_KEY, owner_value
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka import transactions
 from mirrors.kafka.errors import RAISED, translate
@@ -41,10 +47,15 @@ class FlowPen:
         self._name = flow_name
         self._producer = transactions.open_producer(spec, transactions.plan_id(flow_name))
 
-    def take_over(self, *, slices: int, deadline_s: float) -> Self:
+    def take_over(self, *, positions_topic: str, slices: int, deadline_s: float) -> Self:
+        transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
+        # Before the ids are fenced: who takes one back from here on sees the name.
+        owner = owner_value(f"{socket.gethostname()} {os.getpid()} pen {uuid.uuid4().hex}")
+        row = Outgoing(topic=positions_topic, partition=0, key=OWNER_KEY, value=owner)
+        with self.transaction(deadline_s=deadline_s):
+            self.send([row], deadline_s=deadline_s)
         ids = [transactions.slice_id(self._name, index) for index in range(slices)]
         transactions.fence(self._spec, ids, deadline_s=deadline_s)
-        transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
         return self
 
     @contextlib.contextmanager

@@ -9,14 +9,14 @@ ours; or to the driver, who has decided where one of ours goes on, and that is w
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.domain.owner import OWNER_KEY, read_owner
 from mirrors.domain.records import MalformedRecord, Position, position_key, read_position
 from spark_runner.lanes.scan import Filter
-from spark_runner.positions import OWNER_KEY, Place
+from spark_runner.positions import Place
 from spark_runner.wire import fetch
 from spark_runner.wire.batch import CONTROL, TRANSACTIONAL, Header
 from spark_runner.wire.cluster import REQUEST_S, ClusterClient, Leader, Patience, TopicView
@@ -125,7 +125,7 @@ class PositionReader:
         rows = [(record.offset, record.key or b"", record.value) for record in decode_batch(batch)]
         for _, key, value in rows:
             if key == OWNER_KEY and value is not None:
-                self.owner = json.loads(value)["owner"]
+                self.owner = read_owner(value)
         if header.attributes & TRANSACTIONAL and after > decided:
             self._undecided.setdefault(header.producer_id, []).extend(rows)
         else:

@@ -1,7 +1,8 @@
-"""What a flow has copied is counted once, whatever its epochs say and in which order."""
+"""What a flow hears of its epochs counts once, whatever they say and in which order."""
 
 from __future__ import annotations
 
+import dataclasses
 import types
 from typing import Any
 
@@ -11,8 +12,9 @@ from mirrors.domain.jobs import JobSpec, JobStatus
 from mirrors.domain.lanes import LaneFigure
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.copying import Copying
+from spark_runner.draft import Plan
 from spark_runner.status import Board
-from spark_runner.work import Figures, SliceResult
+from spark_runner.work import Figures, PartitionError, PartitionFigure, PartitionWork, SliceResult
 
 
 def lane(why: str, batches: int) -> LaneFigure:
@@ -51,6 +53,33 @@ class Flow:
         self._copying._slices[0] = types.SimpleNamespace(harvest=lambda: said)  # type: ignore[assignment]
         self._copying.harvest(0)
 
+    def resumes(self, at: int, *, epoch: int) -> None:
+        """A person's choice: the partition goes on at an offset, after so many epochs."""
+        place = ("t", 0)
+        work = PartitionWork(
+            topic="t", topic_id="1", partition=0, remote_topic="a.t", remote_topic_id="2", start=at
+        )
+        plan = Plan(
+            source_cluster_id="a",
+            target_cluster_id="b",
+            positions_topic="p",
+            owner="",
+            partitions={place: work},
+            slices={place: 0},
+            stopped={},
+            topics=(),
+            warnings=(),
+            resumed=frozenset([place]),
+        )
+        self._copying._slices[0] = types.SimpleNamespace(epoch=epoch)  # type: ignore[assignment]
+        self._board.planned(plan)
+        self._copying.adopt(plan)
+        self._copying.resume(plan.resumed)
+
+    def stands(self) -> tuple[int | None, str]:
+        (row,) = self.says().partitions
+        return row.position, row.reason
+
     def says(self) -> JobStatus:
         return self._board.status("running", "", (), 0)
 
@@ -83,3 +112,23 @@ def test_lanes_are_counted_by_reason_over_all_epochs_and_rise_alone(flow: Flow) 
     flow.hears((1, result(0, lane("", 8), lane("small", 1))), (2, figures(0, lane("small", 2))))
     assert flow.says().lanes == (lane("", 8), lane("small", 3))
     assert JobStatus.from_json(flow.says().to_json()) == flow.says()
+
+
+def test_what_an_epoch_says_of_a_partition_that_went_on_elsewhere_counts_no_more(
+    flow: Flow,
+) -> None:
+    flow.resumes(40, epoch=3)
+    gap = PartitionError(
+        topic="t", partition=0, offset=10, state="gap", code="source_gap", reason="gone"
+    )
+    old = dataclasses.replace(
+        result(5), partitions=(PartitionFigure(topic="t", partition=0, position=10),), errors=(gap,)
+    )
+    flow.hears((3, old))
+    assert flow.stands() == (40, "")
+    moved = PartitionFigure(topic="t", partition=0, position=45)
+    flow.hears((4, dataclasses.replace(figures(5), partitions=(moved,))))
+    assert flow.stands() == (45, "")
+    again = dataclasses.replace(gap, offset=45)
+    flow.hears((4, dataclasses.replace(result(5), errors=(again,))))
+    assert flow.stands() == (45, "gone")

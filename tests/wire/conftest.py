@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import spark_runner.wire.connection
+from controlplane.demo.guard import Guard
+from controlplane.demo.kafka_cluster import KafkaCluster
 from spark_runner.wire.stream import PlainStream, dial
 from tests.wire.proxy import Proxy
 from tests.wire.sides import Side
@@ -26,6 +28,22 @@ def target(backup: str) -> Iterator[Side]:
     side = Side("two", backup)
     yield side
     side.close()
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[KafkaCluster]:
+    """A cluster of three brokers, whole at the beginning of each file."""
+    cluster = KafkaCluster(
+        tmp_path_factory.mktemp("three"),
+        name="three",
+        heap="256m",
+        jvm=("-XX:TieredStopAtLevel=1",),
+        environment=guard.environment,
+    )
+    try:
+        yield cluster.start()
+    finally:
+        cluster.kill()
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-from controlplane.demo.guard import Guard
 from controlplane.demo.kafka_cluster import KafkaCluster
 from mirrors.domain.runs import is_runs_topic, runs_topic
 from spark_runner.lanes.replicated import Replicated
@@ -16,21 +14,6 @@ from spark_runner.wire.connection import Connection
 from tests.wire.world import Side, soon, unique
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster(
-        tmp_path_factory.mktemp("many"),
-        name="many",
-        heap="256m",
-        jvm=("-XX:TieredStopAtLevel=1",),
-        environment=guard.environment,
-    )
-    try:
-        yield cluster.start()
-    finally:
-        cluster.kill()
 
 
 @pytest.mark.parametrize("dies", [False, True])

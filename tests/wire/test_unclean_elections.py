@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
-from controlplane.demo.guard import Guard
 from controlplane.demo.kafka_cluster import KafkaCluster
 from mirrors.domain.gaps import GapFacts
 from mirrors.kafka.admin import Admin
@@ -21,21 +20,6 @@ from tests.wire.world import Flow, Side, unique
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 UNCLEAN = {"unclean.leader.election.enable": "true", "retention.ms": "-1"}
-
-
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster(
-        tmp_path_factory.mktemp("unclean"),
-        name="unclean",
-        heap="256m",
-        jvm=("-XX:TieredStopAtLevel=1",),
-        environment=guard.environment,
-    )
-    try:
-        yield cluster.start()
-    finally:
-        cluster.kill()
 
 
 def partition_of(admin: Admin, topic: str) -> Any:

@@ -7,18 +7,18 @@ slices are cut otherwise, so the ids that it takes back fence nobody who copies 
 from __future__ import annotations
 
 import dataclasses
-import json
 import threading
 import time
 from typing import Any
 
 import pytest
 
+from mirrors.domain.owner import OWNER_KEY, owner_value
 from mirrors.domain.records import Position
+from mirrors.kafka.flow_pen import FlowPen
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.recall import PositionReader
-from spark_runner.positions import OWNER_KEY
 from spark_runner.wire.codes import Code
 from spark_runner.wire.records import Record
 from spark_runner.wire.transactions import ProducerLost
@@ -40,8 +40,7 @@ def written(source: Side, target: Side) -> tuple[Flow, str]:
 
 
 def owned(flow: Flow, owner: str) -> Record:
-    value = json.dumps({"v": 1, "owner": owner}).encode()
-    record = Record(0, NOW, OWNER_KEY, value)
+    record = Record(0, NOW, OWNER_KEY, owner_value(owner))
     flow.target.write(flow.positions_topic, 0, [record])
     return record
 
@@ -59,6 +58,21 @@ def test_who_lost_the_flow_copies_nothing_although_he_took_his_id(
     owned(flow, "mine")
     owned(flow, "another's")
     result = run(dataclasses.replace(flow.work(seconds=5), owner="mine"), lane)
+    assert result.ended_because == "fenced", result
+    assert target.ends(remote) == {0: 0}
+
+
+@each_lane
+def test_who_was_taken_for_dead_copies_nothing_while_somebody_writes_in_the_flows_name(
+    source: Side, target: Side, lane: str
+) -> None:
+    flow, remote = written(source, target)
+    owned(flow, "mine")
+    work = dataclasses.replace(flow.work(seconds=5), owner="mine")
+    FlowPen(target.spec, work.spec.name).take_over(
+        positions_topic=flow.positions_topic, slices=1, deadline_s=20
+    )
+    result = run(work, lane)
     assert result.ended_because == "fenced", result
     assert target.ends(remote) == {0: 0}
 

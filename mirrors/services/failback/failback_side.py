@@ -98,7 +98,9 @@ def write_positions(
             deadline_s=DEADLINE_S,
         )
         slices = read_positions(admin, topic, deadline_s=DEADLINE_S).slices or 0
-    pen = FlowPen(target, flow_name).take_over(slices=slices, deadline_s=DEADLINE_S)
+    pen = FlowPen(target, flow_name).take_over(
+        positions_topic=topic, slices=slices, deadline_s=DEADLINE_S
+    )
     with pen.transaction(deadline_s=DEADLINE_S):
         pen.send(position_records(topic, rows), deadline_s=DEADLINE_S)
 

@@ -101,7 +101,9 @@ class _Settler:
             ensure_topic(admin, self._runs_topic, replication_factor=factor, deadline_s=DEADLINE_S)
             before = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
             self._pen = FlowPen(self._spec.target, self._spec.name).take_over(
-                slices=before.slices or 0, deadline_s=DEADLINE_S
+                positions_topic=self._positions_topic,
+                slices=before.slices or 0,
+                deadline_s=DEADLINE_S,
             )
             # After the fence: now they rest.
             found = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
