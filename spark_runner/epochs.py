@@ -17,7 +17,10 @@ from spark_runner.epoch import Epoch, Launcher
 from spark_runner.work import Figures, SliceResult, SliceWork
 
 HANDOVER_S = 5.0
+# The first epoch, and the first after trouble; each that ends well is followed by a longer one. A
+# new task costs as much as an idle one does in a minute.
 SHORTEST_S = 30.0
+LONGER = 4
 LONGEST_S = 600.0
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 10.0
@@ -183,7 +186,7 @@ class SliceRun:
             self._failures, self._retry_at = 0, 0.0
             if self.reason != NO_SLOT or result.ended_because != "handover":
                 self.reason = ""
-            self._length_s = min(LONGEST_S, self._length_s * 2)
+            self._length_s = min(LONGEST_S, self._length_s * LONGER)
             if self.successor is not None and not self.successor.ordered:
                 self.current, self.successor = self.successor, None
                 self.current.give_turn()

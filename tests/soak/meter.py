@@ -37,6 +37,10 @@ class Sample:
 
 def sample(stage: Stage) -> dict[str, Sample]:
     """Every service of ours at this moment, the runner among them; brokers are not ours."""
+    return {name: _measured(root) for name, root in _roots(stage).items()}
+
+
+def _roots(stage: Stage) -> dict[str, psutil.Process]:
     runner = runner_process(stage)
     assert runner is not None, "the runner is gone"
     roots = {"runner": runner}
@@ -45,7 +49,7 @@ def sample(stage: Stage) -> dict[str, Sample]:
             assert child.process is not None
             roots[child.name] = psutil.Process(child.process.pid)
     assert set(roots) == {"runner", *SERVICES}
-    return {name: _measured(root) for name, root in roots.items()}
+    return roots
 
 
 def thread_names(stage: Stage) -> Counter[str]:
@@ -56,6 +60,17 @@ def thread_names(stage: Stage) -> Counter[str]:
         for name in Path(f"/proc/{process.pid}/task").glob("*/comm"):
             with contextlib.suppress(OSError):
                 found[name.read_text().strip()] += 1
+    return found
+
+
+def open_files(stage: Stage) -> Counter[str]:
+    """What every service has open: each file by its path, sockets, pipes and the like by kind."""
+    found: Counter[str] = Counter()
+    for name, root in _roots(stage).items():
+        for process in (root, *root.children(recursive=True)):
+            for number in Path(f"/proc/{process.pid}/fd").glob("*"):
+                with contextlib.suppress(OSError):
+                    found[f"{name} {str(number.readlink()).partition(':[')[0]}"] += 1
     return found
 
 

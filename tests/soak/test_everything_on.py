@@ -17,7 +17,7 @@ from tests.journeys.refusals import refusals, sent_again
 from tests.security.vault import Vault
 from tests.soak.judging import grown, say, slowed
 from tests.soak.load import Traffic, create
-from tests.soak.meter import Asking, Latency, Series, sample, thread_names
+from tests.soak.meter import Asking, Latency, Series, open_files, sample, thread_names
 from tests.soak.unrest import BULK, GROWS, Unrest
 from tests.soak.whole import LIMIT, WholeStage, switch_on
 from tests.spark.reading import records
@@ -73,14 +73,14 @@ def test_memory_latency_files_threads_and_connections_stay_flat(
     threads = (*writers, *series.values(), unrest)
     time.sleep(WARM_S)
     began = time.monotonic()
-    names = thread_names(whole)
+    names, files = thread_names(whole), open_files(whole)
     samples = []
     while time.monotonic() < began + SPAN_S:
         samples.append(sample(whole))
         assert [one.error for one in threads if one.error] == []
         time.sleep(SAMPLE_S)
     wrong = grown(samples) + slowed(series, began, SPAN_S)
-    others = thread_names(whole)
+    others, opened = thread_names(whole), open_files(whole)
     unrest.end()
     for writer in writers:
         writer.end()
@@ -93,6 +93,7 @@ def test_memory_latency_files_threads_and_connections_stay_flat(
     assert isinstance(asking, Asking)
     assert any(f"Limited to {LIMIT} bytes/s" in reason for reason in asking.said), asking.said
     say(f"threads of the runner that came: {dict(others - names)}, went: {dict(names - others)}")
+    say(f"files that came: {dict(opened - files)}, went: {dict(files - opened)}")
     cuts = {alias: proxy.cuts for alias, proxy in whole.proxies.items()}
     say(f"{unrest.turns} turns of {TURN_S:.0f} s")
     assert min(cuts.values()) > 0, "no connection was cut"
