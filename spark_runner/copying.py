@@ -152,8 +152,10 @@ class Copying:
         """Partitions that go on elsewhere: what the present epoch says of them is old."""
         for place in places:
             if self._plan is not None and place in self._plan.slices:
-                self._resumed[place] = self._slices[self._plan.slices[place]].epoch
-                self._forgiven[place] = self._resumed[place]
+                run = self._slices[self._plan.slices[place]]
+                # It may copy on from there, and would not be heard.
+                run.dismiss_successor()
+                self._resumed[place] = self._forgiven[place] = run.epoch
 
     def troubles(self) -> Iterator[str]:
         now = time.monotonic()

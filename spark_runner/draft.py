@@ -148,15 +148,25 @@ class Draft:
                 self.work[place] = dataclasses.replace(self.work[place], stop=stop)
 
     def check_ranges(
-        self, held: Ranges, ledger: Ledger, only: Container[Place] | None = None
+        self, held: Ranges, ledger: Ledger, told: Container[Place], *, all_rest: bool
     ) -> None:
+        """Stop what lies outside: of the places that a lane told of, or of all while all rest.
+
+        Where a log was cut is not where it ends once it has grown again. The lane that reads on
+        behind a known leader epoch is told by the broker (KIP-320), so that is left to it.
+        """
         for place, work in list(self.work.items()):
             first, end = held.first.get(place), held.end.get(place)
             kind = gap_of_range(work.start, first, end)
             words = held.gap(place, self._spec.source.alias, work.start)
-            if kind is None or words is None or (only is not None and place not in only):
-                continue
             known = ledger.positions.get(place)
+            if kind is None or words is None:
+                continue
+            if place not in told and (
+                not all_rest
+                or (kind == "truncated" and known is not None and known.leader_epoch is not None)
+            ):
+                continue
             resets = 0 if known is None else known.resets
             facts = GapFacts(kind=kind, position=work.start, first=first, end=end, resets=resets)
             self.stop(place, work.start, "gap", "out_of_range", words, facts)

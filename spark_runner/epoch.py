@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import threading
 import time
 from collections import deque
@@ -16,6 +17,8 @@ from spark_runner.work import Figures, SliceResult, SliceWork
 
 # A lane says something each five seconds; the longest it may be mute is a flush and a commit.
 SILENCE_S = 90.0
+
+log = logging.getLogger("spark_runner.epochs")
 
 
 class Launcher(Protocol):
@@ -86,6 +89,11 @@ class Epoch:
     def _run(self) -> None:
         try:
             self.result = self._launch(self.work)
+        except Exception as error:
+            # Without a result the slice would wait for one for ever, and so would its flow.
+            log.exception("Slice %s, epoch %s", self.work.index, self.work.epoch)
+            reason = f"Spark's client failed ({type(error).__name__}: {error})."
+            self.result = SliceResult(ended_because="failed", reason=reason, code="spark")
         finally:
             self._control.close_line(self.line)
             self._wake()

@@ -142,7 +142,7 @@ class SliceRun:
                 epoch.give_turn()
             return
         if self.successor is not None and is_outdated(self.successor):
-            self._dismiss_successor()
+            self.dismiss_successor()
         due = is_outdated(self.current) or self.current.left_s() < HANDOVER_S
         if self.successor is not None:
             self._hand_over(self.current, self.successor, now)
@@ -191,7 +191,7 @@ class SliceRun:
                 self.current, self.successor = self.successor, None
                 self.current.give_turn()
             return
-        self._dismiss_successor()
+        self.dismiss_successor()
         delay = min(LAST_RETRY_S, FIRST_RETRY_S * 2**self._failures)
         self._failures += 1
         self._length_s = SHORTEST_S
@@ -199,7 +199,8 @@ class SliceRun:
         self._retry_at = time.monotonic() + delay
         self.reason = f"{result.reason} Tried again in {delay:.0f} s."
 
-    def _dismiss_successor(self) -> None:
+    def dismiss_successor(self) -> None:
+        """Another one is begun where one is due."""
         if self.successor is not None:
             self.successor.order("stop")
             self._leaving.append(self.successor)

@@ -16,6 +16,8 @@ from spark_runner.positions import Ledger, Place
 from spark_runner.starts import Ranges
 from spark_runner.work import PartitionError
 
+_SEEN_BY_LANES: tuple[GapKind, ...] = ("truncated", "remote_truncated")
+
 
 @dataclasses.dataclass(frozen=True)
 class Orders:
@@ -47,9 +49,9 @@ def find_gaps(
     `missing`: topics whose remote topic is gone. `all_rest`: nothing is copied now; otherwise a
     position may be older than what was copied, so only what a lane has stopped is looked at.
     """
-    _rest(draft, orders, "remote_truncated")
-    draft.check_ranges(held, ledger, None if all_rest else orders.stopped.keys())
-    _rest(draft, orders, "truncated")
+    # First what lanes have seen: a log that was cut may have grown since.
+    _rest(draft, orders)
+    draft.check_ranges(held, ledger, orders.stopped.keys(), all_rest=all_rest)
     for place, error in list(draft.stopped.items()):
         known = ledger.positions.get(place)
         if place[0] in missing and known is not None:
@@ -80,10 +82,10 @@ def apply_decisions(
     return rows
 
 
-def _rest(draft: Draft, orders: Orders, kind: GapKind) -> None:
+def _rest(draft: Draft, orders: Orders) -> None:
     """What a lane alone has seen: a log that was replaced behind what was read or written."""
     for place, error in orders.stopped.items():
-        if place in draft.work and error.gap is not None and error.gap.kind == kind:
+        if place in draft.work and error.gap is not None and error.gap.kind in _SEEN_BY_LANES:
             draft.rest(place, error)
 
 

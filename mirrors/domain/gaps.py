@@ -84,7 +84,8 @@ class GapFacts:
     def accepted_at(self) -> int | None:
         """Where copying goes on when it is accepted; None while that is not known."""
         if self.kind == "truncated":
-            return self.end
+            # Without a loss in numbers, what differs below the position would be left behind.
+            return self.end if self.lost else None
         if self.kind == "deleted" or self.kind in _NEW_SOURCE:
             return self.first
         return self.position
@@ -170,7 +171,7 @@ def resume_at(decision: Decision, now: GapFacts) -> int | None:
     if decision.choice == "restart":
         return now.first
     if then.kind == "truncated":
-        at = then.end
+        at = then.accepted_at
         # What was written since lies behind it.
         return at if at is not None and now.end is not None and now.first <= at <= now.end else None
     return now.accepted_at if now.accepted_at == then.accepted_at else None

@@ -124,6 +124,15 @@ def test_after_a_truncation_what_was_written_since_is_copied_too() -> None:
     assert resume_at(decision(facts), dataclasses.replace(facts, first=8, end=30)) is None
 
 
+def test_a_truncation_without_a_number_is_accepted_nowhere() -> None:
+    """After two unclean elections what differs lies below the position, nobody can say where."""
+    facts = GapFacts(kind="truncated", position=10, first=0, end=10)
+    assert facts.count is facts.accepted_at is None
+    grown = dataclasses.replace(facts, end=30)
+    assert resume_at(decision(facts), grown) is None
+    assert resume_at(decision(facts, "restart"), grown) == 0
+
+
 def test_a_cut_remote_partition_goes_on_at_the_position_under_another_map() -> None:
     known = dataclasses.replace(position(), next_downstream=30, remote_end=18, resets=2)
     assert read_position(known.key, known.value) == known

@@ -114,6 +114,27 @@ def test_a_successor_is_ready_before_and_copies_only_after_its_predecessor(
     assert flow.run.is_copying
 
 
+def test_what_nobody_thought_of_is_tried_again_and_leaves_the_flow_to_its_orders(
+    flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = stage.launch
+
+    def breaks(work: SliceWork) -> SliceResult:
+        if work.epoch == 1:
+            raise UnboundLocalError("sockfile")
+        return launch(work)
+
+    monkeypatch.setattr(flow.run, "_launch", breaks)
+    said: list[str] = []
+
+    def goes_on() -> bool:
+        said.append(flow.run.reason)
+        return stage.copying == [2]
+
+    flow.until(goes_on)
+    assert "UnboundLocalError: sockfile" in "".join(said)
+
+
 def test_an_outdated_epoch_is_followed_up_at_once(flow: Flow, stage: Stage) -> None:
     flow.until(lambda: stage.copying == [1])
     flow.is_outdated = lambda epoch: epoch.work.epoch < 3

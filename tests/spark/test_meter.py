@@ -44,6 +44,7 @@ class Flow:
             job=1, flow=2, name="a->b", generation=1, desired="running", source=ends[0],
             target=ends[1], properties={},
         )  # fmt: skip
+        self.dismissed: list[int] = []
         self._board = Board(job, 0)
         none: Any = types.SimpleNamespace(launch=None)
         self._copying = Copying(job, none, none, self._board, none, lane="raw")
@@ -71,7 +72,9 @@ class Flow:
             warnings=(),
             resumed=frozenset([place]),
         )
-        self._copying._slices[0] = types.SimpleNamespace(epoch=epoch)  # type: ignore[assignment]
+        self._copying._slices[0] = types.SimpleNamespace(  # type: ignore[assignment]
+            epoch=epoch, dismiss_successor=lambda: self.dismissed.append(epoch)
+        )
         self._board.planned(plan)
         self._copying.adopt(plan)
         self._copying.resume(plan.resumed)
@@ -118,6 +121,7 @@ def test_what_an_epoch_says_of_a_partition_that_went_on_elsewhere_counts_no_more
     flow: Flow,
 ) -> None:
     flow.resumes(40, epoch=3)
+    assert flow.dismissed == [3]
     gap = PartitionError(
         topic="t", partition=0, offset=10, state="gap", code="source_gap", reason="gone"
     )

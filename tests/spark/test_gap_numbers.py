@@ -1,0 +1,101 @@
+"""A truncated source in numbers: as a lane saw it, whatever the log has grown to since."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from mirrors.domain.gaps import Decision, GapFacts
+from mirrors.domain.records import Position
+from mirrors.domain.snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.topics import CopiedTopic, TopicPlan
+from spark_runner.draft import Draft
+from spark_runner.gaps import Orders, apply_decisions, find_gaps
+from spark_runner.positions import Ledger
+from spark_runner.starts import Ranges
+from spark_runner.work import PartitionError
+
+PLACE = ("t", 0)
+# Twenty records are kept, thirty were copied, and three new ones came after the cut.
+KEPT, COPIED, END = 20, 30, 23
+HELD = Ranges({PLACE: 0}, {PLACE: END})
+
+
+def snapshot(cluster: str, topic: str) -> ClusterSnapshot:
+    state = TopicState(name=topic, topic_id=f"{cluster}-id", partitions=1, replication_factor=1)
+    return ClusterSnapshot(taken_at=0, cluster_id=cluster, brokers=1, topics={topic: state})
+
+
+def draft_and_ledger(leader_epoch: int | None) -> tuple[Draft, Ledger]:
+    ends = [ClusterSpec(alias=alias, bootstrap_servers="b:9") for alias in ("a", "b")]
+    spec = FlowSpec.build(source=ends[0], target=ends[1], properties={})
+    topic = CopiedTopic(topic="t", remote_topic="a.t", partitions=1, reason="")
+    draft = Draft(
+        spec, snapshot("source", "t"), snapshot("target", "a.t"), TopicPlan(copied=(topic,)), {}
+    )
+    position = Position(
+        topic="t",
+        partition=0,
+        position=COPIED,
+        source_cluster="source",
+        source_topic_id="source-id",
+        target_cluster="target",
+        target_topic_id="target-id",
+        leader_epoch=leader_epoch,
+    )
+    ledger = Ledger({PLACE: position}, 1)
+    draft.begin_at(ledger)
+    return draft, ledger
+
+
+def said(gap: GapFacts | None) -> PartitionError:
+    return PartitionError(
+        topic="t",
+        partition=0,
+        offset=COPIED,
+        state="gap",
+        code="truncated",
+        reason="was truncated",
+        gap=gap,
+    )
+
+
+SEEN = GapFacts(kind="truncated", position=COPIED, first=None, end=KEPT)
+
+
+@pytest.mark.parametrize("all_rest", [False, True])
+def test_where_a_log_was_cut_stays_what_the_lane_saw(all_rest: bool) -> None:
+    draft, ledger = draft_and_ledger(leader_epoch=5)
+    orders = Orders(stopped={PLACE: said(SEEN)})
+    find_gaps(draft, ledger, HELD, orders, missing=set(), all_rest=all_rest)
+    facts = draft.stopped[PLACE].gap
+    assert facts == dataclasses.replace(SEEN, first=0)
+    assert facts.lost == (KEPT, COPIED - 1)
+    decision = Decision(topic="t", partition=0, choice="accept", facts=facts)
+    (row,) = apply_decisions(draft, ledger, [decision], HELD)
+    assert row.position == KEPT
+
+
+def test_of_a_flow_that_begins_the_lane_is_asked_first_where_it_can_tell() -> None:
+    draft, ledger = draft_and_ledger(leader_epoch=5)
+    find_gaps(draft, ledger, HELD, Orders(), missing=set(), all_rest=True)
+    assert PLACE in draft.work
+    assert not draft.stopped
+
+
+@pytest.mark.parametrize("orders", [Orders(), Orders(stopped={PLACE: said(None)})])
+def test_without_a_leader_epoch_the_end_is_all_there_is(orders: Orders) -> None:
+    draft, ledger = draft_and_ledger(leader_epoch=None)
+    find_gaps(draft, ledger, HELD, orders, missing=set(), all_rest=True)
+    facts = GapFacts(kind="truncated", position=COPIED, first=0, end=END)
+    assert draft.stopped[PLACE].gap == facts
+
+
+def test_what_a_lane_could_not_number_is_numbered_by_the_end() -> None:
+    draft, ledger = draft_and_ledger(leader_epoch=5)
+    orders = Orders(stopped={PLACE: said(None)})
+    find_gaps(draft, ledger, HELD, orders, missing=set(), all_rest=False)
+    facts = GapFacts(kind="truncated", position=COPIED, first=0, end=END)
+    assert draft.stopped[PLACE].gap == facts
