@@ -64,13 +64,16 @@ def thread_names(stage: Stage) -> Counter[str]:
 
 
 def open_files(stage: Stage) -> Counter[str]:
-    """What every service has open: each file by its path, sockets, pipes and the like by kind."""
+    """What every service has open: files by path, connections by port, the rest by its kind."""
     found: Counter[str] = Counter()
     for name, root in _roots(stage).items():
         for process in (root, *root.children(recursive=True)):
             for number in Path(f"/proc/{process.pid}/fd").glob("*"):
                 with contextlib.suppress(OSError):
                     found[f"{name} {str(number.readlink()).partition(':[')[0]}"] += 1
+            for one in process.net_connections("tcp"):
+                if one.raddr:
+                    found[f"{name} to port {one.raddr.port}"] += 1
     return found
 
 

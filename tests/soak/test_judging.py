@@ -10,13 +10,15 @@ from tests.soak.judging import grown, slowed
 from tests.soak.meter import Sample, Series
 
 CALM = Sample(memory=500_000_000, processes=9, threads=120, files=300, connections=40)
-LEAKS = {"memory": 1_000_000, "processes": 0.1, "threads": 0.1, "files": 0.1, "connections": 0.1}
+# Of twenty minutes.
+SAMPLES = 240
+LEAKS = {"memory": 1_000_000, "processes": 0.03, "threads": 0.1, "files": 0.1, "connections": 0.1}
 
 
 def run_of(what: str, each: float) -> list[dict[str, Sample]]:
     return [
         {"runner": dataclasses.replace(CALM, **{what: int(getattr(CALM, what) + each * at)})}
-        for at in range(120)
+        for at in range(SAMPLES)
     ]
 
 
@@ -27,9 +29,16 @@ def test_what_grows_a_little_with_each_sample_is_told(what: str) -> None:
     assert sentence.startswith(f"{what} of runner grew from ")
 
 
+@pytest.mark.parametrize("what", LEAKS)
+def test_what_rises_once_and_stays_is_not(what: str) -> None:
+    rows = run_of(what, 0)
+    rows[SAMPLES // 3 :] = run_of(what, LEAKS[what])[-1:] * (SAMPLES * 2 // 3)
+    assert grown(rows) == []
+
+
 def test_more_processes_for_a_moment_than_twice_the_usual_are_told() -> None:
     rows = run_of("processes", 0)
-    rows[60] = {"runner": dataclasses.replace(CALM, processes=19)}
+    rows[SAMPLES // 2] = {"runner": dataclasses.replace(CALM, processes=19)}
     assert grown(rows) == ["runner had 19 processes"]
 
 
