@@ -25,7 +25,7 @@ from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.track import Track
 from spark_runner.wire.codes import Code
 from spark_runner.wire.stream import too_late
-from spark_runner.wire.transactions import Identity, ProducerLost
+from spark_runner.wire.transactions import ProducerLost
 
 _LISTEN_S = 0.2
 _HURRIED_S = 3.0
@@ -45,7 +45,7 @@ class Outlet:
         preparer: Preparer,
         arenas: Arenas,
         tally: Tally,
-        identity: Identity,
+        members: Members,
         *,
         transactional: bool,
     ) -> None:
@@ -57,7 +57,7 @@ class Outlet:
         self._tally = tally
         self._transactional = transactional
         self._sockets = Sockets()
-        self._members = Members(identity, request_s=homes.cluster.request_s)
+        self._members = members
         # Counts the producer epochs: a track has to be confirmed anew under each.
         self._number = 0
 
