@@ -77,10 +77,15 @@ class Engine:
         self._arenas = arenas
         self._pen = Pen(transactional=transactional)
         book.markers = int(transactional)
+        # Where nothing binds them together, no position before its runs: nobody would add those.
+        runs, positions = book.runs, book.positions
+        self._ledgers: tuple[tuple[Track, ...], ...] = (
+            ((runs, positions),) if transactional else ((runs,), (positions,))
+        )
         self._strangers = Strangers(target, identity, watches=replicated is None)
         homes = Homes(
             target,
-            [*tracks, book.positions, book.runs],
+            [*tracks, positions, runs],
             transactional_id=identity.transactional_id if transactional else None,
             tuning=tuning,
             newest=newest_produce,
@@ -160,9 +165,8 @@ class Engine:
         self._check_names()
         self._repeats.look(moved)
         self._book.write(moved, int(time.time() * 1000))
-        self._outlet.offer(self._book.positions)
-        self._outlet.offer(self._book.runs)
-        self._outlet.close(time.monotonic() + _DRAIN_S, hurry)
+        for ledgers in self._ledgers:
+            self._outlet.close(ledgers, time.monotonic() + _DRAIN_S, hurry)
         self._end_transaction(hurry)
         self._book.committed()
         self._repeats.committed(moved)
