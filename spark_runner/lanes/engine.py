@@ -18,6 +18,7 @@ from spark_runner.lanes.feeder import FetchLimits
 from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.intake import Intake
 from spark_runner.lanes.ledger import Book
+from spark_runner.lanes.members import Members
 from spark_runner.lanes.outlet import Outlet
 from spark_runner.lanes.pace import Pace
 from spark_runner.lanes.prepare import Preparer
@@ -35,7 +36,6 @@ from spark_runner.wire.batch import Pen
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import Code
 from spark_runner.wire.transactions import Identity, ProducerLost
-from spark_runner.work import PartitionError
 
 _DRAIN_S = 20.0
 _HURRIED_S = 3.0
@@ -77,10 +77,15 @@ class Engine:
         self._arenas = arenas
         self._pen = Pen(transactional=transactional)
         book.markers = int(transactional)
+        # Where nothing binds them together, no position before its runs: nobody would add those.
+        runs, positions = book.runs, book.positions
+        self._ledgers: tuple[tuple[Track, ...], ...] = (
+            ((runs, positions),) if transactional else ((runs,), (positions,))
+        )
         self._strangers = Strangers(target, identity, watches=replicated is None)
         homes = Homes(
             target,
-            [*tracks, book.positions, book.runs],
+            [*tracks, positions, runs],
             transactional_id=identity.transactional_id if transactional else None,
             tuning=tuning,
             newest=newest_produce,
@@ -88,12 +93,13 @@ class Engine:
         preparer = Preparer(
             self._pen, arenas, target.alias, merged_bytes=tuning.merged_bytes, leave=self._leave
         )
-        returns = Returns(homes, preparer, stop=self._stop, stall=self._stall)
+        self._members = Members(identity, request_s=target.request_s)
+        returns = Returns(homes, preparer, self._members, stop=self._stop, stall=self._stall)
         self._homes = homes
         self._returns = returns
         self._preparer = preparer
         self._outlet = Outlet(
-            homes, returns, preparer, arenas, tally, identity, transactional=transactional
+            homes, returns, preparer, arenas, tally, self._members, transactional=transactional
         )
         self._intake = Intake(
             source,
@@ -151,16 +157,17 @@ class Engine:
         unsaid = self._book.unsaid
         moved = [track for track in self.tracks if track.has_moved or track in unsaid]
         if not moved:
+            if self._members.is_left_open(self.tracks, time.monotonic()):
+                self._end_transaction(hurry, commit=False)
             self._pace.nothing(began)
             return False
         # At least once what is written counts at once, so before.
         self._check_names()
         self._repeats.look(moved)
         self._book.write(moved, int(time.time() * 1000))
-        self._outlet.offer(self._book.positions)
-        self._outlet.offer(self._book.runs)
-        self._outlet.close(time.monotonic() + _DRAIN_S, hurry)
-        self._end_transaction(time.monotonic() + (_HURRIED_S if hurry() else _DRAIN_S))
+        for ledgers in self._ledgers:
+            self._outlet.close(ledgers, time.monotonic() + _DRAIN_S, hurry)
+        self._end_transaction(hurry)
         self._book.committed()
         self._repeats.committed(moved)
         for track in moved:
@@ -182,10 +189,11 @@ class Engine:
         if self._transactional:
             self._identity.end(commit=False, deadline=time.monotonic() + within)
 
-    def _end_transaction(self, deadline: float) -> None:
+    def _end_transaction(self, hurry: Callable[[], bool], *, commit: bool = True) -> None:
         if not self._transactional:
             return
-        if self._identity.end(commit=True, deadline=deadline):
+        deadline = time.monotonic() + (_HURRIED_S if hurry() else _DRAIN_S)
+        if self._identity.end(commit=commit, deadline=deadline):
             self._pen.take(self._identity.producer_id, self._identity.epoch)
             self._outlet.new_epoch(track for track in self.tracks if track.held_since)
         else:
@@ -231,15 +239,7 @@ class Engine:
         self._preparer.discard(track)
         if verdict.gap is not None and verdict.gap.remote_end is not None:
             self._book.mark(track, verdict.gap.remote_end)
-        track.error = PartitionError(
-            topic=track.topic,
-            partition=track.partition,
-            offset=track.done if verdict.offset is None else verdict.offset,
-            state=verdict.state,
-            code=verdict.code,
-            reason=verdict.reason,
-            gap=verdict.gap,
-        )
+        track.error = verdict.on(track.place, track.done)
         self.events += 1
 
     def _stall(self, track: Track, stuck: bool) -> None:

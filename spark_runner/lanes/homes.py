@@ -42,7 +42,6 @@ class Homes:
         self.pipes: dict[tuple[int, int], Pipe] = {}
         self.by_key: dict[tuple[bytes, int], Track] = {}
         self._tracks = list(tracks)
-        self._ledgers = [track for track in self._tracks if track.ledger]
         self._transactional_id = transactional_id
         self.tuning = tuning
         self._newest = newest
@@ -78,10 +77,6 @@ class Homes:
         """Until when a quota makes one of the brokers deaf, as it said itself."""
         return max((pipe.link.quiet_until for pipe in self.pipes.values()), default=0.0)
 
-    def owes(self) -> bool:
-        """Whether records of our own (positions, runs) are not yet written."""
-        return any(map(_is_on_its_way, self._ledgers))
-
     @property
     def writes_by_name(self) -> bool:
         """Whether somebody has to check, before a commit, that the topics are still the same."""
@@ -109,7 +104,7 @@ class Homes:
             if leader is not None and not self._settle(track, leader.node, now):
                 number = Code.LEADER_NOT_AVAILABLE
             found.append((track, number))
-        if not self._leaderless.not_before and not any(map(_is_on_its_way, self._tracks)):
+        if not self._leaderless.not_before and not any(map(is_on_its_way, self._tracks)):
             # No reply will come that would say so, and whatever fails later is another outage.
             self.outage.over()
         return found
@@ -218,5 +213,6 @@ class Homes:
         self._leaderless.begin(track for track in self._tracks if track.error is None)
 
 
-def _is_on_its_way(track: Track) -> bool:
+def is_on_its_way(track: Track) -> bool:
+    """Whether something of it is not yet written."""
     return bool(track.queue or track.flying or track.returned)

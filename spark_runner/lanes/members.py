@@ -1,4 +1,4 @@
-"""Transaction version 1: the partitions that a transaction was told of, before it is written to."""
+"""The open transaction: what it was told of (version 1), and whether it is open for nothing."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import time
 from collections.abc import Iterable
 
 from spark_runner.lanes.track import Track
+from spark_runner.wire.codes import COORDINATOR_MOVING, Code
 from spark_runner.wire.transactions import Identity
+
+# A batch that waits may land within this: far less than brokers leave a transaction open.
+OPEN_S = 30.0
+# The coordinator did not take the partition in; with 51 it still ends the transaction before.
+_NOT_IN = COORDINATOR_MOVING | {Code.CONCURRENT_TRANSACTIONS}
 
 
 class Members:
-    """Of the transaction that is open; from version 2 on a produce adds its partition by itself."""
+    """Version 1 is told of partitions; from version 2 on a produce adds its own by itself."""
 
     def __init__(self, identity: Identity, *, request_s: float) -> None:
         self._identity = identity
         self._request_s = request_s
         self._added: set[Track] = set()
+        # When a batch was first refused: its partition may be in although nothing has landed.
+        self._refused_at = 0.0
 
     def add(self, tracks: Iterable[Track]) -> list[Track]:
         """Add those that are not in yet; returns those whose partition the broker does not know."""
@@ -30,3 +38,21 @@ class Members:
     def clear(self) -> None:
         """Another transaction begins with none."""
         self._added.clear()
+        self._refused_at = 0.0
+
+    def refused(self, number: int, now: float) -> None:
+        """The target did not take a batch of this transaction."""
+        if not self._refused_at and number not in _NOT_IN:
+            self._refused_at = now
+
+    def is_left_open(self, tracks: Iterable[Track], now: float) -> bool:
+        """Asked when nothing flies and nothing has landed: whether to end it all the same.
+
+        Brokers end what is open for too long, and then take us for one who was replaced. While a
+        batch waits, that is put off: it may land soon, and until its partition has replicas again
+        no marker can be written there, so the next transaction of the whole slice would wait.
+        """
+        if not self._refused_at:
+            return False
+        waits = any(track.held_since and track.error is None for track in tracks)
+        return not waits or now - self._refused_at > OPEN_S

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes.arena import Arenas
-from spark_runner.lanes.homes import Homes
+from spark_runner.lanes.homes import Homes, is_on_its_way
 from spark_runner.lanes.members import Members
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.pipe import Flight, Pipe
@@ -25,10 +25,12 @@ from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.track import Track
 from spark_runner.wire.codes import Code
 from spark_runner.wire.stream import too_late
-from spark_runner.wire.transactions import Identity, ProducerLost
+from spark_runner.wire.transactions import ProducerLost
 
 _LISTEN_S = 0.2
 _HURRIED_S = 3.0
+Hurry = Callable[[], bool]
+Which = Callable[[Track], bool]
 
 
 def _came_back(track: Track) -> bool:
@@ -45,7 +47,7 @@ class Outlet:
         preparer: Preparer,
         arenas: Arenas,
         tally: Tally,
-        identity: Identity,
+        members: Members,
         *,
         transactional: bool,
     ) -> None:
@@ -57,7 +59,7 @@ class Outlet:
         self._tally = tally
         self._transactional = transactional
         self._sockets = Sockets()
-        self._members = Members(identity, request_s=homes.cluster.request_s)
+        self._members = members
         # Counts the producer epochs: a track has to be confirmed anew under each.
         self._number = 0
 
@@ -82,7 +84,7 @@ class Outlet:
                     moment = track.held_until
         return moment
 
-    def pump(self, now: float, which: Callable[[Track], bool] = lambda _: True) -> None:
+    def pump(self, now: float, which: Which = lambda _: True) -> None:
         """Send what can be sent, of the tracks asked for."""
         for track, number in self._homes.look(now):
             self._returns.looked(track, number, now)
@@ -131,27 +133,27 @@ class Outlet:
             if pipe.is_overdue(now):
                 self._returns.lost(pipe, now, too_late(pipe.link.where))
 
-    def settle(self, deadline: float, hurry: Callable[[], bool]) -> None:
+    def settle(self, deadline: float, hurry: Hurry) -> None:
         """Wait until no batch is in flight or in doubt: only what came back goes out again."""
-        self._drain(_came_back, deadline, hurry)
+        self._drain(_came_back, (), deadline, hurry)
 
-    def close(self, deadline: float, hurry: Callable[[], bool]) -> None:
-        """Wait until our own records are written; afterwards the transaction can end.
+    def close(self, ledgers: tuple[Track, ...], deadline: float, hurry: Hurry) -> None:
+        """Wait until our own records are written in these; after all, the transaction can end.
 
         Nothing else goes out: a batch that landed now would be committed without its position, and
         an epoch that ends here would leave it to its successor to copy once more.
         """
-        self._drain(lambda track: track.ledger, deadline, hurry)
+        for track in ledgers:
+            self.offer(track)
+        self._drain(lambda track: track in ledgers, ledgers, deadline, hurry)
 
-    def _drain(
-        self, which: Callable[[Track], bool], deadline: float, hurry: Callable[[], bool]
-    ) -> None:
+    def _drain(self, which: Which, owed: tuple[Track, ...], deadline: float, hurry: Hurry) -> None:
         began = time.monotonic()
         while True:
             now = time.monotonic()
             self.pump(now, which)
             pipes = self.awaited()
-            if not pipes and not self._returns.unsure and not self._homes.owes():
+            if not pipes and not self._returns.unsure and not any(map(is_on_its_way, owed)):
                 return
             # A broker that throttles us answers late, as it said: that is waited for.
             throttled = max(0.0, self._homes.quiet_until - began)
@@ -192,7 +194,7 @@ class Outlet:
 
     # -- out
 
-    def _launch(self, pipe: Pipe, now: float, which: Callable[[Track], bool]) -> bool:
+    def _launch(self, pipe: Pipe, now: float, which: Which) -> bool:
         """One request with a batch of each track that may send one."""
         flight: Flight = {}
         size, most = 0, pipe.room

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from mirrors.domain.errors import Fenced, KafkaUnavailable
 from spark_runner.lanes import remote_cut, target_trouble
 from spark_runner.lanes.homes import Homes
+from spark_runner.lanes.members import Members
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.prepare import Preparer
@@ -50,12 +51,14 @@ class Returns:
         self,
         homes: Homes,
         preparer: Preparer,
+        members: Members,
         *,
         stop: Callable[[Track, Verdict], None],
         stall: Callable[[Track, bool], None],
     ) -> None:
         self._homes = homes
         self._preparer = preparer
+        self._members = members
         self.stop = stop
         self._stall = stall
         # Nobody knows whether a batch was written that came back. No commit before that.
@@ -69,6 +72,7 @@ class Returns:
                 f"Cluster {self._homes.alias}: another owner of the transactional id took over "
                 "while records were written."
             )
+        self._members.refused(number, now)
         behind = bool(track.returned) and (
             number == Code.OUT_OF_ORDER_SEQUENCE_NUMBER or number in BATCH_REFUSED
         )

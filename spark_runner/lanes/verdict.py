@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from mirrors.domain.gaps import GapFacts
-from spark_runner.work import ErrorState
+from spark_runner.work import ErrorState, PartitionError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,3 +18,16 @@ class Verdict:
     reason: str
     offset: int | None = None
     gap: GapFacts | None = None
+
+    def on(self, place: tuple[str, int], done: int) -> PartitionError:
+        """What is told of the partition, of which all before `done` has crossed."""
+        topic, partition = place
+        return PartitionError(
+            topic=topic,
+            partition=partition,
+            offset=done if self.offset is None else self.offset,
+            state=self.state,
+            code=self.code,
+            reason=self.reason,
+            gap=self.gap,
+        )

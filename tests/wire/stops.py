@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
+import pytest
+
+from spark_runner.lanes.pipe import Flight, Pipe
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record import RecordLane
+from spark_runner.lanes.track import Track
+from spark_runner.wire.codes import Code
+from spark_runner.wire.produce import Answer
 from spark_runner.work import PartitionError, SliceResult
 from tests.wire.world import Driver, Flow, Side, unique
 
@@ -39,3 +46,30 @@ def only_error(result: SliceResult) -> PartitionError:
     assert result.ended_because == "stop", result
     assert len(result.errors) == 1
     return result.errors[0]
+
+
+class KeptBack:
+    """Batches of these tracks are kept from the target, which is said to lack replicas for them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, which: Callable[[Track], bool]) -> None:
+        self.times = 0
+        self._which = which
+        self._refused: dict[int, list[Track]] = {}
+        self._send, self._read = Pipe.send, Pipe.read
+        patch.setattr(Pipe, "send", lambda *args: self._send_less(*args))
+        patch.setattr(Pipe, "read", lambda *args: self._read_more(*args))
+
+    def _send_less(self, pipe: Pipe, flight: Flight, now: float) -> None:
+        kept = self._refused[id(flight)] = [track for track in flight if self._which(track)]
+        self.times += len(kept)
+        self._send(pipe, {t: p for t, p in flight.items() if t not in kept}, now)
+        # What was launched is what is waited for.
+        pipe.flights[-1] = flight
+
+    def _read_more(self, pipe: Pipe, now: float) -> tuple[Flight, list[Answer]]:
+        flight, answers = self._read(pipe, now)
+        code = Code.NOT_ENOUGH_REPLICAS
+        return flight, answers + [
+            Answer(track.remote_key, track.partition, code, -1, -1, "", ())
+            for track in self._refused.pop(id(flight))
+        ]

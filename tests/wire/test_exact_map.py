@@ -12,6 +12,7 @@ from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record import RecordLane
 from spark_runner.wire import codecs
 from spark_runner.wire.records import Record
+from tests.wire.stops import KeptBack
 from tests.wire.world import Driver, Flow, Side, bare, unique
 
 STARTS = 48
@@ -146,6 +147,29 @@ def test_at_least_once_makes_one_run_of_a_clean_partition(source: Side, target: 
     flow.add(topic)
     flow.copy()
     assert [(run.upstream, run.downstream, run.length) for run in flow.runs(topic)] == [(0, 0, 60)]
+
+
+def test_at_least_once_no_position_is_written_before_its_runs(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = unique("runs.first")
+    source.make(topic)
+    flow = Flow(source, target, delivery="at_least_once", commit_interval_ms="10")
+    remote = flow.add(topic)
+    source.write(topic, 0, [Record(0, at, b"k", b"first") for at in range(5)])
+    flow.copy()
+    source.write(topic, 0, [Record(0, at, b"k", b"more") for at in range(7)])
+    with monkeypatch.context() as patch:
+        kept = KeptBack(patch, lambda track: track.topic == flow.runs_topic)
+        driver = Driver(until=lambda _: kept.times > 3)
+        result = RawCopier().run(flow.work(), driver)  # type: ignore[arg-type]
+        assert (result.ended_because, result.code) == ("failed", "timeout"), result
+    flow.copy()
+    downstream = {record.offset: record for record in target.read(remote)}
+    found = {up: downstream[down] for up, down in mapped(flow, topic, 0).items()}
+    upstream = source.read(topic)
+    assert list(found) == [record.offset for record in upstream]
+    assert bare(found.values()) == bare(upstream)
 
 
 class Dismissed(Driver):

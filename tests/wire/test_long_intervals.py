@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from mirrors.kafka import transactions
-from spark_runner.lanes import raw
+from spark_runner.lanes import members, raw
 from spark_runner.lanes.outlet import Outlet
+from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record_writer import FLUSH_S, Writer
 from spark_runner.wire.records import Record
-from tests.wire.stops import NOW
-from tests.wire.world import Flow, Side, unique
+from tests.wire.stops import NOW, KeptBack, only_error, two_partitions
+from tests.wire.test_strangers import told
+from tests.wire.world import Driver, Flow, Side, bare, unique
 
 LONGEST_MS = 60_000
+TWO_HOURS_MS = 7_200_000
+# Brokers look for transactions that are late every ten seconds.
+LOOKED_FOR_S = 12.0
+# In a transaction that partitions join by themselves, and in one that is told of them.
+each_version = pytest.mark.parametrize("newest", [13, 11])
 
 
 def test_a_commit_that_comes_late_as_it_was_told_to_is_taken(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Brokers look for transactions that are late every ten seconds."""
     monkeypatch.setattr(raw, "TRANSACTION_TIMEOUT_MS", 1_000)
     # As with a backlog: then a commit comes as late as it may.
     monkeypatch.setattr(Outlet, "is_busy", lambda _: True)
@@ -45,3 +52,44 @@ def test_the_record_lane_s_transactions_may_last_as_long(
     monkeypatch.setattr(transactions, "Producer", configs.append)
     Writer(flow.work(), hurry=lambda: False)
     assert configs[0]["transaction.timeout.ms"] >= LONGEST_MS + FLUSH_S * 1000
+
+
+@each_version
+def test_a_transaction_in_which_all_was_refused_is_ended(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest: int
+) -> None:
+    monkeypatch.setattr(raw, "TRANSACTION_TIMEOUT_MS", 1_000)
+    flow, topic, remote = two_partitions(source, target)
+    source.write(topic, 0, [Record(0, NOW + TWO_HOURS_MS, b"k", b"bad")])
+    stopped_at: list[float] = []
+
+    def is_done(driver: Driver) -> bool:
+        if not stopped_at and any(figures.errors for figures in driver.figures):
+            stopped_at.append(time.monotonic() + LOOKED_FOR_S)
+        if len(stopped_at) == 1 and time.monotonic() > stopped_at[0]:
+            stopped_at.append(source.write(topic, 1, [Record(0, NOW, b"k", b"good")]))
+        return driver.position(topic, 1) > 0
+
+    driver: Any = Driver(until=is_done)
+    error = only_error(RawCopier(newest_produce=newest).run(flow.work(seconds=25), driver))
+    assert (error.partition, error.code) == (0, "timestamp")
+    assert bare(target.read(remote, 1)) == bare(source.read(topic, 1)) != []
+
+
+@pytest.mark.parametrize(("newest", "seconds"), [(13, 3.0), (11, 5 + LOOKED_FOR_S)])
+def test_a_transaction_is_ended_before_it_is_late_although_a_batch_still_waits(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest: int, seconds: float
+) -> None:
+    monkeypatch.setattr(raw, "TRANSACTION_TIMEOUT_MS", 5_000)
+    monkeypatch.setattr(members, "OPEN_S", 1.0)
+    flow, topic, remote = two_partitions(source, target)
+    source.write(topic, 0, [Record(0, NOW, b"k", b"first")])
+    flow.copy()
+    source.write(topic, 0, [Record(0, NOW, b"k", b"v")] * 3)
+    until = time.monotonic() + seconds
+    kept = KeptBack(monkeypatch, lambda track: track.topic == topic and time.monotonic() < until)
+    result, driver = flow.copy(RawCopier(newest_produce=newest), seconds=30)
+    assert result.ended_because == "stop", result
+    assert told(result, driver) == []
+    assert kept.times > 10
+    assert bare(target.read(remote, 0)) == bare(source.read(topic, 0))
