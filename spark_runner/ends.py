@@ -12,6 +12,7 @@ from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import failure
 from spark_runner.wire.messages import Repeated
 from spark_runner.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, listed, requests
+from spark_runner.wire.patience import until_answered
 
 DEADLINE_S = 5.0
 
@@ -37,8 +38,11 @@ class EndsSampler:
         self._cluster.close()
 
     def sample(self, places: list[Place]) -> Ends:
-        as_of = int(time.time() * 1000)
         deadline = time.monotonic() + DEADLINE_S
+        return until_answered(lambda: self._sample(places, deadline), deadline)
+
+    def _sample(self, places: list[Place], deadline: float) -> Ends:
+        as_of = int(time.time() * 1000)
         if places != self._places:
             self._prepare(places, deadline)
         try:

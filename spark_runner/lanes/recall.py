@@ -19,10 +19,11 @@ from spark_runner.lanes.scan import Filter
 from spark_runner.positions import Place
 from spark_runner.wire import fetch
 from spark_runner.wire.batch import CONTROL, TRANSACTIONAL, Header
-from spark_runner.wire.cluster import REQUEST_S, ClusterClient, Leader, Patience, TopicView
+from spark_runner.wire.cluster import REQUEST_S, ClusterClient, Leader, TopicView
 from spark_runner.wire.codes import RETRY, Code, failure
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
+from spark_runner.wire.patience import until_answered
 from spark_runner.wire.peek import peek
 from spark_runner.wire.records import batches, decode_batch, read_header
 
@@ -50,23 +51,16 @@ class PositionReader:
 
         Those of `awaited` have to be decided: behind a fence they are soon.
         """
-        patience = Patience(deadline)
         keys = {position_key(*place) for place in awaited}
-        while True:
-            try:
-                self._read(deadline)
-                if self._are_open(keys):
-                    raise self._refused(Code.CONCURRENT_TRANSACTIONS)
-            except KafkaUnavailable:
-                if not patience.wait():
-                    raise
-            else:
-                return self._positions()
+        until_answered(lambda: self._read(keys, deadline), deadline)
+        return self._positions()
 
-    def _are_open(self, keys: set[bytes]) -> bool:
-        return any(key in keys for rows in self._undecided.values() for _, key, _ in rows)
+    def _read(self, keys: set[bytes], deadline: float) -> None:
+        self._read_on(deadline)
+        if any(key in keys for rows in self._undecided.values() for _, key, _ in rows):
+            raise self._refused(Code.CONCURRENT_TRANSACTIONS)
 
-    def _read(self, deadline: float) -> None:
+    def _read_on(self, deadline: float) -> None:
         view = self._cluster.describe([self._topic], deadline)[self._topic]
         leader = view.leaders.get(0)
         if view.error or leader is None or leader.node < 0:

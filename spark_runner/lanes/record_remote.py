@@ -22,7 +22,8 @@ from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.positions import Place
-from spark_runner.wire.cluster import ClusterClient, Patience
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.patience import Patience
 from spark_runner.work import SliceWork
 
 log = logging.getLogger(__name__)

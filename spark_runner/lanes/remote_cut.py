@@ -19,6 +19,7 @@ from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import NO_ID, ClusterClient, Leader
 from spark_runner.wire.offsets import LATEST, list_offsets
+from spark_runner.wire.patience import until_answered
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +65,14 @@ def ends(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, int]:
     }
     found: dict[Track, int] = {}
     deadline = time.monotonic() + LOOK_S
-    try:
+
+    def look() -> None:
         for wanted in _by_leader(target, known, deadline).values():
             rows = list_offsets(target, wanted, at=LATEST, deadline=deadline)
-            found |= {known[place]: row.offset for place, row in rows.items() if not row.error}
+            found.update((known[place], row.offset) for place, row in rows.items() if not row.error)
+
+    try:
+        until_answered(look, deadline)
     except UnderstudyError as error:
         log.warning("where remote partitions end is not known yet: %s", error.message)
     return found

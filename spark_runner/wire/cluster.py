@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import itertools
 import time
 import uuid
 from collections import ChainMap
@@ -18,13 +17,13 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.security import connection_facts
 from spark_runner.wire.codes import Code
 from spark_runner.wire.connection import Connection
+from spark_runner.wire.patience import Patience
 from spark_runner.wire.stream import Buffers
 
 CONNECT_S = 10.0
 REQUEST_S = 30.0
 RECEIVE_S = 10.0  # once a reply has begun to come, the rest of it does
 _EACH_S = 1.0  # for one broker of many
-_BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 NO_ID = bytes(16)
 
 
@@ -71,23 +70,6 @@ def id_bytes(text: str) -> bytes:
 
 def id_text(raw: bytes) -> str:
     return "" if raw == NO_ID else base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
-
-
-class Patience:
-    """Waits a little longer each time, and never past the deadline."""
-
-    def __init__(self, deadline: float) -> None:
-        self.deadline = deadline
-        self._waits = itertools.chain(_BACKOFF_S, itertools.repeat(_BACKOFF_S[-1]))
-
-    def wait(self) -> bool:
-        """False when there is no time for another try."""
-        left = self.deadline - time.monotonic()
-        pause = next(self._waits)
-        if left <= pause:
-            return False
-        time.sleep(pause)
-        return True
 
 
 class ClusterClient:
@@ -173,7 +155,10 @@ class ClusterClient:
         node: int | None = None,
         newest: int | None = None,
     ) -> Any:
-        """One cold request, asked again on a new connection when one breaks."""
+        """One cold request, asked again on a new connection when one breaks.
+
+        A given broker that takes none is the caller's matter, at once: another one may lead by now.
+        """
         patience = Patience(deadline)
         while True:
             link = None
@@ -184,6 +169,8 @@ class ClusterClient:
             except KafkaUnavailable:
                 if link is not None:
                     self.drop(link)
+                elif node is not None:
+                    raise
                 if not patience.wait():
                     raise
 

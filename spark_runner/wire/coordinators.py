@@ -8,8 +8,9 @@ from typing import Any
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.wire.cluster import CONNECT_S, ClusterClient, Patience
+from spark_runner.wire.cluster import CONNECT_S, ClusterClient
 from spark_runner.wire.codes import COORDINATOR_MOVING, Code, failure
+from spark_runner.wire.patience import Patience
 
 _TRANSACTION = 1
 

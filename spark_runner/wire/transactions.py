@@ -16,9 +16,10 @@ from kafka.protocol.producer import (
 )
 
 from mirrors.domain.errors import Fenced
-from spark_runner.wire.cluster import ClusterClient, Patience
+from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import COORDINATOR_MOVING, FENCING, PRODUCER_LOST, Code, failure
 from spark_runner.wire.coordinators import Coordinator
+from spark_runner.wire.patience import Patience
 
 _END_BUMPS = 5
 _BUSY = (Code.CONCURRENT_TRANSACTIONS, Code.REQUEST_TIMED_OUT)

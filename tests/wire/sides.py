@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from spark_runner.lanes.scan import Filter
@@ -14,6 +16,7 @@ from spark_runner.wire import codecs, fetch, produce
 from spark_runner.wire.batch import CONTROL, Pen, Sequences
 from spark_runner.wire.cluster import ClusterClient, TopicView
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
+from spark_runner.wire.patience import until_answered
 from spark_runner.wire.records import Record, batches, decode_batch, encode_batch, read_header
 from spark_runner.wire.transactions import Identity
 
@@ -60,9 +63,10 @@ class Side:
             view = self.client.describe([name], until)[name]
             wanted = [(name, part, leader) for part, leader in view.leaders.items()]
             if len(wanted) >= partitions and not view.error:
-                found = list_offsets(self.client, wanted, deadline=until)
-                if all(not row.error for row in found.values()):
-                    return view
+                with contextlib.suppress(KafkaUnavailable):
+                    found = list_offsets(self.client, wanted, deadline=until)
+                    if all(not row.error for row in found.values()):
+                        return view
             time.sleep(0.05)
         raise AssertionError(f"{name} did not come up")
 
@@ -88,18 +92,21 @@ class Side:
         return Transaction(self, name)
 
     def ends(self, topic: str, *, committed: bool = False) -> dict[int, int]:
-        view = self.client.describe([topic], soon())[topic]
-        wanted = [(topic, part, leader) for part, leader in view.leaders.items()]
-        found = list_offsets(
-            self.client, wanted, at=LATEST, isolation=int(committed), deadline=soon()
-        )
-        return {part: row.offset for (_, part), row in found.items()}
+        return self._listed(topic, None, at=LATEST, isolation=int(committed))
 
     def first(self, topic: str, partition: int) -> int:
-        leader = self.client.describe([topic], soon())[topic].leaders[partition]
-        wanted = [(topic, partition, leader)]
-        found = list_offsets(self.client, wanted, at=EARLIEST, deadline=soon())
-        return found[topic, partition].offset
+        return self._listed(topic, partition, at=EARLIEST)[partition]
+
+    def _listed(self, topic: str, only: int | None, **which: int) -> dict[int, int]:
+        until = soon()
+
+        def look() -> dict[int, int]:
+            leaders = self.client.describe([topic], until)[topic].leaders
+            wanted = [(topic, part, leaders[part]) for part in leaders if only in (None, part)]
+            found = list_offsets(self.client, wanted, deadline=until, **which)
+            return {part: row.offset for (_, part), row in found.items()}
+
+        return until_answered(look, until)
 
     def read(
         self, topic: str, partition: int = 0, *, start: int | None = None, committed: bool = True

@@ -1,0 +1,45 @@
+"""Tries that come later and later, and end at a deadline."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from mirrors.domain.errors import KafkaUnavailable
+
+T = TypeVar("T")
+
+_BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+
+
+class Patience:
+    """Waits a little longer each time, and never past the deadline."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self._waits = itertools.chain(_BACKOFF_S, itertools.repeat(_BACKOFF_S[-1]))
+
+    def wait(self) -> bool:
+        """False when there is no time for another try."""
+        left = self.deadline - time.monotonic()
+        pause = next(self._waits)
+        if left <= pause:
+            return False
+        time.sleep(pause)
+        return True
+
+
+def until_answered(look: Callable[[], T], deadline: float) -> T:
+    """What `look` finds: a broker that does not answer may have been replaced, so it looks anew.
+
+    Raises the KafkaUnavailable of the last look when there is no time for another one.
+    """
+    patience = Patience(deadline)
+    while True:
+        try:
+            return look()
+        except KafkaUnavailable:
+            if not patience.wait():
+                raise
