@@ -33,7 +33,7 @@ shots: $(VENV)/.dev ## Pictures of every page of the demo (started if none runs)
 clean-demo: ## Remove what the demo left in .demo/
 	@if [ -x $(PY) ]; then $(PY) manage.py demo --clean; else rm -rf .demo; fi
 
-bench: compiled ## MirrorMaker 2, a plain loop and this product side by side, some 90 minutes; QUICK=1: seven
+bench: compiled ## MirrorMaker 2, a plain loop and this product side by side, ninety minutes; QUICK=1: seven
 	@exec $(PY) manage.py bench $(if $(QUICK),--quick) $(RUN)
 
 bench-web: $(VENV)/.runtime ## Pages, lists, scrape and sweep timed on 500 flows, 50,000 partitions and 30 days of history
@@ -71,13 +71,13 @@ format: $(VENV)/.dev ## Rewrite the Python files in the house format
 test: setup check ## Everything CI runs: the checks above, then the whole suite on real brokers, Spark and Chromium
 	$(if $(filter 1,$(SESSIONS)),$(PYTEST),$(PY) -m tests.side_by_side) -m "not soak" $(RUN)
 
-test-fast: $(VENV)/.dev ## The rules and the pages only: no broker, no Spark, no browser
+test-fast: $(VENV)/.dev ## The rules, the pages and the API; two brokers where a test asks for them, no Spark, no browser
 	$(PYTEST) tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)
 
 test-kills: $(VENV)/.dev ## kill -9 of each process in turn, then twenty at random, under load; all compared at the end
 	$(PYTEST) tests/journeys/test_kills.py --timeout 3600 -m "" $(RUN)
 
-test-crashes: $(VENV)/.dev ## 180 kill -9 of copiers, 50 frozen ones, 20 of the runner, brokers and connections: all read by another client
+test-crashes: $(VENV)/.dev ## 240 kill -9 of copiers (UNDERSTUDY_CRASHES=60 of each kind), 50 frozen ones, 20 of the runner, brokers, connections: all compared
 	UNDERSTUDY_CRASHES=60 UNDERSTUDY_ZOMBIES=25 UNDERSTUDY_RUNNER_KILLS=20 $(PYTEST) tests/wire/test_crashes.py \
 	  tests/wire/test_broken_connections.py tests/wire/test_three_brokers.py tests/spark/test_crashes.py --timeout 3600 -m "" -s $(RUN)
 
@@ -87,7 +87,7 @@ test-takeover: $(VENV)/.dev ## A real MirrorMaker 2, then a flow, then MirrorMak
 test-failover: $(VENV)/.dev ## The source killed -9 under load twenty times: loss and re-reads are as they were predicted
 	$(PYTEST) tests/journeys/test_judged_failover.py --timeout 3600 -m "" -s $(RUN)
 
-test-soak: $(VENV)/.dev ## The long runs: storms of kill -9, hours of load (RUN="-k name" narrows it)
+test-soak: $(VENV)/.dev ## The long runs: all on for twenty minutes, storms of faults and of kill -9, failovers (RUN="-k name" narrows it)
 	$(PYTEST) -m soak --timeout 7200 $(RUN)
 
 system: ## Install Chromium and PostgreSQL from the system's packages when they are missing

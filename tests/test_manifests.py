@@ -45,6 +45,16 @@ def test_a_manifest_is_valid_and_names_nothing_unknown(document: dict[str, Any])
             assert f"`{variable['name']}`" in page
 
 
+def test_the_migration_is_applied_by_itself() -> None:
+    """All of one file begins at once: a service would start on a database of the old form."""
+    kinds = {
+        path.name: [row["kind"] for row in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
+        for path in FILES
+    }
+    assert [name for name, found in kinds.items() if "Job" in found] == ["migrate.yaml"]
+    assert kinds["migrate.yaml"] == ["Job"]
+
+
 def test_a_mistake_would_be_found() -> None:
     wrong = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"port": 1}}
     with pytest.raises(kubernetes_validate.ValidationError):

@@ -50,7 +50,7 @@ class Cell:
 
 
 def quick_cells() -> list[Cell]:
-    """Five minutes: the centre point, with everybody on it."""
+    """Seven minutes: the centre point, with everybody on it."""
     cell = Cell(name="1k-lz4-16", backlog_mb=2_000, warm_s=4.0, window_s=18.0)
     return [
         dataclasses.replace(cell, contenders=(OPPONENT, OURS), passes=2),
@@ -62,7 +62,7 @@ def quick_cells() -> list[Cell]:
 
 
 def full_cells() -> list[Cell]:
-    """An hour: the centre point in full, then one factor at a time."""
+    """Ninety minutes: the centre point in full, then one factor at a time."""
     # The opponent's JVM compiles for so long: before that a window is not steady.
     centre = Cell(name="1k-lz4-16", backlog_mb=12_000, warm_s=40.0)
     everybody = ("mm2-default", OPPONENT, "mm2-tuned-1", "loop", "understudy-alo", OURS)

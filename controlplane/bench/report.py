@@ -32,9 +32,14 @@ def table(runs: Sequence[Run]) -> str:
 
 
 def _tables(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...], Rows]]:
-    copied = [run for run in runs if run.cpu_s_per_gb is not None]
     live = [run for run in runs if run.p50_ms is not None]
     idle = [run for run in runs if run.idle_cores is not None]
+    # What little such a run copies first ends before it is steady: no result of copying.
+    copied = [
+        run
+        for run in runs
+        if run.cpu_s_per_gb is not None and run.p50_ms is None and run.idle_cores is None
+    ]
     return [
         ("Copying a backlog: median (least-most); CPU of the replicator's processes, then of each "
          "broker", COPY_HEAD, _copy_rows(copied)),

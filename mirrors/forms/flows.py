@@ -6,7 +6,17 @@ from typing import Any
 
 from django import forms
 
-from mirrors.domain.keys.control import SCHEDULE, START, UNTIL, WINDOW, ZONE
+from mirrors.domain.keys.control import (
+    BANDWIDTH,
+    HIGH,
+    LOW,
+    SCHEDULE,
+    SKIP,
+    START,
+    UNTIL,
+    WINDOW,
+    ZONE,
+)
 from mirrors.domain.keys.table import DEFAULT_POLICY, IDENTITY_POLICY, KEYS
 from mirrors.forms.settings import SettingsForm, field_of, lines_of, parse_lines, text_field
 from mirrors.models import Cluster, Flow, Runner
@@ -15,6 +25,7 @@ from mirrors.models import Cluster, Flow, Runner
 FLOW_KEYS = (
     "topics",
     "topics.exclude",
+    SKIP,
     "replication.policy.class",
     "replication.policy.separator",
     "replication.factor",
@@ -24,6 +35,9 @@ FLOW_KEYS = (
     ZONE,
     WINDOW,
     "delivery",
+    BANDWIDTH,
+    HIGH,
+    LOW,
     "tasks.max",
     "refresh.topics.interval.seconds",
     "commit.interval.ms",
@@ -40,10 +54,16 @@ _CHOICES: dict[str, tuple[tuple[str, str], ...]] = {
         ("exactly_once", "Exactly once"),
         ("at_least_once", "At least once"),
     ),
+    SKIP: (
+        ("", "By default: copied as well"),
+        ("false", "Copied as well"),
+        ("true", "Left out"),
+    ),
 }
 _LABELS = {
     "topics": "Topics",
     "topics.exclude": "Topics left out",
+    SKIP: "What another flow wrote there",
     "replication.policy.class": "Names of remote topics",
     "replication.policy.separator": "Separator",
     "replication.factor": "Replication factor",
@@ -53,6 +73,9 @@ _LABELS = {
     ZONE: "Time zone of the schedule",
     WINDOW: "Window, in minutes",
     "delivery": "Delivery",
+    BANDWIDTH: "Bytes a second, at most",
+    HIGH: "First in a backlog",
+    LOW: "Last in a backlog",
     "tasks.max": "Slices",
     "refresh.topics.interval.seconds": "Look for new topics every, in seconds",
     "commit.interval.ms": "Commit every, in ms",
@@ -64,9 +87,12 @@ _UNSET = {
     SCHEDULE: "no schedule",
     ZONE: "UTC",
     WINDOW: "no window",
+    BANDWIDTH: "no limit",
+    HIGH: "no topic",
+    LOW: "no topic",
 }
 # How they are written is not plain from a default; one offset a line is what Kafka's tool prints.
-_SPELT_OUT = (START, UNTIL, SCHEDULE, ZONE, WINDOW)
+_SPELT_OUT = (START, UNTIL, SCHEDULE, ZONE, WINDOW, BANDWIDTH)
 _BY_LINES = (START, UNTIL)
 
 
@@ -137,7 +163,7 @@ def flow_field(key: str, now: str | None) -> forms.Field:
         return forms.ChoiceField(
             label=_LABELS[key], required=False, choices=choices, help_text=known.meaning
         )
-    default = _UNSET[key] if known.default is None else known.default
-    area = 2 if key in {"topics", "topics.exclude", *_BY_LINES} else 0
+    default = known.default or _UNSET.get(key, "")
+    area = 2 if key in {"topics", "topics.exclude", HIGH, LOW, *_BY_LINES} else 0
     hint = f"{known.meaning} Takes {known.kind.words}." if key in _SPELT_OUT else known.meaning
     return text_field(_LABELS[key], area=area, placeholder=default, help_text=hint)

@@ -101,6 +101,18 @@ def test_the_table_tells_how_much_less_cpu_and_leaves_failed_runs_out() -> None:
     assert " loop " not in text
 
 
+def test_a_run_of_latency_or_at_rest_is_no_result_of_copying() -> None:
+    others = [
+        run("mm2-tuned", 6, 27.23, cell="latency", p50_ms=113.7),
+        run("understudy", 7, 3.5, cell="idle-1000", idle_cores=0.03),
+    ]
+    lines = table([*RUNS, *others]).splitlines()
+    assert [line for line in lines if "27.23" in line or "3.50" in line] == []
+    [live] = [line for line in lines if line.startswith("latency")]
+    [idle] = [line for line in lines if line.startswith("idle-1000")]
+    assert ("113.7" in live, "0.0300" in idle) == (True, True)
+
+
 def test_the_page_names_failed_runs_and_every_configuration() -> None:
     setting = Setting(
         command="make bench",

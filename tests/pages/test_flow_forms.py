@@ -65,6 +65,13 @@ def test_a_flow_that_is_only_added_stays_at_rest(
         ({"run_window_minutes": "480"}, "run_window_minutes"),
         ({"run_schedule_zone": "UTC"}, "run_schedule_zone"),
         ({"properties": "run.until=end"}, "properties"),
+        ({"skip_replicated": "perhaps"}, "skip_replicated"),
+        ({"skip_replicated": "true", "delivery": "at_least_once"}, "skip_replicated"),
+        ({"bandwidth_limit_bytes": "10 MB"}, "bandwidth_limit_bytes"),
+        ({"bandwidth_limit_bytes": "999"}, "bandwidth_limit_bytes"),
+        ({"topics_priority_high": "([unclosed"}, "topics_priority_high"),
+        ({"topics_priority_low": "([unclosed"}, "topics_priority_low"),
+        ({"properties": "bandwidth.limit.bytes=1000000"}, "properties"),
         ({"replication_factor": "99999"}, "replication_factor"),
         ({"replication_policy_class": "com.evil.Policy"}, "replication_policy_class"),
         ({"replication_policy_separator": "a b"}, "replication_policy_separator"),
@@ -94,6 +101,32 @@ def test_a_window_and_bounds_have_fields_of_their_own(
         "run.schedule": "0 22 * * *",
         "run.schedule.zone": "Europe/Berlin",
         "run.window.minutes": "480",
+    }
+
+
+def test_a_limit_classes_and_what_is_left_out_have_fields_of_their_own(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    """Each names its key, says what it takes, and shows what holds while it is empty."""
+    given = {
+        "skip_replicated": "true",
+        "bandwidth_limit_bytes": "5000000",
+        "topics_priority_high": "orders, payments.*",
+        "topics_priority_low": "logs.*",
+    }
+    text = admin.get("/add/flow/").content.decode()
+    for name in given:
+        assert f'name="{name}"' in text
+        assert f'id="id_{name}-hint"' in text
+        assert f'<span class="key">{name.replace("_", ".")}</span>' in text
+    assert "Takes a whole number from 1000 to 1000000000000." in text
+    assert 'placeholder="no limit"' in text
+    admin.post("/add/flow/", {**FLOW, **given})
+    assert Flow.objects.get().properties == {
+        "skip.replicated": "true",
+        "bandwidth.limit.bytes": "5000000",
+        "topics.priority.high": "orders, payments.*",
+        "topics.priority.low": "logs.*",
     }
 
 
@@ -162,6 +195,10 @@ def test_the_form_of_a_flow_sends_back_exactly_what_the_flow_has(
         "run.schedule": "30 2 * * *",
         "run.schedule.zone": "Europe/Berlin",
         "run.window.minutes": "60",
+        "skip.replicated": "TRUE",
+        "bandwidth.limit.bytes": "5000000",
+        "topics.priority.high": "orders",
+        "topics.priority.low": "logs.*",
         "consumer.fetch.max.bytes": "16777216",
     }
     for properties in ({}, given):

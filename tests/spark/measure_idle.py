@@ -1,6 +1,6 @@
 """python -m tests.spark.measure_idle: what a runner costs when nothing moves, and what a flow more.
 
-Two flows with 100 partitions each (UNDERSTUDY_IDLE_PARTITIONS), nothing written; CPU of the whole
+Two flows with 500 partitions each (UNDERSTUDY_IDLE_PARTITIONS), nothing written; CPU of the whole
 process tree of the runner over 120 s (UNDERSTUDY_IDLE_SECONDS), then one more flow, and the memory
 that it adds.
 Takes the clusters from UNDERSTUDY_TEST_CLUSTERS, or starts two brokers.
@@ -26,8 +26,8 @@ SECONDS = int(os.environ.get("UNDERSTUDY_IDLE_SECONDS", "120"))
 SETTLE_S = 30
 # The first epochs of a flow are short; by then each lasts minutes, as it does from then on.
 YOUNG_S = 100
-PARTITIONS = int(os.environ.get("UNDERSTUDY_IDLE_PARTITIONS", "100"))
-LIMIT_CPU_PERCENT = 5.0
+PARTITIONS = int(os.environ.get("UNDERSTUDY_IDLE_PARTITIONS", "500"))
+LIMIT_CPU_PERCENT = 2.0
 LIMIT_MEMORY = 100_000_000
 
 
