@@ -24,4 +24,4 @@ class RunnerForm(SettingsForm):
         self.fields["name"].disabled = runner is not None
         self.fields["name"].help_text = "Short name; it cannot change later."
         self.fields["master"].help_text = "local[256,4] on one machine, or spark://host:7077."
-        self.fields["slots"].help_text = "How many slices it may run at once, over all its flows."
+        self.fields["slots"].help_text = "Shown until the runner says how many its executors offer."
