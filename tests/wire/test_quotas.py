@@ -165,7 +165,7 @@ def test_quotas_on_requests_only_delay(source: Side, target: Side, watch: Watch)
     topic = filled(source, 60_000, batch=2_000)
     flow = Flow(source, target, commit_interval_ms="100")
     remote = flow.add(topic)
-    with quota(source, "request_percentage", 0.5), quota(target, "request_percentage", 0.2):
+    with quota(source, "request_percentage", 0.2), quota(target, "request_percentage", 0.1):
         result, _ = flow.copy(seconds=40)
     assert (result.ended_because, result.errors) == ("stop", ()), result
     watch.check()
