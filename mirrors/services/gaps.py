@@ -129,16 +129,18 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
         )
     facts = facts_of(gap)
     at = facts.first if choice == "restart" else facts.accepted_at
-    if choice != STOP and facts.first is not None and at is None:
-        raise Conflict(
-            f"No number says from where on {gap} holds other records than those copied, so nobody "
-            "can say where copying would go on. Choose restart, or stop.",
-            code="unknown",
-        )
-    if choice != STOP and at is None:
+    if choice == STOP:
+        return
+    if facts.first is None:
         raise Conflict(
             f"What the source still holds of {gap} is not known yet, so nobody can say where "
             "copying would go on. Ask again when the source answers.",
+            code="unknown",
+        )
+    if at is None:
+        raise Conflict(
+            f"No number says from where on {gap} holds other records than those copied, so nobody "
+            "can say where copying would go on. Choose restart, or stop.",
             code="unknown",
         )
 

@@ -155,3 +155,23 @@ def test_a_gap_of_which_the_source_says_nothing_cannot_be_accepted(
     assert (gap["count"], gap["was"], gap["now"]) == (None, "a", "b")
     refused = decide(operator, gap)
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        # Copying would go on at the position, but nobody knows whether the source still has it.
+        (GapFacts(kind="remote_missing", position=10, first=None, end=None), "not known yet"),
+        # Two unclean elections in a row.
+        (GapFacts(kind="truncated", position=10, first=0, end=10), "Choose restart"),
+    ],
+)
+def test_where_nobody_can_say_from_where_nothing_is_accepted(
+    operator: APIClient, runner: Runner, facts: GapFacts, words: str
+) -> None:
+    runner.says(facts)
+    [gap] = listed(operator, runner)
+    refused = decide(operator, gap)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "unknown")
+    assert words in refused.json()["error"]["message"]
+    assert decisions(runner) == []
