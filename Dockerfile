@@ -1,4 +1,5 @@
-# One image for every service of docker-compose.yml: web, worker with its Spark runner, beat, and the Kafka and Redis of the example.
+# One image for every service of docker-compose.yml but PostgreSQL: web, worker with its Spark runner, tasks, watch, beat, the migration,
+# and the Kafka and Redis of the example.
 # Machine code of the engine is made where a compiler is; the image itself has none.
 FROM python:3.11-slim-bookworm AS compiled
 

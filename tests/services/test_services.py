@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,16 @@ def test_the_image_is_built_from_what_is_there() -> None:
     assert {target for words in named for target in words.split()} <= TARGETS
     for package in ("make", "openjdk-17-jre-headless", "procps", "tini"):
         assert f" {package}" in DOCKERFILE
+
+
+def test_nothing_that_git_ignores_goes_into_the_image() -> None:
+    """What a checkout has made for itself: databases, brokers' data, the key that signs."""
+    left = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    made = [word.rstrip("/") for word in (ROOT / ".gitignore").read_text(encoding="utf-8").split()]
+    # Compiled Python lies in the caches.
+    made.remove("*.pyc")
+    patterns = [pattern.removeprefix("**/") for pattern in left]
+    assert [one for one in made if not any(fnmatch(one, at) for at in patterns)] == []
 
 
 def test_an_image_without_an_engine_is_refused_in_a_sentence(tmp_path: Path) -> None:
