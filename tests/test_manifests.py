@@ -45,6 +45,21 @@ def test_a_manifest_is_valid_and_names_nothing_unknown(document: dict[str, Any])
             assert f"`{variable['name']}`" in page
 
 
+@pytest.mark.parametrize("document", [one for one in documents() if containers(one.values[0])])
+def test_a_pod_asks_for_no_right_that_it_does_not_use(document: dict[str, Any]) -> None:
+    """What a namespace wants that enforces Kubernetes' own standard `restricted`, and resources."""
+    spec = document["spec"]["template"]["spec"]
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    # The worker alone may make pods, where executors.yaml lets it.
+    assert spec.get("automountServiceAccountToken", True) == ("serviceAccountName" in spec)
+    for container in containers(document):
+        confined = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert container["securityContext"] == confined
+        assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+        assert "memory" in container["resources"]["limits"]
+
+
 def test_the_migration_is_applied_by_itself() -> None:
     """All of one file begins at once: a service would start on a database of the old form."""
     kinds = {
@@ -59,6 +74,24 @@ def test_a_mistake_would_be_found() -> None:
     wrong = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"port": 1}}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, SCHEMAS, strict=True)
+
+
+def test_executors_find_their_settings_and_their_python() -> None:
+    """Both are the worker's environment: without it Spark would take paths of our own image."""
+    found = {
+        row["metadata"]["name"]: row
+        for path in FILES
+        for row in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        if row["kind"] in {"StatefulSet", "ConfigMap"}
+    }
+    worker = found["understudy-worker"]["spec"]["template"]["spec"]
+    (container,) = worker["containers"]
+    environment = {row["name"]: row.get("value", "") for row in container["env"]}
+    (volume,) = [row for row in worker["volumes"] if "configMap" in row]
+    assert "spark-defaults.conf" in found[volume["configMap"]["name"]]["data"]
+    places = {row["name"]: row["mountPath"] for row in container["volumeMounts"]}
+    assert places[volume["name"]] == environment["SPARK_CONF_DIR"]
+    assert not environment["PYSPARK_PYTHON"].startswith("/app/")
 
 
 def test_every_spark_setting_is_one_that_spark_has() -> None:
