@@ -130,6 +130,9 @@ def test_the_rights_of_the_page_are_enough_to_create_copy_grow_and_keep_position
         )
     )
     assert values(flow) == [b"0", b"1", b"2", b"3", b"4"]
+    status = flow.status()
+    assert status is not None
+    assert [words for words in status.warnings if "MirrorMaker" in words] == [], "it may be seen"
     rows = flow.lab.read("mm2-offsets.primary.internal", target=True)
     assert any(rows.values()), "MM2's copy of the positions is written"
 
