@@ -1,7 +1,7 @@
 """The Celery app: its queues, its brokers' time-outs, and the whole beat table.
 
     celery -A controlplane worker -n reconcile@%h -Q reconcile -c 1
-    celery -A controlplane worker -n default@%h   -Q default,collect -c 2
+    celery -A controlplane worker -n tasks@%h     -Q default,collect -c 2
     celery -A controlplane worker -n watch@%h     -Q watch -c 2
     celery -A controlplane beat
 

@@ -94,7 +94,7 @@ class GapViewSet(OfFlow):
     @extend_schema(request=DecisionSerializer, responses=GapSerializer)
     @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
     def decide(self, request: Request, flow_id: str, pk: str) -> Response:
-        """`stop` leaves it; `accept` goes on at the first available offset; `restart` begins anew.
+        """`stop` leaves it; `accept` goes on without what is lost; `restart` copies it anew.
 
         Refused (409) when it is decided or closed already, or `digest` names other facts.
         """

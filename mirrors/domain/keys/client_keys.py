@@ -133,7 +133,7 @@ REFUSED = {
     "max.block.ms": "has no use: every wait has a deadline of its own",
     "enable.idempotence": "is always true",
     "transactional.id": "is set by Understudy, which fences by it",
-    "transaction.timeout.ms": "is set by Understudy (60 s)",
+    "transaction.timeout.ms": "is set by Understudy (60 s and the commit interval)",
     "partitioner.class": "has no use: a record keeps its partition",
     "plugin.library.paths": "loads code",
     "sasl.kerberos.kinit.cmd": "runs a command",
