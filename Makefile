@@ -164,5 +164,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web setup check format test test-fast test-kills test-crashes test-takeover test-soak system requirements compiled help migrate \
+.PHONY: .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-failover test-soak system requirements compiled help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static
