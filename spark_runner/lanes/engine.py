@@ -41,10 +41,6 @@ _DRAIN_S = 20.0
 _HURRIED_S = 3.0
 
 
-def _no_hurry() -> bool:
-    return False
-
-
 class Engine:
     """Everything of one slice but the contract with the driver."""
 
@@ -147,7 +143,7 @@ class Engine:
         self._intake.give_up_overdue(now)
         self._outlet.give_up_overdue(now)
 
-    def commit(self, *, hurry: Callable[[], bool] = _no_hurry) -> bool:
+    def commit(self, *, hurry: Callable[[], bool]) -> bool:
         """Everything that has landed becomes visible, with its positions and runs; or nothing.
 
         `hurry` says that somebody waits: then a target that does not answer is not waited for.
@@ -185,9 +181,14 @@ class Engine:
         self._strangers.look(self.tracks, time.monotonic(), last=True)
 
     def abort(self, within: float) -> None:
-        """As well as it goes: an open transaction would hold up the target's readers."""
+        """As well as it goes: it would hold up the target's readers. Version 1 keeps its epoch: what
+        came in behind the abort would count with the next one, so without replies it stays open,
+        for who takes over to end it under another epoch."""
+        until = time.monotonic() + within
+        if self._transactional and self._identity.version == 1:
+            self._outlet.settle(until, lambda: False)
         if self._transactional:
-            self._identity.end(commit=False, deadline=time.monotonic() + within)
+            self._identity.end(commit=False, deadline=until)
 
     def _end_transaction(self, hurry: Callable[[], bool], *, commit: bool = True) -> None:
         if not self._transactional:

@@ -69,6 +69,8 @@ class Intake:
         """Send what can be sent: a request to each broker that has none, while buffers last."""
         for track in self._sources.look(now):
             if self._is_full(track):
+                # Its leader is there, and is asked for nothing until the target has caught up.
+                self._sources.bench.settled(track)
                 self._full.add(track)
             else:
                 self._sources.want(track)
@@ -146,6 +148,7 @@ class Intake:
 
     def join(self, track: Track) -> None:
         """Read this partition (again), from its `next_fetch` on."""
+        self._sources.bench.settled(track)
         if not track.is_read:
             self._sources.join(track)
 

@@ -25,15 +25,15 @@ class Members:
         # When a batch was first refused: its partition may be in although nothing has landed.
         self._refused_at = 0.0
 
-    def add(self, tracks: Iterable[Track]) -> list[Track]:
-        """Add those that are not in yet; returns those whose partition the broker does not know."""
+    def add(self, tracks: Iterable[Track]) -> dict[Track, int]:
+        """Add those that are not in yet; returns those left out, with the broker's number."""
         new = {(track.remote_topic, track.partition): track for track in tracks}
         new = {place: track for place, track in new.items() if track not in self._added}
         if not new:
-            return []
-        unknown = self._identity.add(new, time.monotonic() + self._request_s)
-        self._added.update(track for place, track in new.items() if place not in unknown)
-        return [track for place, track in new.items() if place in unknown]
+            return {}
+        left_out = self._identity.add(new, time.monotonic() + self._request_s)
+        self._added.update(track for place, track in new.items() if place not in left_out)
+        return {new[place]: number for place, number in left_out.items()}
 
     def clear(self) -> None:
         """Another transaction begins with none."""

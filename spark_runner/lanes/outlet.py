@@ -214,8 +214,8 @@ class Outlet:
             if size >= most:
                 break
         if self._transactional and not pipe.adds_by_itself:
-            for track in self._members.add(flight):
-                self._returns.not_sent(track, flight.pop(track), now)
+            for track, number in self._members.add(flight).items():
+                self._returns.not_sent(track, flight.pop(track), number, now)
         if not flight:
             return False
         try:

@@ -107,11 +107,15 @@ class Returns:
             self.stop(track, changed.get(track, cut))
         raise ProducerLost(Code.OFFSET_OUT_OF_RANGE, "find what was written before")
 
-    def not_sent(self, track: Track, parcel: Parcel, now: float) -> None:
-        """It never left: the transaction's coordinator does not know its partition (yet)."""
+    def not_sent(self, track: Track, parcel: Parcel, number: int, now: float) -> None:
+        """It never left: the transaction's coordinator would not have its partition (yet)."""
         track.flying.pop()
         track.returned.append(parcel)
-        self.hold(track, Code.UNKNOWN_TOPIC_OR_PARTITION, now)
+        if number in RETRY:
+            self.hold(track, number, now)
+        else:
+            alias = self._homes.alias
+            track.doomed = target_trouble.refused(track, parcel.first, number, "", alias)
         if not track.flying:
             self.turn_back(track)
 

@@ -90,10 +90,16 @@ class Sources:
             self._leaderless.add([track], now + _RETRY_S)
 
     def lost(self, feeder: Feeder, now: float, error: KafkaUnavailable | None) -> None:
-        """The connection broke while something was asked."""
+        """The connection broke while something was asked.
+
+        The cluster may be well otherwise, and that broker go on like this: its partitions are not
+        waited for without end.
+        """
         if self.feeders.get(feeder.node) is feeder:
             self.closed(feeder, now)
             self.outage.note(now, error)
+            for track in list(feeder.members.values()):
+                self.trouble(track, Code.NETWORK_EXCEPTION, now)
 
     def closed(self, feeder: Feeder, now: float) -> None:
         """The connection is gone: its tracks look for their leaders, in case these have moved."""

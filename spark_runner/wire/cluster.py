@@ -90,6 +90,8 @@ class ClusterClient:
         self.features: dict[str, int] = {}
         self._facts = connection_facts(spec)
         self._links: dict[tuple[int, str], Connection] = {}
+        # Addresses that failed when last asked, and when: each may take all the time there is.
+        self._failed: dict[tuple[str, int], float] = {}
 
     def open(self, deadline: float) -> None:
         """Learn the brokers from the first bootstrap address that answers."""
@@ -135,13 +137,19 @@ class ClusterClient:
             if purpose == "ask":
                 return link
         problem: KafkaUnavailable | None = None
-        for host, port in dict.fromkeys([*self.brokers.values(), *self._facts.bootstrap]):
+        addresses = dict.fromkeys([*self.brokers.values(), *self._facts.bootstrap])
+        # Those that never failed first, then who failed longest ago.
+        for host, port in sorted(addresses, key=lambda address: self._failed.get(address, 0.0)):
             until = min(deadline, time.monotonic() + self._connect_s)
+            if problem is not None and time.monotonic() >= deadline:
+                break
             try:
                 link = Connection(self._facts, host, port, deadline=until, buffers=self._buffers)
             except KafkaUnavailable as error:
+                self._failed[host, port] = time.monotonic()
                 problem = error
                 continue
+            self._failed.pop((host, port), None)
             # A bootstrap address need not be that of one broker, so this link has no node.
             self._links[-1, "ask"] = link
             return link
@@ -168,6 +176,7 @@ class ClusterClient:
                 return link.call(request, until, newest=newest)
             except KafkaUnavailable:
                 if link is not None:
+                    self._failed[link.host, link.port] = time.monotonic()
                     self.drop(link)
                 elif node is not None:
                     raise

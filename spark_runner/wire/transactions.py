@@ -25,6 +25,8 @@ _END_BUMPS = 5
 _BUSY = (Code.CONCURRENT_TRANSACTIONS, Code.REQUEST_TIMED_OUT)
 _UNKNOWN = Code.UNKNOWN_TOPIC_OR_PARTITION
 _ADD_LATER = {*_BUSY, *COORDINATOR_MOVING, _UNKNOWN}
+# Of one partition, and no matter of the others.
+_LEFT_OUT = {_UNKNOWN, Code.TOPIC_AUTHORIZATION_FAILED}
 # Only says that a neighbour was refused.
 _NOT_ATTEMPTED = 55
 
@@ -98,29 +100,29 @@ class Identity:
         self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
         self.is_anonymous = True
 
-    def add(self, partitions: Iterable[Place], deadline: float) -> set[Place]:
+    def add(self, partitions: Iterable[Place], deadline: float) -> dict[Place, int]:
         """Transaction version 1 only: name the partitions that the transaction will touch.
 
-        Returns those that the broker does not know, or not yet: they are not added, the others are.
+        Returns those that are not added, with the number that says why: the broker does not know
+        them (yet), or we may not write them. The others are.
         """
-        wanted, unknown = set(partitions), set[Place]()
+        wanted, left_out = set(partitions), dict[Place, int]()
         patience = Patience(deadline)
         while wanted:
             refused = _refusals(self._coordinator.ask(self._add_request(wanted), deadline))
             if not refused:
                 break
-            missing = {place for place, number in refused.items() if number == _UNKNOWN}
             worst = _worst(set(refused.values()))
-            if worst == _UNKNOWN:
+            if worst in _LEFT_OUT:
                 # The broker adds all or none.
-                unknown |= missing
-                wanted -= missing
+                left_out |= refused
+                wanted -= refused.keys()
                 continue
             if worst in COORDINATOR_MOVING:
                 self._coordinator.forget()
             if worst not in _ADD_LATER or not patience.wait():
                 raise self._lost_or_refused(worst, "add partitions to the transaction")
-        return unknown
+        return left_out
 
     def _add_request(self, places: Iterable[Place]) -> AddPartitionsToTxnRequest:
         topics: dict[str, list[int]] = {}
@@ -191,4 +193,4 @@ def _refusals(reply: object) -> dict[Place, int]:
 
 def _worst(numbers: set[int]) -> int:
     """The error that decides what to do: first what cannot be waited for, last what can be left."""
-    return next(iter(numbers - _ADD_LATER or numbers - {_UNKNOWN} or numbers))
+    return next(iter(numbers - _ADD_LATER - _LEFT_OUT or numbers - _LEFT_OUT or numbers))

@@ -1,0 +1,126 @@
+"""A batch that reaches its broker when its transaction has been given up counts with no other.
+
+Brokers before Kafka 3.6 take such a batch: they do not ask the coordinator whether its transaction
+is open. One of today can be told not to ask.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from controlplane.demo.guard import Guard
+from controlplane.demo.kafka import KafkaBroker
+from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.lanes import outlet, raw
+from spark_runner.lanes.engine import Engine
+from spark_runner.lanes.pipe import Flight, Pipe
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.wire import produce
+from spark_runner.wire.connection import Connection
+from spark_runner.wire.records import Record
+from tests.wire.stops import BIG, NOW
+from tests.wire.world import Driver, Flow, Side, bare, soon, unique
+
+VERSION = 11
+_CORRELATION = struct.Struct(">i")
+
+
+@pytest.fixture(scope="module")
+def trusting(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Side]:
+    broker = KafkaBroker(
+        tmp_path_factory.mktemp("trusting"),
+        name="trusting",
+        heap="512m",
+        jvm=("-XX:TieredStopAtLevel=1",),
+        environment=guard.environment,
+        properties={"transaction.partition.verification.enable": "false"},
+    )
+    try:
+        side = Side("trusting", broker.start().bootstrap)
+        yield side
+        side.close()
+    finally:
+        broker.kill()
+
+
+class Late:
+    """The first request with records is on its way for as long as the task lives."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.frame = b""
+        send = Pipe.send
+
+        def send_late(pipe: Pipe, flight: Flight, now: float) -> None:
+            if self.frame or all(track.ledger for track in flight):
+                send(pipe, flight, now)
+                return
+            with patch.context() as held:
+                held.setattr(pipe.link, "send", lambda parts, _: self._keep(b"".join(parts)))
+                send(pipe, flight, now)
+
+        patch.setattr(Pipe, "send", send_late)
+
+    def _keep(self, frame: bytes) -> None:
+        self.frame = frame
+
+    def arrives(self, side: Side) -> produce.Answer:
+        address = next(iter(side.client.brokers.values()))
+        link = Connection(side.client._facts, *address, deadline=soon())
+        (correlation,) = _CORRELATION.unpack_from(self.frame, 8)
+        link._open.append(correlation)
+        link.send([self.frame], soon())
+        (answer,) = produce.read_reply(link.receive(None, soon()), VERSION)[1]
+        link.close()
+        return answer
+
+
+def test_what_arrives_behind_the_end_of_its_task_is_not_copied_twice(
+    source: Side, trusting: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlet, "_HURRIED_S", 0.5)
+    monkeypatch.setattr(raw, "ABORT_S", 0.5)
+    topic = unique("late")
+    source.make(topic)
+    source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 3)
+    flow = Flow(source, trusting, commit_interval_ms="50")
+    remote = flow.add(topic)
+    with monkeypatch.context() as patch:
+        late = Late(patch)
+        driver = Driver(until=lambda _: late.frame)
+        copier = RawCopier(newest_produce=VERSION)
+        ended = copier.run(flow.work(), driver)  # type: ignore[arg-type]
+    assert (ended.ended_because, ended.code) == ("failed", "timeout"), ended
+    assert late.arrives(trusting).error == 0, "nothing was tested"
+    flow.copy(RawCopier(newest_produce=VERSION))
+    assert bare(trusting.read(remote)) == bare(source.read(topic))
+    assert sum(run.length for run in flow.runs(topic)) == 3
+
+
+def test_what_has_landed_is_aborted_at_once_when_its_task_ends_in_trouble(
+    source: Side, trusting: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is on its way then, and readers of committed records need not wait."""
+    topic = unique("landed")
+    source.make(topic)
+    source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 3)
+    flow = Flow(source, trusting, commit_interval_ms="60000")
+    remote = flow.add(topic)
+
+    def fail(*_: object, **__: object) -> bool:
+        raise KafkaUnavailable("No source.", code="timeout")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "commit", fail)
+        driver = Driver(until=lambda _: trusting.ends(remote)[0] >= 3)
+        copier = RawCopier(newest_produce=VERSION)
+        ended = copier.run(flow.work(), driver)  # type: ignore[arg-type]
+    assert (ended.ended_because, ended.reason) == ("failed", "No source."), ended
+    until = time.monotonic() + 5
+    while trusting.ends(remote, committed=True) != {0: 4}:
+        assert time.monotonic() < until, "readers wait for the end of a transaction"
+        time.sleep(0.05)
+    assert not trusting.read(remote)

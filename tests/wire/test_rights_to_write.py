@@ -1,0 +1,93 @@
+"""A remote topic that may not be written stops its own partitions, whatever the target's age."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from controlplane.demo.guard import Guard
+from controlplane.demo.kafka import KafkaBroker
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.wire.records import Record
+from tests.wire.stops import BIG, NOW
+from tests.wire.world import Driver, Flow, Side, bare, unique
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Side]:
+    """A target that lets everybody in where there is no rule."""
+    broker = KafkaBroker(
+        tmp_path_factory.mktemp("strict"),
+        name="strict",
+        heap="512m",
+        jvm=("-XX:TieredStopAtLevel=1",),
+        environment=guard.environment,
+        properties={
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+        },
+    )
+    try:
+        side = Side("strict", broker.start().bootstrap)
+        yield side
+        side.close()
+    finally:
+        broker.kill()
+
+
+def read_only(side: Side, topic: str) -> None:
+    """Nobody may write it any more; it can still be seen and read."""
+    admin = AdminClient({"bootstrap.servers": side.spec.bootstrap_servers, "log_level": 0})
+    rules = [
+        AclBinding(
+            ResourceType.TOPIC,
+            topic,
+            ResourcePatternType.LITERAL,
+            "User:*",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        for operation in (AclOperation.READ, AclOperation.DESCRIBE)
+    ]
+    for future in admin.create_acls(rules).values():
+        future.result(20)
+    time.sleep(1.0)  # the answer comes before the authorizer has read the rules
+
+
+@pytest.mark.parametrize("newest", [13, 11], ids=["version 2", "version 1"])
+def test_one_topic_that_may_not_be_written_stops_alone(
+    source: Side, strict: Side, newest: int
+) -> None:
+    flow = Flow(source, strict, commit_interval_ms="50")
+    topics = [unique("open"), unique("shut")]
+    remotes = []
+    for topic in topics:
+        source.make(topic)
+        source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 3)
+        remotes.append(flow.add(topic))
+    read_only(strict, remotes[1])
+
+    def done(driver: Driver) -> bool:
+        errors = [error for row in driver.figures for error in row.errors]
+        return bool(errors) and driver.position(topics[0], 0) >= 3
+
+    copier = RawCopier(newest_produce=newest)
+    result = copier.run(flow.work(seconds=10), Driver(until=done))  # type: ignore[arg-type]
+    assert result.ended_because == "stop", result
+    assert [(error.topic, error.offset) for error in result.errors] == [(topics[1], 0)]
+    error = result.errors[0]
+    assert (error.state, error.code) == ("faulted", "not_authorised")
+    assert f"writing {remotes[1]} on strict is not allowed" in error.reason
+    assert bare(strict.read(remotes[0])) == bare(source.read(topics[0]))
+    assert not strict.read(remotes[1])
