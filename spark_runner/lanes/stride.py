@@ -15,7 +15,7 @@ _LONG_S = 0.5
 
 
 class Stride:
-    """Of one connection; a new one begins anew, for the old one may have been lost by its length."""
+    """Of one connection; a new one begins anew, for the old one may have been too slow."""
 
     __slots__ = ("_most", "size")
 

@@ -41,7 +41,7 @@ class Window:
         self._flying += size
 
     def answered(self, size: int, throttle_s: float, took_s: float) -> None:
-        """One request is answered, so long after it was sent; the broker will be deaf for a time."""
+        """One request is answered, so long after it was sent; the broker is deaf for a time."""
         self._flying -= size
         self._quickest_s = min(self._quickest_s, took_s)
         waited_s = took_s - self._quickest_s
