@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes.arena import Arena, stray
+from spark_runner.lanes.stride import Stride
 from spark_runner.lanes.track import Track
 from spark_runner.wire import fetch
 from spark_runner.wire.cluster import RECEIVE_S
@@ -59,6 +61,7 @@ class Feeder:
         self.sent_at = 0.0
         self.retry_at = 0.0
         self._in_vain = 0
+        self._stride = Stride(limits.max_bytes)
         self._partition_bytes = limits.partition_bytes
         self._patience_s = limits.request_s
         self._session = fetch.FetchSession(
@@ -100,8 +103,8 @@ class Feeder:
         self._session.forget(track.key, track.partition)
 
     def ask(self, arena: Arena, now: float, most: int) -> None:
-        """Send the next request; its reply, of `most` bytes, will land in the arena."""
-        self._session.ask_for(most)
+        """Send the next request; its reply, of at most `most` bytes, will land in the arena."""
+        self._session.ask_for(min(most, self._stride.size))
         self.arena = arena
         self.sent_at = now
         until = now + self._patience_s
@@ -112,7 +115,9 @@ class Feeder:
         """The reply that is there; the arena is that where its records lie."""
         arena = self.arena
         assert arena is not None  # noqa: S101 - the loop reads only what was asked for
+        began = time.monotonic()
         frame = self.link.receive(arena.view, now + RECEIVE_S)
+        self._stride.came(len(frame), time.monotonic() - began)
         session, reply = fetch.read_reply(frame, self._session.version)
         if reply.error and reply.error not in SESSION_LOST:
             raise KafkaUnavailable(

@@ -14,6 +14,17 @@ from spark_runner.wire.varint import read_signed, signed, wrapped
 VARINTS = [signed(value) for value in range(1 << 14)]
 KNOWN = len(VARINTS)
 _MOST = (1 << 63) - 1
+# Small batches of records that are all alike may hold a thousand times what they weigh: so many
+# bytes of records are put together at once. A single batch is taken whatever it holds.
+MOST_TOGETHER = 16 << 20
+
+
+class Enough(Exception):
+    """The first `parcels` of a group hold as much as is put together at once."""
+
+    def __init__(self, parcels: int) -> None:
+        super().__init__(parcels)
+        self.parcels = parcels
 
 
 class Piece(NamedTuple):

@@ -35,7 +35,8 @@ class Pipe:
         self._patience_s = patience_s
         self.link = link
         self.flights: deque[Flight] = deque()
-        self._sizes: deque[int] = deque()
+        # Of each its bytes, and when it was sent.
+        self._sent: deque[tuple[int, float]] = deque()
         self._most_flights, self._request_bytes = tuning.in_flight, tuning.request_bytes
         # What was built anew flies beside the buffers: no more of it than they hold.
         self._window = Window(min(tuning.in_flight * tuning.request_bytes, tuning.memory_bytes))
@@ -93,7 +94,7 @@ class Pipe:
         is_first = not self.flights
         # Before anything can fail: what is launched is waited for, or comes back.
         self.flights.append(flight)
-        self._sizes.append(size)
+        self._sent.append((size, now))
         self._window.sent(size)
         self.most_in_flight = max(self.most_in_flight, len(self.flights))
         if is_first:
@@ -115,7 +116,8 @@ class Pipe:
         frame = self.link.receive(None, now + RECEIVE_S)
         throttle, answers = produce.read_reply(frame, self._writer.version)
         self.link.note_throttle(throttle)
-        self._window.answered(self._sizes.popleft(), throttle / 1000)
+        size, sent_at = self._sent.popleft()
+        self._window.answered(size, throttle / 1000, now - sent_at)
         self.heard_at = now
         return self.flights.popleft(), answers
 

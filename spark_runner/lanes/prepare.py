@@ -8,6 +8,7 @@ from collections.abc import Callable
 from spark_runner.lanes import repack, target_trouble
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.piece import Enough
 from spark_runner.lanes.scan import REFUSED, SMALL, TOO_LARGE
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
@@ -108,14 +109,17 @@ class Preparer:
         if not group:
             self._damaged(track, queued[0], "its checksum does not hold")
             return False
-        try:
-            built, too_large = repack.rebuild(group, track.policy)
-        except repack.Damaged as error:
-            if not error.parcel:
-                self._damaged(track, group[0], str(error))
-                return False
-            del group[error.parcel :]
-            built, too_large = repack.rebuild(group, track.policy)
+        while True:
+            try:
+                built, too_large = repack.rebuild(group, track.policy)
+                break
+            except Enough as error:
+                del group[error.parcels :]
+            except repack.Damaged as error:
+                if not error.parcel:
+                    self._damaged(track, group[0], str(error))
+                    return False
+                del group[error.parcel :]
         self._take_off(track, group)
         if too_large is not None:
             offset, size = too_large

@@ -12,7 +12,7 @@ import struct
 
 from spark_runner.lanes import legacy, splice
 from spark_runner.lanes.parcel import Parcel, Stretch
-from spark_runner.lanes.piece import Piece, assemble, walk
+from spark_runner.lanes.piece import MOST_TOGETHER, Enough, Piece, assemble, walk
 from spark_runner.lanes.policy import Policy
 from spark_runner.wire.crc32c import address_of
 from spark_runner.wire.records import read_header
@@ -33,17 +33,22 @@ TooLarge = tuple[int, int]
 def rebuild(group: list[Parcel], policy: Policy) -> tuple[list[Parcel], TooLarge | None]:
     """New parcels for the records of a group that lie at or behind its first offset.
 
-    With a record that is too large even alone, the parcels are those before it.
+    With a record that is too large even alone, the parcels are those before it. Raises Damaged, or
+    Enough: then the group is to be a shorter one.
     """
     if (spliced := _splice(group, policy)) is not None:
         return [spliced], None
     head = group[0]
     pieces: list[Piece] = []
+    inflated = 0
     for number, parcel in enumerate(group):
         try:
             found = _pieces(parcel, policy)
         except (IndexError, ValueError, struct.error) as error:
             raise Damaged(number, str(error) or "a record is cut off") from None
+        inflated += sum([len(piece.rest) for piece in found])
+        if inflated > MOST_TOGETHER and number:
+            raise Enough(number)
         if parcel.until is not None:
             found = [piece for piece in found if piece.offset < parcel.until]
         pieces += [piece for piece in found if piece.offset >= head.first]

@@ -10,7 +10,8 @@ A. Runs are read uncommitted. The one of a transaction that is aborted names rec
    is already there, because it was acknowledged before the transaction could end.
 B. A flow that nobody knew of writes under a producer id that nobody knew of: before a transactional
    batch of an unknown producer counts as a stranger's, the topics of runs are listed anew, as any
-   broker knows them: the flow's own does, though the one that we ask may not yet.
+   broker knows them: the flow's own does, though the one that we ask may not yet. While one does
+   not answer, nobody unknown is a stranger.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from mirrors.domain.continuity.lost_runs import is_cut
-from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.records import MalformedRecord
 from mirrors.domain.runs import BlockKey, is_left_out, is_runs_topic
 from mirrors.domain.stretches import Stretches
@@ -41,6 +42,8 @@ from spark_runner.wire.batch import (
 from spark_runner.wire.cluster import NO_ID, ClusterClient, id_text
 
 LOOK_S = 5.0
+# A broker that died is off the list by then, and what a living one knows others have heard.
+SILENT_S = 10.0
 
 
 class Part(NamedTuple):
@@ -68,6 +71,10 @@ class Replicated:
             self._stretches[id_text(track.source_id), track.partition] = Stretches()
         self._tails: dict[str, RunsTail] = {}
         self._strangers: set[int] = set()
+        # Whether every broker said which topics there are, the last time that they were asked; and
+        # since when it is not known whose producers these are.
+        self._all_said = True
+        self._unknown_since: dict[int, float] = {}
 
     def prepare(self, deadline: float) -> None:
         """Read what is there before anything waits for it."""
@@ -85,8 +92,21 @@ class Replicated:
             if self._list(deadline):
                 self._catch_up(deadline)
                 stopped, unknown = self._look(parts)
+            self._insist(unknown - self._strangers)
             self._strangers |= unknown
         return stopped
+
+    def _insist(self, producers: set[int]) -> None:
+        """Who is silent may be the only one that knows of a topic of runs that is theirs."""
+        now = time.monotonic()
+        known = self._unknown_since
+        self._unknown_since = {one: known.get(one, now) for one in producers}
+        if producers and not self._all_said and now - max(self._unknown_since.values()) < SILENT_S:
+            raise KafkaUnavailable(
+                f"Cluster {self._cluster.alias}: a broker does not say which topics it has, so it "
+                "cannot be told whether records there are copies.",
+                code="timeout",
+            )
 
     def _look(self, parts: list[Part]) -> tuple[dict[Track, Verdict], set[int]]:
         stopped: dict[Track, Verdict] = {}
@@ -130,7 +150,8 @@ class Replicated:
     def _list(self, deadline: float) -> bool:
         """Whether there are topics of runs that were not known."""
         found = False
-        for name, view in self._cluster.describe_everywhere(deadline).items():
+        views, self._all_said = self._cluster.describe_everywhere(deadline)
+        for name, view in views.items():
             tail = self._tails.get(name)
             if is_runs_topic(name) and (tail is None or tail.topic_id != view.topic_id):
                 self._tails[name] = RunsTail(self._cluster, view)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from spark_runner.lanes.parcel import Parcel, Stretch
-from spark_runner.lanes.piece import KNOWN, VARINTS
+from spark_runner.lanes.piece import KNOWN, MOST_TOGETHER, VARINTS, Enough
 from spark_runner.lanes.policy import Policy
 from spark_runner.wire import codecs
 from spark_runner.wire.batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME
@@ -51,16 +51,19 @@ def are_whole(group: list[Parcel], policy: Policy) -> bool:
 def splice(group: list[Parcel], codec: int) -> bytearray | None:
     """One batch of all their records; None when the offsets inside a parcel are not in a row.
 
-    Raises ValueError, IndexError or struct.error where the bytes make no sense.
+    Raises ValueError, IndexError or struct.error where the bytes make no sense, and Enough.
     """
     out: list[bytes] = []
-    number = base = 0
+    number = base = inflated = 0
     newest = group[0].header.max_timestamp
-    for parcel in group:
+    for place, parcel in enumerate(group):
         header, at = parcel.header, parcel.at
         body = codecs.decompress(
             header[5] & CODEC_MASK, parcel.memory[at + HEADER_SIZE : at + parcel.size]
         )
+        inflated += len(body)
+        if inflated > MOST_TOGETHER and place:
+            raise Enough(place)
         if not number:
             base = wrapped(_first_timestamp(body) + header[7])
         if not _add(out, body, header[12], number, header[7] - base):

@@ -1,4 +1,5 @@
-"""How many bytes fly to one target broker at once: pure; only a quota makes it small (KIP-219).
+"""How many bytes fly to one target broker at once: pure. A quota makes it small (KIP-219), and so
+does a slow connection.
 
 A broker takes a whole request, answers, and is then deaf for as long as the client's quota is
 overdrawn: what flies behind waits all that time, a commit with it, and the broker's own word is
@@ -6,6 +7,10 @@ that this is no outage. So what flies begins small, grows by a quarter of what w
 once, and is halved by each answer that makes us wait for long: a broker lets ten seconds' worth
 pass before it throttles, so by then two and a half more may be on their way. Speed is the quota's
 either way.
+
+Without a quota it stops growing where an answer takes half a second longer than the quickest did,
+and shrinks as it grew from a second on: what flies then waits for the connection, not at the
+broker, and more of it only makes commits and stops late.
 """
 
 from __future__ import annotations
@@ -19,11 +24,12 @@ _LONG_S = 1.0
 class Window:
     """Of one connection."""
 
-    __slots__ = ("_flying", "_most", "size")
+    __slots__ = ("_flying", "_most", "_quickest_s", "size")
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._flying = 0
+        self._quickest_s = float("inf")
         self.size = min(_FIRST, most)
 
     @property
@@ -34,10 +40,16 @@ class Window:
     def sent(self, size: int) -> None:
         self._flying += size
 
-    def answered(self, size: int, throttle_s: float) -> None:
-        """One request is answered, and the broker will be deaf for so long."""
+    def answered(self, size: int, throttle_s: float, took_s: float) -> None:
+        """One request is answered, so long after it was sent; the broker is deaf for a time."""
         self._flying -= size
-        if throttle_s <= 0:
-            self.size = min(self.size + size // 4, self._most)
-        elif throttle_s > _LONG_S:
+        self._quickest_s = min(self._quickest_s, took_s)
+        waited_s = took_s - self._quickest_s
+        if throttle_s > _LONG_S:
             self.size = max(self.size // 2, _LEAST)
+        elif throttle_s > 0:
+            return
+        elif waited_s <= _LONG_S / 2:
+            self.size = min(self.size + size // 4, self._most)
+        elif waited_s > _LONG_S:
+            self.size = max(self.size - size // 4, min(self.size, _FIRST))

@@ -197,19 +197,20 @@ class ClusterClient:
         """The same of every topic that we may see."""
         return self.learn(self.ask(_every_topic(), deadline))
 
-    def describe_everywhere(self, deadline: float) -> dict[str, TopicView]:
+    def describe_everywhere(self, deadline: float) -> tuple[dict[str, TopicView], bool]:
         """The same as any broker sees it: each learns of a new topic in its own time, and the one
-        that serves it knows it. Who does not answer soon is left out."""
-        found = self.describe_all(deadline)
+        that serves it knows it. Who does not answer soon is left out; and whether nobody was."""
+        found, is_all = self.describe_all(deadline), True
         for node in list(self.brokers):
             until, link = min(deadline, time.monotonic() + _EACH_S), None
             try:
                 link = self.link(node, "ask", until)
                 found |= self.learn(link.call(_every_topic(), until))
             except KafkaUnavailable:
+                is_all = False
                 if link is not None:
                     self.drop(link)
-        return found
+        return found, is_all
 
     def learn(self, reply: Any) -> dict[str, TopicView]:
         """Where the brokers are from now on, and the topics, as a reply with metadata says."""

@@ -29,6 +29,8 @@ class Proxy:
         self.mode: Mode = "pass"
         # How many bytes a second each connection may say to the broker.
         self.rate = 0
+        # And how many the broker may answer.
+        self.answer_rate = 0
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -77,6 +79,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := broker.recv(1 << 16):
                 self._wait_while("hold", "deaf")
+                if self.answer_rate:
+                    time.sleep(len(data) / self.answer_rate)
                 if self.mode == "pass":
                     client.sendall(data)
         _end(client)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.piece import MOST_TOGETHER
 from spark_runner.lanes.prepare import Preparer
 from spark_runner.lanes.scan import SMALL, scan
 from spark_runner.lanes.tally import Tally
@@ -71,6 +75,41 @@ def test_what_waits_in_two_replies_becomes_one_batch() -> None:
     sent, arenas, _ = prepared([5, 5], 1 << 18)
     assert [(parcel.why, parcel.records) for parcel in sent] == [(SMALL, 30)]
     assert arenas.taken == 0
+
+
+@pytest.mark.parametrize("holed", [False, True], ids=["whole", "with holes"])
+def test_batches_that_hold_a_thousand_times_what_they_weigh_are_not_all_put_together(
+    holed: bool,
+) -> None:
+    """Records that are all alike: eighty such batches, 20 KB in all, hold 80 MB."""
+    arenas = Arenas(size=1 << 16, count=1)
+    pen = Pen(transactional=True)
+    pen.take(1, 0)
+    preparer = Preparer(pen, arenas, "target", merged_bytes=1 << 18, leave=lambda track: None)
+    track, arena = Track("t", 0, "s.t"), arenas.take()
+    assert arena is not None
+    wanted, data = [], b""
+    for number in range(80):
+        offsets = [8 * number + (at + (at > 1 and holed)) for at in range(4)]
+        rows = [Record(offset, 1_000, b"k", bytes(1 << 18)) for offset in offsets]
+        data += encode_batch(rows, codec=codecs.ZSTD, base=8 * number)
+        wanted += offsets
+    arena.view[: len(data)] = data
+    assert scan(track, arena, 0, len(data), ()) == 80
+    found, batches = [], 0
+    tracemalloc.start()
+    while (parcel := preparer.next(track)) is not None:
+        held = sum(len(record.value or b"") for record in decode_batch(parcel.memory))
+        assert held <= MOST_TOGETHER
+        found += parcel.offsets()
+        batches += 1
+        track.landed(parcel, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == wanted
+    assert batches < 10, "they are still put together"
+    assert peak < 4 * MOST_TOGETHER
+    assert (arenas.taken, track.queued_bytes) == (0, 0)
 
 
 def test_a_tally_taken_while_a_transaction_is_open_counts_every_record_once() -> None:

@@ -200,17 +200,40 @@ def test_what_flies_begins_small_grows_unless_throttled_and_is_never_nothing() -
     for _ in range(20):
         size = window.room
         window.sent(size)
-        window.answered(size, 0.0)
+        window.answered(size, 0.0, 0.01)
     assert window.room == 40 << 20
     for _ in range(20):
         window.sent(1000)
-        window.answered(1000, 0.5)
+        window.answered(1000, 0.5, 0.01)
     assert window.size == 40 << 20, "a short wait is no harm"
     window.sent(5000)
     assert window.room == window.size - 5000
-    window.answered(5000, 4.0)
+    window.answered(5000, 4.0, 0.01)
     assert window.size == 20 << 20
     for _ in range(20):
         window.sent(1000)
-        window.answered(1000, 4.0)
+        window.answered(1000, 4.0, 0.01)
     assert window.size == 16 << 10
+
+
+def test_what_flies_grows_no_more_where_it_waits_for_a_slow_connection() -> None:
+    """A connection of 2 MB a second, a broker that takes 50 ms, and always as much as may fly."""
+    window, rate = Window(40 << 20), 2 << 20
+    for _ in range(200):
+        size = window.room
+        window.sent(size)
+        window.answered(size, 0.0, 0.05 + size / rate)
+    assert rate // 2 <= window.size <= rate
+    # It has become slower: what flies is as much again as comes through in a second.
+    for _ in range(200):
+        size = window.room
+        window.sent(size)
+        window.answered(size, 0.0, 0.05 + 3 * size / rate)
+    assert 512 << 10 <= window.size <= rate // 2
+    # A broker that takes three seconds for whatever it gets is not waited for any shorter by that.
+    slow = Window(40 << 20)
+    for _ in range(40):
+        size = slow.room
+        slow.sent(size)
+        slow.answered(size, 0.0, 3.0)
+    assert slow.size == 40 << 20

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import mmap
+import os
+import signal
 from typing import Any
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from controlplane.demo.kafka_cluster import KafkaCluster
+from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.runs import is_runs_topic, runs_topic
-from spark_runner.lanes.replicated import Replicated
+from spark_runner.lanes import replicated as lanes
+from spark_runner.lanes.arena import Arena
+from spark_runner.lanes.replicated import Part, Replicated
+from spark_runner.lanes.track import Track
+from spark_runner.wire.batch import TRANSACTIONAL, Pen
 from spark_runner.wire.connection import Connection
+from spark_runner.wire.records import Record, encode_batch, read_header
 from tests.wire.world import Side, soon, unique
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
@@ -29,21 +38,77 @@ def test_runs_are_found_although_the_broker_that_we_ask_does_not_know_of_them_ye
         others = {address[1] for node, address in client.brokers.items() if node != leader}
         (other,) = others - {hears_late}
         next(broker for broker in three.brokers if broker.port == other).kill()
-    call = Connection.call
-
-    def late(link: Connection, request: Any, *args: Any, **named: Any) -> Any:
-        reply = call(link, request, *args, **named)
-        if isinstance(request, MetadataRequest) and link.port == hears_late:
-            reply.topics = [row for row in reply.topics if not is_runs_topic(row.name)]
-        return reply
-
     with monkeypatch.context() as patch:
-        patch.setattr(Connection, "call", late)
+        hear_late(patch, {hears_late})
         assert name not in client.describe_all(soon())
         replicated = Replicated(client, [])
         replicated._list(soon(20))
         assert name in replicated._tails
     side.close()
+
+
+def test_nobody_is_a_stranger_while_the_broker_that_would_know_him_is_silent(
+    three: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken for one, his copies would be copied back for as long as the epoch lasts."""
+    for broker in three.brokers:
+        if not broker.alive:
+            broker.restart()
+    side = Side("many", three.bootstrap)
+    client = side.client
+    asked = client._any(soon()).port
+    name = leads_elsewhere(side, asked)
+    node = client.describe([name], soon())[name].leaders[0].node
+    port = client.brokers[node][1]
+    (leader,) = (broker for broker in three.brokers if broker.port == port)
+    assert leader.process is not None
+    track = Track("t", 0, "s.t", source_id=side.make(unique("read")).topic_id)
+    part = written_by(4711, track)
+    with monkeypatch.context() as patch:
+        hear_late(patch, {address[1] for address in client.brokers.values()} - {port})
+        replicated = Replicated(client, [track])
+        os.kill(leader.process.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(KafkaUnavailable, match="a broker does not say"):
+                replicated.judge([part])
+        finally:
+            os.kill(leader.process.pid, signal.SIGCONT)
+        replicated.judge([part])
+        assert name in replicated._tails
+        # One that is away for good, and still named, is not waited for without an end.
+        patch.setattr(lanes, "SILENT_S", 0.0)
+        os.kill(leader.process.pid, signal.SIGSTOP)
+        try:
+            replicated._tails.clear()
+            assert replicated.judge([written_by(4712, track)]) == {}
+        finally:
+            os.kill(leader.process.pid, signal.SIGCONT)
+    side.close()
+
+
+def written_by(producer: int, track: Track) -> Part:
+    """A reply with one batch of a transaction."""
+    batch = encode_batch([Record(0, 5, b"k", b"v")])
+    pen = Pen(transactional=True)
+    pen.take(producer, 0)
+    pen.write(memoryview(batch), 0, read_header(memoryview(batch)), track.sequences)
+    assert read_header(memoryview(batch)).attributes & TRANSACTIONAL
+    memory = mmap.mmap(-1, 1 << 12)
+    memory[: len(batch)] = bytes(batch)
+    return Part(track, Arena(memory), 0, len(batch))
+
+
+def hear_late(patch: pytest.MonkeyPatch, ports: set[int]) -> None:
+    """These brokers have not heard of any topic of runs yet."""
+    call = Connection.call
+
+    def late(link: Connection, request: Any, *args: Any, **named: Any) -> Any:
+        reply = call(link, request, *args, **named)
+        if isinstance(request, MetadataRequest) and link.port in ports:
+            reply.topics = [row for row in reply.topics if not is_runs_topic(row.name)]
+        return reply
+
+    patch.setattr(Connection, "call", late)
 
 
 def leads_elsewhere(side: Side, port: int) -> str:
