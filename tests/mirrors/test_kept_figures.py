@@ -1,4 +1,4 @@
-"""What was last seen of a flow outlives its job: a failover counts on it when the source is dead."""
+"""What was last seen of a flow outlives its job: a failover counts on it."""
 
 from __future__ import annotations
 

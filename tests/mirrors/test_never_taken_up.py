@@ -52,9 +52,9 @@ def test_started_again_it_runs(flow: Flow, booting: Path) -> None:
 def test_a_stop_of_a_flow_in_a_runner_that_hangs_is_done_by_its_end(
     flow: Flow, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision, "SILENT_RUNNER_MS", 500)
     reconcile_until(flow, is_in("running"))
     (root / "default" / "silent").touch()
+    monkeypatch.setattr(supervision, "SILENT_RUNNER_MS", 500)
     steering.stop_flow(flow=fresh(flow), who=WHO)
     stopped = reconcile_until(flow, is_in("stopped"))
     assert "its runner is not alive" in stopped.reason
