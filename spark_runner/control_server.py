@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import logging
 import secrets
 import selectors
 import socket
@@ -17,6 +18,8 @@ from spark_runner.control import CONNECT_DEADLINE_S, OrderWord, as_line, proof_o
 from spark_runner.work import Figures
 
 PING_INTERVAL_S = 10.0
+
+log = logging.getLogger("spark_runner.control")
 
 
 class Line:
@@ -144,7 +147,11 @@ class ControlServer:
             data = peer.connection.recv(1 << 16)
             for message in peer.messages(data):
                 self._heard(peer, message)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            data = b""
+        except Exception:
+            # Without this thread no flow of the runner would hear or be heard any more.
+            log.exception("A message on the control connection")
             data = b""
         if not data:
             self._selector.unregister(peer.connection)

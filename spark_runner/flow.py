@@ -47,7 +47,8 @@ class FlowRun(threading.Thread):
         super().__init__(name=f"flow-{job.flow}", daemon=True)
         self._host = host
         self._wake = threading.Event()
-        self._wanted: list[JobSpec | None] = []
+        # Asked for, and not looked at yet by this thread; None is the stop.
+        self.unheard: list[JobSpec | None] = []
         self._then: Phase = "opening"
         self._rest_until = 0.0
         self._last_copy: float | None = None
@@ -62,14 +63,14 @@ class FlowRun(threading.Thread):
 
     def update(self, job: JobSpec) -> None:
         """Another spec for the same flow: pause, resume, edit."""
-        self._wanted.append(job)
+        self.unheard.append(job)
         self._wake.set()
 
     def stop(self, reason: str) -> None:
         """Commit and end; the last status says why."""
         self.is_leaving = True
         self._parting = reason
-        self._wanted.append(None)
+        self.unheard.append(None)
         self._wake.set()
 
     # The flow's own thread.
@@ -128,8 +129,8 @@ class FlowRun(threading.Thread):
         )
 
     def _step(self, now: float) -> None:
-        while self._wanted:
-            self._obey(self._wanted.pop(0), now)
+        while self.unheard:
+            self._obey(self.unheard.pop(0), now)
         self._copying.harvest(int(time.time() * 1000))
         for event in self._office.step(self._phase, now):
             self._meet(event, now)

@@ -141,8 +141,13 @@ class Runner:
                 log.info("Flow %s: its spec is gone; it stops", flow)
                 self._flows[flow].stop("Stopped on request.")
         for flow, run in list(self._flows.items()):
-            if not run.is_alive() and flow not in self._seen:
+            if run.is_alive():
+                continue
+            if flow not in self._seen:
                 del self._flows[flow]
+            elif any(run.unheard):
+                # It ended by itself meanwhile: the spec is another one's to take up.
+                del self._seen[flow]
 
     def _accept(self, flow: int, path: Path) -> bool:
         """False when it must be looked at again: a flow that is still ending."""

@@ -30,6 +30,8 @@ SLOW_START_MS = 120_000
 # A flow's own status may pause while a large plan is made; the runner beside it still answers.
 SILENT_FLOW_MS = 120_000
 DELAYED_FLOW_MS = 15_000
+# A ready runner looks for specs five times a second, each time before it writes its file.
+TAKEN_UP_MS = 2_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,13 +39,15 @@ class Runner:
     """What is known of the flow's runner; alive means the process, not what its file says.
 
     `status` only when that process wrote it (same pid and start tick). `started_at` is when the
-    reconciler last started one, `failed_starts` how many in a row died before they were ready.
+    reconciler last started one, `failed_starts` how many in a row died before they were ready,
+    `has_flow` whether its file names the flow.
     """
 
     alive: bool
     status: RunnerStatus | None = None
     started_at: int | None = None
     failed_starts: int = 0
+    has_flow: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +86,7 @@ def decide(
     # A status file outlives its job: only the open job's own counts.
     own = status if job is not None and status is not None and status.job == job.id else None
     if desired == "stopped":
-        return _towards_stop(job, own, runner, spec)
+        return _towards_stop(job, own, runner, spec, now)
     if job is None:
         return _next_start(jobs, now, most_failures)
     if own is not None and own.finished:
@@ -124,7 +128,7 @@ def _news(desired: Desired, generation: int, job: JobRow, spec: JobSpec | None) 
 
 
 def _towards_stop(
-    job: JobRow | None, own: JobStatus | None, runner: Runner, spec: JobSpec | None
+    job: JobRow | None, own: JobStatus | None, runner: Runner, spec: JobSpec | None, now: int
 ) -> Decision:
     if job is None:
         action: Action = "wait" if spec is None else "remove_spec"
@@ -133,6 +137,10 @@ def _towards_stop(
         reason = "Stopped; its runner is not alive, so nothing copies."
     elif own is not None and own.state in {"stopped", "failed"}:
         reason = own.reason or "Stopped."
+    elif spec is None and _does_not_have_it(runner, job):
+        reason = "Stopped; its runner does not have it."
+    elif spec is None and (hung := _hung(runner, now)) is not None:
+        return hung
     else:
         return Decision(
             action="wait" if spec is None else "remove_spec",
@@ -141,6 +149,13 @@ def _towards_stop(
         )
     ends: JobEnd = "failed" if own is not None and own.state == "failed" else "stopped"
     return Decision(action="remove_spec", reason=reason, observed="stopped", job_ends=ends)
+
+
+def _does_not_have_it(runner: Runner, job: JobRow) -> bool:
+    """The spec was gone before it looked, or its flow ended without a word: none will ever come."""
+    if (said := runner.status) is None or runner.has_flow:
+        return False
+    return said.state == "ready" and said.as_of > job.started_at + TAKEN_UP_MS
 
 
 def _next_start(jobs: Sequence[JobRow], now: int, most_failures: int | None) -> Decision:

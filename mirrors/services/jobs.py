@@ -151,6 +151,7 @@ def _step(flow: Flow) -> bool:
             status=seen.status,
             started_at=seen.started_at,
             failed_starts=seen.failed_starts,
+            has_flow=seen.status is not None and flow.pk in seen.status.flows,
         ),
         spec=spec,
         status=status,

@@ -45,8 +45,11 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
         return False
     topics, partitions = _rows(flow, status)
     with transaction.atomic():
-        _replace(FlowPartition, flow, partitions, _PARTITION_KEY, _PARTITION_FIELDS)
-        _replace(FlowTopic, flow, topics, _TOPIC_KEY, _TOPIC_FIELDS)
+        # Until its plan is made, a runner names nothing. What was last seen stays, with its age: a
+        # failover counts on it, and where the source is dead no plan comes.
+        if topics or partitions:
+            _replace(FlowPartition, flow, partitions, _PARTITION_KEY, _PARTITION_FIELDS)
+            _replace(FlowTopic, flow, topics, _TOPIC_KEY, _TOPIC_FIELDS)
         gaps.fold(flow=flow, status=status, now=as_of)
         strangers.fold(flow=flow, status=status, now=as_of)
         Flow.objects.filter(pk=flow.pk).update(as_of=as_of, warnings=list(status.warnings))

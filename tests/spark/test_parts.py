@@ -125,6 +125,8 @@ def test_a_task_whose_driver_is_gone_is_told_to_stop(server: ControlServer) -> N
         b'{"figures": "{}"}\n',
         b"GET / HTTP/1.1\r\n\r\n",
         b"[]\n",
+        # Deeper than Python's reader of JSON goes: no error of a value, and not to be survived.
+        b"[" * 4000 + b"\n",
         b"x" * 100_000,
     ],
 )
