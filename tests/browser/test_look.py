@@ -80,6 +80,8 @@ PAGES = {
     "help": "/help/",
     "api": "/api/v1/docs/",
 }
+# In parts, so that no test keeps the other sessions waiting for long.
+PARTS = 8
 WIDTHS = (360, 900, 1600)
 
 
@@ -123,13 +125,14 @@ def _in_the_dark(visitor: Visitor, name: str) -> list[str]:
     return [f"in the dark: {said}" for said in bad]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", range(PARTS))
 def test_every_page_is_accessible_quiet_in_the_console_and_fits_every_width_in_both_themes(
-    visit: Callable[..., Visitor], flow: Flow
+    visit: Callable[..., Visitor], flow: Flow, part: int
 ) -> None:
     visitor = visit(color_scheme="light")
     found: dict[str, list[str]] = {}
-    for name, path in PAGES.items():
+    for name in list(PAGES)[part::PARTS]:
+        path = PAGES[name]
         visitor.page.goto(path.format(pk=flow.pk, job=flow.jobs.get(state="failed").pk))
         bad = _axe(visitor)
         bad += _in_the_dark(visitor, name)

@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
@@ -55,6 +57,12 @@ class Side:
         )
         Admin(self.spec).create_topics([spec], deadline_s=DEADLINE_S).raise_first()
         return self.view(name, partitions)
+
+    def alter(self, topic: str, name: str, value: str) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource("topic", topic, incremental_configs=[entry])
+        admin = Admin(self.spec)  # the futures die with it
+        admin.client.incremental_alter_configs([resource])[resource].result(20)
 
     def view(self, name: str, partitions: int = 1) -> TopicView:
         """Once every partition answers: a new topic is unknown to its broker for a moment."""

@@ -7,10 +7,8 @@ import random
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 import spark_runner.lanes.intake
-from mirrors.kafka.admin import Admin
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire.records import Record
 from spark_runner.work import PartitionError
@@ -20,13 +18,6 @@ from tests.wire.world import Driver, Flow, Side, bare
 LARGE = random.Random(1).randbytes(60_000)  # in whatever codec
 TWO_HOURS = 7_200_000
 each_lane = pytest.mark.parametrize("lane", LANES)
-
-
-def alter(side: Side, topic: str, name: str, value: str) -> None:
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource("topic", topic, incremental_configs=[entry])
-    admin = Admin(side.spec)
-    admin.client.incremental_alter_configs([resource])[resource].result(20)
 
 
 def refused_in_the_middle(source: Side, topic: str, bad: Record) -> None:
@@ -97,7 +88,7 @@ def test_nothing_that_lies_behind_it_crosses_however_much_is_on_its_way(
     assert driver.position(topic, 0) <= 60
     copied = bare(target.read(remote, 0))
     assert copied == bare(source.read(topic, 0))[: min(len(copied), 60)]
-    alter(target, remote, "max.message.bytes", "400000")
+    target.alter(remote, "max.message.bytes", "400000")
     flow.rows = [dataclasses.replace(row, remote_configs={}) for row in flow.rows]
     assert flow.copy()[0].errors == ()
     assert bare(target.read(remote, 0)) == bare(source.read(topic, 0))
@@ -109,7 +100,7 @@ def test_a_limit_that_was_lowered_behind_the_plan_is_met_at_the_one_record(
 ) -> None:
     flow, topic, remote = two_partitions(source, target)
     flow.rows = [dataclasses.replace(row, remote_configs={}) for row in flow.rows]
-    alter(target, remote, "max.message.bytes", "40000")
+    target.alter(remote, "max.message.bytes", "40000")
     refused_in_the_middle(source, topic, Record(0, NOW, b"k", LARGE))
     error = only_error(stopped(flow, lane))
     assert error.code == "too_large"
