@@ -140,6 +140,9 @@ class Runner:
             if flow in self._flows:
                 log.info("Flow %s: its spec is gone; it stops", flow)
                 self._flows[flow].stop("Stopped on request.")
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
         for flow, run in list(self._flows.items()):
             if run.is_alive():
                 continue

@@ -182,8 +182,8 @@ class Engine:
 
     def abort(self, within: float) -> None:
         """As well as it goes: it would hold up the target's readers. Version 1 keeps its epoch: what
-        came in behind the abort would count with the next one, so without replies it stays open,
-        for who takes over to end it under another epoch."""
+        came in behind the abort would count with the next one. So without replies it stays open,
+        and who takes over ends it under another epoch."""
         until = time.monotonic() + within
         if self._transactional and self._identity.version == 1:
             self._outlet.settle(until, lambda: False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 
@@ -35,7 +36,7 @@ def check(flow: Flow, topic: str, remote: str, partitions: int) -> None:
 def longest_pause(running: Running) -> float:
     """Between two commits, in seconds."""
     moments = [figures.as_of for figures in running.driver.figures if figures.partitions]
-    pauses = [after - before for before, after in zip(moments, moments[1:], strict=False)]
+    pauses = [after - before for before, after in itertools.pairwise(moments)]
     return max(pauses, default=0) / 1000
 
 
