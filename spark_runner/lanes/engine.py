@@ -181,9 +181,9 @@ class Engine:
         self._strangers.look(self.tracks, time.monotonic(), last=True)
 
     def abort(self, within: float) -> None:
-        """As well as it goes: it would hold up the target's readers. Version 1 keeps its epoch: what
-        came in behind the abort would count with the next one. So without replies it stays open,
-        and who takes over ends it under another epoch."""
+        """As well as it goes: it would hold up the target's readers. Version 1 keeps its epoch, and
+        what came in behind the abort would count with the next transaction: without replies it
+        stays open, for who takes over to end it under another epoch."""
         until = time.monotonic() + within
         if self._transactional and self._identity.version == 1:
             self._outlet.settle(until, lambda: False)
