@@ -129,7 +129,12 @@ RULES: dict[int, Rule] = {
     75: _MOVING,  # UNKNOWN_LEADER_EPOCH: the broker does not know of the election yet
     44: Rule(KafkaRefused, "policy", "a policy of the cluster forbids it", quote=True),
     47: _FENCED,
-    51: Rule(KafkaUnavailable, "busy", "a transaction of the same owner is still being completed"),
+    51: Rule(
+        KafkaUnavailable,
+        "busy",
+        "a transaction of the same owner is still being completed; if that lasts, a partition that "
+        "it wrote has fewer replicas in sync than its min.insync.replicas",
+    ),
     53: _rights("transactional id", "Write and Describe"),
     54: Rule(
         KafkaRefused, "security_off", "the cluster has no authorizer, so it keeps no access rules"

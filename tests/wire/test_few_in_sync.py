@@ -1,15 +1,12 @@
-"""A real partition with fewer replicas in sync than it asks for: it waits, the others go on."""
+"""A real remote partition with fewer replicas in sync than it asks for."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 from confluent_kafka.admin import NewTopic
 
 from controlplane.demo.kafka_cluster import KafkaCluster
 from mirrors.kafka.admin import Admin
-from spark_runner.lanes import members, raw
 from spark_runner.wire.cluster import id_text
 from spark_runner.wire.records import Record
 from spark_runner.work import PartitionWork
@@ -19,7 +16,6 @@ from tests.wire.test_unclean_elections import partition_of, wait_for
 from tests.wire.world import Flow, Side, bare, soon, unique
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
-REFUSED_S = 15.0
 
 
 def add(flow: Flow, topic: str, replicas: list[int]) -> str:
@@ -47,41 +43,73 @@ def records(stem: str) -> list[Record]:
     return [Record(0, NOW, f"{stem}-{number}".encode(), b"v" * 2_000) for number in range(10)]
 
 
-def test_it_waits_through_many_commits_of_others_and_of_nobody_and_then_goes_on(
-    three: KafkaCluster, source: Side, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A transaction in which all was refused outlives its time limit unless it is ended.
-    monkeypatch.setattr(raw, "TRANSACTION_TIMEOUT_MS", 5_000)
-    monkeypatch.setattr(members, "OPEN_S", 1.0)
-    lacking, fine = unique("lacking"), unique("fine")
-    for topic in (lacking, fine):
-        source.make(topic)
-    target = Side("two", three.bootstrap)
-    flow = Flow(source, target, replicas=3, commit_interval_ms="100")
-    held, free = add(flow, lacking, [2, 3]), add(flow, fine, [1, 2, 3])
-    admin = Admin(target.spec)
-    for topic in (lacking, fine):
-        source.write(topic, 0, records("before"))
-    running = Running(flow, fine, seconds=200)
-    with running:
+class Lacking:
+    """A flow with a partition that lacks a replica from some moment on, and one that does not."""
+
+    def __init__(self, three: KafkaCluster, source: Side, **properties: str) -> None:
+        self._dies = three.brokers[2]
+        self._lacking, self._fine = unique("lacking"), unique("fine")
+        self._source = source
+        for topic in (self._lacking, self._fine):
+            source.make(topic)
+        self.target = Side("two", three.bootstrap)
+        self.flow = Flow(source, self.target, replicas=3, commit_interval_ms="100", **properties)
+        self._remote = add(self.flow, self._lacking, [2, 3]), add(self.flow, self._fine, [1, 2, 3])
+        self._write("before")
+        self.running = Running(self.flow, self._fine, seconds=200)
+
+    def _write(self, stem: str) -> None:
+        for topic in (self._lacking, self._fine):
+            self._source.write(topic, 0, records(stem))
+
+    def lose_a_replica(self) -> None:
+        self._dies.kill()
+        admin = Admin(self.target.spec)
+        wait_for(lambda: partition_of(admin, self._remote[0]).isrs == [2], "a replica fell out")
+        self._write("meanwhile")
+
+    def bring_it_back(self) -> None:
+        self._dies.launch()
+        self._dies.wait()
+
+    def positions(self) -> tuple[int, int]:
+        driver = self.running.driver
+        return driver.position(self._lacking, 0), driver.position(self._fine, 0)
+
+    def check(self) -> None:
+        """All is there, once."""
+        for topic, remote in zip((self._lacking, self._fine), self._remote, strict=True):
+            assert bare(self.target.read(remote)) == bare(self._source.read(topic))
+            assert len(self.target.read(remote)) == 20
+        self.target.close()
+
+
+def test_at_least_once_it_waits_alone(three: KafkaCluster, source: Side) -> None:
+    world = Lacking(three, source, delivery="at_least_once")
+    with world.running as running:
         running.caught_up()
-        three.brokers[2].kill()
-        wait_for(lambda: partition_of(admin, held).isrs == [2], "a replica fell out")
-        source.write(lacking, 0, records("refused"))
-        source.write(fine, 0, records("meanwhile"))
-        wait_for(lambda: running.driver.position(fine, 0) == 20, "the other one goes on")
-        until = time.monotonic() + REFUSED_S
-        while time.monotonic() < until:
-            assert running.result is None, running.result
-            time.sleep(0.2)
-        assert running.driver.position(lacking, 0) == 10
-        three.brokers[2].launch()
-        three.brokers[2].wait()
+        world.lose_a_replica()
+        wait_for(lambda: world.positions() == (10, 20), "the other one goes on")
+        world.bring_it_back()
         running.caught_up()
     assert running.result is not None
-    assert running.result.ended_because == "stop", running.result
-    assert running.result.errors == ()
-    for topic, remote in ((lacking, held), (fine, free)):
-        assert bare(target.read(remote)) == bare(source.read(topic))
-        assert len(target.read(remote)) == 20
-    target.close()
+    assert (running.result.ended_because, running.result.errors) == ("stop", ())
+    world.check()
+
+
+def test_exactly_once_its_slice_waits_says_why_and_goes_on_with_nothing_lost_or_doubled(
+    three: KafkaCluster, source: Side
+) -> None:
+    """A transaction that wrote it cannot be ended there, and has to be before there is another."""
+    world = Lacking(three, source)
+    with world.running as running:
+        running.caught_up()
+        world.lose_a_replica()
+        wait_for(lambda: running.result is not None, "the slice says why it waits")
+    assert running.result is not None
+    assert (running.result.ended_because, running.result.code) == ("failed", "busy")
+    assert "min.insync.replicas" in running.result.reason
+    world.bring_it_back()
+    result, _ = world.flow.copy(seconds=60)
+    assert (result.ended_because, result.errors) == ("stop", ())
+    world.check()
