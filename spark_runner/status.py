@@ -147,6 +147,7 @@ class Board:
             bytes=self._bytes,
             lanes=self._lanes,
             warnings=self._plan.warnings if self._plan else (),
+            is_planned=self._plan is not None,
             topics=tuple(self._topics(partitions)),
             partitions=tuple(partitions),
             slices=tuple(slices),

@@ -146,6 +146,8 @@ class JobStatus:
     # Stopped because a bounded run has reached its end.
     finished: bool = False
     warnings: tuple[str, ...] = ()
+    # Until there is a plan, no topics and no partitions say nothing.
+    is_planned: bool = True
     topics: tuple[TopicStatus, ...] = ()
     partitions: tuple[PartitionStatus, ...] = ()
     slices: tuple[SliceStatus, ...] = ()

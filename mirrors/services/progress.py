@@ -45,9 +45,9 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
         return False
     topics, partitions = _rows(flow, status)
     with transaction.atomic():
-        # Until its plan is made, a runner names nothing. What was last seen stays, with its age: a
-        # failover counts on it, and where the source is dead no plan comes.
-        if topics or partitions:
+        # What was last seen stays until there is a plan, with its age: a failover counts on it, and
+        # where the source is dead no plan comes.
+        if status.is_planned:
             _replace(FlowPartition, flow, partitions, _PARTITION_KEY, _PARTITION_FIELDS)
             _replace(FlowTopic, flow, topics, _TOPIC_KEY, _TOPIC_FIELDS)
         gaps.fold(flow=flow, status=status, now=as_of)

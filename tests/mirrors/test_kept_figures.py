@@ -37,10 +37,12 @@ def says(
     *,
     topics: tuple[TopicStatus, ...] = (),
     partitions: tuple[PartitionStatus, ...] = (),
+    is_planned: bool = True,
 ) -> None:
     status = JobStatus(
         job=job.pk, flow=flow.pk, generation=1, state=state, reason="", started_at=0,
         as_of=milliseconds(timezone.now()), topics=topics, partitions=partitions,
+        is_planned=is_planned,
     )  # fmt: skip
     assert progress.ingest(flow=flow, job=job, status=status)
 
@@ -50,7 +52,7 @@ def test_a_job_that_has_no_plan_yet_takes_nothing_away(flow: Flow, state: JobSta
     """Restarted while the source does not answer, a flow cannot plan for as long as that lasts."""
     Job.objects.filter(flow=flow).update(ended_at=timezone.now(), state="lost")
     seen = FlowPartition.objects.get(flow=flow)
-    says(flow, world.job(flow), state)
+    says(flow, world.job(flow), state, is_planned=False)
     kept = FlowPartition.objects.get(flow=flow)
     assert (kept.position, kept.source_stable_end, kept.repeats) == (90, 100, 3)
     assert kept.as_of == seen.as_of, "an old figure keeps its age"
@@ -64,3 +66,9 @@ def test_a_plan_without_the_topic_takes_it_away(flow: Flow) -> None:
     says(flow, Job.objects.get(flow=flow), "running", topics=(skipped,))
     assert not FlowPartition.objects.filter(flow=flow).exists()
     assert FlowTopic.objects.get(flow=flow).state == "skipped"
+
+
+def test_a_plan_without_any_topic_takes_all_away(flow: Flow) -> None:
+    says(flow, Job.objects.get(flow=flow), "running")
+    assert not FlowPartition.objects.filter(flow=flow).exists()
+    assert not FlowTopic.objects.filter(flow=flow).exists()
