@@ -101,6 +101,18 @@ def test_while_its_window_is_open_it_says_when_that_closes() -> None:
     assert "until the ends as of its start are copied, or until its window closes" in both.sentence
 
 
+def test_a_schedule_that_never_comes_says_so() -> None:
+    """An older edition took it."""
+    never: dict[str, Any] = {"schedule": "0 0 31 4 *", "until": None, "minutes": "60"}
+    for keys in ({**never, "minutes": None, "until": "end"}, never):
+        found = standing(**keys, rests_since=NOON, waiting=7)
+        assert (found.word, found.next_at) == ("waiting", None)
+        assert found.sentence == "No run comes: no day fits run.schedule=0 0 31 4 *. Change it."
+        found = standing(**keys, desired="running")
+        assert (found.word, found.next_at, found.ends_at) == ("running", None, None)
+        assert "next run" not in found.sentence
+
+
 def test_an_end_by_offsets_is_said_in_words() -> None:
     found = standing(schedule=None, until="orders:0:5", desired="running")
     assert found.sentence == "It runs, until the offsets that run.until names."

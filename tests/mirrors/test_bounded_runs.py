@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mirrors.domain.errors import InvalidSettings
 from mirrors.models import Cluster, Flow, Job, Transition
 from mirrors.services import jobs
 from mirrors.services.flows import editing, steering
@@ -62,6 +63,31 @@ def test_the_schedule_begins_the_next_run(nightly: Flow, root: Path) -> None:
     reconcile_until(nightly, is_in("running"))
     assert rested(nightly).why.startswith("run.schedule=* * * * *: the run of ")
     assert Job.objects.filter(flow=nightly).count() == 2, "of an hour that was missed, one run"
+
+
+def test_a_run_ends_whose_schedule_never_comes(flow: Flow, root: Path) -> None:
+    """An older edition took it."""
+    reconcile_until(flow, is_in("running"))
+    never = {"run.until": "end", "run.schedule": "0 0 31 4 *"}
+    Flow.objects.filter(pk=flow.pk).update(properties=never)
+    stopped = finish(flow, root)
+    assert (stopped.desired_state, stopped.reason) == ("stopped", "Reached the ends.")
+    an_hour_passes(flow)
+    jobs.reconcile()
+    assert fresh(flow).desired_state == "stopped"
+
+
+@pytest.mark.parametrize("schedule", ["0 0 31 4 *", "R R * * *"])
+def test_a_schedule_that_an_older_edition_took_stops_a_start_and_nothing_else(
+    pair: tuple[Cluster, Cluster], flow: Flow, schedule: str
+) -> None:
+    steering.stop_flow(flow=flow, who=WHO)
+    old = {"run.window.minutes": "60", "run.schedule": schedule, "tasks.max": "3"}
+    Flow.objects.filter(pk=flow.pk).update(properties=old)
+    assert fresh(flow).spec.settings.tasks_max == 3
+    with pytest.raises(InvalidSettings, match=r"run\.schedule (never comes|must name)"):
+        steering.start_flow(flow=fresh(flow), who=WHO)
+    editing.create_flow(source=pair[1], target=pair[0], properties={}, who=WHO)
 
 
 def test_a_flow_that_a_person_stopped_is_not_started(nightly: Flow) -> None:

@@ -126,6 +126,20 @@ def test_the_page_of_a_flow_says_until_when_it_runs(viewer: Client, nightly: Flo
     assert "It runs, until" not in viewer.get(f"/flows/{nightly.pk}/").content.decode()
 
 
+@pytest.mark.parametrize("desired", ["running", "paused", "stopped"])
+@pytest.mark.parametrize("bounds", [{"run.until": "end"}, {"run.window.minutes": "60"}])
+def test_a_schedule_that_never_comes_and_that_an_older_edition_took_breaks_no_page(
+    viewer: Client, nightly: Flow, desired: str, bounds: dict[str, str]
+) -> None:
+    flows = Flow.objects.filter(pk=nightly.pk)
+    flows.update(properties={**bounds, "run.schedule": "0 0 31 4 *"}, desired_state=desired)
+    for path in ("/schedules/", f"/flows/{nightly.pk}/", "/"):
+        assert viewer.get(path).status_code == 200, path
+    [row] = viewer.get("/api/v1/schedules/").json()["results"]
+    assert row["next_at"] is None
+    assert ("no day fits run.schedule=0 0 31 4 *" in _text(viewer)) == (desired == "stopped")
+
+
 def test_what_is_not_known_has_no_unit_and_many_offsets_can_wrap(
     viewer: Client, nightly: Flow
 ) -> None:

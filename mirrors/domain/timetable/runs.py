@@ -47,7 +47,8 @@ class Runs:
         after_rest = next_run_ms(self.schedule, rests_since, self.zone)
         if self.window is None:
             return after_rest
-        if self.window.is_open(now) and (self.until is None or after_rest <= now):
+        had_its_run = self.until is not None and (after_rest is None or after_rest > now)
+        if self.window.is_open(now) and not had_its_run:
             return now
         return self.window.opens_after(now)
 

@@ -63,7 +63,10 @@ def standing_of(
 
 
 def _waits(runs: Runs, begins: int | None, waiting: int | None, now: int) -> str:
-    if begins is None or begins <= now:
+    if begins is None:
+        # An older edition took it.
+        return f"No run comes: no day fits {SCHEDULE}={runs.schedule}. Change it."
+    if begins <= now:
         return "The next run is due and begins in a moment."
     if runs.window is None or waiting is None:
         return f"The next run begins at {shown(begins)}."
