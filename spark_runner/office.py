@@ -133,6 +133,9 @@ class Office:
     def _stumbled(self, errand: Errand, error: UnderstudyError, now: float) -> None:
         self.trouble[errand] = error.message
         self.agenda.failed(errand, error, now)
+        if errand == "positions":
+            # MM2's copy is still behind, though nothing moves any more.
+            self._copying.has_moved = True
         if isinstance(error, Fenced) or error.code == "producer_lost":
             self.agenda.want("owner")
 
