@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from spark_runner.agenda import Agenda
 from spark_runner.control_server import ControlServer
 from spark_runner.copying import Copying
@@ -84,3 +84,35 @@ def test_positions_that_could_not_be_copied_for_mm2_are_copied_when_the_target_i
     assert (len(asked), scene.office.trouble) == (2, {})
     scene.step("paused", NOON + 60)
     assert len(asked) == 2, "what is copied already is not copied again"
+
+
+def test_a_login_that_is_refused_is_not_tried_at_every_tick_while_a_flow_is_fenced(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = [KafkaRefused("The password is wrong.") for _ in range(100)]
+    act, asked = answering(refused)
+    monkeypatch.setattr(Desk, "is_owner", act)
+    scene.agenda.begun("look")
+    scene.agenda.begun("ends")
+    scene.copying.fenced = True
+    for second in range(60):
+        scene.office.notice(NOON + second, 0)
+        scene.step("copying", NOON + second)
+    # At once, then 5, 15 and 30 seconds later.
+    assert len(asked) == 4
+
+
+def test_each_fence_is_looked_into_at_once_and_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act, asked = answering([])
+    monkeypatch.setattr(Desk, "is_owner", act)
+    scene.agenda.begun("look")
+    scene.agenda.begun("ends")
+    for fence in (1, 2):
+        scene.copying.fenced = True
+        for tick in range(3):
+            scene.office.notice(NOON + fence + tick / 10, 0)
+            scene.step("copying", NOON + fence + tick / 10)
+        assert not scene.copying.fenced
+        assert len(asked) == fence
