@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from mirrors import launcher
 from mirrors.domain.errors import InvalidSettings
 from mirrors.models import Cluster, Flow, Job, Transition
 from mirrors.services import jobs
 from mirrors.services.flows import editing, steering
 from tests.mirrors.conftest import WHO, fresh, is_in, reconcile_until
+from tests.mirrors.stack import wait_for
 
 pytestmark = pytest.mark.django_db
 
@@ -52,6 +54,29 @@ def test_a_run_that_is_done_stops_the_flow_and_says_what_it_reached(flow: Flow, 
     assert (job.state, job.reason) == ("stopped", "Reached the ends.")
     steering.start_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, is_in("running"))
+
+
+def test_a_flow_that_is_paused_as_its_run_ends_is_paused_and_resumed_runs_again(
+    nightly: Flow, root: Path
+) -> None:
+    reconcile_until(nightly, is_in("running"))
+    mark = root / "default" / f"done-{nightly.pk}"
+    mark.touch()
+
+    def has_ended() -> bool:
+        said = launcher.read_status(root / "default", nightly.pk)
+        return said is not None and said.finished
+
+    wait_for(has_ended, within=10, why="the end of the run")
+    steering.pause_flow(flow=fresh(nightly), who=WHO)
+    jobs.reconcile()
+    mark.unlink()
+    paused = reconcile_until(nightly, is_in("paused"))
+    assert paused.desired_state == "paused"
+    ended = Job.objects.filter(flow=nightly, ended_at__isnull=False).get()
+    assert (ended.state, ended.error) == ("stopped", "")
+    steering.resume_flow(flow=fresh(nightly), who=WHO)
+    reconcile_until(nightly, is_in("running"))
 
 
 def test_the_schedule_begins_the_next_run(nightly: Flow, root: Path) -> None:
