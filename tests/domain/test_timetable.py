@@ -24,6 +24,7 @@ def standing(
     minutes: str | None = None,
     desired: str = "stopped",
     rests_since: int | None = None,
+    ran_since: int | None = None,
     now: int = NOON,
     waiting: int | None = None,
 ) -> Standing:
@@ -33,6 +34,7 @@ def standing(
         desired=desired,
         asked_at=rests_since,
         by_itself=rests_since is not None,
+        ran_since=ran_since,
         waiting=waiting,
         now=now,
     )
@@ -49,6 +51,12 @@ def test_a_run_that_was_missed_is_due_now() -> None:
     assert found.word == "waiting"
     assert found.next_at is not None
     assert found.next_at < NOON
+    assert "is due and begins in a moment" in found.sentence
+
+
+def test_a_run_whose_moment_passed_during_the_last_one_is_due_now() -> None:
+    found = standing(rests_since=NOON - MINUTE, ran_since=NOON - 10 * 60 * MINUTE)
+    assert (found.word, found.next_at) == ("waiting", NOON - (9 * 60 + 30) * MINUTE)
     assert "is due and begins in a moment" in found.sentence
 
 

@@ -65,6 +65,17 @@ def test_what_a_person_stopped_is_held_and_not_coming(viewer: Client, nightly: F
     assert "A person stopped it" in text
 
 
+def test_a_run_whose_moment_passed_during_the_last_one_is_due(
+    viewer: Client, nightly: Flow
+) -> None:
+    began = {"who": "ana", "when": timezone.now() - timedelta(days=2), "to_state": "running"}
+    world.transition(nightly, field="desired_state", from_state="stopped", **began)
+    paused = {"who": "ana", "when": timezone.now() - timedelta(hours=1), "to_state": "running"}
+    world.transition(nightly, field="desired_state", from_state="paused", **paused)
+    _rests(nightly)
+    assert "The next run is due and begins in a moment." in _text(viewer)
+
+
 def test_a_running_one_says_until_where(viewer: Client, nightly: Flow) -> None:
     Flow.objects.filter(pk=nightly.pk).update(desired_state="running", observed_state="running")
     assert "It runs, until the ends as of its start are copied." in _text(viewer)
