@@ -28,6 +28,7 @@ class Agenda:
         self._failures = 0
         self._retries = 0
         self._retry_at: float | None = None
+        self._retried_at = 0.0
 
     def is_due(self, errand: Errand, now: float) -> bool:
         return now >= self._due.get(errand, float("inf"))
@@ -35,11 +36,18 @@ class Agenda:
     def want(self, errand: Errand) -> None:
         self._due[errand] = 0.0
 
+    def suggest(self, errand: Errand) -> None:
+        """Wanted, unless it is under way or waits for its next try."""
+        self._due.setdefault(errand, 0.0)
+
     def begun(self, errand: Errand) -> None:
         """Not again before its answer."""
         self._due[errand] = float("inf")
 
     def done(self, errand: Errand, now: float, *, moving: bool) -> None:
+        # What was wanted meanwhile is wanted still.
+        if self._due.get(errand) == float("inf"):
+            del self._due[errand]
         if errand in ("open", "plan", "look"):
             self._failures = 0
             self._due["look"] = float("inf") if self._look_s is None else now + self._look_s
@@ -57,6 +65,9 @@ class Agenda:
         """Whether stopped partitions should be tried again now; ever more seldom."""
         if not any_faulted:
             self._retry_at = None
+            if now - self._retried_at > RETRY_FAULTED_S[-1]:
+                # All has been well for long: what stops next has nothing to do with what stopped.
+                self._retries = 0
             return False
         wait = RETRY_FAULTED_S[min(self._retries, len(RETRY_FAULTED_S) - 1)]
         if self._retry_at is None:
@@ -64,5 +75,5 @@ class Agenda:
         if now < self._retry_at:
             return False
         self._retries += 1
-        self._retry_at = None
+        self._retry_at, self._retried_at = None, now
         return True

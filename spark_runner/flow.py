@@ -77,7 +77,7 @@ class FlowRun(threading.Thread):
 
     def run(self) -> None:
         try:
-            while self._phase != "stopped":
+            while self._phase != "stopped" or self._told.is_behind:
                 self._wake.wait(self._patience(time.monotonic()))
                 self._wake.clear()
                 self._step(time.monotonic())
@@ -87,11 +87,12 @@ class FlowRun(threading.Thread):
             self._copying.order("stop")
             self._fail(f"The runner met a defect: {type(error).__name__}: {error}.")
             self._report(time.monotonic())
-        self._host.slots.release(self.job.flow)
-        self.ended.set()
-        # An errand under way must not outlive the flow: it could take over from its successor.
-        self._office.close()
-        self._office.join(LAST_ERRAND_S)
+        finally:
+            self._host.slots.release(self.job.flow)
+            self.ended.set()
+            # An errand under way must not outlive the flow: it could take over from its successor.
+            self._office.close()
+            self._office.join(LAST_ERRAND_S)
 
     def _patience(self, now: float) -> float:
         """How long to sleep when nobody wakes us."""
@@ -138,8 +139,7 @@ class FlowRun(threading.Thread):
             self._copy(now)
         elif self._phase == "resting":
             self._rest(now)
-        has_news = self._copying.has_news
-        if self._told.is_due(self._verdict(), self._board, now, has_news=has_news):
+        if self._told.is_due(self._verdict(), self._board, now, has_news=self._copying.has_news):
             self._report(now)
 
     def _obey(self, wanted: JobSpec | None, now: float) -> None:

@@ -6,7 +6,9 @@ import logging
 from pathlib import Path
 
 from mirrors.domain.jobs import JobSpec, JobState, JobStatus
-from spark_runner.status import Board, write_status
+from mirrors.launcher import status_path
+from spark_runner.status import Board
+from spark_runner.status_file import StatusFile
 
 log = logging.getLogger("spark_runner.flow")
 
@@ -24,8 +26,14 @@ class FlowReport:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._file = StatusFile()
         self._said: tuple[JobState, str] | None = None
         self._at = 0.0
+
+    @property
+    def is_behind(self) -> bool:
+        """The last word could not be written down: it is told again."""
+        return self._file.is_behind
 
     def news_wait_s(self, now: float) -> float:
         """How long news may wait yet."""
@@ -43,4 +51,4 @@ class FlowReport:
         if before is None or before[0] != status.state:
             level = logging.WARNING if status.state in ("degraded", "failed") else logging.INFO
             log.log(level, "Flow %s (%s): %s. %s", job.flow, job.name, status.state, status.reason)
-        write_status(self._directory, status)
+        self._file.write(status_path(self._directory, status.flow), status.to_json(), now)

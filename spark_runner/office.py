@@ -99,7 +99,7 @@ class Office:
             self._until = None
             self.agenda.want("plan")
         if self._copying.fenced:
-            self.agenda.want("owner")
+            self.agenda.suggest("owner")
             return
         if unnumbered := self._board.unnumbered() - self._asked:
             self._asked |= unnumbered
@@ -133,7 +133,10 @@ class Office:
     def _stumbled(self, errand: Errand, error: UnderstudyError, now: float) -> None:
         self.trouble[errand] = error.message
         self.agenda.failed(errand, error, now)
-        if isinstance(error, Fenced) or error.code == "producer_lost":
+        if errand == "positions":
+            # MM2's copy is still behind, though nothing moves any more.
+            self._copying.has_moved = True
+        if errand != "owner" and (isinstance(error, Fenced) or error.code == "producer_lost"):
             self.agenda.want("owner")
 
     def _adopt(self, plan: Plan) -> list[Event]:

@@ -14,11 +14,12 @@ from typing import Literal
 import psutil
 
 from mirrors.domain.jobs import JobSpec, RunnerStatus
-from mirrors.launcher import FLOWS_DIR, NOT_OURS, RUNNER_FILE, start_tick, write_whole
+from mirrors.launcher import FLOWS_DIR, NOT_OURS, RUNNER_FILE, start_tick
 from spark_runner import context
 from spark_runner.flow import FlowRun
 from spark_runner.host import Host
 from spark_runner.memory import measure
+from spark_runner.status_file import StatusFile
 
 log = logging.getLogger("spark_runner")
 
@@ -39,6 +40,7 @@ class Reporter:
 
     def __init__(self, directory: Path, name: str, master: str) -> None:
         self._path = directory / RUNNER_FILE
+        self._file = StatusFile()
         self._name = name
         self._master = master
         self._started_at = int(time.time() * 1000)
@@ -75,11 +77,12 @@ class Reporter:
             flows=flows,
         )
         now = time.monotonic()
-        if status == self._written and now - self._written_at < QUIET_S:
+        has_news = status != self._written or self._file.is_behind
+        if not has_news and now - self._written_at < QUIET_S:
             return
         self._written, self._written_at = status, now
         told = dataclasses.replace(status, as_of=int(time.time() * 1000))
-        write_whole(self._path, told.to_json())
+        self._file.write(self._path, told.to_json(), now)
 
     def _measure(self) -> None:
         """Seldom: to count slots asks Spark's JVM, to sum up memory walks all processes."""
@@ -140,9 +143,10 @@ class Runner:
             if flow in self._flows:
                 log.info("Flow %s: its spec is gone; it stops", flow)
                 self._flows[flow].stop("Stopped on request.")
-        self._forget_ended()
+        self._let_go()
 
-    def _forget_ended(self) -> None:
+    def _let_go(self) -> None:
+        """Of flows whose threads have ended."""
         for flow, run in list(self._flows.items()):
             if run.is_alive():
                 continue

@@ -1,13 +1,12 @@
 """Status files: what the driver knows of a flow, folded from plan, figures and ends.
 
-Nothing here talks to anybody; the flow's thread feeds it and writes the file, whole and renamed.
+Nothing here talks to anybody; the flow's thread feeds it and writes the file.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 from mirrors.domain.jobs import (
     JobSpec,
@@ -20,7 +19,6 @@ from mirrors.domain.jobs import (
 )
 from mirrors.domain.lanes import LaneFigure, summed
 from mirrors.domain.schedules import shown
-from mirrors.launcher import status_path, write_whole
 from spark_runner.draft import Plan
 from spark_runner.ends import Ends
 from spark_runner.meter import Amount
@@ -230,7 +228,3 @@ def _is_numbered(known: PartitionError | None, said: PartitionError) -> bool:
     if known is None or known.gap is None or known.gap.first is None:
         return False
     return (said.state, said.offset) == (known.state, known.gap.position)
-
-
-def write_status(directory: Path, status: JobStatus) -> None:
-    write_whole(status_path(directory, status.flow), status.to_json())

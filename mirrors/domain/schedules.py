@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import re
 import zoneinfo
 
-from croniter import croniter
+from croniter import CroniterBadDateError, croniter
 
 _SECOND_MS = 1000
 _MINUTE = dt.timedelta(minutes=1)
+# Croniter draws R anew at every look; H wants a name to draw from.
+_DRAWN = re.compile(r"(?<![a-z])[hr](?![a-z])", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,10 +26,17 @@ class Cron:
     words = "five fields of cron (minute, hour, day, month, weekday), such as 30 2 * * *"
 
     def parse(self, text: str) -> str:
+        """Raises ValueError, which says what is wrong behind the name of the setting."""
         fields = text.split()
-        if len(fields) != 5 or not croniter.is_valid(" ".join(fields)):
+        schedule = " ".join(fields)
+        if _DRAWN.search(schedule):
+            raise ValueError(f"must name its moments; R and H leave them to chance in {text!r}")
+        if len(fields) != 5 or not croniter.is_valid(schedule):
             raise ValueError(f"must be {self.words}, not {text!r}")
-        return " ".join(fields)
+        # From 1970 on each day of a year has met each weekday within the years that are searched.
+        if next_run_ms(schedule, 0) is None:
+            raise ValueError(f"never comes: no day fits {schedule!r}")
+        return schedule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,29 +58,41 @@ def zone_of(name: str) -> zoneinfo.ZoneInfo:
         raise ValueError(f"must be {Zone.words}, not {name!r}") from None
 
 
-def next_run_ms(schedule: str, after: int, zone: str = "UTC") -> int:
-    """The first moment of the schedule behind `after`, both in milliseconds since 1970."""
+def next_run_ms(schedule: str, after: int, zone: str = "UTC") -> int | None:
+    """The first moment of the schedule behind `after`, both in milliseconds since 1970.
+
+    None when it never comes: `Cron` takes no such schedule, an older edition did.
+    """
     clock = zone_of(zone)
     walls = croniter(schedule, _wall(after, clock).replace(tzinfo=None))
-    while True:
-        found = _moment(walls.get_next(dt.datetime), clock)
-        if found > after:
-            return found
+    try:
+        while True:
+            found = _moment(walls.get_next(dt.datetime), clock)
+            if found > after:
+                return found
+    except CroniterBadDateError:
+        return None
 
 
 def latest_run_ms(schedule: str, *, since: int, now: int, zone: str = "UTC") -> int | None:
-    """The last moment of the schedule behind `since`, up to `now`: missed ones count once."""
+    """The last moment of the schedule behind `since`, up to `now`: missed ones count once.
+
+    None when there is none, as of a schedule that never comes.
+    """
     clock = zone_of(zone)
     wall = _wall(now, clock)
     # In an hour that comes twice, later wall times of the first pass are behind us too.
     ahead = dt.timedelta(hours=1) if wall.fold else dt.timedelta()
     walls = croniter(schedule, wall.replace(tzinfo=None, fold=0) + ahead + _MINUTE)
-    while True:
-        found = _moment(walls.get_prev(dt.datetime), clock)
-        if found <= since:
-            return None
-        if found <= now:
-            return found
+    try:
+        while True:
+            found = _moment(walls.get_prev(dt.datetime), clock)
+            if found <= since:
+                return None
+            if found <= now:
+                return found
+    except CroniterBadDateError:
+        return None
 
 
 def shown(moment: int) -> str:

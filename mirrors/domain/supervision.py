@@ -79,8 +79,7 @@ def decide(
 ) -> Decision:
     """The next step for one flow; `most_failures` None means never to give up.
 
-    `spec` and `status` are the flow's files as they are on disk now; `jobs` those since a person
-    last started the flow, newest last or first.
+    `spec`, `status`: the flow's files as they are now. `jobs`: since a person's last start.
     """
     job = next((job for job in jobs if job.ended_at is None), None)
     # A status file outlives its job: only the open job's own counts.
@@ -90,12 +89,13 @@ def decide(
     if job is None:
         return _next_start(jobs, now, most_failures)
     if own is not None and own.finished:
+        # Who pauses it just then keeps it paused: what is resumed later is another run.
         return Decision(
             action="remove_spec",
             reason=own.reason,
-            observed="stopped",
+            observed="paused" if desired == "paused" else "stopped",
             job_ends="stopped",
-            finished=True,
+            finished=desired == "running",
         )
     if own is not None and own.state == "failed":
         reason = own.reason or "It failed without a reason; see its runner's log."

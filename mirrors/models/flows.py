@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from mirrors.domain.keys.control import without_old_schedule
 from mirrors.domain.specs import FlowSpec
 from mirrors.models.clusters import Cluster
 from mirrors.models.runners import Runner
@@ -74,9 +75,14 @@ class Flow(models.Model):
 
     @property
     def spec(self) -> FlowSpec:
-        """Raises InvalidSettings for settings that an older edition took and this one does not."""
+        """Raises InvalidSettings for settings that an older edition took and this one does not.
+
+        Not for when its runs begin: that is a start's business.
+        """
         return FlowSpec.build(
-            source=self.source.spec, target=self.target.spec, properties=dict(self.properties)
+            source=self.source.spec,
+            target=self.target.spec,
+            properties=without_old_schedule(self.properties),
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 
+from django.db.models import Q, QuerySet
+
 from mirrors.domain.keys.control import SCHEDULE
 from mirrors.domain.schedules import shown
 from mirrors.domain.timetable import Runs, Standing, standing_of
@@ -15,6 +17,8 @@ from mirrors.services.processes import SUPERVISOR
 
 # The runner ends a run at its window's end; later than this nobody else has.
 _PATIENCE_MS = 5_000
+# Of the rows of a flow's desired state: where a run began, and did not merely go on.
+RUN_BEGAN = Q(to_state=DesiredState.RUNNING) & ~Q(from_state=DesiredState.PAUSED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +47,7 @@ def standing(*, flow: Flow, now: datetime) -> Standing | None:
         desired=flow.desired_state,
         asked_at=asked.at if asked else None,
         by_itself=asked is not None and asked.by_itself,
+        ran_since=_ran_since(flow),
         now=milliseconds(now),
     )
 
@@ -54,8 +59,10 @@ def with_next(*, flow: Flow, reason: str, finished: bool, now: datetime) -> str:
         return reason
     if not finished and ((asked := _asked(flow)) is None or not asked.by_itself):
         return reason
-    begins = runs.begins(rests_since=moment, now=moment)
-    return reason if begins is None else f"{reason} The next run is at {shown(begins)}."
+    begins = runs.begins(rests_since=moment, ran_since=_ran_since(flow), now=moment)
+    if begins is None:
+        return reason
+    return f"{reason} The next run is " + ("due." if begins <= moment else f"at {shown(begins)}.")
 
 
 def ends_at(*, flow: Flow, now: datetime) -> int | None:
@@ -80,7 +87,7 @@ def _start_if_due(flow: Flow, now: datetime) -> bool:
     runs, moment = Runs.of(flow.properties), milliseconds(now)
     if runs.schedule is None or (asked := _asked(flow)) is None or not asked.by_itself:
         return False
-    begins = runs.begins(rests_since=asked.at, now=moment)
+    begins = runs.begins(rests_since=asked.at, ran_since=_ran_since(flow), now=moment)
     if begins is None or begins > moment:
         return False
     why = f"{SCHEDULE}={runs.schedule}: "
@@ -111,9 +118,18 @@ def _end_if_closed(flow: Flow, now: datetime) -> bool:
     )
 
 
+def _rows(flow: Flow) -> QuerySet[Transition]:
+    """The newest first."""
+    return Transition.objects.filter(subject="flow", subject_id=flow.pk, field="desired_state")
+
+
+def _ran_since(flow: Flow) -> int | None:
+    began = _rows(flow).filter(RUN_BEGAN).first()
+    return None if began is None else milliseconds(began.when)
+
+
 def _asked(flow: Flow) -> _Asked | None:
-    rows = Transition.objects.filter(subject="flow", subject_id=flow.pk, field="desired_state")
-    newest, *older = [*rows[:2], None]
+    newest, *older = [*_rows(flow)[:2], None]
     if newest is None:
         return None
     by_itself = newest.who == SUPERVISOR

@@ -18,6 +18,7 @@ from mirrors.models.flows import ObservedState
 from mirrors.models.reading import flows_with_lag
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.processes import SUPERVISOR
+from mirrors.services.schedules import RUN_BEGAN
 from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_flow
 from mirrors.views.sheets import Sheet, file_of, first
@@ -62,7 +63,7 @@ SHEETS = {
 
 
 def scheduled() -> QuerySet[Any]:
-    """Flows with a schedule or an end, with who asked for their state and their last job."""
+    """Flows with a schedule or an end, with who asked for their state, their last run and job."""
     asked = Transition.objects.filter(
         subject="flow", subject_id=OuterRef("pk"), field="desired_state"
     ).order_by("-id")
@@ -74,6 +75,7 @@ def scheduled() -> QuerySet[Any]:
         .annotate(
             asked_by=Subquery(asked.values("who")[:1]),
             asked_at=Subquery(asked.values("when")[:1]),
+            ran_since=Subquery(asked.filter(RUN_BEGAN).values("when")[:1]),
             last_job=Subquery(jobs.values("pk")[:1]),
         )
     )
@@ -97,6 +99,7 @@ def mark_schedules(flows: list[Any], now: datetime) -> list[Any]:
             desired=flow.desired_state,
             asked_at=None if flow.asked_at is None else milliseconds(flow.asked_at),
             by_itself=flow.asked_by == SUPERVISOR,
+            ran_since=None if flow.ran_since is None else milliseconds(flow.ran_since),
             waiting=flow.offset_lag,
             now=milliseconds(now),
         )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.schedules import latest_run_ms, next_run_ms, shown, zone_of
+from mirrors.domain.schedules import Cron, latest_run_ms, next_run_ms, shown, zone_of
 from mirrors.domain.specs import FlowSettings
 from tests.domain.cases import laws
 
@@ -36,6 +36,11 @@ def test_a_moment_is_shown_in_utc() -> None:
         ({"run.schedule": "0 25 * * *", "run.until": "end"}, "five fields of cron"),
         ({"run.schedule": "@daily", "run.until": "end"}, "five fields of cron"),
         ({"run.schedule": "* * * * * *", "run.until": "end"}, "five fields of cron"),
+        ({"run.schedule": "0 0 31 4 *", "run.until": "end"}, "run.schedule never comes"),
+        ({"run.schedule": "0 0 30,31 2 *", "run.window.minutes": "60"}, "never comes"),
+        ({"run.schedule": "R R * * *", "run.until": "end"}, "must name its moments"),
+        ({"run.schedule": "0,r(1-30) * * * *", "run.until": "end"}, "must name its moments"),
+        ({"run.schedule": "H * * * *", "run.until": "end"}, "must name its moments"),
         ({"run.window.minutes": "60"}, "run.window.minutes needs run.schedule"),
         ({"run.schedule.zone": "UTC"}, "run.schedule.zone needs run.schedule"),
         (
@@ -62,6 +67,17 @@ def test_an_end_is_the_ends_or_a_moment() -> None:
     assert (settings.run_until, settings.run_until_ms) == ("end", None)
     assert settings.run_schedule == "0 2 * * *"
     assert FlowSettings.from_properties({"run.until": "1700000000000"}).run_until_ms == 1.7e12
+
+
+@pytest.mark.parametrize("text", ["0 0 29 2 *", "0 9 * mar,apr fri,thu", "0 0 L * *", "0 0 31 4 1"])
+def test_what_comes_seldom_or_by_a_name_is_taken(text: str) -> None:
+    assert Cron().parse(text) == text
+
+
+def test_what_an_older_edition_took_and_never_comes_has_no_moment() -> None:
+    assert next_run_ms("0 0 31 4 *", at("2026-11-21T00:00:00"), "Europe/Berlin") is None
+    now = at("2026-11-21T00:00:00")
+    assert latest_run_ms("0 0 31 4 *", since=0, now=now, zone="Europe/Berlin") is None
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,14 @@ def test_a_run_that_has_reached_its_end_is_stopped_for_good() -> None:
     assert not step(status=dataclasses.replace(own, job=6)).finished, "of an earlier job"
 
 
+def test_a_run_that_ends_while_somebody_pauses_it_is_over_and_the_flow_stays_paused() -> None:
+    own = dataclasses.replace(status("stopped", reason="Reached the ends."), finished=True)
+    for process in (runner(), DEAD):
+        decision = step(desired="paused", status=own, runner=process)
+        assert (decision.action, decision.observed) == ("remove_spec", "paused")
+        assert (decision.job_ends, decision.finished) == ("stopped", False)
+
+
 def spec(job: int = 7, generation: int = 1, desired: str = "running") -> JobSpec:
     return JobSpec(
         job=job, flow=3, name="a->b", generation=generation, desired=desired,

@@ -24,6 +24,7 @@ def standing(
     minutes: str | None = None,
     desired: str = "stopped",
     rests_since: int | None = None,
+    ran_since: int | None = None,
     now: int = NOON,
     waiting: int | None = None,
 ) -> Standing:
@@ -33,6 +34,7 @@ def standing(
         desired=desired,
         asked_at=rests_since,
         by_itself=rests_since is not None,
+        ran_since=ran_since,
         waiting=waiting,
         now=now,
     )
@@ -49,6 +51,12 @@ def test_a_run_that_was_missed_is_due_now() -> None:
     assert found.word == "waiting"
     assert found.next_at is not None
     assert found.next_at < NOON
+    assert "is due and begins in a moment" in found.sentence
+
+
+def test_a_run_whose_moment_passed_during_the_last_one_is_due_now() -> None:
+    found = standing(rests_since=NOON - MINUTE, ran_since=NOON - 10 * 60 * MINUTE)
+    assert (found.word, found.next_at) == ("waiting", NOON - (9 * 60 + 30) * MINUTE)
     assert "is due and begins in a moment" in found.sentence
 
 
@@ -99,6 +107,18 @@ def test_while_its_window_is_open_it_says_when_that_closes() -> None:
     )
     both = standing(**OFFICE_HOURS, desired="running")
     assert "until the ends as of its start are copied, or until its window closes" in both.sentence
+
+
+def test_a_schedule_that_never_comes_says_so() -> None:
+    """An older edition took it."""
+    never: dict[str, Any] = {"schedule": "0 0 31 4 *", "until": None, "minutes": "60"}
+    for keys in ({**never, "minutes": None, "until": "end"}, never):
+        found = standing(**keys, rests_since=NOON, waiting=7)
+        assert (found.word, found.next_at) == ("waiting", None)
+        assert found.sentence == "No run comes: no day fits run.schedule=0 0 31 4 *. Change it."
+        found = standing(**keys, desired="running")
+        assert (found.word, found.next_at, found.ends_at) == ("running", None, None)
+        assert "next run" not in found.sentence
 
 
 def test_an_end_by_offsets_is_said_in_words() -> None:

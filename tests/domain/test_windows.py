@@ -154,6 +154,20 @@ def test_without_a_window_moments_that_were_missed_count_once() -> None:
     assert Runs.of({}).begins(rests_since=NOON, now=NOON) is None
 
 
+def test_moments_that_pass_while_a_run_goes_on_count_once() -> None:
+    """Of an hourly run that takes 70 minutes the next one begins at once."""
+    began, ended = NOON + MINUTE // 60, NOON + 70 * MINUTE
+    hourly = Runs.of({"run.schedule": "0 * * * *", "run.until": "end"})
+    assert hourly.begins(ran_since=began, rests_since=ended, now=ended) == NOON + 60 * MINUTE
+    second = ended + MINUTE
+    third = hourly.begins(ran_since=second, rests_since=second + MINUTE, now=second + MINUTE)
+    assert third == NOON + 120 * MINUTE
+    # In a window one run is had, whenever it began.
+    nightly = Runs.of({**NIGHT, "run.until": "end"})
+    late = TEN + 60 * MINUTE
+    assert nightly.begins(ran_since=NOON, rests_since=late, now=late) == TEN + DAY
+
+
 def test_a_schedule_is_read_by_the_clocks_of_its_zone() -> None:
     runs = Runs.of({**NIGHT, "run.schedule.zone": "Asia/Tokyo"})
     assert runs.begins(rests_since=NOON, now=NOON) == at("2026-11-21T13:00:00")

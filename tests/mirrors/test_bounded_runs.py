@@ -6,18 +6,25 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db.models import F
+from django.utils import timezone
 
+from mirrors import launcher
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.keys.control import SCHEDULE
 from mirrors.models import Cluster, Flow, Job, Transition
 from mirrors.services import jobs
 from mirrors.services.flows import editing, steering
 from tests.mirrors.conftest import WHO, fresh, is_in, reconcile_until
+from tests.mirrors.stack import wait_for
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def nightly(pair: tuple[Cluster, Cluster], root: Path) -> Flow:
-    properties = {"run.until": "end", "run.schedule": "* * * * *"}
+    half_past = (timezone.now() + timedelta(minutes=30)).minute
+    properties = {"run.until": "end", "run.schedule": f"{half_past} * * * *"}
     return editing.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
 
 
@@ -29,8 +36,8 @@ def rested(flow: Flow) -> Transition:
 
 
 def an_hour_passes(flow: Flow) -> None:
-    row = rested(flow)
-    Transition.objects.filter(pk=row.pk).update(when=row.when - timedelta(hours=1))
+    rows = Transition.objects.filter(subject="flow", subject_id=flow.pk, field="desired_state")
+    rows.update(when=F("when") - timedelta(hours=1))
 
 
 def finish(flow: Flow, root: Path) -> Flow:
@@ -53,6 +60,29 @@ def test_a_run_that_is_done_stops_the_flow_and_says_what_it_reached(flow: Flow, 
     reconcile_until(flow, is_in("running"))
 
 
+def test_a_flow_that_is_paused_as_its_run_ends_is_paused_and_resumed_runs_again(
+    nightly: Flow, root: Path
+) -> None:
+    reconcile_until(nightly, is_in("running"))
+    mark = root / "default" / f"done-{nightly.pk}"
+    mark.touch()
+
+    def has_ended() -> bool:
+        said = launcher.read_status(root / "default", nightly.pk)
+        return said is not None and said.finished
+
+    wait_for(has_ended, within=10, why="the end of the run")
+    steering.pause_flow(flow=fresh(nightly), who=WHO)
+    jobs.reconcile()
+    mark.unlink()
+    paused = reconcile_until(nightly, is_in("paused"))
+    assert paused.desired_state == "paused"
+    ended = Job.objects.filter(flow=nightly, ended_at__isnull=False)
+    assert {(job.state, job.error) for job in ended} == {("stopped", "")}
+    steering.resume_flow(flow=fresh(nightly), who=WHO)
+    reconcile_until(nightly, is_in("running"))
+
+
 def test_the_schedule_begins_the_next_run(nightly: Flow, root: Path) -> None:
     stopped = finish(nightly, root)
     assert "Reached the ends. The next run is at " in stopped.reason
@@ -60,8 +90,58 @@ def test_the_schedule_begins_the_next_run(nightly: Flow, root: Path) -> None:
     assert fresh(nightly).desired_state == "stopped", "it is not time yet"
     an_hour_passes(nightly)
     reconcile_until(nightly, is_in("running"))
-    assert rested(nightly).why.startswith("run.schedule=* * * * *: the run of ")
+    assert rested(nightly).why.startswith(f"{SCHEDULE}={nightly.properties[SCHEDULE]}: the run of ")
     assert Job.objects.filter(flow=nightly).count() == 2, "of an hour that was missed, one run"
+
+
+def test_a_run_whose_moment_passed_during_the_last_one_begins_at_once(
+    nightly: Flow, root: Path
+) -> None:
+    """Also where a person paused the last one in between."""
+    reconcile_until(nightly, is_in("running"))
+    an_hour_passes(nightly)
+    steering.pause_flow(flow=fresh(nightly), who=WHO)
+    reconcile_until(nightly, is_in("paused"))
+    steering.resume_flow(flow=fresh(nightly), who=WHO)
+    # The next one may begin, and end, before this one is seen to rest.
+    finish(nightly, root)
+    rows = Transition.objects.filter(subject="flow", subject_id=nightly.pk, field="desired_state")
+    begun = rows.filter(to_state="running", who="reconciler")
+    reconcile_until(nightly, lambda _: begun.exists())
+    ended = rows.filter(to_state="stopped").last()
+    assert ended is not None
+    assert ended.why == "Reached the ends. The next run is due."
+    if fresh(nightly).desired_state == "running":
+        finish(nightly, root)
+    jobs.reconcile()
+    assert fresh(nightly).desired_state == "stopped"
+    assert "Reached the ends. The next run is at " in fresh(nightly).reason
+    assert begun.count() == 1, "moments that were missed count once"
+
+
+def test_a_run_ends_whose_schedule_never_comes(flow: Flow, root: Path) -> None:
+    """An older edition took it."""
+    reconcile_until(flow, is_in("running"))
+    never = {"run.until": "end", "run.schedule": "0 0 31 4 *"}
+    Flow.objects.filter(pk=flow.pk).update(properties=never)
+    stopped = finish(flow, root)
+    assert (stopped.desired_state, stopped.reason) == ("stopped", "Reached the ends.")
+    an_hour_passes(flow)
+    jobs.reconcile()
+    assert fresh(flow).desired_state == "stopped"
+
+
+@pytest.mark.parametrize("schedule", ["0 0 31 4 *", "R R * * *"])
+def test_a_schedule_that_an_older_edition_took_stops_a_start_and_nothing_else(
+    pair: tuple[Cluster, Cluster], flow: Flow, schedule: str
+) -> None:
+    steering.stop_flow(flow=flow, who=WHO)
+    old = {"run.window.minutes": "60", "run.schedule": schedule, "tasks.max": "3"}
+    Flow.objects.filter(pk=flow.pk).update(properties=old)
+    assert fresh(flow).spec.settings.tasks_max == 3
+    with pytest.raises(InvalidSettings, match=r"run\.schedule (never comes|must name)"):
+        steering.start_flow(flow=fresh(flow), who=WHO)
+    editing.create_flow(source=pair[1], target=pair[0], properties={}, who=WHO)
 
 
 def test_a_flow_that_a_person_stopped_is_not_started(nightly: Flow) -> None:

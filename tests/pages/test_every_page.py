@@ -53,6 +53,16 @@ def test_each_role_sees_its_pages_and_is_refused_the_others_in_words(
             assert "reference" in text.lower()
 
 
+@pytest.mark.parametrize("schedule", ["0 0 31 4 *", "R R * * *"])
+def test_settings_that_an_older_edition_took_break_no_page(
+    admin: Client, flow: Flow, schedule: str
+) -> None:
+    older = {"run.until": "end", "run.schedule": schedule}
+    Flow.objects.filter(pk=flow.pk).update(properties={**flow.properties, **older})
+    for path, _ in PAGES:
+        assert admin.get(path.format(pk=flow.pk)).status_code == 200, path
+
+
 def test_nobody_reads_anything_without_signing_in(client: Client, flow: Flow) -> None:
     for path, _ in PAGES:
         answer = client.get(path.format(pk=flow.pk))

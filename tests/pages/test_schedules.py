@@ -65,6 +65,17 @@ def test_what_a_person_stopped_is_held_and_not_coming(viewer: Client, nightly: F
     assert "A person stopped it" in text
 
 
+def test_a_run_whose_moment_passed_during_the_last_one_is_due(
+    viewer: Client, nightly: Flow
+) -> None:
+    began = {"who": "ana", "when": timezone.now() - timedelta(days=2), "to_state": "running"}
+    world.transition(nightly, field="desired_state", from_state="stopped", **began)
+    paused = {"who": "ana", "when": timezone.now() - timedelta(hours=1), "to_state": "running"}
+    world.transition(nightly, field="desired_state", from_state="paused", **paused)
+    _rests(nightly)
+    assert "The next run is due and begins in a moment." in _text(viewer)
+
+
 def test_a_running_one_says_until_where(viewer: Client, nightly: Flow) -> None:
     Flow.objects.filter(pk=nightly.pk).update(desired_state="running", observed_state="running")
     assert "It runs, until the ends as of its start are copied." in _text(viewer)
@@ -124,6 +135,20 @@ def test_the_page_of_a_flow_says_until_when_it_runs(viewer: Client, nightly: Flo
     assert "It runs, until the ends as of its start are copied. The next run begins at" in page
     flows.update(properties={})
     assert "It runs, until" not in viewer.get(f"/flows/{nightly.pk}/").content.decode()
+
+
+@pytest.mark.parametrize("desired", ["running", "paused", "stopped"])
+@pytest.mark.parametrize("bounds", [{"run.until": "end"}, {"run.window.minutes": "60"}])
+def test_a_schedule_that_never_comes_and_that_an_older_edition_took_breaks_no_page(
+    viewer: Client, nightly: Flow, desired: str, bounds: dict[str, str]
+) -> None:
+    flows = Flow.objects.filter(pk=nightly.pk)
+    flows.update(properties={**bounds, "run.schedule": "0 0 31 4 *"}, desired_state=desired)
+    for path in ("/schedules/", f"/flows/{nightly.pk}/", "/"):
+        assert viewer.get(path).status_code == 200, path
+    [row] = viewer.get("/api/v1/schedules/").json()["results"]
+    assert row["next_at"] is None
+    assert ("no day fits run.schedule=0 0 31 4 *" in _text(viewer)) == (desired == "stopped")
 
 
 def test_what_is_not_known_has_no_unit_and_many_offsets_can_wrap(

@@ -188,6 +188,27 @@ def test_topics_are_looked_for_twice_an_interval_and_never_when_switched_off() -
     assert not off.is_due("look", 1e9)
 
 
+def test_a_partition_that_stops_weeks_later_is_tried_again_as_soon_as_the_first_one() -> None:
+    agenda, now = Agenda(None), 1000.0
+
+    def waits() -> float:
+        """From when a fault is seen until it is tried again; then it is gone."""
+        nonlocal now
+        began = now
+        while not agenda.retry_faulted(now, any_faulted=True):
+            now += 1
+        assert not agenda.retry_faulted(now, any_faulted=False)
+        return now - began
+
+    assert [waits() for _ in range(6)] == [15, 30, 60, 120, 300, 300]
+    now += 299
+    assert not agenda.retry_faulted(now, any_faulted=False)
+    assert waits() == 300, "it has not been well for long"
+    now += 14 * 86_400
+    assert not agenda.retry_faulted(now, any_faulted=False)
+    assert waits() == 15
+
+
 def test_a_lane_that_makes_no_classes_says_so_where_a_flow_names_some() -> None:
     sides = {side: ClusterSpec(alias=side, bootstrap_servers="b:9") for side in ("one", "two")}
     job = JobSpec(

@@ -85,6 +85,20 @@ CONTROL = (
 )
 
 
+def without_old_schedule(properties: Mapping[str, str]) -> dict[str, str]:
+    """Stored settings; a schedule that an older edition took, and this one does not, is left out.
+
+    A start refuses it in words. Duties, failovers and other flows have nothing to do with it.
+    """
+    try:
+        Cron().parse(properties.get(SCHEDULE, "* * * * *"))
+    except ValueError:
+        return {
+            key: text for key, text in properties.items() if key not in (SCHEDULE, ZONE, WINDOW)
+        }
+    return dict(properties)
+
+
 def contradictions(
     properties: Mapping[str, str], consumer: Mapping[str, str]
 ) -> dict[str, list[str]]:

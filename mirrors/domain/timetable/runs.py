@@ -36,18 +36,21 @@ class Runs:
             window = Window(schedule=schedule, zone=zone, length=length)
         return cls(schedule=schedule, zone=zone, until=until, window=window)
 
-    def begins(self, *, rests_since: int, now: int) -> int | None:
+    def begins(self, *, rests_since: int, now: int, ran_since: int | None = None) -> int | None:
         """When the next run of a flow at rest begins; due when it lies behind, None for never.
 
-        Moments that were missed count once, and with a window only while it is open. Without
-        `run.until` a flow belongs into every open window; with it, into each one once.
+        Moments that were missed count once, those too that passed during the last run, which
+        began at `ran_since`; with a window only while it is open. Without `run.until` a flow
+        belongs into every open window; with it, into each one once.
         """
         if self.schedule is None:
             return None
-        after_rest = next_run_ms(self.schedule, rests_since, self.zone)
         if self.window is None:
-            return after_rest
-        if self.window.is_open(now) and (self.until is None or after_rest <= now):
+            since = rests_since if ran_since is None else ran_since
+            return next_run_ms(self.schedule, since, self.zone)
+        after_rest = next_run_ms(self.schedule, rests_since, self.zone)
+        had_its_run = self.until is not None and (after_rest is None or after_rest > now)
+        if self.window.is_open(now) and not had_its_run:
             return now
         return self.window.opens_after(now)
 

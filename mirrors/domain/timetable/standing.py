@@ -33,11 +33,13 @@ def standing_of(
     desired: str,
     asked_at: int | None,
     by_itself: bool,
+    ran_since: int | None = None,
     waiting: int | None = None,
     now: int,
 ) -> Standing:
     """`asked_at` is when that desired state was asked for, `by_itself` whether nobody did.
 
+    `ran_since` is when the last run began, None when that is not known.
     `waiting` is how many records its source has for it, None when that is not known.
     """
     if desired == "paused":
@@ -58,12 +60,15 @@ def standing_of(
             sentence=f"A person stopped it, or it was never started: {SCHEDULE} rests until "
             "somebody starts it once.",
         )
-    begins = runs.begins(rests_since=rests_since, now=now)
+    begins = runs.begins(rests_since=rests_since, ran_since=ran_since, now=now)
     return Standing(word="waiting", next_at=begins, sentence=_waits(runs, begins, waiting, now))
 
 
 def _waits(runs: Runs, begins: int | None, waiting: int | None, now: int) -> str:
-    if begins is None or begins <= now:
+    if begins is None:
+        # An older edition took it.
+        return f"No run comes: no day fits {SCHEDULE}={runs.schedule}. Change it."
+    if begins <= now:
         return "The next run is due and begins in a moment."
     if runs.window is None or waiting is None:
         return f"The next run begins at {shown(begins)}."

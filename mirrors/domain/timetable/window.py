@@ -27,8 +27,8 @@ class Window:
     def is_open(self, now: int) -> bool:
         return self._opened(now - self.length, now) is not None
 
-    def opens_after(self, now: int) -> int:
-        """The next moment of the schedule: the next window, when none is open now."""
+    def opens_after(self, now: int) -> int | None:
+        """The next moment of the schedule: the next window, when none is open now; or None."""
         return next_run_ms(self.schedule, now, self.zone)
 
     def closes_after(self, now: int) -> int | None:
@@ -36,6 +36,8 @@ class Window:
         opened = self._opened(now - self.length, now)
         if opened is None:
             opened = self.opens_after(now)
+        if opened is None:
+            return None
         for _ in range(_MOST):
             closes = opened + self.length
             another = self._opened(opened, closes)

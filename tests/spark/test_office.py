@@ -1,0 +1,118 @@
+"""A flow's errands: what fails is made up for, and nobody knocks too often."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from spark_runner.agenda import Agenda
+from spark_runner.control_server import ControlServer
+from spark_runner.copying import Copying
+from spark_runner.desk import Desk
+from spark_runner.office import Office, Phase
+from spark_runner.slots import Slots
+from spark_runner.status import Board
+from spark_runner.turns import Turns
+from tests.spark.lab import wait_for
+from tests.spark.without_spark import job
+
+NOON = 100_000.0
+
+
+class Scene:
+    """An office whose flow has been planned; moments are handed in."""
+
+    def __init__(self, control: ControlServer) -> None:
+        spec, self.woken = job(1), threading.Event()
+        jobs: Any = SimpleNamespace(turns=Turns(), launch=None)
+        board = Board(spec, 0)
+        self.slots = Slots(lambda: 4)
+        self.agenda = Agenda(None)
+        self.copying = Copying(spec, control, jobs, board, self.woken.set, lane="raw")
+        self.office = Office(
+            spec, self.agenda, self.slots, board, self.copying, self.woken.set, until=None
+        )
+        self.office.is_planned = True
+
+    def step(self, phase: Phase, now: float) -> None:
+        """What is due is asked, answered and heard."""
+        self.office.step(phase, now)
+        wait_for(lambda: not self.office.busy or self.woken.wait(0.01), seconds=10)
+        self.woken.clear()
+        self.office.step(phase, now)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    control = ControlServer("127.0.0.1", "127.0.0.1")
+    scene = Scene(control)
+    yield scene
+    scene.office.close()
+    control.close()
+
+
+def answering(errors: Sequence[Exception]) -> tuple[Callable[..., bool], list[int]]:
+    """An errand that fails with each of these in turn, then does well; and its calls, counted."""
+    asked: list[int] = []
+
+    def act(*_: Any) -> bool:
+        asked.append(len(asked))
+        if len(asked) <= len(errors):
+            raise errors[len(asked) - 1]
+        return True
+
+    return act, asked
+
+
+def test_positions_that_could_not_be_copied_for_mm2_are_copied_when_the_target_is_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act, asked = answering([KafkaUnavailable("The target does not answer.")])
+    monkeypatch.setattr(Desk, "copy_positions", act)
+    scene.copying.has_moved = True
+    scene.step("paused", NOON)
+    assert scene.office.trouble == {"positions": "The target does not answer."}
+    scene.step("paused", NOON + 0.5)
+    assert len(asked) == 1
+    # Nothing has moved since: the flow was called degraded until something did.
+    scene.step("paused", NOON + 1.1)
+    assert (len(asked), scene.office.trouble) == (2, {})
+    scene.step("paused", NOON + 60)
+    assert len(asked) == 2, "what is copied already is not copied again"
+
+
+def test_a_login_that_is_refused_is_not_tried_at_every_tick_while_a_flow_is_fenced(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = [KafkaRefused("The password is wrong.") for _ in range(100)]
+    act, asked = answering(refused)
+    monkeypatch.setattr(Desk, "is_owner", act)
+    scene.agenda.begun("look")
+    scene.agenda.begun("ends")
+    scene.copying.fenced = True
+    for second in range(60):
+        scene.office.notice(NOON + second, 0)
+        scene.step("copying", NOON + second)
+    # At once, then 5, 15 and 30 seconds later.
+    assert len(asked) == 4
+
+
+def test_each_fence_is_looked_into_at_once_and_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act, asked = answering([])
+    monkeypatch.setattr(Desk, "is_owner", act)
+    scene.agenda.begun("look")
+    scene.agenda.begun("ends")
+    for fence in (1, 2):
+        scene.copying.fenced = True
+        for tick in range(3):
+            scene.office.notice(NOON + fence + tick / 10, 0)
+            scene.step("copying", NOON + fence + tick / 10)
+        assert not scene.copying.fenced
+        assert len(asked) == fence

@@ -1,0 +1,52 @@
+"""A runner in this process; without Spark, and as long as its flows are paused without Kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from mirrors import launcher
+from mirrors.domain.jobs import JobSpec
+from mirrors.domain.specs import ClusterSpec
+from spark_runner.control_server import ControlServer
+from spark_runner.host import Host
+from spark_runner.runner import Reporter, Runner
+from spark_runner.slots import Slots
+from spark_runner.turns import Turns
+
+FLOW = 7
+
+
+def job(number: int) -> JobSpec:
+    """Paused: then nobody asks Kafka."""
+    ends = [ClusterSpec(alias=alias, bootstrap_servers="127.0.0.1:9") for alias in ("a", "b")]
+    return JobSpec(
+        job=number, flow=FLOW, name="a->b", generation=1, desired="paused", source=ends[0],
+        target=ends[1], properties={},
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def polling(directory: Path) -> Iterator[Host]:
+    """The runner of that directory, until the block ends."""
+    (directory / launcher.FLOWS_DIR).mkdir()
+    jobs: Any = SimpleNamespace(is_alive=True, turns=Turns(), launch=None)
+    control = ControlServer("127.0.0.1", "127.0.0.1")
+    host = Host(directory, control, jobs, Slots(lambda: 4), "raw")
+    stopping = threading.Event()
+    runner = Runner(host, Reporter(directory, "lab", "local[4]"), stopping)
+    thread = threading.Thread(target=runner.run, daemon=True)
+    thread.start()
+    yield host
+    stopping.set()
+    thread.join(20)
+    control.close()
+
+
+def state(directory: Path) -> tuple[int, str]:
+    said = launcher.read_status(directory, FLOW)
+    return (said.job, said.state) if said else (0, "")
