@@ -40,6 +40,10 @@ class Agenda:
         """Wanted, unless it is under way or waits for its next try."""
         self._due.setdefault(errand, 0.0)
 
+    def again(self, errand: Errand, now: float) -> None:
+        """What it brought is of no use any more: soon, but not without a pause."""
+        self._due[errand] = now + AGAIN_S[0]
+
     def begun(self, errand: Errand) -> None:
         """Not again before its answer."""
         self._due[errand] = float("inf")

@@ -47,6 +47,8 @@ class Copying:
         self._board = board
         self._wake = wake
         self._plan: Plan | None = None
+        # In which slice each partition is copied, or was until it stopped; never another one.
+        self.places: dict[Place, int] = {}
         self._slices: dict[int, SliceRun] = {}
         self._meters: dict[int, Meter] = {}
         # The newest epoch whose words of a partition count no more: of its errors, of its position.
@@ -78,6 +80,7 @@ class Copying:
     def adopt(self, plan: Plan) -> None:
         """Slices whose partitions differ will get a successor; the others do not notice."""
         self._plan = plan
+        self.places = {**self.places, **plan.slices}
         for index in range(plan.slice_count):
             if index not in self._slices:
                 self._slices[index] = SliceRun(index, self._control, self._jobs.launch, self._wake)

@@ -41,7 +41,7 @@ class Desk:
         try:
             planner = self.planner
             planner.take_over()
-            plan = self.plan(most_slices, {}, orders)
+            plan = self.plan(most_slices, {}, {}, orders)
             # The first stop or pause must not wait for its connections.
             self._copier(planner).connect()
             return plan
@@ -49,12 +49,19 @@ class Desk:
             self._planner = None
             raise
 
-    def plan(self, most_slices: int, positions: dict[Place, int], orders: Orders) -> Plan:
+    def plan(
+        self,
+        most_slices: int,
+        positions: dict[Place, int],
+        slices: dict[Place, int],
+        orders: Orders,
+    ) -> Plan:
         seen = self.planner.look()
         plan = self.planner.plan(
             now=int(time.time() * 1000),
             most_slices=most_slices,
             positions=positions,
+            slices=slices,
             orders=orders,
         )
         self._seen = seen

@@ -119,7 +119,7 @@ class Office:
         events: list[Event] = []
         if errand in ("open", "plan"):
             self.trouble.clear()
-            events = self._adopt(value)
+            events = self._adopt(value, now)
         elif errand == "look" and value:
             self.agenda.want("plan")
         elif errand == "ends":
@@ -139,11 +139,11 @@ class Office:
         if errand != "owner" and (isinstance(error, Fenced) or error.code == "producer_lost"):
             self.agenda.want("owner")
 
-    def _adopt(self, plan: Plan) -> list[Event]:
+    def _adopt(self, plan: Plan, now: float) -> list[Event]:
         if not self._slots.hold(self._flow, plan.slice_count):
             if self.is_planned:
                 # Another flow took meanwhile what this plan was to have: with what is left, then.
-                self.agenda.want("plan")
+                self.agenda.again("plan", now)
             else:
                 self._refuse(plan.slice_count)
             return []
@@ -200,4 +200,5 @@ class Office:
         self.refusal = ""
         if errand == "open":
             return lambda: desk.open(most, orders)
-        return lambda: desk.plan(most, positions, orders)
+        slices = self._copying.places
+        return lambda: desk.plan(most, positions, slices, orders)

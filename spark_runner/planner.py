@@ -111,9 +111,19 @@ class Planner:
         )
 
     def plan(
-        self, *, now: int, most_slices: int, positions: dict[Place, int], orders: Orders
+        self,
+        *,
+        now: int,
+        most_slices: int,
+        positions: dict[Place, int],
+        slices: dict[Place, int],
+        orders: Orders,
     ) -> Plan:
-        """`positions`: where the flow stands by now, as its slices said."""
+        """`positions`: where the flow stands by now, as its slices said.
+
+        `slices`: in which it copies, or copied until a partition stopped, what it has taken up of
+        earlier plans.
+        """
         self._remote.missing = set()
         self._decided &= orders.stopped.keys()
         rest = {place: at for place, at in positions.items() if place not in self._decided}
@@ -135,7 +145,7 @@ class Planner:
         self._settle_gaps(draft, orders)
         draft.end_at(self._bounds.find(self._source, draft.work, now=now, deadline_s=DEADLINE_S))
         held = ranges(self._source, draft.work, deadline_s=DEADLINE_S)
-        self._pack(draft, held, most_slices)
+        self._pack(draft, held, most_slices, slices)
         self._write()
         self._first_of_job = False
         plan = draft.finish(self._slices, self.positions_topic, self._owner)
@@ -195,11 +205,11 @@ class Planner:
             self._ledger, positions={**self._ledger.positions, **newer}
         )
 
-    def _pack(self, draft: Draft, held: Ranges, most: int) -> None:
+    def _pack(self, draft: Draft, held: Ranges, most: int, present: dict[Place, int]) -> None:
         weights = {place: held.left(place, work.start) for place, work in draft.work.items()}
-        packed = pack(weights, min(most, self.spec.settings.tasks_max), self._slices)
+        packed = pack(weights, min(most, self.spec.settings.tasks_max), present)
         # A partition that is stopped for now keeps its slice: only a fence may move it.
-        self._slices = {**self._slices, **packed}
+        self._slices = {**present, **packed}
 
     def _write(self) -> None:
         """The slice count stands on the target before a slice more than before begins."""

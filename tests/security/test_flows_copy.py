@@ -121,7 +121,7 @@ def copy(job: JobSpec, lane: str, ends: dict[tuple[str, int], int]) -> tuple[Pla
     with closing(Planner(job, owner="test")) as planner:
         planner.take_over()
         now = int(time.time() * 1000)
-        plan = planner.plan(now=now, most_slices=1, positions={}, orders=Orders())
+        plan = planner.plan(now=now, most_slices=1, positions={}, slices={}, orders=Orders())
         result = LANES[lane]().run(work_of(job, plan, lane), Driver(ends))  # type: ignore[arg-type]
     return plan, result
 

@@ -115,7 +115,7 @@ def is_planned_whole(job: JobSpec) -> bool:
     planner = Planner(job, owner="test")
     try:
         planner.take_over()
-        plan = planner.plan(now=1, most_slices=1, positions={}, orders=Orders())
+        plan = planner.plan(now=1, most_slices=1, positions={}, slices={}, orders=Orders())
     finally:
         planner.close()
     return len(plan.partitions) >= COUNT - 1

@@ -14,7 +14,11 @@ from spark_runner.agenda import Agenda
 from spark_runner.control_server import ControlServer
 from spark_runner.copying import Copying
 from spark_runner.desk import Desk
+from spark_runner.draft import Plan
+from spark_runner.gaps import Orders
 from spark_runner.office import Office, Phase
+from spark_runner.positions import Place
+from spark_runner.slices import pack
 from spark_runner.slots import Slots
 from spark_runner.status import Board
 from spark_runner.turns import Turns
@@ -84,6 +88,40 @@ def test_positions_that_could_not_be_copied_for_mm2_are_copied_when_the_target_i
     assert (len(asked), scene.office.trouble) == (2, {})
     scene.step("paused", NOON + 60)
     assert len(asked) == 2, "what is copied already is not copied again"
+
+
+def test_a_plan_whose_slots_were_taken_meanwhile_is_made_anew_with_what_is_left(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {("t", 0): 0}
+    asked: list[tuple[int, dict[Place, int]]] = []
+
+    def plan(
+        _: Desk, most: int, positions: dict[Place, int], slices: dict[Place, int], orders: Orders
+    ) -> Plan:
+        asked.append((most, dict(slices)))
+        if len(asked) == 2:
+            assert scene.slots.hold(2, 2)
+        found = before if len(asked) == 1 else {("t", number): 1 for number in range(4)}
+        return Plan(
+            source_cluster_id="", target_cluster_id="", positions_topic="", owner="",
+            partitions={}, slices=pack(found, most, slices), stopped={}, topics=(), warnings=(),
+        )  # fmt: skip
+
+    monkeypatch.setattr(Desk, "plan", plan)
+    scene.agenda.begun("look")
+    scene.agenda.begun("ends")
+    for now in (NOON, NOON + 10):
+        scene.agenda.want("plan")
+        scene.step("copying", now)
+    assert asked == [(4, {}), (4, before)]
+    scene.step("copying", NOON + 10.5)
+    assert len(asked) == 2, "not without a pause"
+    scene.step("copying", NOON + 11.1)
+    assert asked[2:] == [(2, before)]
+    assert scene.slots.used == 4
+    scene.step("copying", NOON + 60)
+    assert len(asked) == 3
 
 
 def test_a_login_that_is_refused_is_not_tried_at_every_tick_while_a_flow_is_fenced(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
 
 from mirrors.domain.errors import Fenced, KafkaUnavailable
 from mirrors.domain.gaps import Choice, Decision
@@ -22,6 +23,7 @@ from spark_runner.planner import Planner
 from spark_runner.positions import Place, read_ledger
 from spark_runner.wire.records import Record
 from spark_runner.work import PartitionError
+from tests.spark.lab import wait_for
 from tests.wire.stops import NOW
 from tests.wire.world import Side, unique
 
@@ -36,7 +38,8 @@ def planner(source: Side, target: Side) -> Iterator[tuple[Planner, str]]:
     write(source, topic, 10)
     alias = unique("src").replace(".", "")
     spec = ClusterSpec(alias=alias, bootstrap_servers=source.spec.bootstrap_servers)
-    properties = {"topics": topic.replace(".", "\\."), "replication.factor": "1"}
+    small = {"replication.factor": "1", "tasks.max": "4"}
+    properties = {"topics": topic.replace(".", "\\."), **small}
     job = JobSpec(
         job=1, flow=1, name=f"{alias}->two", generation=1, desired="running",
         source=spec, target=target.spec, properties=properties,
@@ -51,9 +54,21 @@ def write(side: Side, topic: str, count: int) -> None:
     side.write(topic, 0, [Record(0, NOW, b"k", b"v")] * count)
 
 
-def plan(planner: Planner, orders: Orders, positions: dict[Place, int] | None = None) -> Plan:
-    now = int(time.time() * 1000)
-    return planner.plan(now=now, most_slices=1, positions=positions or {}, orders=orders)
+def plan(
+    planner: Planner,
+    orders: Orders,
+    positions: dict[Place, int] | None = None,
+    *,
+    most: int = 1,
+    slices: dict[Place, int] | None = None,
+) -> Plan:
+    return planner.plan(
+        now=int(time.time() * 1000),
+        most_slices=most,
+        positions=positions or {},
+        slices=slices or {},
+        orders=orders,
+    )
 
 
 def fails_late(patch: pytest.MonkeyPatch) -> None:
@@ -78,6 +93,20 @@ def test_where_a_topic_begins_is_written_down_although_the_plan_that_met_it_fail
     with Admin(target.spec) as admin:
         ledger = read_ledger(admin, its.positions_topic, deadline_s=10)
     assert ledger.positions[topic, 0].position == 0
+
+
+def test_a_plan_that_was_not_taken_up_holds_no_slice_for_what_it_found(
+    planner: tuple[Planner, str], source: Side
+) -> None:
+    """Another flow had taken the slots meanwhile."""
+    its, topic = planner
+    taken_up = plan(its, NOTHING).slices
+    with Admin(source.spec) as admin:
+        admin.client.create_partitions([NewPartitions(topic, 4)])[topic].result(20)
+    wait_for(lambda: plan(its, NOTHING, most=4, slices=taken_up).slice_count == 4, seconds=20)
+    fewer = plan(its, NOTHING, most=2, slices=taken_up)
+    assert (len(fewer.slices), fewer.slice_count) == (4, 2)
+    assert fewer.slices[topic, 0] == taken_up[topic, 0]
 
 
 def test_who_still_owns_the_flow_gets_his_pen_back(
