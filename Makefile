@@ -5,8 +5,8 @@ VENV   ?= .venv
 PY      = $(VENV)/bin/python
 PYTEST  = $(PY) -m pytest
 RUN    ?=
-# The whole suite as three pytest sessions at the same time; 1: as one.
-SESSIONS ?= 3
+# The whole suite as two pytest sessions at the same time; 1: as one.
+SESSIONS ?= 2
 
 KAFKA_DIR       ?= .kafka/kafka
 KAFKA_PORT      ?= 9092

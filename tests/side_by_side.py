@@ -1,9 +1,9 @@
-"""`make test`: the whole suite as three pytest sessions at the same time, each whole in itself.
+"""`make test`: the whole suite as two pytest sessions at the same time, each whole in itself.
 
 Most tests wait most of their time: for brokers, for Spark, for a page. Each session has its own
 brokers, Redis, databases and ports, and a share of the folders; tests that measure time are marked
-`alone` and run while the other sessions wait (tests/turns.py). The first session is seen as it
-runs; what the others say comes after it. All must pass.
+`alone` and run while the other session waits (tests/turns.py). The first session is seen as it
+runs; what the second one says comes after it. Both must pass.
 """
 
 from __future__ import annotations
@@ -24,22 +24,18 @@ from tests.turns import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.turns")
-# About a third of the time each; what is not named here is the last session's: all that starts a
-# whole demo, so that there are never two at once.
-NAMED = (
-    ("spark", "wire"),
-    ("api", "bench", "domain", "groups", "kafka", "mirrors", "monitoring", "pages", "security"),
-)
-ORDINALS = ("first", "second", "third")
+# About half of the time that all of it takes; whatever is not named here is the second session's:
+# all that starts a whole demo, so that there are never two at once.
+FIRST = ("mirrors", "spark", "wire")
 _NOTHING_TO_RUN = 5
 _PAUSE_S = 0.5
 
 
-def shares() -> list[list[str]]:
+def shares() -> tuple[list[str], list[str]]:
     """What each session runs: folders and files of tests/, every one in exactly one share."""
-    named = [[f"tests/{name}" for name in names] for names in NAMED]
-    found = {f"tests/{path.name}" for path in (ROOT / "tests").iterdir() if _has_tests(path)}
-    return [*named, sorted(found.difference(*named))]
+    first = [f"tests/{name}" for name in FIRST]
+    found = (path for path in (ROOT / "tests").iterdir() if _has_tests(path))
+    return first, sorted({f"tests/{path.name}" for path in found} - set(first))
 
 
 def _has_tests(path: Path) -> bool:
@@ -50,27 +46,22 @@ def main(arguments: Sequence[str]) -> int:
     if any(os.path.exists(word.partition("::")[0]) for word in arguments):
         # Somebody names what to run: one session does.
         return subprocess.call([sys.executable, "-m", "pytest", *arguments], cwd=ROOT)
+    first, second = shares()
     sessions: list[subprocess.Popen[bytes]] = []
     with (
         tempfile.TemporaryDirectory(prefix="understudy-tests-") as directory,
         _signals_go_on_to(sessions),
     ):
-        first, *others = shares()
-        sessions.append(_begin([*first, *arguments], directory, ORDINALS[0]))
-        for ordinal, share in zip(ORDINALS[1:], others, strict=True):
-            with _log(directory, ordinal).open("wb") as output:
-                words = [*share, *_renamed(arguments, ordinal)]
-                sessions.append(_begin(words, directory, ordinal, stdout=output))
+        log = Path(directory, "second.log")
+        sessions.append(_begin([*first, *arguments], directory, "one"))
+        with log.open("wb") as output:
+            renamed = _renamed(arguments)
+            sessions.append(_begin([*second, *renamed], directory, "two", stdout=output))
         sessions[0].wait()
-        for ordinal, session in zip(ORDINALS[1:], sessions[1:], strict=True):
-            sys.stdout.write(f"\nThe {ordinal} session, which ran at the same time:\n\n")
-            sys.stdout.flush()
-            _follow(_log(directory, ordinal), session)
+        sys.stdout.write("\nThe second session, which ran at the same time:\n\n")
+        sys.stdout.flush()
+        _follow(log, sessions[1])
     return verdict([session.returncode for session in sessions])
-
-
-def _log(directory: str, ordinal: str) -> Path:
-    return Path(directory, f"{ordinal}.log")
 
 
 def verdict(codes: Sequence[int]) -> int:
@@ -82,7 +73,7 @@ def verdict(codes: Sequence[int]) -> int:
 def _begin(
     arguments: Sequence[str], directory: str, name: str, **options: Any
 ) -> subprocess.Popen[bytes]:
-    # By the other variable pytest-django tells the databases of sessions apart.
+    # By the second variable pytest-django tells the databases of sessions apart.
     environment = {**os.environ, VARIABLE: directory, "TOX_PARALLEL_ENV": name}
     # Hundreds of processes start: what one of them has compiled the others read.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -98,14 +89,14 @@ def _begin(
     )
 
 
-def _renamed(arguments: Sequence[str], ordinal: str) -> list[str]:
-    """Each session writes a report of its own beside the first one's."""
+def _renamed(arguments: Sequence[str]) -> list[str]:
+    """The second session writes a report of its own beside the first one's."""
     found = []
     for word in arguments:
         name, _, value = word.partition("=")
         path = Path(value)
         if name in ("--junitxml", "--junit-xml"):
-            word = f"{name}={path.with_name(f'{path.stem}-{ordinal}{path.suffix}')}"
+            word = f"{name}={path.with_name(f'{path.stem}-second{path.suffix}')}"
         found.append(word)
     return found
 

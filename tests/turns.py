@@ -1,4 +1,4 @@
-"""Several sessions of the suite on one machine: a test marked `alone` runs while the others wait.
+"""Two sessions of the suite on one machine: a test marked `alone` runs while the other one waits.
 
 A plugin of pytest that `tests.side_by_side` loads. Who runs beside others shares the room; who
 wants it alone has it alone. All pass the door one by one, so that nobody overtakes who waits.

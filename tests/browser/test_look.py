@@ -80,7 +80,7 @@ PAGES = {
     "help": "/help/",
     "api": "/api/v1/docs/",
 }
-# In parts, so that no test keeps the other sessions waiting for long.
+# In parts, so that no test keeps the other session waiting for long.
 PARTS = 8
 WIDTHS = (360, 900, 1600)
 
