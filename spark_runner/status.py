@@ -41,9 +41,11 @@ class Board:
         self.held_back = ""
         self._plan: Plan | None = None
         self._rows: dict[Place, Row] = {}
+        self._remote_topics: dict[str, str | None] = {}
 
     def planned(self, plan: Plan) -> None:
         self._plan = plan
+        self._remote_topics = {topic.topic: topic.remote_topic for topic in plan.topics}
         for place in plan.resumed:
             self._rows.pop(place, None)
             self.errors.pop(place, None)
@@ -161,7 +163,10 @@ class Board:
         return PartitionStatus(
             topic=place[0],
             partition=place[1],
-            remote_topic=work.remote_topic if work else "",
+            # What has stopped has no work; its copies are there all the same.
+            remote_topic=(
+                work.remote_topic if work else self._remote_topics.get(place[0]) or ""
+            ),
             state=shown,
             reason=error.reason if error else held,
             position=row.position,

@@ -169,6 +169,19 @@ def test_a_partition_that_holds_nothing_yet_is_no_riddle(scene: Scene, flow: Flo
     assert run.plan["blockers"] == []
 
 
+def test_a_partition_that_waits_for_a_decision_is_looked_at_like_the_others(
+    scene: Scene, flow: Flow
+) -> None:
+    group, end = scene.group("stopped", 7), scene.upstream[-1].offset + 1
+    rows.partition(flow, scene.topic, 0, position=scene.position, source_stable_end=end)
+    # As runners of an older edition said it: no name of what is not copied.
+    FlowPartition.objects.update(remote_topic="", state="gap")
+    run = simulate(flow, group)
+    assert run.state == "succeeded", run.reason
+    (row,) = run.result["partitions"]
+    assert (row["verdict"], row["re_reads"], row["skipped"]) == ("proven", 0, 0)
+
+
 def test_with_the_source_dead_the_last_samples_count_and_their_age_is_told(
     scene: Scene, flow: Flow
 ) -> None:

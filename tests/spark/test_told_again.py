@@ -7,13 +7,16 @@ import dataclasses
 import pytest
 
 from mirrors.domain.gaps import GapFacts, remote_cut
-from mirrors.domain.jobs import JobSpec
+from mirrors.domain.jobs import JobSpec, TopicStatus
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.draft import Plan
 from spark_runner.status import Board
 from spark_runner.work import PartitionError, PartitionWork
 
 PLACE = ("orders", 0)
+TOPIC = TopicStatus(
+    topic="orders", remote_topic="a.orders", state="pending", reason="", partitions=1
+)
 CUT = remote_cut(30, 0, end=18, belongs=30)
 NUMBERED = dataclasses.replace(CUT, first=0, end=50)
 
@@ -39,7 +42,7 @@ def board() -> Board:
     )  # fmt: skip
     plan = Plan(
         source_cluster_id="", target_cluster_id="", positions_topic="", partitions={PLACE: work},
-        slices={PLACE: 0}, stopped={}, topics=(), warnings=(), owner="",
+        slices={PLACE: 0}, stopped={}, topics=(TOPIC,), warnings=(), owner="",
     )  # fmt: skip
     made = Board(job, 0)
     made.planned(plan)
@@ -62,3 +65,9 @@ def test_another_gap_of_the_same_partition_is_taken_up(board: Board) -> None:
     further = dataclasses.replace(CUT, position=40)
     board.failed([word(further, 40)])
     assert board.errors[PLACE].gap == further
+
+
+def test_its_remote_topic_is_told_although_nothing_is_planned_for_it(board: Board) -> None:
+    """A failover counts on what lies there."""
+    (row,) = board.status("running", "", (), 1).partitions
+    assert (row.state, row.remote_topic) == ("gap", "a.orders")

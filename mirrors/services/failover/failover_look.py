@@ -117,7 +117,7 @@ def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionPicture]:
         PartitionPicture(
             topic=place[0],
             partition=place[1],
-            remote_topic=policy.remote_topic(place[0]) if row is None else row.remote_topic,
+            remote_topic=(row and row.remote_topic) or policy.remote_topic(place[0]),
             position=None if row is None else row.position,
             source_end=None if row is None else row.source_stable_end,
             source_end_at=None if row is None else milliseconds(row.as_of),
