@@ -164,9 +164,7 @@ class Board:
             topic=place[0],
             partition=place[1],
             # What has stopped has no work; its copies are there all the same.
-            remote_topic=(
-                work.remote_topic if work else self._remote_topics.get(place[0]) or ""
-            ),
+            remote_topic=(work.remote_topic if work else self._remote_topics.get(place[0]) or ""),
             state=shown,
             reason=error.reason if error else held,
             position=row.position,
