@@ -46,8 +46,8 @@ def range_gap(place: str, source: str, position: int, first: int, end: int) -> s
 
 def remote_gap(facts: GapFacts, place: str, remote: str, target: str) -> str:
     """What is missing of a remote partition that ends below what was committed there."""
-    # Kafka 4.3.1, killed between two markers of a commit, leaves out the rest when it comes back: what
-    # has no leader by then it takes for deleted (TransactionMarkerChannelManager).
+    # Kafka 4.3.1, killed between two markers of a commit, leaves out the rest when it comes back:
+    # what has no leader by then it takes for deleted (TransactionMarkerChannelManager).
     how = (
         "offset (exactly once that is no record but the end of a transaction, which a broker that "
         "died did not write: accepted, the records before it are seen with the next ones)"
