@@ -10,9 +10,9 @@ from mirrors.kafka.admin import Admin
 from spark_runner.wire.cluster import id_text
 from spark_runner.wire.records import Record
 from spark_runner.work import PartitionWork
+from tests.wire.replicas import partition_of, wait_for
 from tests.wire.running import Running
 from tests.wire.stops import NOW
-from tests.wire.test_unclean_elections import partition_of, wait_for
 from tests.wire.world import Flow, Side, bare, soon, unique
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]

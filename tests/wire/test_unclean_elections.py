@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
 from controlplane.demo.kafka_cluster import KafkaCluster
 from mirrors.domain.gaps import GapFacts
 from mirrors.kafka.admin import Admin
 from spark_runner.wire.records import Record
+from tests.wire.replicas import partition_of, wait_for
 from tests.wire.stops import NOW, only_error, stopped
 from tests.wire.world import Flow, Side, unique
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 UNCLEAN = {"unclean.leader.election.enable": "true", "retention.ms": "-1"}
-
-
-def partition_of(admin: Admin, topic: str) -> Any:
-    return admin.client.list_topics(topic, timeout=20).topics[topic].partitions[0]
-
-
-def wait_for(look: Callable[[], Any], what: str) -> None:
-    until = time.monotonic() + 90
-    while time.monotonic() < until:
-        with contextlib.suppress(KafkaException):
-            if look():
-                return
-        time.sleep(0.3)
-    raise AssertionError(what)
 
 
 def lose_the_newest(cluster: KafkaCluster, topic: str, meanwhile: Callable[[], None]) -> None:
