@@ -48,7 +48,8 @@ class Flow:
         self._board = Board(job, 0)
         none: Any = types.SimpleNamespace(launch=None)
         self._copying = Copying(job, none, none, self._board, none, lane="raw")
-        self._copying.adopt(types.SimpleNamespace(slice_count=1))  # type: ignore[arg-type]
+        plan: Any = types.SimpleNamespace(slice_count=1, slices={})
+        self._copying.adopt(plan)
 
     def hears(self, *said: tuple[int, Figures | SliceResult]) -> None:
         self._copying._slices[0] = types.SimpleNamespace(harvest=lambda: said)  # type: ignore[assignment]
