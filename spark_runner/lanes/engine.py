@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 
 from mirrors.domain.errors import KafkaRefused
-from spark_runner.lanes import remote_cut
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.ears import Ears
+from spark_runner.lanes.endings import Endings
 from spark_runner.lanes.feeder import FetchLimits
 from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.intake import Intake
@@ -51,6 +51,7 @@ class Engine:
         tracks: list[Track],
         book: Book,
         identity: Identity,
+        endings: Endings,
         *,
         limits: FetchLimits,
         arenas: Arenas,
@@ -67,7 +68,7 @@ class Engine:
         self._source, self._target = source, target
         self._book = book
         self._repeats = repeats
-        self._identity = identity
+        self._identity, self._endings = identity, endings
         self._transactional = transactional
         self._pace = pace
         self._arenas = arenas
@@ -91,11 +92,9 @@ class Engine:
         )
         self._members = Members(identity, request_s=target.request_s)
         returns = Returns(homes, preparer, self._members, stop=self._stop, stall=self._stall)
-        self._homes = homes
-        self._returns = returns
-        self._preparer = preparer
+        self._homes, self._preparer = homes, preparer
         self._outlet = Outlet(
-            homes, returns, preparer, arenas, tally, self._members, transactional=transactional
+            homes, returns, preparer, arenas, tally, self._members, check=endings.check
         )
         self._intake = Intake(
             source,
@@ -115,7 +114,7 @@ class Engine:
 
     def begin(self) -> None:
         """The producer is initialised and the tracks stand at their committed positions."""
-        for track, verdict in remote_cut.look(self._target, self.tracks).items():
+        for track, verdict in self._endings.begin().items():
             self._stop(track, verdict)
         going = [track for track in self.tracks if track.error is None]
         self._pen.take(self._identity.producer_id, self._identity.epoch)
@@ -194,6 +193,7 @@ class Engine:
         if not self._transactional:
             return
         deadline = time.monotonic() + (_HURRIED_S if hurry() else _DRAIN_S)
+        self._endings.ending()
         if self._identity.end(commit=commit, deadline=deadline):
             self._pen.take(self._identity.producer_id, self._identity.epoch)
             self._outlet.new_epoch(track for track in self.tracks if track.held_since)

@@ -197,6 +197,7 @@ class Homes:
         """The pipe is broken, or the broker closed it: its tracks need a leader anew."""
         if self.pipes.get(pipe.home) is not pipe:
             return
+        self.cluster.broken += 1
         self.cluster.drop(pipe.link)
         pipe.flights.clear()
         pipe.ready.clear()

@@ -84,6 +84,10 @@ class Book(Rows):
         self._open: dict[tuple[Track, str], OpenBlock] = {}
         self._next: dict[tuple[Track, str], OpenBlock] = {}
 
+    @property
+    def ledgers(self) -> tuple[Track, Track]:
+        return self.positions, self.runs
+
     def write(self, moved: Iterable[Track], now_ms: int) -> None:
         """Queue the records of this transaction."""
         positions: list[tuple[bytes, bytes]] = []

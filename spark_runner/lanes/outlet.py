@@ -38,7 +38,7 @@ def _came_back(track: Track) -> bool:
 
 
 class Outlet:
-    """All pipes of a slice."""
+    """All pipes of a slice; `check` is asked before anything is sent."""
 
     def __init__(
         self,
@@ -49,17 +49,15 @@ class Outlet:
         tally: Tally,
         members: Members,
         *,
-        transactional: bool,
+        check: Callable[[], None],
     ) -> None:
         self._homes = homes
         self._tuning = homes.tuning
         self._returns = returns
         self._preparer = preparer
-        self._arenas = arenas
-        self._tally = tally
-        self._transactional = transactional
+        self._arenas, self._tally = arenas, tally
+        self._check, self._members = check, members
         self._sockets = Sockets()
-        self._members = members
         # Counts the producer epochs: a track has to be confirmed anew under each.
         self._number = 0
 
@@ -89,6 +87,8 @@ class Outlet:
         for track, number in self._homes.look(now):
             self._returns.looked(track, number, now)
         for pipe in list(self._homes.pipes.values()):
+            if pipe.ready:
+                self._check()
             while pipe.may_send(now) and self._launch(pipe, now, which):
                 pass
             pipe.was_full |= bool(pipe.ready) and len(pipe.flights) >= self._tuning.in_flight
@@ -213,7 +213,7 @@ class Outlet:
             size += parcel.size
             if size >= most:
                 break
-        if self._transactional and not pipe.adds_by_itself:
+        if not pipe.adds_by_itself:
             for track, number in self._members.add(flight).items():
                 self._returns.not_sent(track, flight.pop(track), number, now)
         if not flight:

@@ -33,6 +33,7 @@ class Pipe:
         # The broker, and which of our pipes to it this is.
         self.home = home
         self._patience_s = patience_s
+        self._transactional = transactional_id is not None
         self.link = link
         self.flights: deque[Flight] = deque()
         # Of each its bytes, and when it was sent.
@@ -55,8 +56,8 @@ class Pipe:
 
     @property
     def adds_by_itself(self) -> bool:
-        """Whether a produce adds its partition to the transaction (KIP-890)."""
-        return self._writer.version >= produce.ADDS_BY_ITSELF
+        """Whether a produce adds its partition to the transaction (KIP-890), or there is none."""
+        return self._writer.version >= produce.ADDS_BY_ITSELF or not self._transactional
 
     def key_of(self, track: Track) -> bytes:
         return produce.name_key(track.remote_topic) if self.by_name else track.remote_id

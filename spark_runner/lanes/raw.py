@@ -14,6 +14,7 @@ from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, Unders
 from spark_runner.control import Channel
 from spark_runner.lanes import heap, remote_cut, setup
 from spark_runner.lanes.account import Account
+from spark_runner.lanes.endings import Endings
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.pace import Pace
 from spark_runner.lanes.recall import PositionReader
@@ -29,15 +30,13 @@ from spark_runner.wire import produce
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import name_of
 from spark_runner.wire.fetch import MOST as NEWEST_FETCH
-from spark_runner.wire.transactions import Identity, ProducerLost
+from spark_runner.wire.transactions import ProducerLost
 from spark_runner.work import EndedBecause, SliceResult, SliceWork
 
 CONNECT_S = 30.0
 FENCE_S = 30.0
 READ_S = 60.0
 ABORT_S = 2.0
-# Beside the interval in which the flow was told to commit.
-TRANSACTION_TIMEOUT_MS = 60_000
 MOST_RESTARTS = 5
 
 
@@ -134,12 +133,13 @@ class _Epoch:
             replicated = Replicated(self._source, self._tracks)
             replicated.prepare(time.monotonic() + READ_S)
         book = setup.book_for(work, self._target, self._repeats, until)
-        self._identity = Identity(
+        self._identity = setup.identity_of(work, self._target, newest_produce=self._newest_produce)
+        self._endings = Endings(
             self._target,
-            work.transactional_id,
-            timeout_ms=TRANSACTION_TIMEOUT_MS + settings.commit_interval_ms,
-            # A client that cannot produce in the new way runs transactions in the old one.
-            most_version=2 if self._newest_produce >= produce.ADDS_BY_ITSELF else 1,
+            self._identity,
+            self._tracks,
+            book.ledgers,
+            transactional=self._transactional,
         )
         self._engine = Engine(
             self._source,
@@ -147,6 +147,7 @@ class _Epoch:
             self._tracks,
             book,
             self._identity,
+            self._endings,
             limits=limits,
             arenas=setup.arenas_for(limits, brokers=brokers),
             pace=Pace(
@@ -174,6 +175,7 @@ class _Epoch:
         engine = self._engine
         assert engine is not None  # noqa: S101 - made by _connect
         self._fence()
+        self._endings.mend_ledgers()
         self._repeats.writes_as(self._identity.producer_id)
         places = [track.place for track in self._tracks]
         known = self._positions.read(time.monotonic() + READ_S, places)

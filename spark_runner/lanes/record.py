@@ -34,7 +34,7 @@ from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.planner_ids import cluster_id, topic_ids
-from spark_runner.positions import Place, read_ledger
+from spark_runner.positions import Ledger, Place, read_ledger
 from spark_runner.work import EndedBecause, SliceResult, SliceWork
 
 NAME: Final = "record"
@@ -110,11 +110,15 @@ class _Copy:
         return ended
 
     def _take_over(self, tracks: list[Track]) -> None:
+        self._remote.mend(tracks, lambda: self._read_ledger().positions)
         self._writer.take_over(deadline_s=START_DEADLINE_S)
-        topic = self._work.positions_topic
-        ledger = read_ledger(self._target, topic, deadline_s=START_DEADLINE_S)
+        ledger = self._read_ledger()
         self.progress.start_from(ledger)
         self._stop_cut(self._remote.take_over(tracks, ledger.positions))
+
+    def _read_ledger(self) -> Ledger:
+        topic = self._work.positions_topic
+        return read_ledger(self._target, topic, deadline_s=START_DEADLINE_S)
 
     def _stop_cut(self, cut: Mapping[Track, Verdict]) -> None:
         """What the target lost is for a person to decide on; the next commit writes it down."""

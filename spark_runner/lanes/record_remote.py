@@ -1,20 +1,23 @@
 """What the record lane knows of the remote partitions: where they end, what lies there twice.
 
-As the raw lane does it (`remote_cut`, `repeats`), with two differences. What a dead predecessor
-left is looked at before anything is written, and written down, for at least once a new process
-writes under a new id. And librdkafka does not tell that id: the log of the positions topic does.
+As the raw lane does it (`remote_cut`, `endings`, `repeats`), with three differences. What a dead
+predecessor left is looked at before anything is written, and written down, for at least once a new
+process writes under a new id. librdkafka does not tell that id: the log of the positions topic
+does. And it ends no transaction that it has not begun: where one hangs, that is ended before it
+takes the transactional id; one that it has joined meanwhile ends with its next commit.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from mirrors.domain.continuity.strangers import Hole
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.records import Position
-from spark_runner.lanes import remote_cut
+from spark_runner.lanes import remote_cut, setup
+from spark_runner.lanes.endings import Endings
 from spark_runner.lanes.holes import read_holes
 from spark_runner.lanes.ledger import Rows
 from spark_runner.lanes.record_writer import Landed, Writer
@@ -29,6 +32,7 @@ from spark_runner.work import SliceWork
 log = logging.getLogger(__name__)
 
 _LOOK_S = 3.0
+_FENCE_S = 30.0
 
 
 class Remote:
@@ -45,6 +49,8 @@ class Remote:
             target_cluster=work.target_cluster_id,
         )
         self.rows.markers = int(writer.transactional)
+        self._identity = setup.identity_of(work, self._client)
+        self._endings: Endings | None = None
 
     def close(self) -> None:
         self._client.close()
@@ -53,6 +59,26 @@ class Remote:
         """Before our turn; raises KafkaUnavailable."""
         self._client.open(deadline)
         remote_cut.prepare(self._client, tracks)
+
+    def mend(self, tracks: Iterable[Track], read: Callable[[], Mapping[Place, Position]]) -> None:
+        """In our turn, before the writer takes over: transactions that hang are ended."""
+        if not self._writer.transactional:
+            return
+        deadline = time.monotonic() + _FENCE_S
+        going = [track for track in tracks if track.error is None]
+        view = self._client.describe([self._topic], deadline)[self._topic]
+        ledger = Track(self._topic, 0, self._topic, remote_id=view.topic_id, ledger=True)
+        endings = Endings(self._client, self._identity, going, [ledger], transactional=True)
+        self._identity.fence(deadline)
+        endings.mend_ledgers()
+        if endings.hang():
+            known = read()
+            for track in going:
+                row = known.get(track.place)
+                if row is not None and row.next_downstream is not None and row.remote_end is None:
+                    track.there = row.next_downstream
+            endings.begin()
+        self._endings = endings
 
     def take_over(
         self, tracks: Iterable[Track], known: Mapping[Place, Position]
@@ -80,7 +106,12 @@ class Remote:
     def cut(self, landed: Mapping[Track, Landed]) -> dict[Track, Verdict]:
         """Before a commit: those whose first record did not get an offset that was free."""
         firsts = {track: found.first for track, found in landed.items() if found.first >= 0}
-        return remote_cut.judge(firsts, self._client.alias)
+        cut = remote_cut.judge(firsts, self._client.alias)
+        if self._endings is None or not cut:
+            return cut
+        markers = {track: firsts[track] for track in cut if firsts[track] == track.there - 1}
+        joined = self._endings.joined(markers)
+        return {track: verdict for track, verdict in cut.items() if track not in joined}
 
     def landed(self, track: Track, found: Landed) -> None:
         """All that was sent of it lies there, and the next commit makes it count."""

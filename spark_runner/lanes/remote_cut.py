@@ -2,8 +2,8 @@
 
 What is committed never lies above the end of its partition, and each acknowledgement tells an
 offset: one below the place where our batch belongs is told by the first batch (`verdict`), and what
-stands still is looked at when an epoch begins (`look`). What others write later may hide it, so the
-position keeps the mark (`ledger.Book`) until a person has decided.
+stands still is looked at when an epoch begins (`endings.Endings.begin`). What others write later
+may hide it, so the position keeps the mark (`ledger.Book`) until a person has decided.
 """
 
 from __future__ import annotations
@@ -47,12 +47,6 @@ def prepare(target: ClusterClient, tracks: Iterable[Track]) -> None:
         log.info("remote partitions are not looked at yet: %s", error.message)
 
 
-def look(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, Verdict]:
-    """Those that end too soon; who leads none or does not answer is left to the first batch."""
-    known = [track for track in tracks if track.there >= 0]
-    return judge(ends(target, known), target.alias)
-
-
 def judge(ends: Mapping[Track, int], target: str) -> dict[Track, Verdict]:
     """Those that end, or took our first batch, below the place where it belongs."""
     return {track: verdict(track, end, target) for track, end in ends.items() if end < track.there}
@@ -67,7 +61,7 @@ def ends(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, int]:
     deadline = time.monotonic() + LOOK_S
 
     def look() -> None:
-        for wanted in _by_leader(target, known, deadline).values():
+        for wanted in by_leader(target, known, deadline).values():
             rows = list_offsets(target, wanted, at=LATEST, deadline=deadline)
             found.update((known[place], row.offset) for place, row in rows.items() if not row.error)
 
@@ -78,7 +72,7 @@ def ends(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, int]:
     return found
 
 
-def _by_leader(
+def by_leader(
     target: ClusterClient, known: dict[tuple[str, int], Track], deadline: float
 ) -> dict[int, list[tuple[str, int, Leader]]]:
     """Only of topics that are still the planned ones: others are told by their ids."""

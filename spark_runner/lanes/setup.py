@@ -7,15 +7,17 @@ import time
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.runs import runs_topic
 from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.kafka.transactions import TRANSACTION_TIMEOUT_MS
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.feeder import FetchLimits
 from spark_runner.lanes.ledger import Book
 from spark_runner.lanes.policy import Policy
 from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.track import Track
-from spark_runner.wire import codecs, fetch
+from spark_runner.wire import codecs, fetch, produce
 from spark_runner.wire.cluster import ClusterClient, id_bytes
 from spark_runner.wire.patience import Patience
+from spark_runner.wire.transactions import Identity
 from spark_runner.work import PartitionWork, SliceWork
 
 _REPLY_BYTES = 16 << 20
@@ -128,6 +130,19 @@ def book_for(work: SliceWork, target: ClusterClient, repeats: RepeatsSeen, deadl
         repeats,
         source_cluster=work.source_cluster_id,
         target_cluster=work.target_cluster_id,
+    )
+
+
+def identity_of(
+    work: SliceWork, target: ClusterClient, *, newest_produce: int = produce.MOST
+) -> Identity:
+    """The slice's producer; its transactions last no longer than between two commits, and a bit."""
+    return Identity(
+        target,
+        work.transactional_id,
+        timeout_ms=TRANSACTION_TIMEOUT_MS + work.spec.settings.commit_interval_ms,
+        # A client that cannot produce in the new way runs transactions in the old one.
+        most_version=2 if newest_produce >= produce.ADDS_BY_ITSELF else 1,
     )
 
 

@@ -92,6 +92,8 @@ class ClusterClient:
         self._links: dict[tuple[int, str], Connection] = {}
         # Addresses that failed when last asked, and when: each may take all the time there is.
         self._failed: dict[tuple[str, int], float] = {}
+        # How many connections broke so far: a broker may have died.
+        self.broken = 0
 
     def open(self, deadline: float) -> None:
         """Learn the brokers from the first bootstrap address that answers."""
@@ -177,6 +179,7 @@ class ClusterClient:
             except KafkaUnavailable:
                 if link is not None:
                     self._failed[link.host, link.port] = time.monotonic()
+                    self.broken += 1
                     self.drop(link)
                 elif node is not None:
                     raise

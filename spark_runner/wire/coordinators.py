@@ -7,9 +7,10 @@ from typing import Any
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from spark_runner.wire.cluster import CONNECT_S, ClusterClient
 from spark_runner.wire.codes import COORDINATOR_MOVING, Code, failure
+from spark_runner.wire.described import Described, describe_transaction
 from spark_runner.wire.patience import Patience
 
 _TRANSACTION = 1
@@ -43,6 +44,24 @@ class Coordinator:
                     where=self._cluster.alias,
                     doing="reach the coordinator",
                 )
+
+    def describe(self, deadline: float) -> Described | None:
+        """What it knows of the id, once it can be asked; None when it does not tell."""
+        patience = Patience(deadline)
+        while True:
+            try:
+                node = self._find(deadline)
+                until = min(deadline, time.monotonic() + CONNECT_S)
+                found = describe_transaction(self._cluster, node, self._id, until)
+                if found.error not in COORDINATOR_MOVING:
+                    return None if found.error else found
+            except KafkaRefused:
+                return None
+            except KafkaUnavailable:
+                pass
+            self.forget()
+            if not patience.wait():
+                return None
 
     def forget(self) -> None:
         """It has moved: look for it before the next question."""

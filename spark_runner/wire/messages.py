@@ -8,6 +8,12 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from kafka.protocol.admin import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
@@ -53,6 +59,9 @@ SPOKEN: dict[Any, tuple[Any, int, int]] = {
     InitProducerIdRequest: (InitProducerIdResponse, 3, 5),
     AddPartitionsToTxnRequest: (AddPartitionsToTxnResponse, 2, 3),
     EndTxnRequest: (EndTxnResponse, 2, 5),
+    DescribeProducersRequest: (DescribeProducersResponse, 0, 0),
+    # since Kafka 3.0
+    DescribeTransactionsRequest: (DescribeTransactionsResponse, 0, 0),
 }
 
 

@@ -30,6 +30,10 @@ _LEFT_OUT = {_UNKNOWN, Code.TOPIC_AUTHORIZATION_FAILED}
 # Only says that a neighbour was refused.
 _NOT_ATTEMPTED = 55
 
+# KIP-664's words for how a transaction ends.
+_COMMITTED = ("PrepareCommit", "CompleteCommit")
+_ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
+
 Place = tuple[str, int]
 """(topic, partition)"""
 
@@ -68,6 +72,9 @@ class Identity:
         self._most_version = most_version
         # Another one at each start: what was written before cannot be told from a stranger's.
         self.is_anonymous = False
+        # How the last transactions ended, by the epochs under which they were written. Behind the
+        # fence the coordinator has forgotten it.
+        self._committed_until = self._aborted = -1
 
     def fence(self, deadline: float) -> None:
         """Take the id: the predecessor is refused from now on, its open transaction is aborted."""
@@ -78,6 +85,10 @@ class Identity:
             producer_epoch=-1,
         )
         patience = Patience(deadline)
+        offered = self._cluster.features.get("transaction.version", 0)
+        self.version = 2 if offered >= 2 and self._most_version >= 2 else 1
+        self._committed_until = self._aborted = -1
+        open_under = self._look_back(None, deadline)
         while True:
             reply = self._coordinator.ask(request, deadline)
             if not reply.error_code:
@@ -85,9 +96,34 @@ class Identity:
             # 51 until the abort of the predecessor's transaction is complete: 9 ms, at times 120.
             if reply.error_code not in _BUSY or not patience.wait():
                 raise self._refused(reply.error_code, "take over the transactional id")
+            open_under = self._look_back(open_under, deadline)
         self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
-        offered = self._cluster.features.get("transaction.version", 0)
-        self.version = 2 if offered >= 2 and self._most_version >= 2 else 1
+
+    def _look_back(self, open_under: int | None, deadline: float) -> int | None:
+        """Learn how the last transaction ended; returns the epoch of one that is open."""
+        last = self._coordinator.describe(deadline)
+        if last is None:
+            return open_under
+        if last.state == "Ongoing":
+            return last.epoch
+        if last.state in _COMMITTED:
+            # Version 2 has moved the epoch on.
+            self._committed_until, self._aborted = last.epoch - (self.version == 2), -1
+        elif last.state in _ABORTED and self.version == 2:
+            # By the fence, which moves the epoch on once more, or by who had it open.
+            self._aborted = last.epoch - 1 if open_under is None else open_under
+            self._committed_until = -1
+        return open_under
+
+    def was_committed(self, epoch: int) -> bool | None:
+        """Behind the fence, of a transaction that hangs in one of our own topics; None: unknown.
+
+        Each commit writes to these, and while one hangs there nothing but its end is written: so
+        what came after it, if anything, was the attempt to commit it there too.
+        """
+        if epoch == self._aborted:
+            return False
+        return True if epoch <= self._committed_until else None
 
     def join_anonymously(self, deadline: float) -> None:
         """Idempotent without a transactional id: no transactions, and nobody is fenced."""

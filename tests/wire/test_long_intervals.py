@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mirrors.kafka import transactions
-from spark_runner.lanes import members, raw
+from spark_runner.lanes import members, setup
 from spark_runner.lanes.outlet import Outlet
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record_writer import FLUSH_S, Writer
@@ -28,7 +28,7 @@ each_version = pytest.mark.parametrize("newest", [13, 11])
 def test_a_commit_that_comes_late_as_it_was_told_to_is_taken(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raw, "TRANSACTION_TIMEOUT_MS", 1_000)
+    monkeypatch.setattr(setup, "TRANSACTION_TIMEOUT_MS", 1_000)
     # As with a backlog: then a commit comes as late as it may.
     monkeypatch.setattr(Outlet, "is_busy", lambda _: True)
     topic = unique("late")
@@ -58,7 +58,7 @@ def test_the_record_lane_s_transactions_may_last_as_long(
 def test_a_transaction_in_which_all_was_refused_is_ended(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest: int
 ) -> None:
-    monkeypatch.setattr(raw, "TRANSACTION_TIMEOUT_MS", 1_000)
+    monkeypatch.setattr(setup, "TRANSACTION_TIMEOUT_MS", 1_000)
     flow, topic, remote = two_partitions(source, target)
     source.write(topic, 0, [Record(0, NOW + TWO_HOURS_MS, b"k", b"bad")])
     stopped_at: list[float] = []
@@ -80,7 +80,7 @@ def test_a_transaction_in_which_all_was_refused_is_ended(
 def test_a_transaction_is_ended_before_it_is_late_although_a_batch_still_waits(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest: int, seconds: float
 ) -> None:
-    monkeypatch.setattr(raw, "TRANSACTION_TIMEOUT_MS", 5_000)
+    monkeypatch.setattr(setup, "TRANSACTION_TIMEOUT_MS", 5_000)
     monkeypatch.setattr(members, "OPEN_S", 1.0)
     flow, topic, remote = two_partitions(source, target)
     source.write(topic, 0, [Record(0, NOW, b"k", b"first")])

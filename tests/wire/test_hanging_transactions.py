@@ -1,0 +1,215 @@
+"""A transaction that has ended and that a partition does not know of is ended there first."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+from controlplane.demo.guard import Guard
+from controlplane.demo.kafka import KafkaBroker
+from mirrors.domain.records import Position, read_position
+from mirrors.kafka.admin import Admin
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.wire import produce
+from spark_runner.wire.batch import Pen, Sequences
+from spark_runner.wire.records import Record, encode_batch, read_header
+from spark_runner.wire.transactions import Identity
+from tests.wire.stops import LANES, NOW
+from tests.wire.world import Driver, Flow, Side, bare, soon, unique
+
+each_lane = pytest.mark.parametrize("lane", LANES)
+# A batch of version 11 is added to a transaction by its client, or not at all.
+ADDED_BEFORE = 11
+
+
+@pytest.fixture
+def trusting(target: Side) -> Iterator[None]:
+    """The broker does not ask the coordinator whether a partition is in the transaction."""
+    verify = "transaction.partition.verification.enable"
+    (node,) = target.client.brokers
+
+    def let(value: str) -> None:
+        entry = ConfigEntry(verify, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource("broker", str(node), incremental_configs=[entry])
+        admin = Admin(target.spec)
+        admin.client.incremental_alter_configs([resource])[resource].result(20)
+
+    let("false")
+    yield
+    let("true")
+
+
+def records(count: int, value: bytes = b"v") -> list[Record]:
+    return [Record(at, NOW, b"k", value) for at in range(count)]
+
+
+def leave_open(
+    side: Side, owner: Identity, topic: str, rows: list[Record], partition: int = 0
+) -> None:
+    """A batch of a transaction that will have no marker in this partition."""
+    batch = encode_batch(rows)
+    pen = Pen(transactional=True)
+    pen.take(owner.producer_id, owner.epoch)
+    pen.write(memoryview(batch), 0, read_header(memoryview(batch)), Sequences())
+    link = side.client.link(
+        side.client.describe([topic], soon())[topic].leaders[partition].node, "test", soon()
+    )
+    writer = produce.RequestWriter(ADDED_BEFORE, owner.transactional_id, timeout_ms=10_000)
+    parts: Any = [(produce.name_key(topic), [(partition.to_bytes(4, "big"), batch)])]
+    link.send(writer.parts(link.next_correlation(), parts), soon())
+    (answer,) = produce.read_reply(link.receive(None, soon()), ADDED_BEFORE)[1]
+    assert not answer.error, answer
+
+
+def moved(flow: Flow, topic: str, by: int) -> Record:
+    """The row that says so many records more are copied, behind which a marker stands."""
+    rows = [
+        row
+        for record in flow.target.read(flow.positions_topic)
+        if isinstance(row := read_position(record.key, record.value), Position)
+        and (row.topic, row.partition) == (topic, 0)
+    ]
+    known = rows[-1]
+    assert known.next_downstream is not None
+    row = dataclasses.replace(
+        known, position=known.position + by, next_downstream=known.next_downstream + by + 1
+    )
+    return Record(0, NOW, row.key, row.value)
+
+
+def copied(source: Side, target: Side, lane: str) -> tuple[Flow, str, str, Identity]:
+    """Ten records on both sides, five more at the source; and the slice's producer."""
+    topic = unique("hangs")
+    source.make(topic)
+    flow = Flow(source, target, commit_interval_ms="50")
+    remote = flow.add(topic)
+    source.write(topic, 0, records(10))
+    result, _ = flow.copy(LANES[lane]())
+    assert result.ended_because == "stop", result
+    source.write(topic, 0, records(5, b"late"))
+    owner = Identity(target.client, flow.work().transactional_id, timeout_ms=60_000)
+    owner.fence(soon())
+    return flow, topic, remote, owner
+
+
+def is_the_same(flow: Flow, topic: str, remote: str, lane: str) -> None:
+    """Three more are copied; all is there once, and readers wait for nothing."""
+    flow.source.write(topic, 0, records(3, b"last"))
+    result, _ = flow.copy(LANES[lane](), seconds=40)
+    assert (result.ended_because, result.errors) == ("stop", ()), result
+    assert bare(flow.target.read(remote)) == bare(flow.source.read(topic))
+    assert flow.target.ends(remote, committed=True) == flow.target.ends(remote)
+    ledger = flow.positions_topic
+    assert flow.target.ends(ledger, committed=True) == flow.target.ends(ledger)
+
+
+@each_lane
+@pytest.mark.usefixtures("trusting")
+def test_what_is_committed_by_the_positions_is_committed_where_its_marker_is_missing(
+    source: Side, target: Side, lane: str
+) -> None:
+    flow, topic, remote, owner = copied(source, target, lane)
+    row = moved(flow, topic, 5)
+    leave_open(target, owner, remote, records(5, b"late"))
+    target.write(flow.positions_topic, 0, [row])
+    is_the_same(flow, topic, remote, lane)
+
+
+@each_lane
+@pytest.mark.usefixtures("trusting")
+def test_what_is_not_committed_by_the_positions_is_aborted_where_its_marker_is_missing(
+    source: Side, target: Side, lane: str
+) -> None:
+    flow, topic, remote, owner = copied(source, target, lane)
+    leave_open(target, owner, remote, records(5, b"late"))
+    is_the_same(flow, topic, remote, lane)
+
+
+@each_lane
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.usefixtures("trusting")
+def test_positions_without_a_marker_count_as_the_coordinator_ended_them(
+    source: Side, target: Side, lane: str, commit: bool
+) -> None:
+    flow, topic, remote, _ = copied(source, target, lane)
+    row = moved(flow, topic, 5)
+    transaction = target.transaction(flow.work().transactional_id)
+    transaction.write(remote, 0, records(5, b"late"))
+    leave_open(target, transaction._identity, flow.positions_topic, [row])
+    transaction.end(commit=commit)
+    is_the_same(flow, topic, remote, lane)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_a_broker_killed_between_the_markers_of_a_commit_loses_and_doubles_nothing(
+    source: Side, tmp_path: Path, guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve times, 2 to 8 ms after the end of a transaction over 150 partitions was asked for."""
+    width = 150
+    broker = KafkaBroker(
+        tmp_path,
+        name="dies",
+        heap="512m",
+        jvm=("-XX:TieredStopAtLevel=1",),
+        environment=guard.environment,
+    )
+    broker.start()
+    side = Side("dies", broker.bootstrap)
+    topic = unique("markers")
+    source.make(topic, width)
+    flow = Flow(source, side, commit_interval_ms="50")
+    remote = flow.add(topic)
+    ended, written, over = threading.Event(), threading.Event(), threading.Event()
+    end = Identity.end
+
+    def tell(self: Identity, **how: Any) -> bool:
+        if written.is_set():
+            ended.set()
+        return end(self, **how)
+
+    monkeypatch.setattr(Identity, "end", tell)
+    results = []
+    driver = Driver(until=lambda driver: over.is_set())
+
+    def copy() -> None:
+        while not over.is_set():
+            results.append(RawCopier().run(flow.work(seconds=900), driver))  # type: ignore[arg-type]
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    try:
+        for turn in range(12):
+            for partition in range(width):
+                source.write(topic, partition, records(3, b"%d" % turn))
+            ended.clear()
+            written.set()
+            assert ended.wait(60)
+            written.clear()
+            time.sleep(0.002 + turn % 4 * 0.002)
+            broker.kill()
+            broker.launch()
+            broker.wait()
+        wanted = flow.ends()
+        until = time.monotonic() + 120
+        while any(driver.position(*place) < last for place, last in wanted.items()):
+            assert time.monotonic() < until, [result.reason for result in results]
+            time.sleep(0.2)
+        over.set()
+        thread.join(60)
+        assert [result.errors for result in results if result.errors] == []
+        after = Side("dies", broker.bootstrap)
+        for partition in range(width):
+            assert bare(after.read(remote, partition)) == bare(source.read(topic, partition))
+        assert after.ends(remote, committed=True) == after.ends(remote)
+    finally:
+        over.set()
+        thread.join(60)
+        broker.kill()
