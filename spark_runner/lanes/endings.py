@@ -31,7 +31,8 @@ from spark_runner.wire.transactions import Identity, ProducerLost
 log = logging.getLogger(__name__)
 
 LOOK_S = 3.0
-END_S = 20.0
+# Brokers keep a transaction open for a minute and more: until then what was begun can be ended.
+END_S = 50.0
 SEEN_S = 0.5
 
 
@@ -52,6 +53,8 @@ class Endings:
         self._tracks = list(tracks)
         self._ledgers = list(ledgers)
         self._transactional = transactional
+        # Our transaction takes in what hangs: to abort it would abort what was committed.
+        self.is_mending = False
         # How many connections had broken when the last transaction began to end.
         self._broken = target.broken
 
@@ -150,8 +153,7 @@ class Endings:
         return found
 
     def _end(self, tracks: list[Track], *, commit: bool) -> None:
-        deadline = time.monotonic() + END_S
-        patience = Patience(deadline)
+        patience = Patience(time.monotonic() + END_S)
         how = "committed" if commit else "aborted"
         while tracks:
             first = f"{tracks[0].remote_topic}-{tracks[0].partition}"
@@ -164,17 +166,20 @@ class Endings:
                 first,
             )
             try:
-                self._transact(tracks, commit, deadline)
+                self._transact(tracks, commit)
             except ProducerLost as lost:
                 raise self._refused(first, how, str(lost)) from None
             tracks = self._seen_ended(tracks)
             if tracks and not patience.wait():
                 raise self._refused(first, how, "its broker left it out again")
 
-    def _transact(self, tracks: list[Track], commit: bool, deadline: float) -> None:
+    def _transact(self, tracks: list[Track], commit: bool) -> None:
+        deadline = time.monotonic() + END_S
         places = [(track.remote_topic, track.partition) for track in tracks]
+        self.is_mending = commit
         if len(self._identity.add(places, deadline)) < len(places):
             self._identity.end(commit=commit, deadline=deadline)
+        self.is_mending = False
 
     def _seen_ended(self, tracks: list[Track]) -> list[Track]:
         """Waits for the markers, which are written behind the reply; those without them."""

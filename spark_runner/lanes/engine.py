@@ -186,7 +186,7 @@ class Engine:
         until = time.monotonic() + within
         if self._transactional and self._identity.version == 1:
             self._outlet.settle(until, lambda: False)
-        if self._transactional:
+        if self._transactional and not self._endings.is_mending:
             self._identity.end(commit=False, deadline=until)
 
     def _end_transaction(self, hurry: Callable[[], bool], *, commit: bool = True) -> None:
