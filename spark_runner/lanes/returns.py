@@ -6,6 +6,7 @@ came back goes to the front of its queue (`turn_back`), in the order it had.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from mirrors.domain.errors import Fenced, KafkaUnavailable
@@ -162,7 +163,7 @@ class Returns:
         """Its leader was looked for: there is one (0), or the number says why not."""
         if number:
             self.hold(track, number, now)
-        elif track.held_since:
+        elif track.held_since and not _is_awaited(track):
             self.recovered(track)
 
     def hold(self, track: Track, number: int, now: float) -> None:
@@ -195,9 +196,12 @@ class Returns:
                 self._preparer.evict(track)
 
     def recovered(self, track: Track) -> None:
-        """Of a held track a batch has landed, or its leader is found; it is well again when all
-        that came back has landed."""
-        if track.flying or (track.queue and track.queue[0].stamped):
+        """Of a held track a batch has landed; it is well again when all that came back has.
+
+        With a backlog that may be long after, so its time counts from the last one that landed.
+        """
+        if _is_awaited(track):
+            track.held_since = time.monotonic()
             return
         track.held_since = 0.0
         self.unsure.discard(track)
@@ -226,6 +230,11 @@ class Returns:
         """The producer is another one: what was in doubt was aborted."""
         self.unsure.clear()
         self._stalled.clear()
+
+
+def _is_awaited(track: Track) -> bool:
+    """Whether something of it flies, or came back and has to go out again as it was."""
+    return bool(track.flying or (track.queue and track.queue[0].stamped))
 
 
 def _goes_again(parcel: Parcel, answer: Answer) -> bool:
