@@ -3,7 +3,8 @@
 One TCP connection per task, JSON lines. The driver sends a nonce first, the task answers with
 its key and an HMAC of the nonce under the token it got with its work, so the token itself never
 travels here. A task that loses the connection commits and stops: nobody could stop it any more.
-The driver's end is in `control_server`.
+Figures wait for nobody: while a driver takes none, the task copies on. The driver's end is in
+`control_server`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ class Channel:
     def __init__(self, work: SliceWork) -> None:
         host, _, port = work.control_address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=CONNECT_DEADLINE_S)
+        # The same connection, for what must not wait; and what it has not taken yet.
+        self._at_once = self._socket.dup()
+        self._at_once.setblocking(False)
+        self._unsent = bytearray()
         self._order: OrderWord | None = None
         self._changed = threading.Condition()
         self._turn = False
@@ -71,7 +76,12 @@ class Channel:
             self._changed.wait_for(lambda: self._order is not None, seconds)
 
     def due(self, *, moved: bool = True) -> bool:
-        """Whether figures should be reported now: soon when something moved, else seldom."""
+        """Whether figures should be reported now: soon when something moved, else seldom.
+
+        Not while others wait for the driver: what moves meanwhile is in those that come next.
+        """
+        if self._unsent and not self._pushed():
+            return False
         now = time.monotonic()
         return (
             now - self._told_at >= _REPORT_S if moved else now - self._reported_at >= _IDLE_REPORT_S
@@ -82,14 +92,13 @@ class Channel:
         if (figures.records, len(figures.errors)) != self._told:
             self._told = figures.records, len(figures.errors)
             self._told_at = self._reported_at
-        try:
-            self._send({"figures": figures.to_json()})
-        except OSError:
-            self._obey("lost_control")
+        self._unsent += as_line({"figures": figures.to_json()})
+        self._pushed()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+        self._at_once.close()
         self._socket.close()
 
     def _read(self, reader: Any) -> None:
@@ -113,7 +122,22 @@ class Channel:
             self._changed.notify_all()
 
     def _send(self, message: dict[str, Any]) -> None:
-        self._socket.sendall(as_line(message))
+        """Waits until the driver has taken it: for what is said before anything is copied."""
+        self._unsent += as_line(message)
+        data, self._unsent = self._unsent, bytearray()
+        self._socket.sendall(data)
+
+    def _pushed(self) -> bool:
+        """Whether the driver has taken all that there is to say; it is not waited for."""
+        try:
+            while self._unsent:
+                del self._unsent[: self._at_once.send(self._unsent)]
+        except BlockingIOError:
+            return False
+        except OSError:
+            self._unsent.clear()
+            self._obey("lost_control")
+        return True
 
 
 def as_line(message: dict[str, Any]) -> bytes:

@@ -98,9 +98,7 @@ class FlowRun(threading.Thread):
         """How long to sleep when nobody wakes us."""
         if self._phase == "resting":
             return RESTING_TICK_S
-        if self._copying.has_news:
-            return min(TICK_S, self._told.news_wait_s(now))
-        return TICK_S
+        return min(TICK_S, self._told.news_wait_s(now)) if self._copying.has_news else TICK_S
 
     def _begin(self, job: JobSpec) -> None:
         """A new plan, a new owner's name, and nothing remembered of an earlier spec."""
@@ -141,6 +139,9 @@ class FlowRun(threading.Thread):
             self._rest(now)
         if self._told.is_due(self._verdict(), self._board, now, has_news=self._copying.has_news):
             self._report(now)
+        if self._phase in ("failed", "stopped"):
+            # Nothing is copied any more, but the last word may wait long for room on a disk.
+            self._host.slots.release(self.job.flow)
 
     def _obey(self, wanted: JobSpec | None, now: float) -> None:
         if wanted is None:
@@ -226,9 +227,8 @@ class FlowRun(threading.Thread):
         state, reason = self._verdict()
         self._copying.has_news = False
         status = self._board.status(state, reason, self._copying.statuses(as_of), as_of)
-        if self._finished and state == "stopped":
-            status = dataclasses.replace(status, finished=True)
-        self._told.write(self.job, status, now)
+        is_over = self._finished and state == "stopped"
+        self._told.write(self.job, dataclasses.replace(status, finished=is_over), now)
 
     def _verdict(self) -> tuple[JobState, str]:
         troubles = (*self._office.trouble.values(), *self._copying.troubles())
