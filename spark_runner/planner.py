@@ -18,14 +18,15 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from mirrors.domain.jobs import JobSpec
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
+from mirrors.domain.runs import runs_topic
 from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
-from mirrors.kafka import transactions
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.errors import translate
 from spark_runner.bounds import Bounds
 from spark_runner.draft import Draft, Plan
+from spark_runner.fences import fence
 from spark_runner.gaps import Orders, apply_decisions, find_gaps
 from spark_runner.ledger_writer import LedgerWriter
 from spark_runner.named import check_offsets
@@ -85,7 +86,8 @@ class Planner:
         self._writer.write(owner=self._owner, deadline_s=DEADLINE_S)
         before = read_ledger(target, topic, deadline_s=DEADLINE_S, committed=False)
         ids = [slice_id(self.spec.name, index) for index in range(before.slices or 0)]
-        transactions.fence(self.spec.target, ids, deadline_s=DEADLINE_S)
+        topics = (topic, runs_topic(self.spec.source.alias))
+        fence(self.spec.target, ids, topics, deadline_s=DEADLINE_S)
         self._ledger = read_ledger(target, topic, deadline_s=DEADLINE_S)
         self._mm2.read(target, deadline_s=DEADLINE_S)
 
