@@ -42,6 +42,11 @@ class Stretches:
                 body = value if first < end else None
                 self.put(block, None if body is None else cut_off(body, end))
 
+    def forget(self, topic: str) -> None:
+        """What that topic said counts no more, until it is said again."""
+        for block in [block for block in self._packed if block[0] == topic]:
+            self.put(block, None)
+
     def forget_before(self, offset: int) -> None:
         """Nobody will ask about what lies below."""
         self._behind = offset
