@@ -17,7 +17,15 @@ LOOK_S = 5.0
 # A topic just made, or a leader just moved, is unknown to a broker for a moment: longer is gone.
 GONE_AFTER_S = 10.0
 LEADERLESS_AFTER_S = 30.0
+# A broker's own error at a partition: its disk, or the store of its older segments, may come back.
+# Java's consumer and the replicas ask again without an end.
+UNREADABLE_AFTER_S = 30.0
 _GONE = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID)
+
+
+def own_error() -> str:
+    """What is said of a partition after that time, by every lane."""
+    return f"for {UNREADABLE_AFTER_S:.0f} s its broker met an error of its own; its log says why"
 
 
 class Bench:
@@ -50,12 +58,13 @@ class Bench:
         if number == Code.TOPIC_AUTHORIZATION_FAILED:
             reason = f"Reading {track.name} on {alias} is not allowed; grant Read to the principal."
             return Verdict("faulted", "not_authorised", reason)
-        return Verdict(
-            "faulted",
-            "unreadable",
-            f"{track.name} on {alias} cannot be read at offset {track.next_fetch}: "
-            f"the broker says {name_of(number)}.",
-        )
+        said = f"the broker says {name_of(number)}"
+        if number == Code.UNKNOWN:
+            if now - since < UNREADABLE_AFTER_S:
+                return None
+            said = own_error()
+        reason = f"{track.name} on {alias} cannot be read at offset {track.next_fetch}: {said}."
+        return Verdict("faulted", "unreadable", reason)
 
     def diverged(self, track: Track, epoch: int, end: int) -> Verdict:
         """The log behind our position is not the one that was read (KIP-320).
