@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import heapq
+import itertools
 
 from mirrors.domain.continuity.lost_runs import cut_off
 from mirrors.domain.runs import BlockKey, Run, first_run, read_block
@@ -16,24 +18,26 @@ class Stretches:
 
     def __init__(self) -> None:
         self._packed: dict[Block, tuple[int, bytes]] = {}
+        # A heap of those that are not read, by where they begin, and of some that are gone.
+        self._waiting: list[tuple[int, int, Block]] = []
+        self._numbers = itertools.count()
         self._read: dict[Block, list[Run]] = {}
+        # Of all that are read, unless one of those was replaced since.
         self._runs: list[Run] = []
-        # Above all blocks that are read, at or below those that are not.
-        self._horizon = 0
+        self._is_stale = False
         self._behind = 0
 
     def put(self, block: Block, value: bytes | None) -> None:
         """A block, or its next version; None when it was taken away."""
-        if self._read.pop(block, None) is not None:
-            self._horizon = 0
+        was_read = self._read.pop(block, None) is not None
+        self._is_stale |= was_read
+        known = self._packed.pop(block, None)
         if value is None:
-            self._packed.pop(block, None)
-            self._horizon = 0
             return
         first = first_run(value).downstream
         self._packed[block] = (first, value)
-        if first < self._horizon:
-            self._horizon = 0
+        if was_read or known is None or known[0] != first:
+            heapq.heappush(self._waiting, (first, next(self._numbers), block))
 
     def cut(self, topic: str, end: int) -> None:
         """What the flow of that topic had written from this offset on was lost."""
@@ -42,13 +46,18 @@ class Stretches:
                 body = value if first < end else None
                 self.put(block, None if body is None else cut_off(body, end))
 
+    def forget(self, topic: str) -> None:
+        """What that topic said counts no more, until it is said again."""
+        for block in [block for block in self._packed if block[0] == topic]:
+            self.put(block, None)
+
     def forget_before(self, offset: int) -> None:
         """Nobody will ask about what lies below."""
         self._behind = offset
 
     def inside(self, first: int, last: int) -> list[Run]:
         """The parts of runs that lie within these offsets, both included."""
-        if last >= self._horizon:
+        if self._is_stale or (self._waiting and self._waiting[0][0] <= last):
             self._unpack(last)
         runs = self._runs
         at = max(0, bisect.bisect_right(runs, first, key=_downstream) - 1)
@@ -64,10 +73,13 @@ class Stretches:
 
     def _unpack(self, last: int) -> None:
         """Read the blocks that begin at or below `last`; let go of what is behind."""
-        for block, (first, value) in list(self._packed.items()):
-            if first <= last and block not in self._read:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= last:
+            first, _, block = waiting[0]
+            begin, value = self._packed.get(block, (-1, b""))
+            if begin == first and block not in self._read:
                 self._read[block] = list(read_block(value))
-        self._horizon = last + 1
+            heapq.heappop(waiting)
         # Within a partition a flow's runs rise on both sides, so a block that ends behind us, with
         # another one of the same flow after it, never grows again; alone it may.
         newest: dict[tuple[str, str], int] = {}
@@ -79,6 +91,7 @@ class Stretches:
             if end <= self._behind and runs[-1].downstream < newest[topic, key.generation]:
                 del self._read[topic, key], self._packed[topic, key]
         self._runs = sorted((run for runs in self._read.values() for run in runs), key=_downstream)
+        self._is_stale = False
 
 
 def _downstream(run: Run) -> int:

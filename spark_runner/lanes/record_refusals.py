@@ -14,6 +14,7 @@ from mirrors.kafka.errors import translate
 from mirrors.kafka.transactions import given_up
 from spark_runner.generations import range_gap
 from spark_runner.lanes.record_progress import CopiedPartition
+from spark_runner.lanes.source_trouble import own_error
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.positions import Place
 from spark_runner.work import PartitionWork, SliceWork
@@ -165,7 +166,8 @@ def of_partition(source: Admin, part: CopiedPartition, error: KafkaError) -> Ver
     if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         reason = f"Reading {place} on {alias} is not allowed; grant Read to the principal."
         return Verdict("faulted", "not_authorised", reason, part.next)
-    reason = f"{place} on {alias} cannot be read at offset {part.next}: {error.str()}."
+    said = own_error() if code == KafkaError.UNKNOWN else error.str()
+    reason = f"{place} on {alias} cannot be read at offset {part.next}: {said}."
     return Verdict("faulted", "unreadable", reason, part.next)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, Message
 
 from mirrors.kafka.admin import Admin
 from spark_runner.lanes import record_fidelity as fidelity
 from spark_runner.lanes import record_refusals as refusals
+from spark_runner.lanes import source_trouble
 from spark_runner.lanes.record_pace import RecordPace
 from spark_runner.lanes.record_progress import CopiedPartition, Progress
 from spark_runner.lanes.record_reader import END, Reader
@@ -28,6 +29,8 @@ class Taking:
         self._progress = progress
         self._pace = pace
         self._read_out: set[Place] = set()
+        # Since when a source broker has nothing but an error of its own for a partition.
+        self._unreadable: dict[Place, float] = {}
         self.pending = 0
 
     def start_again(self) -> None:
@@ -41,6 +44,8 @@ class Taking:
         if error is not None and error.code() != END:
             self._trouble(part, message)
             return
+        if self._unreadable and part is not None:
+            self._unreadable.pop(part.place, None)
         offset = message.offset()
         if part is None or part.error is not None or offset is None or offset < part.next:
             return
@@ -91,7 +96,15 @@ class Taking:
             return
         if part is None:
             raise refusals.of_source(error, self._source.spec)
-        if part.error is None:
+        if part.error is None and not self._may_pass(part, error.code()):
             self._reader.leave(part.place)
             verdict = refusals.of_partition(self._source, part, error)
             self._progress.stop(part, verdict.offset, verdict.state, verdict.code, verdict.reason)
+
+    def _may_pass(self, part: CopiedPartition, code: int) -> bool:
+        """A broker's own error: the client asks again by itself."""
+        if code != KafkaError.UNKNOWN:
+            return False
+        now = time.monotonic()
+        since = self._unreadable.setdefault(part.place, now)
+        return now - since < source_trouble.UNREADABLE_AFTER_S

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from mirrors.domain.continuity.lost_runs import is_cut
@@ -154,7 +155,7 @@ class Replicated:
         for name, view in views.items():
             tail = self._tails.get(name)
             if is_runs_topic(name) and (tail is None or tail.topic_id != view.topic_id):
-                self._tails[name] = RunsTail(self._cluster, view)
+                self._tails[name] = RunsTail(self._cluster, view, partial(self._forget, name))
                 found = True
         return found
 
@@ -162,6 +163,11 @@ class Replicated:
         for name, tail in self._tails.items():
             for key, value in tail.read(deadline):
                 self._take(name, key, value)
+
+    def _forget(self, topic: str) -> None:
+        """It is about to be read anew."""
+        for stretches in self._stretches.values():
+            stretches.forget(topic)
 
     def _take(self, topic: str, raw: bytes, value: bytes | None) -> None:
         try:

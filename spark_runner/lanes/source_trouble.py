@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import time
-
-from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps import GapFacts
 from spark_runner.generations import range_gap
+from spark_runner.lanes.looks import Looks
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import NO_ID, ClusterClient, Leader
 from spark_runner.wire.codes import RETRY, Code, name_of
-from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
+from spark_runner.wire.offsets import EARLIEST, LATEST, Listed, list_offsets
 
-LOOK_S = 5.0
 # A topic just made, or a leader just moved, is unknown to a broker for a moment: longer is gone.
 GONE_AFTER_S = 10.0
 LEADERLESS_AFTER_S = 30.0
+# A broker's own error at a partition: its disk, or the store of its older segments, may come back.
+# Java's consumer and the replicas ask again without an end.
+UNREADABLE_AFTER_S = 30.0
 _GONE = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID)
+# Whatever broker answers.
+_ANYONE = -1
+
+
+def own_error() -> str:
+    """What is said of a partition after that time, by every lane."""
+    return f"for {UNREADABLE_AFTER_S:.0f} s its broker met an error of its own; its log says why"
 
 
 class Bench:
@@ -26,6 +33,7 @@ class Bench:
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
         self._since: dict[Track, float] = {}
+        self._looks = Looks()
 
     def settled(self, track: Track) -> None:
         self._since.pop(track, None)
@@ -50,12 +58,13 @@ class Bench:
         if number == Code.TOPIC_AUTHORIZATION_FAILED:
             reason = f"Reading {track.name} on {alias} is not allowed; grant Read to the principal."
             return Verdict("faulted", "not_authorised", reason)
-        return Verdict(
-            "faulted",
-            "unreadable",
-            f"{track.name} on {alias} cannot be read at offset {track.next_fetch}: "
-            f"the broker says {name_of(number)}.",
-        )
+        said = f"the broker says {name_of(number)}"
+        if number == Code.UNKNOWN:
+            if now - since < UNREADABLE_AFTER_S:
+                return None
+            said = own_error()
+        reason = f"{track.name} on {alias} cannot be read at offset {track.next_fetch}: {said}."
+        return Verdict("faulted", "unreadable", reason)
 
     def diverged(self, track: Track, epoch: int, end: int) -> Verdict:
         """The log behind our position is not the one that was read (KIP-320).
@@ -81,15 +90,18 @@ class Bench:
         )
 
     def _out_of_range(self, track: Track) -> Verdict | None:
-        deadline = time.monotonic() + LOOK_S
-        leader = Leader(track.source_node, -1)
-        wanted = [(track.topic, track.partition, leader)]
-        try:
-            first = list_offsets(self._cluster, wanted, at=EARLIEST, deadline=deadline)
-            last = list_offsets(self._cluster, wanted, at=LATEST, deadline=deadline)
-        except UnderstudyError:
+        wanted = [(track.topic, track.partition, Leader(track.source_node, -1))]
+
+        def look(deadline: float) -> list[Listed]:
+            return [
+                list_offsets(self._cluster, wanted, at=at, deadline=deadline)[track.place]
+                for at in (EARLIEST, LATEST)
+            ]
+
+        found = self._looks.at(track.source_node, look)
+        if found is None:
             return None
-        beginning, end = first[track.place], last[track.place]
+        beginning, end = found
         if beginning.error or end.error:
             return None
         reason = range_gap(
@@ -100,9 +112,9 @@ class Bench:
 
     def _gone(self, track: Track, seconds: float) -> Verdict | None:
         alias = self._cluster.alias
-        try:
-            view = self._cluster.describe([track.topic], time.monotonic() + LOOK_S)[track.topic]
-        except (UnderstudyError, KeyError):
+        views = self._looks.at(_ANYONE, lambda until: self._cluster.describe([track.topic], until))
+        view = (views or {}).get(track.topic)
+        if view is None:
             return None
         if view.error == Code.NONE and view.topic_id != track.source_id != NO_ID:
             return Verdict(

@@ -19,6 +19,7 @@ def peek(
     until: float,
     isolation: int = fetch.READ_COMMITTED,
     leader_epoch: int = -1,
+    last_epoch: int = -1,
     most_bytes: int = 4 << 20,
 ) -> tuple[memoryview, fetch.Reply]:
     """What the leader answers from offset `at` on: the frame, and where in it batches lie.
@@ -37,7 +38,7 @@ def peek(
         isolation=isolation,
         lasting=False,
     )
-    session.want(fetch.Wanted(key, partition, at, leader_epoch, -1, most_bytes))
+    session.want(fetch.Wanted(key, partition, at, leader_epoch, last_epoch, most_bytes))
     link.send([session.request(link.next_correlation())], until)
     frame = link.receive(None, until)
     return frame, fetch.read_reply(frame, version)[1]

@@ -1,19 +1,30 @@
-"""A source broker whose replies never come through, in a cluster that is well: said in words."""
+"""A source broker that does not give its records, in a cluster that is well: said in words.
+
+Its replies never come through, or it meets an error of its own (-1): Java's consumer and the
+brokers' own replicas ask again without an end then, a flow says so after a while.
+"""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from controlplane.demo.kafka_cluster import KafkaCluster
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes import source_trouble
 from spark_runner.lanes.arena import Arena
 from spark_runner.lanes.feeder import Feeder
+from spark_runner.lanes.record_reader import Reader
 from spark_runner.wire import fetch
+from spark_runner.wire.codes import Code
 from spark_runner.wire.records import Record
-from tests.wire.stops import BIG, NOW, stopped
+from tests.wire.stops import BIG, LANES, NOW, only_error, stopped
 from tests.wire.world import Flow, Side, bare, unique
 
 PARTITIONS = 3
@@ -77,3 +88,94 @@ def test_a_broker_that_cuts_some_replies_stops_nothing(
     assert max(seen.values()) > 5, "nothing was tested"
     assert not target.read(remote)
     source.close()
+
+
+class Trouble(SimpleNamespace):
+    """What librdkafka hands out in the place of a message of partition 0."""
+
+    def __init__(self, topic: str) -> None:
+        said = {
+            "topic": topic,
+            "partition": 0,
+            "error": KafkaError(KafkaError.UNKNOWN),
+            "key": None,
+        }
+        super().__init__(**{name: partial(one, value) for name, value in said.items()})
+
+    def __len__(self) -> int:
+        return 0
+
+
+def one(value: object) -> object:
+    return value
+
+
+def meets_errors(patch: pytest.MonkeyPatch, topic: str, until: float) -> list[float]:
+    """Of partition 0 its broker has nothing but an error of its own up to that moment; when."""
+    moments: list[float] = []
+
+    def is_met() -> bool:
+        moments.append(time.monotonic())
+        return moments[-1] < until
+
+    read, poll = Feeder.read, Reader.read
+
+    def read_raw(feeder: Feeder, now: float) -> tuple[Arena, list[fetch.Fetched]]:
+        arena, rows = read(feeder, now)
+        return arena, [
+            row._replace(error=int(Code.UNKNOWN), start=0, stop=0)
+            if row.partition == 0 and is_met()
+            else row
+            for row in rows
+        ]
+
+    kept: list[Any] = []
+
+    def read_records(reader: Reader, *how: Any) -> list[Any]:
+        trouble = Trouble(topic)
+        found = [*kept, *poll(reader, *how)]
+        kept[:] = [message for message in found if message.partition() == 0]
+        if kept and is_met():
+            return [trouble, *(message for message in found if message.partition() != 0)]
+        kept.clear()
+        return found
+
+    patch.setattr(Feeder, "read", read_raw)
+    patch.setattr(Reader, "read", read_records)
+    return moments
+
+
+def two_of(source: Side, target: Side) -> tuple[Flow, str, str]:
+    topic = unique("own-error")
+    source.make(topic, 2)
+    for partition in range(2):
+        source.write(topic, partition, [Record(0, NOW, b"k", BIG)] * 3)
+    flow = Flow(source, target, commit_interval_ms="50")
+    return flow, topic, flow.add(topic)
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_an_error_of_the_broker_s_own_that_passes_stops_nothing(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, lane: str
+) -> None:
+    flow, topic, remote = two_of(source, target)
+    began = time.monotonic()
+    moments = meets_errors(monkeypatch, topic, began + 2)
+    result, _ = flow.copy(LANES[lane](), seconds=20)
+    assert len(moments) > 3, "nothing was tested"
+    assert (result.ended_because, result.errors) == ("stop", ()), result
+    for partition in range(2):
+        assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_an_error_of_the_broker_s_own_that_stays_stops_its_partition_in_words(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, lane: str
+) -> None:
+    monkeypatch.setattr(source_trouble, "UNREADABLE_AFTER_S", 2.0)
+    flow, topic, remote = two_of(source, target)
+    meets_errors(monkeypatch, topic, time.monotonic() + 60)
+    error = only_error(stopped(flow, lane, seconds=15))
+    assert (error.partition, error.state, error.code) == (0, "faulted", "unreadable")
+    assert "for 2 s its broker met" in error.reason
+    assert bare(target.read(remote, 1)) == bare(source.read(topic, 1))

@@ -1,0 +1,99 @@
+"""A look at a source broker that says nothing holds up a slice for a moment, and not again soon."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from mirrors.domain.specs import ClusterSpec
+from spark_runner.lanes import looks
+from spark_runner.lanes.source_trouble import Bench
+from spark_runner.lanes.track import Track
+from spark_runner.lanes.verdict import Verdict
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.codes import Code
+from spark_runner.wire.records import Record
+from tests.wire.stops import NOW
+from tests.wire.world import Side, soon, unique
+
+SILENT = 1000
+PARTITIONS = 5
+
+
+@pytest.fixture
+def silent() -> Iterator[tuple[str, int]]:
+    """As of a host that hangs: nothing is refused, nothing is said."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        yield held.getsockname()
+
+
+def judged(bench: Bench, tracks: list[Track], number: int) -> tuple[list[Verdict | None], float]:
+    """What is said of each, and how long all of that took in seconds."""
+    began = time.monotonic()
+    found = [bench.judge(track, number, time.monotonic()) for track in tracks]
+    return found, time.monotonic() - began
+
+
+def test_partitions_out_of_range_at_a_silent_broker_hold_up_nobody(
+    target: Side, silent: tuple[str, int]
+) -> None:
+    topic = unique("looks")
+    leader = target.make(topic).leaders[0].node
+    target.write(topic, 0, [Record(0, NOW, b"k", b"v")])
+    client = ClusterClient(target.spec)
+    client.open(soon())
+    client.brokers[SILENT] = silent
+    bench = Bench(client)
+    tracks = [Track(topic, partition, "s.t", position=7) for partition in range(PARTITIONS)]
+    for track in tracks:
+        track.source_node = SILENT
+    try:
+        found, seconds = judged(bench, tracks, Code.OFFSET_OUT_OF_RANGE)
+        assert found == [None] * PARTITIONS
+        assert 0.5 < seconds < 1.5
+        # Asked for again in a moment, as for as long as it does not say.
+        assert judged(bench, tracks, Code.OFFSET_OUT_OF_RANGE)[1] < 0.1
+        tracks[0].source_node = leader
+        [verdict], seconds = judged(bench, tracks[:1], Code.OFFSET_OUT_OF_RANGE)
+        assert verdict is not None
+        assert "now ends at 1, before the position 7" in verdict.reason
+        assert seconds < 0.5
+    finally:
+        client.close()
+
+
+def test_a_topic_whose_cluster_says_nothing_is_not_looked_for_once_for_each_partition(
+    silent: tuple[str, int],
+) -> None:
+    host, port = silent
+    client = ClusterClient(ClusterSpec(alias="one", bootstrap_servers=f"{host}:{port}"))
+    bench = Bench(client)
+    tracks = [Track("t", partition, "s.t") for partition in range(PARTITIONS)]
+    found, seconds = judged(bench, tracks, Code.UNKNOWN_TOPIC_OR_PARTITION)
+    assert found == [None] * PARTITIONS
+    assert seconds < 1.5
+    client.close()
+
+
+def test_a_broker_that_is_only_slow_is_given_more_time_the_next_time(
+    silent: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a long line it takes some time to be logged in at."""
+    monkeypatch.setattr(looks, "LOOK_S", 0.1)
+    monkeypatch.setattr(looks, "MOST_S", 0.4)
+    monkeypatch.setattr(looks, "SHARE", 1.0)
+    client = ClusterClient(ClusterSpec(alias="one", bootstrap_servers="127.0.0.1:1"))
+    client.brokers = {SILENT: silent}
+    bench = Bench(client)
+    track = Track("t", 0, "s.t", position=7)
+    track.source_node = SILENT
+    waits = []
+    for _ in range(4):
+        _, seconds = judged(bench, [track], Code.OFFSET_OUT_OF_RANGE)
+        waits.append(round(seconds, 1))
+        time.sleep(seconds + 0.02)
+    assert waits == [0.1, 0.2, 0.4, 0.4]
+    client.close()

@@ -1,0 +1,87 @@
+"""A topic of runs that lost its newest records: what comes in their place is not passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from controlplane.demo.kafka_cluster import KafkaCluster
+from mirrors.domain.runs import BlockKey, Run, pack, runs_topic
+from spark_runner.lanes.replicated import Replicated
+from spark_runner.lanes.runs_tail import RunsTail
+from spark_runner.lanes.track import Track
+from spark_runner.wire.cluster import id_text
+from spark_runner.wire.records import Record
+from tests.wire.stops import NOW
+from tests.wire.test_unclean_elections import lose_the_newest, make
+from tests.wire.world import Side, soon, unique
+
+
+class Runs:
+    """What another flow notes of a topic that we read: ten records a block."""
+
+    def __init__(self, side: Side, make: Callable[[str], object]) -> None:
+        self._side = side
+        self.name = runs_topic(unique("other").replace(".", ""))
+        self.track = Track("t", 0, "s.t", source_id=side.make(unique("read")).topic_id)
+        make(self.name)
+
+    def note(self, side: Side, *firsts: int) -> None:
+        """These stretches were written by the other flow, each of ten records."""
+        for first in firsts:
+            side.write(self.name, 0, [Record(0, NOW, *self.block(first))])
+
+    def block(self, first: int) -> tuple[bytes, bytes]:
+        key = BlockKey("t", 0, "g", first, id_text(self.track.source_id))
+        return key.to_bytes(), pack(None, [Run(first, first, 10)]).blocks[0].to_bytes()
+
+    def known(self, replicated: Replicated) -> list[int]:
+        """Where the stretches begin that it knows of now."""
+        replicated._catch_up(soon())
+        stretches = replicated._stretches[id_text(self.track.source_id), 0]
+        return [run.downstream for run in stretches.inside(0, 10_000)]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+# The topic is shorter than before, just as long, and longer.
+@pytest.mark.parametrize("later", [2, 5, 9])
+def test_what_is_written_in_their_place_after_an_unclean_election_is_read(
+    three: KafkaCluster, later: int
+) -> None:
+    side = Side("many", three.bootstrap)
+    runs = Runs(side, lambda name: make(side, name))
+    runs.note(side, 0, 10, 20)
+    reader = Side("many", three.bootstrap)
+    replicated = Replicated(reader.client, [runs.track])
+    replicated.prepare(soon())
+    assert runs.known(replicated) == [0, 10, 20]
+
+    def lost_later() -> None:
+        runs.note(Side("many", three.bootstrap), *range(100, 150, 10))
+        assert runs.known(replicated) == [0, 10, 20, *range(100, 150, 10)]
+
+    lose_the_newest(three, runs.name, lost_later)
+    news = range(200, 200 + 10 * later, 10)
+    runs.note(Side("many", three.bootstrap), *news)
+    assert runs.known(replicated) == [0, 10, 20, *news]
+    runs.note(Side("many", three.bootstrap), 900)
+    assert runs.known(replicated) == [0, 10, 20, *news, 900]
+
+
+def test_what_was_read_and_is_gone_counts_no_more_and_the_rest_is_read_anew(target: Side) -> None:
+    runs = Runs(target, target.make)
+    runs.note(target, 0, 10)
+    replicated = Replicated(target.client, [runs.track])
+    replicated.prepare(soon())
+    assert runs.known(replicated) == [0, 10]
+    # As if it had held three more.
+    tail: RunsTail = replicated._tails[runs.name]
+    assert tail._at == 2
+    tail._at = 5
+    replicated._take(runs.name, *runs.block(20))
+    runs.note(target, 30)
+    assert runs.known(replicated) == [0, 10, 30]
+    runs.note(target, 40)
+    assert runs.known(replicated) == [0, 10, 30, 40]
