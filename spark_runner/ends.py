@@ -1,11 +1,16 @@
-"""How far the source reaches: both ends of each partition, asked seldom while nothing moves."""
+"""How far the source reaches: both ends of each partition, asked seldom while nothing moves.
+
+Brokers are asked one after another. One that hangs costs a moment, and then is asked behind the
+others and ever more seldom; of what it leads no end is told meanwhile, and of all else it is.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
+from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.positions import Place
 from spark_runner.wire.cluster import ClusterClient
@@ -15,11 +20,19 @@ from spark_runner.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, listed, 
 from spark_runner.wire.patience import until_answered
 
 DEADLINE_S = 5.0
+# For one broker of many, its connection included; the last to be asked have the rest of the time.
+_EACH_S = 2.0
+# Who refuses at once costs nothing to be asked again.
+_COSTLY_S = 0.5
+_AGAIN_S = (5.0, 10.0, 20.0, 30.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Ends:
-    """`end` counts everything, `stable` only what a reader of committed records may read."""
+    """`end` counts everything, `stable` only what a reader of committed records may read.
+
+    Partitions whose leaders did not answer are in neither.
+    """
 
     as_of: int
     end: dict[Place, int]
@@ -33,6 +46,7 @@ class EndsSampler:
         self._cluster = ClusterClient(source)
         self._places: list[Place] = []
         self._asked: dict[int, list[_Question]] = {}
+        self._silent: dict[int, _Silence] = {}
 
     def close(self) -> None:
         self._cluster.close()
@@ -48,7 +62,6 @@ class EndsSampler:
         try:
             stable, end = self._ask(deadline)
         except Exception:
-            # Whoever leads by now is asked the next time.
             self._places = []
             raise
         return Ends(as_of, end, stable)
@@ -62,31 +75,69 @@ class EndsSampler:
             and (leader := views[topic].leaders.get(partition)) is not None
             and leader.node >= 0
         ]
+        # Stable ends, then ends: in this order the first is never beyond the second.
+        stable, end = (requests(led, isolation=one) for one in (READ_COMMITTED, READ_UNCOMMITTED))
         self._asked = {
-            isolation: [
-                _Question(node, request)
-                for node, request in requests(led, isolation=isolation).items()
-            ]
-            for isolation in (READ_COMMITTED, READ_UNCOMMITTED)
+            node: [_Question(node, side[node]) for side in (stable, end)] for node in end
         }
+        self._silent = {node: kept for node, kept in self._silent.items() if node in end}
         self._places = list(places)
 
     def _ask(self, deadline: float) -> tuple[dict[Place, int], dict[Place, int]]:
-        """Stable ends, then ends: in this order the first is never beyond the second."""
-        answers = []
+        stable: dict[Place, int] = {}
+        end: dict[Place, int] = {}
         errors: set[int] = set()
-        for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
-            found: dict[Place, int] = {}
-            for question in self._asked[isolation]:
-                found |= question.ask(self._cluster, deadline)
-                errors |= question.errors
-            answers.append(found)
-        if errors or not answers[0]:
+        problem: KafkaUnavailable | None = None
+        for node in self._who_is_asked():
+            questions = self._asked[node]
+            try:
+                stable_here, end_here = self._answers(node, deadline)
+            except KafkaUnavailable as error:
+                problem = error
+                continue
+            errors |= {number for question in questions for number in question.errors}
+            stable |= stable_here
+            end |= end_here
+        if errors or problem or not stable:
+            # Whoever leads by now is asked the next time.
             self._places = []
-        if errors and not answers[0]:
+        if stable:
+            return stable, end
+        if problem is not None:
+            raise problem
+        if errors:
             raise failure(min(errors), where=self._cluster.alias, doing="ask for ends")
-        stable, end = answers
         return stable, end
+
+    def _who_is_asked(self) -> list[int]:
+        """Those that were silent behind the others, and only when it is time; or if all were."""
+        now = time.monotonic()
+        due = [node for node in self._asked if node not in self._silent]
+        due += [node for node, kept in self._silent.items() if now >= kept.until]
+        return due or list(self._asked)
+
+    def _answers(self, node: int, deadline: float) -> list[dict[Place, int]]:
+        """Stable ends and ends of what the broker leads."""
+        began = time.monotonic()
+        until = deadline if node in self._silent else min(deadline, began + _EACH_S)
+        try:
+            found = [question.ask(self._cluster, until) for question in self._asked[node]]
+        except KafkaUnavailable:
+            now = time.monotonic()
+            if now - began >= _COSTLY_S:
+                tries = self._silent[node].tries + 1 if node in self._silent else 0
+                wait = _AGAIN_S[min(tries, len(_AGAIN_S) - 1)]
+                self._silent[node] = _Silence(tries, now + wait)
+            raise
+        self._silent.pop(node, None)
+        return found
+
+
+class _Silence(NamedTuple):
+    """How often in a row a broker was asked in vain, and until when it is left alone."""
+
+    tries: int
+    until: float
 
 
 class _Question:

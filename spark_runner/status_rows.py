@@ -56,6 +56,9 @@ class Row:
         self._look(now)
 
     def reaches(self, end: int | None, stable: int | None, as_of: int) -> None:
+        if end is None and stable is None:
+            # Its leader did not answer: what is known has the age that it had.
+            return
         reached = self.position or 0
         self.end = self.end if end is None else max(end, reached)
         self.stable = self.stable if stable is None else max(stable, reached)

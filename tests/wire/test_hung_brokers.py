@@ -1,0 +1,144 @@
+"""A source broker that hangs: the ends of what others lead are told as before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from controlplane.demo.kafka_cluster import KafkaCluster
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import Admin
+from spark_runner import ends
+from spark_runner.ends import EndsSampler
+from spark_runner.positions import Place
+from spark_runner.status_rows import Row
+from spark_runner.wire.cluster import ClusterClient, Leader, TopicView
+from tests.wire.replicas import wait_for
+from tests.wire.sides import Side, soon, unique
+
+HUNG = 1000
+# A connection and an answer, of a machine that has other things to do.
+QUICK_S = 0.8
+
+
+class Named(ClusterClient):
+    """The cluster says that the second partition of each topic is led by a broker that hangs."""
+
+    def __init__(self, spec: ClusterSpec, hung: tuple[str, int]) -> None:
+        super().__init__(spec)
+        self._hung: tuple[str, int] | None = hung
+
+    def recover(self) -> None:
+        self._hung = None
+
+    def learn(self, reply: Any) -> dict[str, TopicView]:
+        views = super().learn(reply)
+        if self._hung is not None:
+            self.brokers[HUNG] = self._hung
+            for view in views.values():
+                view.leaders[1] = Leader(HUNG, 0)
+        return views
+
+
+@pytest.fixture
+def named(source: Side, monkeypatch: pytest.MonkeyPatch) -> Iterator[Named]:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = Named(source.spec, silent.getsockname())
+        monkeypatch.setattr(ends, "ClusterClient", lambda spec: client)
+        yield client
+        client.close()
+
+
+def sampled(sampler: EndsSampler, places: list[Place]) -> tuple[set[Place], float]:
+    """Whose ends were told, and in how many seconds."""
+    began = time.monotonic()
+    found = sampler.sample(places)
+    assert found.end.keys() == found.stable.keys()
+    return set(found.end), time.monotonic() - began
+
+
+def test_one_that_hangs_costs_a_moment_once_and_is_asked_again_behind_the_others(
+    source: Side, named: Named, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ends, "_AGAIN_S", (1.5, 60.0))
+    topic = unique("hung")
+    source.make(topic, 3)
+    places = [(topic, number) for number in range(3)]
+    others = {(topic, 0), (topic, 2)}
+    sampler = EndsSampler(source.spec)
+    told, took = sampled(sampler, places)
+    assert told == others
+    assert took < ends._EACH_S + QUICK_S
+    for _ in range(3):
+        told, took = sampled(sampler, places)
+        assert told == others
+        assert took < QUICK_S
+    named.recover()
+    until = soon(10)
+    while (seen := sampled(sampler, places)[0]) == others and soon(0) < until:
+        time.sleep(0.2)
+    assert seen == set(places)
+
+
+def test_while_nobody_answers_that_is_said_each_time(source: Side, named: Named) -> None:
+    topic = unique("all")
+    source.make(topic, 2)
+    sampler = EndsSampler(source.spec)
+    for _ in range(2):
+        with pytest.raises(KafkaUnavailable):
+            sampler.sample([(topic, 1)])
+    named.recover()
+    assert sampled(sampler, [(topic, 1)])[0] == {(topic, 1)}
+
+
+def test_what_is_known_of_a_partition_keeps_its_age_while_its_leader_is_silent() -> None:
+    row = Row(5)
+    row.reaches(9, 8, 1000)
+    row.reaches(None, None, 60_000)
+    assert (row.end, row.stable, row.ends_as_of) == (9, 8, 1000)
+    row.position = 8
+    row.reaches(9, 8, 61_000)
+    assert (row.ends_as_of, row.caught_up_at) == (61_000, 61_000)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_the_ends_of_three_brokers_one_of_which_is_frozen(three: KafkaCluster) -> None:
+    side = Side("three", three.bootstrap)
+    topic = unique("frozen")
+    side.make(topic, 9, replicas=3)
+    places = [(topic, number) for number in range(9)]
+    sampler = EndsSampler(side.spec)
+    assert sampled(sampler, places)[0] == set(places)
+    leaders = side.view(topic).leaders
+    # Not the one that was asked for the list of topics.
+    process = three.brokers[2].process
+    assert process is not None
+    theirs = {(topic, number) for number, leader in leaders.items() if leader.node == 3}
+    assert theirs
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        told, took = sampled(sampler, places)
+        assert told == set(places) - theirs
+        assert took < ends._EACH_S + QUICK_S
+        told, took = sampled(sampler, places)
+        assert told >= set(places) - theirs
+        assert took < QUICK_S
+        with Admin(side.spec) as admin:
+            wait_for(lambda: _leads(admin, topic, 3) == 0, "others lead what it led")
+        wait_for(lambda: sampled(sampler, places)[0] == set(places), "all ends again")
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    side.close()
+
+
+def _leads(admin: Admin, topic: str, node: int) -> int:
+    parts = admin.client.list_topics(topic, timeout=20).topics[topic].partitions.values()
+    return sum(part.leader == node for part in parts)
