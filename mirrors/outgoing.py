@@ -15,16 +15,17 @@ import dataclasses
 import ipaddress
 import os
 import re
-import socket
 import urllib.parse
 from pathlib import PurePath
 
 import urllib3
 
 from mirrors.kafka import egress
+from mirrors.kafka.lookup import resolve_host
 from mirrors.kafka.secrets import SecretUnavailable, check_reference, resolve
 
 VARIABLE = "UNDERSTUDY_NOTIFY_ALLOW"
+RESOLVE_S = 5.0
 TIMEOUT = urllib3.Timeout(connect=5.0, read=10.0)
 _ANSWER_BYTES = 300
 _AGAIN = {408, 425, 429}
@@ -110,8 +111,8 @@ def _judged(url: str) -> tuple[urllib.parse.SplitResult, str]:
         raise Refused("The address cannot be read.") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise Refused("The address must begin with http:// or https:// and name a host.")
-    found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
-    address = str(found[0][4][0])
+    _, (found, *_) = resolve_host(parts.hostname, port, RESOLVE_S)[0]
+    address = str(found)
     _judge(parts.hostname, address, port)
     return parts, address
 

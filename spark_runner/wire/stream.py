@@ -14,9 +14,11 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka import egress
+from mirrors.kafka.lookup import resolve_host
 
 Buffer = bytes | bytearray | memoryview
 
@@ -144,19 +146,13 @@ def dial(
     """Connect to the first address of the host that answers. Advertised hosts pass egress too."""
     where = f"{alias} ({host}:{port})"
     egress.check(host, port)
-    try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
-        raise KafkaUnavailable(
-            f"Cluster {where}: the host name cannot be resolved. Check its spelling and the DNS.",
-            code="dns",
-        ) from None
+    addresses = _addresses(host, port, where, deadline)
     problem: OSError | None = None
-    for family, kind, protocol, _, address in addresses:
+    for family, address in addresses:
         left = deadline - time.monotonic()
         if left <= 0:
             break
-        connecting = socket.socket(family, kind, protocol)
+        connecting = socket.socket(family, socket.SOCK_STREAM)
         try:
             (buffers or Buffers()).apply(connecting)
             connecting.settimeout(left)
@@ -170,6 +166,17 @@ def dial(
         connecting.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return PlainStream(connecting, where)
     raise _not_connected(where, problem)
+
+
+def _addresses(host: str, port: int, where: str, deadline: float) -> list[tuple[Any, ...]]:
+    """Pairs of family and address."""
+    try:
+        return resolve_host(host, port, max(0.0, deadline - time.monotonic()))
+    except TimeoutError:
+        told = "the host name was not resolved in time. The DNS does not answer: check it."
+    except OSError:
+        told = "the host name cannot be resolved. Check its spelling and the DNS."
+    raise KafkaUnavailable(f"Cluster {where}: {told}", code="dns")
 
 
 def _not_connected(where: str, problem: OSError | None) -> KafkaUnavailable:

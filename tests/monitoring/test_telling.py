@@ -130,6 +130,11 @@ def test_link_local_stays_forbidden_whatever_is_allowed(monkeypatch: pytest.Monk
     assert "No rule of UNDERSTUDY_NOTIFY_ALLOW" in post("http://192.0.2.1/", b"", {}).words
 
 
+def test_a_name_that_cannot_be_one_is_an_outcome_too() -> None:
+    outcome = post(f"https://{'a' * 70}.example/", b"", {})
+    assert (outcome.words, outcome.again) == ("The name of the address does not resolve.", True)
+
+
 def test_nobody_there_is_an_outcome_not_an_exception(
     channel: Channel, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,11 +7,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.wire.stream import PlainStream
+from spark_runner.wire.stream import PlainStream, dial
 
 WITHIN_S = 20.0
 
@@ -94,3 +95,29 @@ def test_an_answer_that_ends_with_the_connection_says_so(
     with pytest.raises(KafkaUnavailable) as found:
         read(ends[1], 10)
     assert found.value.code == "connection_lost"
+
+
+def test_a_host_name_that_is_not_resolved_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = threading.Event()
+
+    def hangs(*_: object, **__: object) -> NoReturn:
+        asked.set()
+        time.sleep(5)
+        raise socket.gaierror(socket.EAI_AGAIN, "")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hangs)
+    began = time.monotonic()
+    with pytest.raises(KafkaUnavailable, match="not resolved in time") as told:
+        dial("broker.example", 9092, alias="primary", deadline=began + 0.3)
+    assert told.value.code == "dns"
+    assert asked.is_set()
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", f"{'a' * 70}.example"])
+def test_a_host_name_that_nobody_knows_is_told(host: str) -> None:
+    with pytest.raises(KafkaUnavailable, match="cannot be resolved") as told:
+        dial(host, 9092, alias="primary", deadline=time.monotonic() + WITHIN_S)
+    assert told.value.code == "dns"
