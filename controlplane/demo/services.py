@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from controlplane.demo.errors import DemoError
@@ -84,10 +84,12 @@ class Services:
         ]
         return self._python("web", *command)
 
-    def worker(self, name: str, queues: str, concurrency: int) -> Child:
+    def worker(
+        self, name: str, queues: str, concurrency: int, options: Sequence[str] = ()
+    ) -> Child:
         command = ["-m", "celery", "-A", "controlplane", "worker", "-n", f"{name}@%h"]
         command += ["-Q", queues, "-c", str(concurrency), "--loglevel", "INFO"]
-        command += ["--without-mingle", "--without-gossip"]
+        command += ["--without-mingle", "--without-gossip", *options]
         return self._python(f"celery-{name}", *command)
 
     def beat(self) -> Child:

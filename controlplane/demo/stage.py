@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from controlplane.demo.api import Api
 from controlplane.demo.console import Console
@@ -29,6 +29,9 @@ ALIASES = ("primary", "backup")
 
 class Stage:
     """One demo. `rise` returns when records cross; `fall` may be called at any moment."""
+
+    # Of Celery, for every worker.
+    worker_options: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, workspace: Workspace, console: Console) -> None:
         self._workspace = workspace
@@ -177,9 +180,9 @@ class Stage:
         self._wait_for(self._migrated)
         services = self._services
         for child in (
-            services.worker("reconcile", "reconcile", 1),
-            services.worker("tasks", "default,collect", 2),
-            services.worker("watch", "watch", 1),
+            services.worker("reconcile", "reconcile", 1, self.worker_options),
+            services.worker("tasks", "default,collect", 2, self.worker_options),
+            services.worker("watch", "watch", 1, self.worker_options),
             services.beat(),
         ):
             self._launch(child)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from controlplane.demo.console import Console
 from controlplane.demo.kafka import KafkaBroker, Listener
@@ -46,6 +46,9 @@ _IDENTITY = {
 
 class WholeStage(Stage):
     """A stage whose brokers also take clients with certificates, through a proxy each."""
+
+    # None is replaced after so many tasks, so that what they leak is seen.
+    worker_options: ClassVar[tuple[str, ...]] = ("--max-tasks-per-child", "1000000")
 
     def __init__(self, workspace: Workspace, console: Console, vault: Vault) -> None:
         self._vault = vault
