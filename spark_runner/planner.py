@@ -25,6 +25,7 @@ from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.errors import translate
 from spark_runner.bounds import Bounds
+from spark_runner.cut_logs import cut_logs
 from spark_runner.draft import Draft, Plan
 from spark_runner.fences import fence
 from spark_runner.gaps import Orders, apply_decisions, find_gaps, marks_of
@@ -193,6 +194,9 @@ class Planner:
         """Name the gaps with their numbers, and do what was decided of them."""
         places = [*draft.work, *draft.stopped]
         held = ranges(self._source, places, deadline_s=DEADLINE_S)
+        if self._first_of_job:
+            cut = cut_logs(self.spec.source, draft, self._ledger, deadline_s=DEADLINE_S)
+            orders = dataclasses.replace(orders, stopped={**cut, **orders.stopped})
         find_gaps(
             draft,
             self._ledger,
