@@ -108,6 +108,10 @@ class Draft:
             target_topic_id=work.remote_topic_id,
         )
 
+    def is_there(self, topic: str) -> bool:
+        """Whether the target has this topic."""
+        return topic in self._target.topics
+
     def respect(self, configs: dict[str, dict[str, str]]) -> None:
         """What the target's settings demand of a lane."""
         for place, work in self.work.items():

@@ -32,5 +32,7 @@ def fence(
         ]
         for transactional_id in ids:
             identity = Identity(client, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS)
+            endings = Endings(client, identity, (), ledgers, transactional=True)
+            endings.await_ledgers()
             identity.fence(deadline)
-            Endings(client, identity, (), ledgers, transactional=True).mend_ledgers()
+            endings.mend_ledgers()

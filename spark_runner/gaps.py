@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from mirrors.domain.gaps import Decision, GapFacts, GapKind, resets_after, resume_at
+from mirrors.domain.continuity.generations import generation_of
+from mirrors.domain.continuity.lost_runs import MARK_BODY, again_key
+from mirrors.domain.gaps import Decision, GapFacts, GapKind, keeps_map, resets_after, resume_at
 from mirrors.domain.records import Position
 from spark_runner.draft import Draft
 from spark_runner.positions import Ledger, Place
@@ -78,8 +80,23 @@ def apply_decisions(
         if at is not None:
             row = draft.resume(place, at)
             resets = resets_after(decision, known.resets)
-            rows.append(dataclasses.replace(row, resets=resets, repeats=known.repeats))
+            kept = known.kept + keeps_map(decision)
+            rows.append(dataclasses.replace(row, resets=resets, kept=kept, repeats=known.repeats))
     return rows
+
+
+def marks_of(rows: Iterable[Position], ledger: Ledger) -> list[tuple[bytes, bytes]]:
+    """For the topic of runs: where the maps that are kept begin again."""
+    return [
+        (
+            again_key(
+                row.topic, row.partition, generation_of(row), row.target_topic_id, row.position
+            ).to_bytes(),
+            MARK_BODY,
+        )
+        for row in rows
+        if row.kept > ledger.positions[row.topic, row.partition].kept
+    ]
 
 
 def _rest(draft: Draft, orders: Orders) -> None:

@@ -44,6 +44,20 @@ def range_gap(place: str, source: str, position: int, first: int, end: int) -> s
     return None
 
 
+def truncated_gap(facts: GapFacts, place: str, source: str, epoch: int) -> str:
+    """What is missing of a source log that is not the one that was read, as its epochs say.
+
+    After two unclean elections it may reach beyond the position: then no number tells from where.
+    """
+    which = f"offsets {facts.end} to {facts.position - 1}"
+    if facts.end == facts.position:
+        which = f"some offsets below {facts.end}"
+    return (
+        f"{place} on {source} was truncated: {which} were copied from a log that its leader no "
+        f"longer has (last common epoch {epoch}). Nothing was skipped."
+    )
+
+
 def remote_gap(facts: GapFacts, place: str, remote: str, target: str) -> str:
     """What is missing of a remote partition that ends below what was committed there."""
     # Kafka 4.3.1, killed between two markers of a commit, leaves out the rest when it comes back:

@@ -15,9 +15,9 @@ from spark_runner.positions import plan_id, produce_row
 class LedgerWriter:
     """The driver's pen: positions of partitions met for the first time, slice count, owner."""
 
-    def __init__(self, spec: ClusterSpec, topic: str, flow_name: str) -> None:
+    def __init__(self, spec: ClusterSpec, topic: str, flow_name: str, runs_topic: str = "") -> None:
         self._spec = spec
-        self._topic = topic
+        self._topic, self._runs_topic = topic, runs_topic
         self._id = plan_id(flow_name)
         self._producer = transactions.open_producer(spec, self._id)
         # Begun, and perhaps committed: the target did not say so in time.
@@ -37,11 +37,13 @@ class LedgerWriter:
         *,
         slices: int | None = None,
         owner: str | None = None,
+        marks: Iterable[tuple[bytes, bytes]] = (),
         deadline_s: float,
     ) -> None:
         """All of it or nothing, soon or with what is written next.
 
-        Raises Fenced when another job took the flow over.
+        `marks` go with the positions, into the topic of runs. Raises Fenced when another job took
+        the flow over.
         """
         rows = [(position.key, position.value) for position in positions]
         if slices is not None:
@@ -57,6 +59,8 @@ class LedgerWriter:
             self._unfinished = True
             for key, value in rows:
                 produce_row(self._producer, self._topic, key, value)
+            for key, value in marks:
+                produce_row(self._producer, self._runs_topic, key, value)
             self._finish(deadline_s)
         except UnderstudyError as error:
             self.is_broken = isinstance(error, Fenced) or error.code == "producer_lost"

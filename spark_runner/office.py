@@ -24,6 +24,8 @@ from spark_runner.status import Board
 Phase = Literal["opening", "copying", "resting", "paused", "failed", "stopped"]
 # What the flow has to know: the rest is folded into the board here.
 Event = Literal["opened", "lost", "refused"]
+# Nobody can decide on a gap whose source has not answered yet.
+NUMBERS_AGAIN_S = 60.0
 
 _POSSIBLE: dict[Phase, tuple[Errand, ...]] = {
     "opening": ("owner", "open"),
@@ -59,8 +61,8 @@ class Office:
         self.agenda = agenda
         # A moment to come, at which the end of a bounded run is looked up.
         self._until = until
-        # Gaps whose numbers the planner was asked for.
-        self._asked: set[tuple[Place, int | None]] = set()
+        # Gaps whose numbers the planner was asked for, and when.
+        self._asked: dict[tuple[Place, int | None], float] = {}
         self.is_planned = False
         self.trouble: dict[Errand, str] = {}
         self.refusal = ""
@@ -101,8 +103,10 @@ class Office:
         if self._copying.fenced:
             self.agenda.suggest("owner")
             return
-        if unnumbered := self._board.unnumbered() - self._asked:
-            self._asked |= unnumbered
+        unnumbered = self._board.unnumbered()
+        asked = {gap for gap, at in self._asked.items() if now < at + NUMBERS_AGAIN_S}
+        if unnumbered - asked:
+            self._asked = dict.fromkeys(unnumbered, now)
             self.agenda.want("plan")
         faulted = any(error.state == "faulted" for error in self._board.errors.values())
         if self.agenda.retry_faulted(now, any_faulted=faulted):

@@ -25,9 +25,10 @@ from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.errors import translate
 from spark_runner.bounds import Bounds
+from spark_runner.cut_logs import cut_logs
 from spark_runner.draft import Draft, Plan
 from spark_runner.fences import fence
-from spark_runner.gaps import Orders, apply_decisions, find_gaps
+from spark_runner.gaps import Orders, apply_decisions, find_gaps, marks_of
 from spark_runner.ledger_writer import LedgerWriter
 from spark_runner.named import check_offsets
 from spark_runner.positions import (
@@ -70,7 +71,10 @@ class Planner:
         self._target = Admin(job.target, client_id="understudy-planner")
         self._remote = RemoteTopics(self.spec, self._source, self._target)
         self._lookouts = Lookout(job.source), Lookout(job.target)
-        self._writer = LedgerWriter(job.target, self.positions_topic, self.spec.name)
+        self._runs_topic = runs_topic(job.source.alias)
+        self._writer = LedgerWriter(
+            job.target, self.positions_topic, self.spec.name, self._runs_topic
+        )
 
     def close(self) -> None:
         for lookout in self._lookouts:
@@ -86,7 +90,7 @@ class Planner:
         self._writer.write(owner=self._owner, deadline_s=DEADLINE_S)
         before = read_ledger(target, topic, deadline_s=DEADLINE_S, committed=False)
         ids = [slice_id(self.spec.name, index) for index in range(before.slices or 0)]
-        topics = (topic, runs_topic(self.spec.source.alias))
+        topics = (topic, self._runs_topic)
         fence(self.spec.target, ids, topics, deadline_s=DEADLINE_S)
         self._ledger = read_ledger(target, topic, deadline_s=DEADLINE_S)
         self._mm2.read(target, deadline_s=DEADLINE_S)
@@ -190,6 +194,9 @@ class Planner:
         """Name the gaps with their numbers, and do what was decided of them."""
         places = [*draft.work, *draft.stopped]
         held = ranges(self._source, places, deadline_s=DEADLINE_S)
+        if self._first_of_job:
+            cut = cut_logs(self.spec.source, draft, self._ledger, deadline_s=DEADLINE_S)
+            orders = dataclasses.replace(orders, stopped={**cut, **orders.stopped})
         find_gaps(
             draft,
             self._ledger,
@@ -199,8 +206,11 @@ class Planner:
             all_rest=self._first_of_job,
         )
         rows = apply_decisions(draft, self._ledger, orders.decisions, held)
+        # Where none were ever written, no map has to begin again.
+        has_runs = draft.is_there(self._runs_topic)
+        marks = marks_of(rows, self._ledger) if has_runs else ()
         # Before anybody believes in them.
-        self._writer.write(rows, deadline_s=DEADLINE_S)
+        self._writer.write(rows, marks=marks, deadline_s=DEADLINE_S)
         newer = {(row.topic, row.partition): row for row in rows}
         self._decided |= newer.keys()
         self._ledger = dataclasses.replace(

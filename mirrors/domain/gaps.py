@@ -36,13 +36,16 @@ _OF_MEMBERS: dict[str, GapKind] = {
 }
 # The source holds other records than those that the position was counted in.
 _NEW_SOURCE: tuple[GapKind, ...] = ("recreated", "source_replaced")
+# Behind the position that follows, the same facts may come again.
+_GONE_BACK: tuple[GapKind, ...] = ("truncated", "remote_truncated")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GapFacts:
     """`position` is the first upstream offset not copied; `first` and `end` what the source holds.
 
-    `was` and `now` are the ids that differ, where an id does. `resets` counts earlier restarts.
+    `was` and `now` are the ids that differ, where an id does. `resets` counts earlier decisions
+    after which the position may come back.
     Of `remote_written` position and end are offsets of the remote topic `now`: the first that
     somebody else wrote, and the one behind the last. Of `remote_truncated` the remote partition
     ends at `remote_end`, and `remote_next` is where our next batch belonged.
@@ -137,9 +140,14 @@ def remote_cut(position: int, resets: int, *, end: int, belongs: int) -> GapFact
 
 
 def resets_after(decision: Decision, resets: int) -> int:
-    """Offsets that hold other records from now on ask for another map of them."""
-    anew = decision.choice == "restart" or decision.facts.kind == "remote_truncated"
-    return resets + anew
+    """After which the same decision meets no gap any more, though the position may come back."""
+    return resets + (decision.choice == "restart" or decision.facts.kind in _GONE_BACK)
+
+
+def keeps_map(decision: Decision) -> bool:
+    """Whether what was copied before the cut keeps its place in the map; behind it the later copy
+    counts. Elsewhere offsets hold other records from now on, which asks for another map."""
+    return decision.choice == "accept" and decision.facts.kind == "truncated"
 
 
 def gap_of_generation(known: Position, now: Position) -> GapFacts | None:

@@ -150,7 +150,8 @@ def _is_count(number: object) -> bool:
 class Position:
     """One record of `mm2-positions.<source>.internal`: the next upstream offset to be copied.
 
-    The ids say which generation of both topics it belongs to; `resets` counts operator's restarts.
+    The ids say which generation of both topics it belongs to; `resets` counts an operator's
+    decisions after which the position may come back, `kept` those of them that kept the map.
     `next_downstream` is the offset that the next batch gets there if nobody else writes;
     `remote_end` where the remote partition was found to end below it, until a person has decided.
     At least once, `producer` is the id that wrote behind the position, `repeats` how many records
@@ -171,6 +172,7 @@ class Position:
     owed: tuple[int, ...] = ()
     producer: int | None = None
     remote_end: int | None = None
+    kept: int = 0
 
     @property
     def key(self) -> bytes:
@@ -182,10 +184,9 @@ class Position:
         for name in ("next_downstream", "remote_end"):
             if (offset := getattr(self, name)) is not None:
                 body[name] = offset
-        if self.repeats:
-            body["repeats"] = self.repeats
-        if self.owed:
-            body["owed"] = self.owed
+        for name in ("repeats", "owed", "kept"):
+            if said := getattr(self, name):
+                body[name] = said
         if self.producer is not None:
             body["producer"] = self.producer
         return _compact(body)

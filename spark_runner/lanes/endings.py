@@ -10,6 +10,10 @@ its marker takes the very place of the missing one.
 How the whole ended is told for data by the committed positions, for our own topics, which are read
 before, by the coordinator (`Identity.was_committed`). A broker that has just come back may leave
 out the markers of that transaction as well, so it is seen that nothing hangs any more.
+
+While a partition has no leader nobody tells what hangs there. The coordinator forgets at a fence
+how the whole ended, so our own topics are waited for before it; and a partition that could not be
+looked at when an epoch begins is not written before it was.
 """
 
 from __future__ import annotations
@@ -18,19 +22,21 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 
-from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
+from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes import remote_cut
+from spark_runner.lanes.hanging import Hanging, open_in
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import Code
-from spark_runner.wire.described import Open, open_transactions
-from spark_runner.wire.patience import Patience, until_answered
+from spark_runner.wire.patience import Patience
 from spark_runner.wire.transactions import Identity, ProducerLost
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 3.0
+AGAIN_S = 1.0
+# A broker that hangs may cost the others so much less than it takes itself.
+PATIENT = 9.0
 # Brokers keep a transaction open for a minute and more: until then what was begun can be ended.
 END_S = 50.0
 SEEN_S = 0.5
@@ -53,16 +59,23 @@ class Endings:
         self._tracks = list(tracks)
         self._ledgers = list(ledgers)
         self._transactional = transactional
+        # Those that nobody told of when the epoch began, and when to ask again.
+        self._unseen: dict[Track, float] = {}
+        self._hanging = Hanging(target, identity)
         # Our transaction takes in what hangs: to abort it would abort what was committed.
         self.is_mending = False
         # How many connections had broken when the last transaction began to end.
         self._broken = target.broken
 
+    def await_ledgers(self) -> None:
+        """Before the fence; raises KafkaUnavailable when one of them has no leader for long."""
+        self._hanging.await_leaders(self._ledgers)
+
     def mend_ledgers(self) -> None:
         """Behind the fence, before the positions are read: those that hang are not seen yet."""
         if self._identity.is_anonymous:
             return
-        hanging = self._hanging(self._ledgers)
+        hanging = open_in(self._hanging.insist(self._ledgers))
         for commit in (True, False):
             self._end(
                 [
@@ -79,39 +92,69 @@ class Endings:
         known = [track for track in self._tracks if track.there >= 0]
         ends = remote_cut.ends(self._target, known)
         odd = [track for track, end in ends.items() if end != track.there]
-        if self._transactional and odd:
-            hanging = self._hanging(odd)
+        self._unseen = {}
+        if self._transactional:
+            states = self._hanging.states(odd)
+            silent = self._hanging.untold(odd, states)
+            silent |= {track for track in known if track.error is None} - ends.keys()
+            self._unseen = dict.fromkeys(silent, 0.0)
+            hanging = open_in(states)
+            # Committed, as the position says, whatever others have written behind it.
             cut_short = [
                 track
                 for track, found in hanging.items()
-                if found.start < track.there == ends[track] + 1
+                if found.start < track.there
+                and self._identity.was_committed(found.epoch) is not False
             ]
             self._end(cut_short, commit=True)
             # Behind what is committed, so it is not.
             void = [track for track, found in hanging.items() if found.start >= track.there]
             self._end(void, commit=False)
-            ends |= remote_cut.ends(self._target, cut_short)
+            for track in (*cut_short, *(self._unseen.keys() & ends.keys())):
+                del ends[track]
         return remote_cut.judge(ends, self._target.alias)
 
     def hang(self) -> bool:
         """Behind the fence: whether any partition needs to be mended."""
-        return bool(self._hanging(self._tracks))
+        return bool(open_in(self._hanging.states(self._tracks)))
 
     def joined(self, firsts: Mapping[Track, int]) -> set[Track]:
         """Those where our records, from this offset on, are in a transaction that began before."""
-        return {
-            track for track, found in self._hanging(firsts).items() if found.start < firsts[track]
-        }
+        hanging = open_in(self._hanging.states(firsts))
+        return {track for track, found in hanging.items() if found.start < firsts[track]}
 
     def ending(self) -> None:
         """The transaction is about to end: what breaks from now on may cost it markers."""
         self._broken = self._target.broken
 
-    def check(self) -> None:
-        """Before anything is sent; raises ProducerLost, for behind a fence all can be mended.
+    def check(self, ready: Iterable[Track]) -> set[Track]:
+        """Before anything is sent; returns those that have to wait until they can be looked at.
 
-        Once the next transaction has something, the coordinator was done with the last one.
+        Raises ProducerLost, for behind a fence all can be mended.
         """
+        self._check_last()
+        if not self._unseen:
+            return set()
+        waiting = self._unseen.keys() & set(ready)
+        now = time.monotonic()
+        if due := {track for track in waiting if now >= self._unseen[track]}:
+            self._look_again(due, now)
+        return waiting & self._unseen.keys()
+
+    def _look_again(self, due: set[Track], began: float) -> None:
+        ends = remote_cut.ends(self._target, due)
+        odd = [track for track, end in ends.items() if end != track.there]
+        if len(self._hanging.untold(odd, self._hanging.states(odd))) < len(odd):
+            raise ProducerLost(Code.CONCURRENT_TRANSACTIONS, "mend what had no leader")
+        now = time.monotonic()
+        for track in due:
+            if track in ends and track not in odd:
+                del self._unseen[track]
+            else:
+                self._unseen[track] = now + max(AGAIN_S, PATIENT * (now - began))
+
+    def _check_last(self) -> None:
+        """Once the next transaction has something, the coordinator was done with the last one."""
         broken = self._target.broken
         if broken == self._broken or not self._transactional:
             return
@@ -120,37 +163,14 @@ class Endings:
         self._broken = broken
 
     def _all_ended(self) -> bool:
-        known = [track for track in self._tracks if track.there >= 0 and track.error is None]
+        known = [
+            track
+            for track in self._tracks
+            if track.there >= 0 and track.error is None and track not in self._unseen
+        ]
         ends = remote_cut.ends(self._target, known)
         behind = [track for track in known if ends.get(track, -1) < track.there]
-        return not behind and not self._still_hanging(self._ledgers)
-
-    def _hanging(self, tracks: Iterable[Track]) -> dict[Track, Open]:
-        """Those in which a transaction of ours is open, though behind the fence none should be."""
-        states = self._states(tracks)
-        return {track: found for track, found in states.items() if found is not None}
-
-    def _still_hanging(self, tracks: Iterable[Track]) -> list[Track]:
-        """Those of which nobody says that none is open."""
-        states = self._states(tracks)
-        return [track for track in tracks if track not in states or states[track] is not None]
-
-    def _states(self, tracks: Iterable[Track]) -> dict[Track, Open | None]:
-        """Of those that can be looked at now."""
-        places = {(track.remote_topic, track.partition): track for track in tracks}
-        found: dict[Track, Open | None] = {}
-        deadline = time.monotonic() + LOOK_S
-
-        def look() -> None:
-            for wanted in remote_cut.by_leader(self._target, places, deadline).values():
-                rows = open_transactions(self._target, wanted, self._identity.producer_id, deadline)
-                found.update((places[place], row) for place, row in rows.items())
-
-        try:
-            until_answered(look, deadline)
-        except UnderstudyError as error:
-            log.warning("whether transactions hang is not known yet: %s", error.message)
-        return found
+        return not behind and not self._hanging.still(self._ledgers)
 
     def _end(self, tracks: list[Track], *, commit: bool) -> None:
         patience = Patience(time.monotonic() + END_S)
@@ -184,7 +204,7 @@ class Endings:
     def _seen_ended(self, tracks: list[Track]) -> list[Track]:
         """Waits for the markers, which are written behind the reply; those without them."""
         patience = Patience(time.monotonic() + SEEN_S)
-        while left := self._still_hanging(tracks):
+        while left := self._hanging.still(tracks):
             if not patience.wait():
                 break
         return left

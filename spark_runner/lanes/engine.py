@@ -180,13 +180,13 @@ class Engine:
         self._strangers.look(self.tracks, time.monotonic(), last=True)
 
     def abort(self, within: float) -> None:
-        """As well as it goes: it would hold up the target's readers. Version 1 keeps its epoch, and
-        what came in behind the abort would count with the next transaction: without replies it
-        stays open, for who takes over to end it under another epoch."""
+        """As well as it goes; when none is begun the coordinator would forget how the last ended.
+        What came in behind it would count with the next of version 1: without replies it stays."""
         until = time.monotonic() + within
-        if self._transactional and self._identity.version == 1:
+        is_begun = self._transactional and self._members.is_begun
+        if is_begun and self._identity.version == 1:
             self._outlet.settle(until, lambda: False)
-        if self._transactional and not self._endings.is_mending:
+        if is_begun and not self._endings.is_mending:
             self._identity.end(commit=False, deadline=until)
 
     def _end_transaction(self, hurry: Callable[[], bool], *, commit: bool = True) -> None:

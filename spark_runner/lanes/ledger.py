@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mirrors.domain.continuity.generations import generation
-from mirrors.domain.continuity.lost_runs import CUT_BODY, cut_key
+from mirrors.domain.continuity.lost_runs import MARK_BODY, cut_key
 from mirrors.domain.records import Position
 from mirrors.domain.runs import BlockKey, OpenBlock, Run, left_out, pack
 from spark_runner.lanes.parcel import Parcel
@@ -52,6 +52,7 @@ class Rows:
             target_topic_id=id_text(track.remote_id),
             leader_epoch=track.epoch if track.epoch >= 0 else None,
             resets=track.resets,
+            kept=track.kept,
             next_downstream=there if there >= 0 else None,
             remote_end=self._cuts.get(track),
             repeats=repeats.records,
@@ -95,7 +96,7 @@ class Book(Rows):
         for track in self.unsaid:
             into, end = id_text(track.remote_id), self._cuts[track]
             key = cut_key(track.topic, track.partition, self._generation(track), into, end)
-            blocks.append((key.to_bytes(), CUT_BODY))
+            blocks.append((key.to_bytes(), MARK_BODY))
         for track in moved:
             row = self.position(track, track.done)
             positions.append((row.key, row.value))
@@ -122,7 +123,7 @@ class Book(Rows):
             id_text(track.source_id),
             self._target_cluster,
             id_text(track.remote_id),
-            track.resets,
+            track.resets - track.kept,
         )
 
     def _blocks(

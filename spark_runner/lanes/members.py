@@ -22,6 +22,8 @@ class Members:
         self._identity = identity
         self._request_s = request_s
         self._added: set[Track] = set()
+        # Whether anything was sent since the last one ended.
+        self.is_begun = False
         # When a batch was first refused: its partition may be in although nothing has landed.
         self._refused_at = 0.0
 
@@ -39,6 +41,7 @@ class Members:
         """Another transaction begins with none."""
         self._added.clear()
         self._refused_at = 0.0
+        self.is_begun = False
 
     def refused(self, number: int, now: float) -> None:
         """The target did not take a batch of this transaction."""

@@ -19,7 +19,7 @@ from spark_runner.lanes.members import Members
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.pipe import Flight, Pipe
 from spark_runner.lanes.prepare import Preparer
-from spark_runner.lanes.returns import RETRY_BUSY_S, Returns
+from spark_runner.lanes.returns import RETRY_BUSY_S, RETRY_S, Returns
 from spark_runner.lanes.sockets import Sockets
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.track import Track
@@ -38,7 +38,7 @@ def _came_back(track: Track) -> bool:
 
 
 class Outlet:
-    """All pipes of a slice; `check` is asked before anything is sent."""
+    """All pipes of a slice; `check` is asked before anything is sent, who has to wait."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Outlet:
         tally: Tally,
         members: Members,
         *,
-        check: Callable[[], None],
+        check: Callable[[Iterable[Track]], Iterable[Track]],
     ) -> None:
         self._homes = homes
         self._tuning = homes.tuning
@@ -64,7 +64,6 @@ class Outlet:
     # -- what the loop asks
 
     def offer(self, track: Track) -> None:
-        """The track has something to send."""
         if track.error is None:
             self._homes.ready(track)
 
@@ -88,13 +87,14 @@ class Outlet:
             self._returns.looked(track, number, now)
         for pipe in list(self._homes.pipes.values()):
             if pipe.ready:
-                self._check()
+                for track in self._check(pipe.ready):
+                    track.held_until = now + RETRY_S
             while pipe.may_send(now) and self._launch(pipe, now, which):
                 pass
             pipe.was_full |= bool(pipe.ready) and len(pipe.flights) >= self._tuning.in_flight
 
     def receive(self, pipe: Pipe, now: float) -> None:
-        """Take the oldest reply of a pipe, and all that have come along with it."""
+        """The oldest reply of a pipe, and all that have come along with it."""
         self._receive(pipe, now)
         while pipe.flights and pipe.link.pending():
             self._receive(pipe, now)
@@ -171,10 +171,8 @@ class Outlet:
             self.give_up_overdue(now)
 
     def new_epoch(self, tracks: Iterable[Track]) -> None:
-        """A transaction has ended and the producer's epoch moved on.
-
-        What was surely refused under the old epoch is written again under the new one.
-        """
+        """A transaction has ended and the producer's epoch moved on: what was surely refused under
+        the old one is written again under the new one."""
         self._number += 1
         self._members.clear()
         for track in tracks:
@@ -213,6 +211,7 @@ class Outlet:
             size += parcel.size
             if size >= most:
                 break
+        self._members.is_begun |= bool(flight)
         if not pipe.adds_by_itself:
             for track, number in self._members.add(flight).items():
                 self._returns.not_sent(track, flight.pop(track), number, now)

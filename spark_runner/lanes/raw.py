@@ -174,6 +174,7 @@ class _Epoch:
         """Fence, then read the positions, then begin: in this order only (data-plane.md §4)."""
         engine = self._engine
         assert engine is not None  # noqa: S101 - made by _connect
+        self._endings.await_ledgers()
         self._fence()
         self._endings.mend_ledgers()
         self._repeats.writes_as(self._identity.producer_id)

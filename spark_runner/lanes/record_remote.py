@@ -69,6 +69,7 @@ class Remote:
         view = self._client.describe([self._topic], deadline)[self._topic]
         ledger = Track(self._topic, 0, self._topic, remote_id=view.topic_id, ledger=True)
         endings = Endings(self._client, self._identity, going, [ledger], transactional=True)
+        endings.await_ledgers()
         self._identity.fence(deadline)
         endings.mend_ledgers()
         if endings.hang():

@@ -18,12 +18,14 @@ from spark_runner.generations import remote_gap
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import NO_ID, ClusterClient, Leader
+from spark_runner.wire.codes import RETRY
 from spark_runner.wire.offsets import LATEST, list_offsets
 from spark_runner.wire.patience import until_answered
 
 log = logging.getLogger(__name__)
 
 LOOK_S = 3.0
+NOBODY = -1
 
 
 def verdict(track: Track, end: int, target: str) -> Verdict:
@@ -61,9 +63,16 @@ def ends(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, int]:
     deadline = time.monotonic() + LOOK_S
 
     def look() -> None:
-        for wanted in by_leader(target, known, deadline).values():
-            rows = list_offsets(target, wanted, at=LATEST, deadline=deadline)
-            found.update((known[place], row.offset) for place, row in rows.items() if not row.error)
+        led = by_leader(target, known, deadline)
+        led.pop(NOBODY, None)
+        for wanted in led.values():
+            for place, row in list_offsets(target, wanted, at=LATEST, deadline=deadline).items():
+                track = known[place]
+                if not row.error:
+                    found[track] = row.offset
+                elif row.error not in RETRY and track.there >= 0:
+                    # Who is not let look is told by the first batch.
+                    found[track] = track.there
 
     try:
         until_answered(look, deadline)
@@ -73,18 +82,19 @@ def ends(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, int]:
 
 
 def by_leader(
-    target: ClusterClient, known: dict[tuple[str, int], Track], deadline: float
+    target: ClusterClient, known: Mapping[tuple[str, int], Track], deadline: float
 ) -> dict[int, list[tuple[str, int, Leader]]]:
-    """Only of topics that are still the planned ones: others are told by their ids."""
+    """Only of topics that are still the planned ones: others are told by their ids. Under `NOBODY`
+    are those that have no leader now."""
     if not known:
         return {}
     wanted: dict[int, list[tuple[str, int, Leader]]] = {}
     views = target.describe(dict.fromkeys(topic for topic, _ in known), deadline)
     for (topic, partition), track in known.items():
-        view = views.get(topic)
-        if view is None or view.error or track.remote_id not in (view.topic_id, NO_ID):
-            continue
-        leader = view.leaders.get(partition)
-        if leader is not None and leader.node >= 0:
-            wanted.setdefault(leader.node, []).append((topic, partition, leader))
+        leader = Leader(NOBODY, -1)
+        if (view := views.get(topic)) is not None and not view.error:
+            if track.remote_id not in (view.topic_id, NO_ID):
+                continue
+            leader = view.leaders.get(partition, leader)
+        wanted.setdefault(leader.node, []).append((topic, partition, leader))
     return wanted

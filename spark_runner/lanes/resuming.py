@@ -25,7 +25,7 @@ def resume(track: Track, known: Position | None, work: SliceWork) -> None:
         track.rewind(track.position)
         return
     track.rewind(known.position)
-    track.resets = known.resets
+    track.resets, track.kept = known.resets, known.kept
     track.leader_epoch = track.epoch = -1 if known.leader_epoch is None else known.leader_epoch
     if known.next_downstream is not None:
         track.next_there = track.there = known.next_downstream

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mirrors.domain.gaps import GapFacts
-from spark_runner.generations import range_gap
+from mirrors.domain.gaps import GapFacts, gap_of_range
+from spark_runner.generations import range_gap, truncated_gap
 from spark_runner.lanes.looks import Looks
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
@@ -67,27 +67,16 @@ class Bench:
         return Verdict("faulted", "unreadable", reason)
 
     def diverged(self, track: Track, epoch: int, end: int) -> Verdict:
-        """The log behind our position is not the one that was read (KIP-320).
-
-        After two such elections it may reach beyond the position: then no number tells from where.
-        """
-        end = min(end, track.next_fetch)
-        which = f"offsets {end} to {track.next_fetch - 1}"
-        if end == track.next_fetch:
-            which = f"some offsets below {end}"
-        return Verdict(
-            "gap",
-            "truncated",
-            f"{track.name} on {self._cluster.alias} was truncated: {which} were copied from a log "
-            f"that its leader no longer has (last common epoch {epoch}). Nothing was skipped.",
-            gap=GapFacts(
-                kind="truncated",
-                position=track.next_fetch,
-                first=None,
-                end=end,
-                resets=track.resets,
-            ),
+        """The log behind our position is not the one that was read (KIP-320)."""
+        facts = GapFacts(
+            kind="truncated",
+            position=track.next_fetch,
+            first=None,
+            end=min(end, track.next_fetch),
+            resets=track.resets,
         )
+        reason = truncated_gap(facts, track.name, self._cluster.alias, epoch)
+        return Verdict("gap", "truncated", reason, gap=facts)
 
     def _out_of_range(self, track: Track) -> Verdict | None:
         wanted = [(track.topic, track.partition, Leader(track.source_node, -1))]
@@ -107,8 +96,15 @@ class Bench:
         reason = range_gap(
             track.name, self._cluster.alias, track.next_fetch, beginning.offset, end.offset
         )
-        # In range after all: the log moved between the two answers.
-        return Verdict("gap", "out_of_range", reason) if reason else None
+        kind = gap_of_range(track.next_fetch, beginning.offset, end.offset)
+        if reason is None or kind is None:
+            # In range after all: the log moved between the two answers.
+            return None
+        # A log that was cut may have grown again when the planner looks.
+        facts = GapFacts(
+            kind=kind, position=track.next_fetch, first=None, end=end.offset, resets=track.resets
+        )
+        return Verdict("gap", "out_of_range", reason, gap=facts)
 
     def _gone(self, track: Track, seconds: float) -> Verdict | None:
         alias = self._cluster.alias

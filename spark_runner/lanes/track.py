@@ -49,6 +49,7 @@ class Track:
         "holes",
         "home",
         "index",
+        "kept",
         "key",
         "leader_epoch",
         "ledger",
@@ -137,7 +138,7 @@ class Track:
         self.strangers: list[Stretch] = []
         self.records = 0
         self.bytes = 0
-        self.resets = 0
+        self.resets = self.kept = 0
         self.why = RAW
         self.committed_records = self.committed_bytes = 0
         # also what was landed in vain, in transactions that were given up

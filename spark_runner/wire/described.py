@@ -9,6 +9,9 @@ from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsR
 
 from spark_runner.wire.cluster import ClusterClient, Leader
 
+Place = tuple[str, int]
+"""(topic, partition)"""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Described:
@@ -45,12 +48,14 @@ def open_transactions(
     wanted: Iterable[tuple[str, int, Leader]],
     producer_id: int,
     deadline: float,
-) -> dict[tuple[str, int], Open | None]:
-    """Of this producer, in those partitions that can be looked at (it takes the right to read)."""
+) -> tuple[dict[Place, Open | None], dict[Place, int]]:
+    """Of this producer, in those partitions that can be looked at (it takes the right to read);
+    and the protocol numbers that say why the others cannot."""
     by_node: dict[int, dict[str, list[int]]] = {}
     for topic, partition, leader in wanted:
         by_node.setdefault(leader.node, {}).setdefault(topic, []).append(partition)
-    found: dict[tuple[str, int], Open | None] = {}
+    found: dict[Place, Open | None] = {}
+    refused: dict[Place, int] = {}
     for node, topics in by_node.items():
         request = DescribeProducersRequest(
             topics=[
@@ -61,6 +66,7 @@ def open_transactions(
         for topic in cluster.ask(request, deadline, node=node).topics:
             for row in topic.partitions:
                 if row.error_code:
+                    refused[topic.name, row.partition_index] = row.error_code
                     continue
                 found[topic.name, row.partition_index] = next(
                     (
@@ -70,4 +76,4 @@ def open_transactions(
                     ),
                     None,
                 )
-    return found
+    return found, refused

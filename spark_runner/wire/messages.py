@@ -14,7 +14,12 @@ from kafka.protocol.admin import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -56,6 +61,7 @@ SPOKEN: dict[Any, tuple[Any, int, int]] = {
     MetadataRequest: (MetadataResponse, 9, 12),
     FindCoordinatorRequest: (FindCoordinatorResponse, 3, 4),
     ListOffsetsRequest: (ListOffsetsResponse, 5, 7),
+    OffsetForLeaderEpochRequest: (OffsetForLeaderEpochResponse, 3, 4),
     InitProducerIdRequest: (InitProducerIdResponse, 3, 5),
     AddPartitionsToTxnRequest: (AddPartitionsToTxnResponse, 2, 3),
     EndTxnRequest: (EndTxnResponse, 2, 5),

@@ -19,6 +19,7 @@ from mirrors.domain.errors import Fenced
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import COORDINATOR_MOVING, FENCING, PRODUCER_LOST, Code, failure
 from spark_runner.wire.coordinators import Coordinator
+from spark_runner.wire.described import Place
 from spark_runner.wire.patience import Patience
 
 _END_BUMPS = 5
@@ -33,9 +34,6 @@ _NOT_ATTEMPTED = 55
 # KIP-664's words for how a transaction ends.
 _COMMITTED = ("PrepareCommit", "CompleteCommit")
 _ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
-
-Place = tuple[str, int]
-"""(topic, partition)"""
 
 
 class ProducerLost(Exception):

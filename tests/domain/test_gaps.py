@@ -148,6 +148,7 @@ def test_a_cut_remote_partition_goes_on_at_the_position_under_another_map() -> N
     for choice, kind, anew in (
         ("accept", "remote_truncated", True),
         ("restart", "remote_truncated", True),
+        ("accept", "truncated", True),
         ("accept", "deleted", False),
         ("restart", "deleted", True),
     ):

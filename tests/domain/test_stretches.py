@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mirrors.domain.continuity.lost_runs import CUT_BODY, cut_key, is_cut
+from mirrors.domain.continuity.lost_runs import MARK_BODY, cut_key, is_cut
 from mirrors.domain.runs import BlockKey, Run, is_left_out, left_out, pack, read_block
 from mirrors.domain.stretches import Stretches
 
@@ -112,4 +112,4 @@ def test_a_cut_is_no_part_of_the_map_and_no_note_of_what_was_left_out() -> None:
     assert is_cut(BlockKey.from_bytes(key.to_bytes()))
     assert key.first == 40
     assert not is_cut(BlockKey("t", 0, left_out("0123456789abcdef"), 40, "id"))
-    assert list(read_block(CUT_BODY))
+    assert list(read_block(MARK_BODY))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.runs import BlockKey, OpenBlock, Run
+from mirrors.domain.continuity.lost_runs import MARK_BODY, again_key
+from mirrors.domain.runs import BlockKey, OpenBlock, Run, pack
 from mirrors.kafka.internal import InternalRecord
+from mirrors.models import PartitionMap, SyncedPartition
 from mirrors.services.offsets.catching_up import due_flows, is_behind
-from mirrors.services.offsets.run_rows import read_records, remove_blocks
+from mirrors.services.offsets.run_rows import read_records, remove_blocks, write_blocks
+from mirrors.services.offsets.translation import translate_offsets
 from tests.mirrors.maps import keep_map
 from tests.pages import world as rows
 
@@ -48,3 +51,56 @@ def test_a_block_that_was_taken_off_is_out_and_one_that_was_written_behind_is_in
     for before, left in ((0, 1), (10, 0)):
         remove_blocks(taken, before=before)
         assert known.blocks.count() == left
+
+
+def written(offset: int, *runs: Run) -> InternalRecord:
+    """One block."""
+    (block,) = pack(None, runs).blocks
+    key = BlockKey("orders", 0, "g", runs[0].upstream, "id").to_bytes()
+    return InternalRecord(0, offset, 0, key, block.to_bytes())
+
+
+# A hundred records in transactions of ten; of two blocks the second begins within what is lost.
+LOST_FROM = 55
+BEFORE = [
+    written(1, *(Run(at, at + at // 10, 10) for at in range(0, 60, 10))),
+    written(2, *(Run(at, at + at // 10, 10) for at in range(60, 100, 10))),
+]
+# Where it was cut, the source has the marker of a transaction that was aborted.
+AFTER = written(4, Run(58, 110, 5))
+MARK = InternalRecord(0, 3, 0, again_key("orders", 0, "g", "id", LOST_FROM).to_bytes(), MARK_BODY)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 4])
+def test_a_source_that_was_cut_has_no_old_copy_from_there_on(at_once: int) -> None:
+    flow = rows.flow()
+    known = PartitionMap.objects.create(
+        flow=flow, topic="orders", partition=0, generation="g", position=63
+    )
+    SyncedPartition.objects.create(map=known, upstream=99, downstream=108, synced=108)
+    records = [*BEFORE, MARK, AFTER]
+    for at in range(0, len(records), at_once):
+        found = read_records(records[at : at + at_once])
+        write_blocks((known.pk, block) for _, block in found.last_blocks())
+    places = {("orders", 0): range(66)}
+    answers = translate_offsets(flow=flow, places=places)["orders", 0]
+    wanted = [
+        *(("exact", at + at // 10) for at in range(LOST_FROM)),
+        *(("gap", 110) for _ in range(LOST_FROM, 58)),
+        *(("exact", 110 + at - 58) for at in range(58, 64)),
+        *(("ahead", 115) for _ in range(64, 66)),
+    ]
+    assert [(answer.outcome, answer.downstream) for answer in answers] == wanted
+    # MM2's readers are told all pairs anew: one that goes back makes them forget the others.
+    assert not SyncedPartition.objects.filter(map=known).exists()
+
+
+def test_a_map_that_begins_again_says_nothing_of_what_is_not_copied_again_yet() -> None:
+    flow = rows.flow()
+    known = PartitionMap.objects.create(
+        flow=flow, topic="orders", partition=0, generation="g", position=57
+    )
+    found = read_records([*BEFORE, MARK])
+    write_blocks((known.pk, block) for _, block in found.last_blocks())
+    (answer,) = translate_offsets(flow=flow, places={("orders", 0): [56]})["orders", 0]
+    assert (answer.outcome, answer.downstream) == ("gap", 60)

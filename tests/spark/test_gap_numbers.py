@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
+from mirrors.domain.continuity.generations import generation_of
 from mirrors.domain.gaps import Decision, GapFacts
-from mirrors.domain.records import Position
+from mirrors.domain.records import Position, read_position
 from mirrors.domain.snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.topics import CopiedTopic, TopicPlan
@@ -28,7 +29,7 @@ def snapshot(cluster: str, topic: str) -> ClusterSnapshot:
     return ClusterSnapshot(taken_at=0, cluster_id=cluster, brokers=1, topics={topic: state})
 
 
-def draft_and_ledger(leader_epoch: int | None) -> tuple[Draft, Ledger]:
+def draft_and_ledger(leader_epoch: int | None, **known: int) -> tuple[Draft, Ledger]:
     ends = [ClusterSpec(alias=alias, bootstrap_servers="b:9") for alias in ("a", "b")]
     spec = FlowSpec.build(source=ends[0], target=ends[1], properties={})
     topic = CopiedTopic(topic="t", remote_topic="a.t", partitions=1, reason="")
@@ -44,6 +45,7 @@ def draft_and_ledger(leader_epoch: int | None) -> tuple[Draft, Ledger]:
         target_cluster="target",
         target_topic_id="target-id",
         leader_epoch=leader_epoch,
+        **known,  # type: ignore[arg-type]
     )
     ledger = Ledger({PLACE: position}, 1)
     draft.begin_at(ledger)
@@ -76,6 +78,30 @@ def test_where_a_log_was_cut_stays_what_the_lane_saw(all_rest: bool) -> None:
     decision = Decision(topic="t", partition=0, choice="accept", facts=facts)
     (row,) = apply_decisions(draft, ledger, [decision], HELD)
     assert row.position == KEPT
+    # What was copied before the cut keeps its place in the map.
+    assert generation_of(row) == generation_of(ledger.positions[PLACE])
+
+
+@pytest.mark.parametrize("cut_at", [KEPT, KEPT + 2])
+def test_a_decision_does_nothing_to_a_second_cut_that_is_met_at_the_same_position(
+    cut_at: int,
+) -> None:
+    """It stays in the spec until something else is changed, and the position came back."""
+    draft, ledger = draft_and_ledger(leader_epoch=5)
+    orders = Orders(stopped={PLACE: said(SEEN)})
+    find_gaps(draft, ledger, HELD, orders, missing=set(), all_rest=False)
+    facts = draft.stopped[PLACE].gap
+    assert facts is not None
+    decision = Decision(topic="t", partition=0, choice="accept", facts=facts)
+    (row,) = apply_decisions(draft, ledger, [decision], HELD)
+    known = read_position(row.key, dataclasses.replace(row, position=COPIED).value)
+    assert isinstance(known, Position)
+    draft, ledger = draft_and_ledger(leader_epoch=6, resets=known.resets, kept=known.kept)
+    again = dataclasses.replace(SEEN, end=cut_at, resets=known.resets)
+    orders = Orders(stopped={PLACE: said(again)}, decisions=(decision,))
+    find_gaps(draft, ledger, HELD, orders, missing=set(), all_rest=False)
+    assert apply_decisions(draft, ledger, orders.decisions, HELD) == []
+    assert draft.stopped[PLACE].gap == dataclasses.replace(again, first=0)
 
 
 def test_of_a_flow_that_begins_the_lane_is_asked_first_where_it_can_tell() -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
+from mirrors.domain.continuity.generations import generation_of
 from mirrors.domain.gaps import Choice, Decision, GapFacts
 from mirrors.domain.jobs import JobStatus
 from mirrors.domain.records import Position
@@ -164,4 +165,33 @@ def test_a_cut_remote_partition_is_gone_on_with_when_a_person_says_so(
     assert values(lab, flow.remote(topic), target=True) == wanted
     after = committed(flow, topic)
     assert (after.position, after.resets, after.remote_end) == (20, 1, None)
+    flow.stop()
+
+
+def test_a_cut_source_is_gone_on_with_when_a_person_says_so(lab: Lab) -> None:
+    flow = lab.flow()
+    topic, other = lab.create(flow.topic("short")), lab.create(flow.topic("other"))
+    lab.write(topic, range(10))
+    flow.start().wait_in_sync(topic)
+    flow.stop()
+    # As if five records more had been copied, which the source then lost.
+    known = committed(flow, topic)
+    assert known.leader_epoch is not None
+    producer = Producer({"bootstrap.servers": lab.target})
+    more = dataclasses.replace(known, position=15)
+    producer.produce(positions(flow), more.value, more.key, 0)
+    assert producer.flush(20) == 0
+    flow.restart()
+    lab.write(other, range(5))
+    facts = gap_of(flow, topic, "truncated")
+    assert (facts.position, facts.first, facts.end, facts.lost) == (15, 0, 10, (10, 14))
+    flow.wait_copied({(other, 0): 5})
+    decide(flow, topic, "accept", facts)
+    flow.wait(lambda s: (row := partition_row(s, topic)) and row.state != "gap")
+    lab.write(topic, range(10, 20))
+    flow.wait_in_sync(topic)
+    assert values(lab, flow.remote(topic), target=True) == values(lab, topic)
+    after = committed(flow, topic)
+    assert (after.position, after.resets, after.kept) == (20, 1, 1)
+    assert generation_of(after) == generation_of(known)
     flow.stop()

@@ -16,12 +16,14 @@ from spark_runner.copying import Copying
 from spark_runner.desk import Desk
 from spark_runner.draft import Plan
 from spark_runner.gaps import Orders
-from spark_runner.office import Office, Phase
+from spark_runner.office import NUMBERS_AGAIN_S, Office, Phase
 from spark_runner.positions import Place
 from spark_runner.slices import pack
 from spark_runner.slots import Slots
 from spark_runner.status import Board
+from spark_runner.status_rows import Row
 from spark_runner.turns import Turns
+from spark_runner.work import PartitionError
 from tests.spark.lab import wait_for
 from tests.spark.without_spark import job
 
@@ -154,3 +156,20 @@ def test_each_fence_is_looked_into_at_once_and_once(
             scene.step("copying", NOON + fence + tick / 10)
         assert not scene.copying.fenced
         assert len(asked) == fence
+
+
+def test_a_gap_whose_source_did_not_answer_is_looked_up_again(scene: Scene) -> None:
+    """Without its numbers nobody can decide on it."""
+    board, agenda = scene.office._board, scene.agenda
+    board._rows["t", 0] = Row(5)
+    board.errors["t", 0] = PartitionError(
+        topic="t", partition=0, offset=5, state="gap", code="out_of_range", reason="It is gone."
+    )
+    asked = []
+    for now in (NOON, NOON + 1, NOON + NUMBERS_AGAIN_S, NOON + NUMBERS_AGAIN_S + 1):
+        scene.office.notice(now, 0)
+        if agenda.is_due("plan", now):
+            asked.append(now)
+            agenda.begun("plan")
+            agenda.done("plan", now, moving=False)
+    assert asked == [NOON, NOON + NUMBERS_AGAIN_S]

@@ -16,8 +16,8 @@ def generation(
 ) -> str:
     """16 hexadecimal digits of ids as texts.
 
-    A partition that an operator let begin anew has another one too: its offsets may hold other
-    records now.
+    A partition that an operator let begin anew has another one too, by `resets`: its offsets may
+    hold other records now.
     """
     ids = "\0".join((source_cluster, source_topic_id, target_cluster, target_topic_id))
     if resets:
@@ -32,5 +32,5 @@ def generation_of(row: Position) -> str:
         row.source_topic_id,
         row.target_cluster,
         row.target_topic_id,
-        row.resets,
+        row.resets - row.kept,
     )

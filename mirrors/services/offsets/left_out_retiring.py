@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Iterator
 
-from mirrors.domain.continuity.lost_runs import is_cut
+from mirrors.domain.continuity.lost_runs import begins_again, is_cut
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.records import MalformedRecord
 from mirrors.domain.retiring import notes_due
@@ -99,7 +99,7 @@ def _take(notes: _Notes, record: InternalRecord) -> None:
     raw = record.key or b""
     try:
         key = BlockKey.from_bytes(raw)
-        if not is_left_out(key.generation) or is_cut(key):
+        if not is_left_out(key.generation) or is_cut(key) or begins_again(key) is not None:
             return
         blocks = notes.setdefault((key.topic, key.partition, key.generation), {})
         if record.value is None:

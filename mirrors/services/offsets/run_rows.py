@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 
 from django.db.models import OuterRef, Subquery
 
+from mirrors.domain.continuity.lost_runs import begins_again, cut_upstream
 from mirrors.domain.records import MalformedRecord
 from mirrors.domain.runs import BlockKey, first_run, is_left_out
 from mirrors.kafka.internal import InternalRecord
-from mirrors.models import PartitionMap, RunBlock
+from mirrors.models import PartitionMap, RunBlock, SyncedPartition
 from mirrors.models.offsets import BlockRow, store_blocks
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,8 @@ MapKey = tuple[str, int, str]
 @dataclasses.dataclass
 class Blocks:
     """A stretch of the topic. `into`: the topic that a map's runs lead to; `taken`: blocks that
-    were taken off, by map and first offset, and where that was said."""
+    were taken off, by map and first offset, and where that was said. A block without a body is a
+    mark: its map begins again there."""
 
     blocks: list[tuple[MapKey, BlockRow]] = dataclasses.field(default_factory=list)
     into: dict[MapKey, str] = dataclasses.field(default_factory=dict)
@@ -37,12 +39,16 @@ class Blocks:
     def last_blocks(self) -> Iterator[tuple[MapKey, BlockRow]]:
         """Those that were not taken off behind."""
         for key, block in self.blocks:
-            if self.taken.get((key, block.first), -1) < block.topic_offset:
+            if not block.body or self.taken.get((key, block.first), -1) < block.topic_offset:
                 yield key, block
 
     def take(self, record: InternalRecord) -> None:
         key = BlockKey.from_bytes(record.key or b"")
         place = (key.topic, key.partition, key.generation)
+        if (born := begins_again(key)) is not None and record.value is not None:
+            place = (key.topic, key.partition, born)
+            self.blocks.append((place, BlockRow(key.first, 0, record.offset, b"")))
+            self.into[place] = key.into
         if is_left_out(key.generation):
             return
         if record.value is None:
@@ -71,8 +77,12 @@ class _Pending:
     last: int | None
     blocks: dict[int, BlockRow] = dataclasses.field(default_factory=dict)
     replaces: int | None = None
+    again_at: int | None = None
 
     def add(self, block: BlockRow) -> None:
+        if not block.body:
+            self._begin_again(block.first)
+            return
         if self.last is not None and block.first < self.last:
             # Begun again below: what was written before it, from there on, is superseded.
             self.blocks = {at: row for at, row in self.blocks.items() if at < block.first}
@@ -80,6 +90,17 @@ class _Pending:
             self.replaces = block.first if known is None else min(known, block.first)
         self.blocks[block.first] = block
         self.last = block.first
+
+    def _begin_again(self, at: int) -> None:
+        """What was written before of offsets from there on counts no more, whatever comes."""
+        self.blocks = {
+            first: row._replace(body=cut_upstream(row.body, at) or row.body)
+            for first, row in self.blocks.items()
+            if first < at
+        }
+        self.again_at = at if self.again_at is None else min(self.again_at, at)
+        self.replaces = at if self.replaces is None else min(self.replaces, at)
+        self.last = max(self.blocks, default=None)
 
 
 def write_blocks(found: Iterable[tuple[int, BlockRow]]) -> None:
@@ -95,9 +116,19 @@ def write_blocks(found: Iterable[tuple[int, BlockRow]]) -> None:
     for map_id, newer in pending.items():
         if newer.replaces is not None:
             RunBlock.objects.filter(map=map_id, first__gte=newer.replaces).delete()
+        if newer.again_at is not None:
+            _end_before(map_id, newer.again_at)
     store_blocks(
         (map_id, block) for map_id, newer in pending.items() for block in newer.blocks.values()
     )
+
+
+def _end_before(map_id: int, at: int) -> None:
+    """The rows end there; MM2's pairs of offsets behind are no truth any more."""
+    last = RunBlock.objects.filter(map=map_id, first__lt=at).order_by("-first").first()
+    if last is not None:
+        RunBlock.objects.filter(pk=last.pk).update(body=cut_upstream(bytes(last.body), at))
+    SyncedPartition.objects.filter(map=map_id, upstream__gte=at).delete()
 
 
 def _lasts(maps: set[int]) -> dict[int, int | None]:

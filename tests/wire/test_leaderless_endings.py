@@ -1,0 +1,201 @@
+"""Partitions without a leader, when it is looked whether a transaction hangs in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mirrors.domain.errors import KafkaUnavailable
+from spark_runner.lanes import hanging
+from spark_runner.lanes.endings import Endings
+from spark_runner.lanes.engine import Engine
+from spark_runner.lanes.raw import RawCopier
+from spark_runner.wire.cluster import ClusterClient, Leader, TopicView
+from spark_runner.wire.codes import Code
+from spark_runner.wire.coordinators import Coordinator
+from spark_runner.wire.transactions import Identity, ProducerLost
+from tests.wire.stops import LANES
+from tests.wire.test_hanging_transactions import (
+    copied,
+    is_the_same,
+    leave_open,
+    moved,
+    records,
+    trusting,
+)
+from tests.wire.world import Driver, Flow, Side, bare, soon
+
+__all__ = ["trusting"]
+
+pytestmark = pytest.mark.usefixtures("trusting")
+each_lane = pytest.mark.parametrize("lane", LANES)
+
+
+class Hidden:
+    """Topics of which the metadata names no leader until a moment."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.until: dict[str, float] = {}
+        describe = ClusterClient.describe
+
+        def seen(self_: ClusterClient, *args: Any) -> dict[str, TopicView]:
+            return {name: self._seen(view) for name, view in describe(self_, *args).items()}
+
+        monkeypatch.setattr(ClusterClient, "describe", seen)
+
+    def hide(self, topic: str, seconds: float) -> None:
+        self.until[topic] = time.monotonic() + seconds
+
+    def _seen(self, view: TopicView) -> TopicView:
+        if time.monotonic() >= self.until.get(view.name, 0.0):
+            return view
+        return dataclasses.replace(view, leaders=dict.fromkeys(view.leaders, Leader(-1, -1)))
+
+
+@pytest.fixture
+def hidden(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hidden]:
+    return Hidden(monkeypatch)
+
+
+def hang_committed(source: Side, target: Side, lane: str) -> tuple[Flow, str, str]:
+    """Five records of which the positions say that they are committed have no marker."""
+    flow, topic, remote, owner = copied(source, target, lane)
+    row = moved(flow, topic, 5)
+    leave_open(target, owner, remote, records(5, b"late"))
+    target.write(flow.positions_topic, 0, [row])
+    return flow, topic, remote
+
+
+def test_a_partition_without_a_leader_is_not_written_before_it_was_looked_at(
+    source: Side, target: Side, hidden: Hidden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written unseen, what was committed would be aborted with the batch that joined it."""
+    flow, topic, remote = hang_committed(source, target, "raw")
+    begin, times = Endings.begin, []
+
+    def begin_blind(self: Endings) -> Any:
+        times.append(True)
+        if len(times) > 1:
+            return begin(self)
+        hidden.hide(remote, 60)
+        found = begin(self)
+        hidden.hide(remote, 0)
+        return found
+
+    monkeypatch.setattr(Endings, "begin", begin_blind)
+    is_the_same(flow, topic, remote, "raw")
+    assert len(times) > 1
+
+
+def test_a_look_that_gets_no_answer_is_no_gap(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end is a marker short, and nobody says yet that a transaction is open there."""
+    flow, topic, remote = hang_committed(source, target, "raw")
+    states, times = hanging.Hanging.states, []
+
+    def silent(self: hanging.Hanging, tracks: Any, **how: Any) -> Any:
+        tracks = list(tracks)
+        if any(not track.ledger for track in tracks) and len(times) < 2:
+            times.append(True)
+            return {}
+        return states(self, tracks, **how)
+
+    monkeypatch.setattr(hanging.Hanging, "states", silent)
+    is_the_same(flow, topic, remote, "raw")
+    assert len(times) == 2
+
+
+def hang_in_positions(source: Side, target: Side, lane: str) -> tuple[Flow, str, str]:
+    flow, topic, remote, _ = copied(source, target, lane)
+    row = moved(flow, topic, 5)
+    transaction = target.transaction(flow.work().transactional_id)
+    transaction.write(remote, 0, records(5, b"late"))
+    leave_open(target, transaction._identity, flow.positions_topic, [row])
+    transaction.end(commit=True)
+    return flow, topic, remote
+
+
+@each_lane
+def test_our_own_topics_are_waited_for_behind_the_fence(
+    source: Side, target: Side, hidden: Hidden, monkeypatch: pytest.MonkeyPatch, lane: str
+) -> None:
+    """The coordinator has forgotten by then how the transaction ended, and is not asked again."""
+    flow, topic, remote = hang_in_positions(source, target, lane)
+    fence, times = Identity.fence, []
+
+    def fence_and_hide(self: Identity, deadline: float) -> None:
+        fence(self, deadline)
+        if not times:
+            hidden.hide(flow.positions_topic, 1.0)
+        times.append(True)
+
+    monkeypatch.setattr(Identity, "fence", fence_and_hide)
+    is_the_same(flow, topic, remote, lane)
+    assert times
+
+
+@each_lane
+def test_nobody_is_fenced_while_our_own_topics_cannot_be_looked_at(
+    source: Side, target: Side, hidden: Hidden, monkeypatch: pytest.MonkeyPatch, lane: str
+) -> None:
+    flow, topic, remote = hang_in_positions(source, target, lane)
+    monkeypatch.setattr(hanging, "LEDGERS_S", 0.3)
+    await_ledgers = Endings.await_ledgers
+
+    def too_late(self: Endings) -> None:
+        hidden.hide(flow.positions_topic, 5.0)
+        await_ledgers(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Endings, "await_ledgers", too_late)
+        result = LANES[lane]().run(flow.work(seconds=20), Driver())  # type: ignore[arg-type]
+    assert (result.ended_because, result.code) == ("failed", "moving"), result
+    hidden.hide(flow.positions_topic, 0)
+    is_the_same(flow, topic, remote, lane)
+
+
+def test_what_hangs_is_ended_also_where_others_wrote_behind_it(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition does not end too soon then; our next transaction, given up, would take it."""
+    flow, topic, remote = hang_committed(source, target, "raw")
+    target.write(remote, 0, records(2, b"theirs"))
+    end_transaction, lost = Engine._end_transaction, []
+
+    def lost_once(self: Engine, *args: Any, **how: Any) -> None:
+        if not lost:
+            lost.append(True)
+            raise ProducerLost(Code.INVALID_TXN_STATE, "commit")
+        end_transaction(self, *args, **how)
+
+    monkeypatch.setattr(Engine, "_end_transaction", lost_once)
+    source.write(topic, 0, records(3, b"last"))
+    result, _ = flow.copy(seconds=40)
+    assert (result.ended_because, result.errors, lost) == ("stop", (), [True]), result
+    ours = [row for row in target.read(remote) if row.value != b"theirs"]
+    assert bare(ours) == bare(source.read(topic))
+
+
+def test_an_epoch_that_fails_with_nothing_begun_leaves_it_known_how_the_last_one_ended(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An abort of nothing is all that the coordinator would remember."""
+    flow, _, _, _ = copied(source, target, "raw")
+    turn = Engine.turn
+
+    def fails(self: Engine, *args: Any) -> None:
+        turn(self, *args)
+        if self.commits:
+            raise KafkaUnavailable("The cluster is away.")
+
+    monkeypatch.setattr(Engine, "turn", fails)
+    result = RawCopier().run(flow.work(), Driver())  # type: ignore[arg-type]
+    assert (result.ended_because, result.reason) == ("failed", "The cluster is away.")
+    last = Coordinator(target.client, flow.work().transactional_id).describe(soon())
+    assert last is not None
+    assert last.state in ("PrepareCommit", "CompleteCommit")
