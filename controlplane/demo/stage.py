@@ -75,7 +75,7 @@ class Stage:
         self._workspace.remember(url=self.url)
         self.supervisor.start()
         self._side_by_side(
-            self._kafka, self._redis, self._web, self._migrate, self._workers, self._trade
+            self._kafka, self._redis, self._web, self._migrate, self._workers, self.start_traffic
         )
         progress = self.progress
         with self._console.step("Spark runner and both flows") as step:
@@ -102,6 +102,12 @@ class Stage:
             if self._database is not None:
                 self._database.close()
             self._guard.close()
+
+    def start_traffic(self) -> None:
+        """At the beginning, and again after it was stopped."""
+        self._wait_for(self._ports_known)
+        self.traffic = self._services.traffic(**self.clusters)
+        self._launch(self.traffic)
 
     def stop_traffic(self) -> None:
         if self.traffic is not None:
@@ -186,11 +192,6 @@ class Stage:
             services.beat(),
         ):
             self._launch(child)
-
-    def _trade(self) -> None:
-        self._wait_for(self._ports_known)
-        self.traffic = self._services.traffic(**self.clusters)
-        self._launch(self.traffic)
 
     def _new_broker(self, alias: str) -> KafkaBroker:
         temporary = self._workspace.path("tmp")

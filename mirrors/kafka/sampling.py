@@ -1,4 +1,4 @@
-"""Read samples of records: windows of offsets, or from where a group stands; digests, no content.
+"""Read samples of records: windows of offsets; digests, no content.
 
 Nothing is committed here. Readers are assigned by hand, so no group gets a member.
 """
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.failback.orphans import MARK_HEADER
@@ -32,121 +32,90 @@ Window = tuple[int, int]  # from, up to but without
 Tick = Callable[[], None]
 
 
-@dataclasses.dataclass
-class GroupReading:
-    """What a group's reader saw of one partition, and when the first record came."""
-
-    seen: list[Seen] = dataclasses.field(default_factory=list)
-    first_ms: int | None = None
-    ended: bool = False
-
-
 def read_windows(
     spec: ClusterSpec,
     windows: Mapping[Place, Iterable[Window]],
     *,
     deadline_s: float,
     committed: bool = True,
+    at_most: int | None = None,
     tick: Tick = lambda: None,
 ) -> Partial[Place, list[Seen]]:
     """The committed records of each window in offset order; windows of a partition do not overlap.
 
-    One consumer reads all partitions side by side, their windows one after the other. A partition
-    that could not be read to its end in time is `failed`: a part of it would prove nothing.
+    One consumer reads all partitions side by side, their windows one after the other, so that none
+    waits for another partition. One that could not be read to its end in time is `failed`: a part
+    of it would prove nothing. `at_most`: so many records of a window are enough.
     """
-    result: Partial[Place, list[Seen]] = Partial()
     waiting = {place: sorted(rows) for place, rows in windows.items()}
     waiting = {place: rows for place, rows in waiting.items() if rows}
-    result.done = {place: [] for place in waiting}
+    result: Partial[Place, list[Seen]] = Partial(done={place: [] for place in waiting})
+    if not waiting:
+        return result
     deadline = time.monotonic() + deadline_s
-    with contextlib.closing(_consumer(spec, CLIENT_ID, committed)) as consumer:
-        while waiting:
-            turn = {place: rows.pop(0) for place, rows in waiting.items()}
-            waiting = {place: rows for place, rows in waiting.items() if rows}
-            _read_turn(consumer, spec, turn, result, deadline, tick)
-            waiting = {place: rows for place, rows in waiting.items() if place in result.done}
-    return result
-
-
-def _read_turn(
-    consumer: Consumer,
-    spec: ClusterSpec,
-    turn: dict[Place, Window],
-    result: Partial[Place, list[Seen]],
-    deadline: float,
-    tick: Tick,
-) -> None:
-    consumer.assign([TopicPartition(*place, window[0]) for place, window in turn.items()])
-    left = dict(turn)
-    while left:
-        tick()
-        if time.monotonic() >= deadline:
-            for place in left:
-                result.failed[place] = _late(spec, place)
-                result.done.pop(place, None)
-            return
-        for place, message, reached in messages(consumer, spec, result.failed):
-            if place not in left:
-                continue
-            if reached is None:
-                result.done.pop(place, None)
-                del left[place]
-                continue
-            start, end = left[place]
-            if message is not None and start <= reached - 1 < end:
-                result.done[place].append(_seen(message))
-            if reached >= end or message is None:
-                del left[place]
-                consumer.incremental_unassign([TopicPartition(*place)])
-
-
-def read_as_group(
-    spec: ClusterSpec,
-    group: str,
-    ends: Mapping[Place, int],
-    *,
-    at_most: int,
-    deadline_s: float,
-    tick: Tick = lambda: None,
-) -> Partial[Place, GroupReading]:
-    """What a group sees that begins where its offsets are committed: `at_most` records each.
-
-    Reading of a partition stops at its end in `ends` too, so what comes meanwhile is left out.
-    """
-    result: Partial[Place, GroupReading] = Partial()
-    result.done = {place: GroupReading() for place in ends}
-    began = time.monotonic()
-    left = dict(ends)
-    with contextlib.closing(_consumer(spec, group, True)) as consumer:
-        consumer.assign([TopicPartition(*place, OFFSET_STORED) for place in left])
+    with contextlib.closing(open_consumer(spec, CLIENT_ID, committed)) as consumer:
+        left = {place: _Turn(*rows.pop(0), at_most) for place, rows in waiting.items()}
+        consumer.assign([TopicPartition(*place, turn.start) for place, turn in left.items()])
         while left:
             tick()
-            if time.monotonic() - began >= deadline_s:
-                for place in left:
-                    result.failed[place] = _late(spec, place)
-                    del result.done[place]
+            if time.monotonic() >= deadline:
+                give_up(spec, left, result)
                 break
-            for place, message, reached in messages(consumer, spec, result.failed):
-                if place not in left:
-                    continue
-                if reached is None:
-                    del left[place], result.done[place]
-                    continue
-                _note(result.done[place], message, reached, left[place], began)
-                if result.done[place].ended or len(result.done[place].seen) >= at_most:
-                    del left[place]
-                    consumer.incremental_unassign([TopicPartition(*place)])
+            for place in _read_on(consumer, spec, left, result):
+                del left[place]
+                consumer.incremental_unassign([TopicPartition(*place)])
+                if place in result.done and waiting[place]:
+                    left[place] = turn = _Turn(*waiting[place].pop(0), at_most)
+                    consumer.incremental_assign([TopicPartition(*place, turn.start)])
     return result
 
 
-def _note(
-    reading: GroupReading, message: Message | None, reached: int, end: int, began: float
-) -> None:
-    if message is not None and reached <= end:
-        if reading.first_ms is None:
-            reading.first_ms = round((time.monotonic() - began) * 1000)
-        reading.seen.append(_seen(message))
-    reading.ended = reading.ended or message is None or reached >= end
+@dataclasses.dataclass
+class _Turn:
+    """The window of a partition that is read now, and how many more records of it are wanted."""
+
+    start: int
+    end: int
+    wanted: int | None
+
+    def takes(self, offset: int) -> bool:
+        return self.start <= offset < self.end and self.wanted != 0
+
+    def is_over(self, reached: int) -> bool:
+        return reached >= self.end or self.wanted == 0
+
+
+def _read_on(
+    consumer: Consumer,
+    spec: ClusterSpec,
+    left: Mapping[Place, _Turn],
+    result: Partial[Place, list[Seen]],
+) -> set[Place]:
+    """Take in what has come; the partitions whose window is read, or that failed."""
+    over: set[Place] = set()
+    for place, message, reached in messages(consumer, spec, result.failed):
+        # The client may hold more of a partition than was asked for.
+        if place not in left or place in over:
+            continue
+        turn = left[place]
+        if reached is None:
+            result.done.pop(place, None)
+            over.add(place)
+            continue
+        if message is not None and turn.takes(reached - 1):
+            result.done[place].append(seen_of(message))
+            turn.wanted = None if turn.wanted is None else turn.wanted - 1
+        if message is None or turn.is_over(reached):
+            over.add(place)
+    return over
+
+
+def give_up(spec: ClusterSpec, left: Iterable[Place], result: Partial[Place, Any]) -> None:
+    """What was not read to its end in time is `failed`."""
+    for place in left:
+        words = f"Cluster {spec.alias}: {place[0]}-{place[1]} could not be read in time."
+        result.failed[place] = KafkaUnavailable(words, code="timeout")
+        del result.done[place]
 
 
 def messages(
@@ -168,7 +137,8 @@ def messages(
             yield place, None, None
 
 
-def _consumer(spec: ClusterSpec, group: str, committed: bool) -> Consumer:
+def open_consumer(spec: ClusterSpec, group: str, committed: bool) -> Consumer:
+    """Assigned by hand, it never joins the group nor commits."""
     own = {
         "group.id": group,
         "enable.auto.commit": False,
@@ -185,13 +155,7 @@ def _consumer(spec: ClusterSpec, group: str, committed: bool) -> Consumer:
     return Consumer(client_config(spec, client_id=CLIENT_ID, role="consumer", extra=own))
 
 
-def _late(spec: ClusterSpec, place: Place) -> KafkaUnavailable:
-    return KafkaUnavailable(
-        f"Cluster {spec.alias}: {place[0]}-{place[1]} could not be read in time.", code="timeout"
-    )
-
-
-def _seen(message: Message) -> Seen:
+def seen_of(message: Message) -> Seen:
     return Seen(message.offset() or 0, content_digest(message), message.timestamp()[1])
 
 

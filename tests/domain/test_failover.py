@@ -142,6 +142,14 @@ def test_a_dead_source_gives_the_last_figures_with_their_age_or_none() -> None:
     assert "38 s old" in warning.sentence
 
 
+def test_topics_that_the_source_no_longer_has_are_told_in_one_sentence() -> None:
+    names = tuple(f"old.{number}" for number in range(7))
+    plan = plan_failover(picture(gone=names))
+    (warning,) = [one for one in plan.warnings if one.code == "gone"]
+    assert "old.0, old.1, old.2, old.3, old.4 and 2 more." in warning.sentence
+    assert "not on east any more" in warning.sentence
+
+
 def test_what_stands_in_the_way_is_named() -> None:
     old = GroupPicture(
         group="old", target_state="Stable", seen_at=NOW - OLDEST_MS - 1, trouble="Not allowed."

@@ -72,3 +72,13 @@ def test_a_target_that_stamps_arrival_is_compared_without_times() -> None:
 def test_without_the_source_nothing_is_called_proven() -> None:
     found = prove(Samples(source_after=None, target_after=seen(range(3))))
     assert (found.verdict, found.re_reads) == ("unproven", None)
+
+
+def test_what_cannot_be_read_yet_is_no_proof_unless_the_record_before_it_is_there() -> None:
+    found = prove(Samples(source_after=seen(range(5, 9)), target_after=()))
+    assert (found.verdict, "cannot be read on the target yet" in found.reason) == ("unproven", True)
+    before, last = seen(range(5), FIRST), seen(range(4, 5))[0]
+    known = Samples(
+        source_after=seen(range(5, 9)), target_after=(), last_consumed=last, target_before=before
+    )
+    assert prove(known).verdict == "proven"

@@ -115,11 +115,15 @@ def test_nothing_was_lost_or_repeated(
 ) -> None:
     load.stop()
     stage.stop_traffic()
-    stage.progress.wait_until_caught_up()
-    assert sent_again(stage) == []
+    try:
+        stage.progress.wait_until_caught_up()
+        assert sent_again(stage) == []
 
-    found = compare(lambda topic: topic not in load.deleted and not topic.startswith("nasty-"))
-    back = compare(lambda topic: True, source="backup", target="primary")
+        found = compare(lambda topic: topic not in load.deleted and not topic.startswith("nasty-"))
+        back = compare(lambda topic: True, source="backup", target="primary")
+    finally:
+        # The journeys that come after this one are under traffic too.
+        stage.start_traffic()
 
     assert [str(difference) for difference in (*found.differences, *back.differences)] == []
     assert found.records > 5_000

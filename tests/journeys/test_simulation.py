@@ -79,6 +79,8 @@ def left_over(stage: Stage) -> list[str]:
 def test_a_simulation_under_live_traffic_equals_what_an_independent_client_finds(
     stage: Stage, ask: Ask, until: Until, readers: dict[str, Reader]
 ) -> None:
+    assert stage.traffic is not None
+    assert stage.traffic.alive, "nothing is written, so this would show nothing"
     made = ask("failovers/", {"flow": "primary->backup", "kind": "simulation"})
     path = f"failovers/{made['id']}/"
     until(lambda: ask(path)["state"] in ENDED, 90, "the simulation has ended")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka import sampling
+from mirrors.kafka.group_reading import read_as_group
 from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
-from mirrors.kafka.sampling import read_as_group, read_windows
+from mirrors.kafka.sampling import read_windows
 from mirrors.kafka.throwaway import PREFIX, delete_groups, find_groups, make_group
 
 MakeTopic = Callable[..., str]
@@ -56,6 +60,54 @@ def test_windows_hold_the_committed_records_of_their_offsets_and_equal_ones_look
     # Record 8 of either topic is the same; record 7 is another one.
     assert found.done[marked, 0][-2][1:] == found.done[plain, 0][4][1:]
     assert found.done[marked, 0][-2][1:] != found.done[plain, 0][3][1:]
+
+
+def test_so_many_records_of_a_window_are_enough(cluster: ClusterSpec, topic: MakeTopic) -> None:
+    name = topic()
+    fill(cluster, name, partitions=1, transactions=True)
+    # The first records of the second window lie behind what was aborted.
+    windows = {(name, 0): [(1, 8), (9, 15)]}
+    found = read_windows(cluster, windows, deadline_s=20, at_most=2)
+    assert [row.offset for row in found.done[name, 0]] == [1, 3, 12, 13]
+    assert read_windows(cluster, {(name, 0): []}, deadline_s=20).done == {}
+
+
+def test_a_partition_whose_leader_is_silent_takes_nothing_from_the_others(
+    cluster: ClusterSpec, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, whole = topic(2), sampling.messages
+    fill(cluster, name, partitions=2, transactions=False)
+
+    def but_one(*how: Any) -> Iterator[tuple[Any, Any, Any]]:
+        return (row for row in whole(*how) if row[0] != (name, 1))
+
+    monkeypatch.setattr(sampling, "messages", but_one)
+    windows = {(name, 0): [(0, 3), (7, 10)], (name, 1): [(0, 3)]}
+    found = read_windows(cluster, windows, deadline_s=3)
+    assert found.failed.keys() == {(name, 1)}
+    assert [row.offset for row in found.done[name, 0]] == [0, 1, 2, 7, 8, 9]
+
+
+def test_records_whose_transaction_is_just_being_committed_are_waited_for(
+    cluster: ClusterSpec, topic: MakeTopic
+) -> None:
+    name, group = topic(), f"{PREFIX}{uuid.uuid4().hex[:8]}-0"
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name}
+    producer = Producer(config)
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    for number in range(3):
+        producer.produce(name, b"%d" % number, b"key", 0)
+    producer.flush(10)
+    make_group(cluster, group, {(name, 0): 0})
+    never = read_as_group(cluster, group, {(name, 0): 3}, at_most=3, deadline_s=20)
+    assert (never.done[name, 0].seen, never.done[name, 0].ended) == ([], True)
+    ending = threading.Timer(0.7, producer.commit_transaction, [10])
+    ending.start()
+    found = read_as_group(cluster, group, {(name, 0): 3}, at_most=3, deadline_s=20)
+    ending.join()
+    delete_groups(cluster, [group])
+    assert [row.offset for row in found.done[name, 0].seen] == [0, 1, 2]
 
 
 def test_a_throw_away_group_begins_where_it_stands_and_is_gone_afterwards(

@@ -21,6 +21,9 @@ from mirrors.domain.failover.shapes import (
 )
 from mirrors.domain.figures import duration, plural
 
+# Names told in one sentence.
+TOLD = 5
+
 
 def find_blockers(
     picture: FailoverPicture, places: tuple[PlacePlan, ...], oldest_ms: int
@@ -91,6 +94,8 @@ def find_warnings(
         old = f" They are up to {duration(max(ages))} old." if ages else " There are none."
         words = f"Figures of the source are the last known: {picture.source_trouble}{old}"
         yield Finding(code="source_unreachable", where=picture.flow, sentence=words, page="source")
+    if picture.gone:
+        yield _gone(picture)
     for row in partitions:
         if row.loss:
             name = f"{row.topic}-{row.partition}"
@@ -103,6 +108,16 @@ def find_warnings(
                 code=place.outcome, where=where, sentence=f"{where}: {place.reason}.", page="groups"
             )
     yield from _warnings_beside(picture)
+
+
+def _gone(picture: FailoverPicture) -> Finding:
+    names, more = ", ".join(picture.gone[:TOLD]), len(picture.gone) - TOLD
+    words = (
+        f"Copied before and not on {picture.source} any more, or not whole: {names}"
+        f"{f' and {more:,} more' if more > 0 else ''}. Nothing is left there to copy or to "
+        f"lose; what lies on {picture.target} is left alone."
+    )
+    return Finding(code="gone", where=picture.flow, sentence=words, page="topics")
 
 
 def _warnings_beside(picture: FailoverPicture) -> Iterator[Finding]:

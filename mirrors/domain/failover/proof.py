@@ -67,7 +67,7 @@ def prove(samples: Samples) -> Proof:
     if compared == 0:
         re_reads, skipped = _beside(samples, last)
         if theirs and last is None:
-            words = "what it would read next was copied only while this looked"
+            words = "what it would read next was copied, and cannot be read on the target yet"
             return Proof(verdict="unproven", reason=words)
     agrees = not re_reads and not skipped
     return Proof(

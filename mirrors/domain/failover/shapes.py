@@ -54,8 +54,9 @@ class GroupPicture:
 class FailoverPicture:
     """Both sides at one moment. `source_trouble` says why the source could not be asked.
 
-    `writing` is the sentence about a job of the flow that still writes to the target. What nobody
-    looked at is None; `asked` are the names whose rights were asked for.
+    `writing` is the sentence about a job of the flow that still writes to the target. `gone` are
+    topics that were copied and that the source no longer has, or not whole. What nobody looked at
+    is None; `asked` are the names whose rights were asked for.
     """
 
     flow: str
@@ -67,6 +68,7 @@ class FailoverPicture:
     writing: str = ""
     partitions: tuple[PartitionPicture, ...] = ()
     groups: tuple[GroupPicture, ...] = ()
+    gone: tuple[str, ...] = ()
     standing: Standing | None = None
     asked: Asked = dataclasses.field(default_factory=Asked)
     source_rights: Rights | None = None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from mirrors.domain.checkpoints import GroupPlace
 from mirrors.domain.failover.shapes import GroupPicture
 from mirrors.kafka.admin import Place
+from mirrors.kafka.connection import Partial
 from mirrors.models import Flow
 from mirrors.services.backward import answers_home
 from mirrors.services.offsets.translation import translate_offsets
@@ -16,13 +17,15 @@ from mirrors.services.offsets.translation import translate_offsets
 def with_answers(
     flow: Flow,
     groups: Iterable[GroupPicture],
-    target: tuple[Mapping[Place, int], Mapping[Place, int]],
+    target: tuple[Mapping[Place, int], Partial[Place, int]],
     states: Mapping[str, str],
     home: Mapping[Place, Place],
+    positions: Mapping[Place, int],
 ) -> Iterator[GroupPicture]:
     """Each place with its translation and the target's end, each group with its state there.
 
     `home`: remote partitions on the source that came from the target, and go back to themselves.
+    `positions`: how far each partition was copied when the picture was taken.
     """
     groups = [_known(group, home) for group in groups]
     asked: dict[Place, set[int]] = {}
@@ -30,7 +33,7 @@ def with_answers(
         if place.source_offset is not None:
             asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
     away = {place: rows for place, rows in asked.items() if place not in home}
-    answers = translate_offsets(flow=flow, places=away)
+    answers = translate_offsets(flow=flow, places=away, positions=positions)
     answers |= answers_home(flow, {place: asked[place] for place in asked.keys() & home.keys()})
     known = {(where, row.upstream): row for where, rows in answers.items() for row in rows}
     for group in groups:
@@ -48,12 +51,25 @@ def with_answers(
         )
 
 
+def copied_to(flow: Flow, positions: Mapping[Place, int]) -> dict[Place, int]:
+    """Behind the last record copied by these positions, on the target; markers do not count."""
+    asked = {place: [position] for place, position in positions.items()}
+    found = translate_offsets(flow=flow, places=asked, positions=positions)
+    return {
+        place: rows[0].downstream
+        for place, rows in found.items()
+        if rows and rows[0].downstream is not None
+    }
+
+
 def _on_target(
-    place: GroupPlace, starts: Mapping[Place, int], ends: Mapping[Place, int]
+    place: GroupPlace, starts: Mapping[Place, int], ends: Partial[Place, int]
 ) -> GroupPlace:
     where = (place.remote_topic or "", place.partition)
-    end, found = ends.get(where), place.translation
-    place = dataclasses.replace(place, target_end=end)
+    end, found = ends.done.get(where), place.translation
+    # One that did not answer is not one that is not there.
+    silence = ends.failed[where].message if where in ends.failed else ""
+    place = dataclasses.replace(place, target_end=end, trouble=place.trouble or silence)
     empty = end is not None and starts.get(where) == end
     if found is None or found.downstream is not None or not empty:
         return place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from mirrors.domain.checkpoints import GroupPlace
@@ -16,6 +17,9 @@ from mirrors.models import Flow, GroupOffset
 from mirrors.services.clock import milliseconds
 
 Place = tuple[str, int]
+# So long a transaction is waited for that holds a group's offsets.
+HELD_S = 5.0
+PAUSE_S = 0.2
 NOTHING = "it has no offsets in any topic that this flow copies"
 NOT_SEEN = "its offsets were never seen while the source answered"
 
@@ -116,13 +120,37 @@ def _held_back(
     found: Partial[str, Partial[Place, Offset]],
     deadline_s: float,
 ) -> dict[str, Partial[Place, Offset]]:
-    """Kafka leaves out an offset that an open transaction holds, unless it is asked by name."""
+    """Kafka leaves out an offset that an open transaction holds, unless it is asked by name.
+
+    One that the group had before it names, and says that it is held.
+    """
+    held_now = _busy(found.done)
     lost = {
-        group: sorted(places - found.done[group].done.keys())
-        for group, places in known.items()
-        if group in found.done and places - found.done[group].done.keys()
+        group: sorted(places)
+        for group, part in found.done.items()
+        if (places := {*held_now.get(group, ()), *known.get(group, set()) - part.done.keys()})
     }
-    return read_offsets(spec.source, lost, deadline_s=deadline_s).done if lost else {}
+    if not lost:
+        return {}
+    until = time.monotonic() + min(deadline_s, HELD_S)
+    held = read_offsets(spec.source, lost, deadline_s=deadline_s).done
+    while (busy := _busy(held)) and time.monotonic() + PAUSE_S < until:
+        # Who reads and writes exactly once holds them for moments, again and again.
+        time.sleep(PAUSE_S)
+        again = read_offsets(spec.source, busy, deadline_s=deadline_s).done
+        for group, part in again.items():
+            for place in part.done:
+                held[group].failed.pop(place, None)
+            held[group].done |= part.done
+    return held
+
+
+def _busy(held: Mapping[str, Partial[Place, Offset]]) -> dict[str, list[Place]]:
+    found = {
+        group: [place for place, error in part.failed.items() if error.code == "busy"]
+        for group, part in held.items()
+    }
+    return {group: places for group, places in found.items() if places}
 
 
 def _places(
@@ -135,6 +163,7 @@ def _places(
     done, failed = dict(found.done), dict(found.failed)
     if held is not None:
         done |= held.done
+        failed = {place: error for place, error in failed.items() if place not in held.done}
         failed |= held.failed
     # One that was known and is no more has expired or was deleted: that is said, not left out.
     for topic, partition in sorted({*done, *failed, *known}):

@@ -1,7 +1,8 @@
 """Look at both sides for a failover plan: Kafka where it answers, the last samples where not.
 
 The order matters: the target's ends first, so that all below them is in the positions read later;
-then groups, positions and runs; the source's ends last, so that no loss is left out.
+then groups, positions and runs; the source's ends last, so that no loss is left out. Each place is
+translated by those same positions, however far a worker has brought the index meanwhile.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from mirrors.kafka.groups import list_groups
 from mirrors.models import Flow, FlowPartition, Gap, Job, PartitionMap
 from mirrors.services.backward import ways_home
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.failover_answers import with_answers
+from mirrors.services.failover.failover_answers import copied_to, with_answers
 from mirrors.services.failover.failover_beside import with_rights
 from mirrors.services.failover.failover_groups import GroupsSeen, groups_from_rows, groups_on_source
+from mirrors.services.failover.failover_source import CLIENT_ID, SourceSeen, ask_source, without
 from mirrors.services.failover.failover_standing import read_standing, standing_of
 from mirrors.services.offsets.run_index import refresh_index
 
-CLIENT_ID = "understudy-failover"
 DEADLINE_S = 20.0
 # A source that may be dead is given less: its last figures are there to fall back on.
 SOURCE_DEADLINE_S = 8.0
@@ -35,7 +36,8 @@ SOURCE_DEADLINE_S = 8.0
 class Look:
     """The picture, and what a simulation needs to read: `read_to` and `starts` of the target.
 
-    `committed`: whether the flow copies committed records only.
+    `committed`: whether the flow copies committed records only. `silence` says why the source could
+    not be asked at all, `untold` why it could not of single partitions.
     """
 
     picture: FailoverPicture
@@ -43,14 +45,23 @@ class Look:
     read_to: Mapping[Place, int]
     starts: Mapping[Place, int]
     topics: Mapping[str, TopicState]
+    silence: str = ""
+    untold: Mapping[Place, str] = dataclasses.field(default_factory=dict)
 
 
 def look(
-    *, flow: Flow, spec: FlowSpec, groups: Iterable[str], now: int, tick: Callable[[], None]
+    *,
+    flow: Flow,
+    spec: FlowSpec,
+    groups: Iterable[str],
+    now: int,
+    tick: Callable[[], None],
+    source_s: float = SOURCE_DEADLINE_S,
 ) -> Look:
     """Raises when the target does not answer: without it there is nothing to plan.
 
-    `tick` is called between the questions, none of which takes longer than its deadline.
+    `tick` is called between the questions, none of which takes longer than its deadline; `source_s`
+    is the deadline of those to the source.
     """
     states = _states(spec)
     refresh_index(flow=flow)
@@ -66,30 +77,39 @@ def look(
         tick()
         names = {row.topic: row.remote_topic for row in rows}
         names |= {place[0]: source[0] for place, source in home.items()}
-        seen = _groups(flow, spec, groups, names)
+        groups = tuple(groups)
+        seen = _groups(flow, spec, groups, names, source_s)
         tick()
         refresh_index(flow=flow)
-        rows, trouble = _with_positions(flow, rows), seen.trouble
-        if not seen.away:
-            tick()
-            rows, trouble = _source_ends(spec, rows)
+        theirs = _theirs(spec, _with_positions(flow, rows), seen, source_s, tick)
         tick()
-        ends = target.list_offsets(places, "latest", deadline_s=DEADLINE_S).done
+        ends = target.list_offsets(places, "latest", deadline_s=DEADLINE_S)
+    positions = {
+        (row.topic, row.partition): row.position for row in theirs.rows if row.position is not None
+    }
+    here = without(seen.groups, theirs.gone, asked=bool(groups))
     picture = FailoverPicture(
         flow=flow.name,
         policy=policy,
         source_bootstrap=spec.source.bootstrap_servers,
         target_bootstrap=spec.target.bootstrap_servers,
         taken_at=now,
-        source_trouble=seen.trouble or trouble,
+        source_trouble=seen.trouble or theirs.trouble,
         writing=_writing(flow),
-        partitions=tuple(_with_ends(rows, ends)),
-        groups=tuple(with_answers(flow, seen.groups, (starts, ends), states, home)),
+        partitions=tuple(_with_ends(theirs.rows, ends.done)),
+        groups=tuple(with_answers(flow, here, (starts, ends), states, home, positions)),
+        gone=tuple(sorted({topic for topic, _ in theirs.gone})),
         standing=standing_of(standing, topics),
     )
-    picture = with_rights(picture, flow=flow, spec=spec, away=seen.away, tick=tick)
-    committed = _is_committed(spec)
-    return Look(picture=picture, committed=committed, read_to=read_to, starts=starts, topics=topics)
+    return Look(
+        picture=with_rights(picture, flow=flow, spec=spec, away=seen.away, tick=tick),
+        committed=_is_committed(spec),
+        read_to=_copied_by_then(flow, picture, positions, read_to),
+        starts=starts,
+        topics=topics,
+        silence=seen.trouble or theirs.silence,
+        untold=theirs.untold,
+    )
 
 
 def _states(spec: FlowSpec) -> dict[str, str]:
@@ -143,17 +163,34 @@ def _existing(places: Iterable[Place], topics: Mapping[str, TopicState]) -> list
 
 
 def _groups(
-    flow: Flow, spec: FlowSpec, names: Iterable[str], remote: Mapping[str, str]
+    flow: Flow,
+    spec: FlowSpec,
+    names: Iterable[str],
+    remote: Mapping[str, str],
+    deadline_s: float,
 ) -> GroupsSeen:
     try:
         return groups_on_source(
-            flow=flow, spec=spec, names=names, remote=remote, deadline_s=SOURCE_DEADLINE_S
+            flow=flow, spec=spec, names=names, remote=remote, deadline_s=deadline_s
         )
     except UnderstudyError as error:
         found = groups_from_rows(flow=flow, names=names, remote=remote)
         trouble = f"{spec.source.alias} cannot be asked: {error.message}"
         away = isinstance(error, KafkaUnavailable)
         return dataclasses.replace(found, trouble=trouble, away=away)
+
+
+def _theirs(
+    spec: FlowSpec,
+    rows: Iterable[PartitionPicture],
+    seen: GroupsSeen,
+    deadline_s: float,
+    tick: Callable[[], None],
+) -> SourceSeen:
+    if seen.away:
+        return SourceSeen(rows=tuple(rows), silence=seen.trouble)
+    tick()
+    return ask_source(spec.source, rows, committed=_is_committed(spec), deadline_s=deadline_s)
 
 
 def _with_positions(flow: Flow, rows: list[PartitionPicture]) -> list[PartitionPicture]:
@@ -165,31 +202,24 @@ def _with_positions(flow: Flow, rows: list[PartitionPicture]) -> list[PartitionP
     ]
 
 
-def _source_ends(
-    spec: FlowSpec, rows: list[PartitionPicture]
-) -> tuple[list[PartitionPicture], str]:
-    """Ends as the source says them now; where it does not, the last figure stays, with its age."""
-    places = [(row.topic, row.partition) for row in rows]
-    try:
-        with Admin(spec.source, client_id=CLIENT_ID) as source:
-            ends = source.list_offsets(
-                places, "stable" if _is_committed(spec) else "latest", deadline_s=SOURCE_DEADLINE_S
-            )
-            starts = source.list_offsets(places, "earliest", deadline_s=SOURCE_DEADLINE_S)
-    except UnderstudyError as error:
-        return rows, error.message
-    trouble = next((error.message for error in ends.failed.values()), "")
-    return [
-        dataclasses.replace(
-            row,
-            source_end=ends.done[place],
-            source_end_at=None,
-            source_start=starts.done.get(place),
-        )
-        if (place := (row.topic, row.partition)) in ends.done
-        else row
-        for row in rows
-    ], trouble
+def _copied_by_then(
+    flow: Flow,
+    picture: FailoverPicture,
+    positions: Mapping[Place, int],
+    read_to: Mapping[Place, int],
+) -> dict[Place, int]:
+    """How far groups are read on the target: as far as the positions that their places come from.
+
+    The target's ends were asked for before; what a group reads next may have crossed since.
+    """
+    found, names = dict(read_to), {(row.topic, row.partition): row for row in picture.partitions}
+    read = {(row.topic, row.partition) for group in picture.groups for row in group.places}
+    wanted = {place: positions[place] for place in read & names.keys() & positions.keys()}
+    for place, end in copied_to(flow, wanted).items():
+        remote = (names[place].remote_topic, place[1])
+        if remote in found:
+            found[remote] = max(found[remote], end)
+    return found
 
 
 def _with_ends(

@@ -25,7 +25,7 @@ from mirrors.models import FailoverRun, Flow
 from mirrors.models.failovers import FailoverKind, FailoverState, StepState
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover import failovers
-from mirrors.services.failover.failover_look import Look, look
+from mirrors.services.failover.failover_look import DEADLINE_S, SOURCE_DEADLINE_S, Look, look
 from mirrors.services.failover.simulation_compare import compare
 from mirrors.services.failover.simulation_mixed import MixedPlaces
 from mirrors.services.failover.simulation_reading import Readings, read_groups
@@ -168,7 +168,15 @@ class _Simulation:
     def _look(self) -> tuple[tuple[Look, FailoverPlan], str]:
         flow = self.run.flow
         now = milliseconds(timezone.now())
-        seen = look(flow=flow, spec=flow.spec, groups=self.run.groups, now=now, tick=self._tick)
+        seen = look(
+            flow=flow,
+            spec=flow.spec,
+            groups=self.run.groups,
+            now=now,
+            tick=self._tick,
+            # One that was well just now is busy, not dead.
+            source_s=DEADLINE_S if flow.source.reachable else SOURCE_DEADLINE_S,
+        )
         plan = plan_failover(seen.picture)
         self.found["plan"] = plan.to_dict()
         FailoverRun.objects.filter(pk=self.run.pk).update(plan=self.found["plan"])
@@ -207,6 +215,9 @@ class _Simulation:
             tick=self._tick,
         )
         totals = sum_up(rows, losses)
-        if seen.picture.source_trouble:
+        if seen.silence:
             return (rows, totals), "The source cannot be read, so nothing was compared."
-        return (rows, totals), f"{totals.proven:,} of {totals.places:,} are proven by content."
+        words = f"{totals.proven:,} of {totals.places:,} are proven by content."
+        if seen.untold:
+            words += f" {plural(len(seen.untold), 'partition')} of the source could not be asked."
+        return (rows, totals), words

@@ -2,54 +2,35 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan import FailoverPlan
 from mirrors.domain.failover.proof import Proof, Samples, Seen, prove
 from mirrors.domain.failover.result import Loss, PlaceResult, Reading, place_result
 from mirrors.domain.failover.shapes import PartitionPlan, PlacePlan
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Place
-from mirrors.kafka.connection import Partial
-from mirrors.kafka.sampling import GroupReading, Window, read_windows
+from mirrors.kafka.group_reading import GroupReading
 from mirrors.services.failover.failover_look import Look
 from mirrors.services.failover.simulation_mixed import MixedPlaces
 from mirrors.services.failover.simulation_reading import AFTER, Readings
+from mirrors.services.failover.simulation_sides import Rows, Sides, Tick, read, read_source
 from mirrors.services.failover.simulation_windows import (
     BEFORE,
     STRETCH,
     Bounds,
     countable_places,
-    merge,
-    source_windows,
+    lost_windows,
+    near_end,
     target_windows,
 )
 
 # What is read to learn how fast a group drains.
 PROBE = 20_000
-DEADLINE_S = 40.0
-Tick = Callable[..., None]
-
-
-class Rows:
-    """Records of partitions, looked up by their offsets."""
-
-    def __init__(self, found: Partial[Place, list[Seen]]) -> None:
-        self._found = found.done
-        self._offsets = {place: [row.offset for row in rows] for place, rows in found.done.items()}
-        self.failed = found.failed
-
-    def between(self, place: Place, start: int, end: int) -> list[Seen]:
-        offsets = self._offsets.get(place, [])
-        rows = self._found.get(place, [])
-        return rows[bisect.bisect_left(offsets, start) : bisect.bisect_left(offsets, end)]
-
-    def by_offset(self, place: Place) -> dict[int, Seen]:
-        return {row.offset: row for row in self._found.get(place, [])}
+# What is to be proven comes before what is only counted.
+COUNT_DEADLINE_S = 20.0
 
 
 def compare(
@@ -71,32 +52,24 @@ def compare(
         )
         for row in look.picture.partitions
     }
-    countable = countable_places(plan.partitions, bounds)
-    theirs = None
-    if not look.picture.source_trouble:
-        plain = [row for row in plan.places if not mixed.has(row)]
-        windows = source_windows(plain, bounds, countable)
-        for place, more in mixed.windows().items():
-            windows.setdefault(place, []).extend(more)
-        theirs = _read(source, windows, tick, committed=look.committed)
-    ours = _read(target, target_windows(plan.places, look.starts), tick)
+    theirs, further = read_source(source, look, plan, bounds, mixed, tick)
+    ours = read(target, target_windows(plan.places, look.starts), tick)
+    countable = set() if look.silence else countable_places(plan.partitions, bounds)
+    lost = read(
+        source,
+        lost_windows(countable, bounds),
+        tick,
+        committed=look.committed,
+        deadline_s=COUNT_DEADLINE_S,
+    )
     rate = _rate(target, plan.places, look.read_to, tick)
     losses = {
-        (row.topic, row.partition): _loss(row, bounds, countable, theirs) for row in plan.partitions
+        (row.topic, row.partition): _loss(row, bounds, countable - lost.failed.keys(), lost)
+        for row in plan.partitions
     }
-    sides = Sides(look=look, bounds=bounds, theirs=theirs, ours=ours)
+    sides = Sides(look=look, bounds=bounds, theirs=theirs, further=further, ours=ours, lost=lost)
     rows = [_result(row, sides, losses, readings, mixed, rate) for row in plan.places]
     return rows, list(losses.values())
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Sides:
-    """What was seen of both; `theirs` is None where the source could not be asked."""
-
-    look: Look
-    bounds: Mapping[Place, Bounds]
-    theirs: Rows | None
-    ours: Rows
 
 
 def _result(
@@ -108,12 +81,11 @@ def _result(
     rate: float | None,
 ) -> PlaceResult:
     key, place = (row.group, row.topic, row.partition), (row.topic, row.partition)
-    bounds, theirs = sides.bounds, sides.theirs
     loss = losses.get(place, Loss(records=None, unread=None, how="unknown"))
     if place not in losses and mixed.has(row):
         # What came from the target itself is there: nothing of it has to cross.
         loss = Loss(records=0, unread=0, how="counted")
-    loss = dataclasses.replace(loss, unread=_unread(row, loss, bounds.get(place), theirs))
+    loss = dataclasses.replace(loss, unread=_unread(row, loss, sides))
     reading, proof = None, None
     if key in readings.failed:
         reading = Reading(trouble=readings.failed[key].message)
@@ -136,10 +108,13 @@ def _reading(seen: GroupReading) -> Reading:
 
 def _proof(row: PlacePlan, sides: Sides, reading: GroupReading, mixed: MixedPlaces) -> Proof:
     place, theirs = (row.topic, row.partition), sides.theirs
-    if theirs is None:
+    if sides.look.silence:
         return prove(Samples(source_after=None, target_after=reading.seen))
-    if place in theirs.failed:
-        return Proof(verdict="unproven", reason=theirs.failed[place].message)
+    if place in sides.look.untold:
+        return Proof(verdict="unproven", reason=sides.look.untold[place])
+    for rows in (theirs, sides.further):
+        if place in rows.failed:
+            return Proof(verdict="unproven", reason=rows.failed[place].message)
     if mixed.has(row):
         return mixed.prove(
             row,
@@ -148,7 +123,7 @@ def _proof(row: PlacePlan, sides: Sides, reading: GroupReading, mixed: MixedPlac
             theirs=theirs.by_offset(place),
             keeps_time=_keeps_time(row, sides),
         )
-    samples = _samples(row, sides, theirs, reading)
+    samples = _samples(row, sides, reading)
     return samples if isinstance(samples, Proof) else prove(samples)
 
 
@@ -163,16 +138,19 @@ def _keeps_time(row: PlacePlan, sides: Sides) -> bool:
     return topic.config("message.timestamp.type") != "LogAppendTime"
 
 
-def _samples(row: PlacePlan, sides: Sides, theirs: Rows, reading: GroupReading) -> Samples | Proof:
+def _samples(row: PlacePlan, sides: Sides, reading: GroupReading) -> Samples | Proof:
     place, offset = (row.topic, row.partition), row.source_offset or 0
-    topic, bounds = sides.look.topics[row.remote_topic], sides.bounds[place]
+    topic, bounds, theirs = sides.look.topics[row.remote_topic], sides.bounds[place], sides.theirs
     if offset < bounds.start:
         words = f"the source keeps records from {bounds.start} on only, so nothing is to compare"
         return Proof(verdict="unproven", reason=words)
     before = theirs.between(place, offset - STRETCH * BEFORE, min(offset, bounds.position))
     if offset > bounds.position:
         before = theirs.between(place, bounds.position - STRETCH * BEFORE, bounds.position)
-    after = theirs.between(place, offset, min(bounds.position, offset + STRETCH * AFTER))
+    end = near_end(offset, bounds)
+    after = theirs.between(place, offset, end)
+    if not after:
+        after = sides.further.between(place, end, bounds.position)[:AFTER]
     return Samples(
         source_after=after,
         target_after=reading.seen,
@@ -183,18 +161,20 @@ def _samples(row: PlacePlan, sides: Sides, theirs: Rows, reading: GroupReading) 
     )
 
 
-def _unread(row: PlacePlan, loss: Loss, bounds: Bounds | None, theirs: Rows | None) -> int | None:
-    if loss.how != "counted" or theirs is None or bounds is None or bounds.end is None:
+def _unread(row: PlacePlan, loss: Loss, sides: Sides) -> int | None:
+    place = (row.topic, row.partition)
+    bounds = sides.bounds.get(place)
+    if loss.how != "counted" or bounds is None or bounds.end is None:
         return row.unread_loss
     start = max(bounds.position, row.source_offset or 0)
-    return len(theirs.between((row.topic, row.partition), start, bounds.end))
+    return len(sides.lost.between(place, start, bounds.end))
 
 
 def _loss(
     row: PartitionPlan,
     bounds: Mapping[Place, Bounds],
-    countable: set[Place],
-    theirs: Rows | None,
+    counted: Collection[Place],
+    lost: Rows,
 ) -> Loss:
     place = (row.topic, row.partition)
     if row.certainty != "observed" or row.loss is None:
@@ -202,10 +182,10 @@ def _loss(
         return Loss(records=row.loss, unread=None, how=how)  # type: ignore[arg-type]
     if row.loss == 0:
         return Loss(records=0, unread=0, how="counted")
-    if theirs is None or place in theirs.failed or place not in countable:
+    if place not in counted:
         return Loss(records=row.loss, unread=None, how="at_most")
     at = bounds[place]
-    records = len(theirs.between(place, at.position, at.end or 0))
+    records = len(lost.between(place, at.position, at.end or 0))
     return Loss(records=records, unread=None, how="counted")
 
 
@@ -220,23 +200,5 @@ def _rate(
     place, start = (most.remote_topic, most.partition), most.downstream_offset or 0
     began = time.monotonic()
     end = min(start + PROBE, read_to.get(place, start))
-    rows = _read(target, {place: [(start, end)]}, tick).between(place, start, end)
+    rows = read(target, {place: [(start, end)]}, tick).between(place, start, end)
     return len(rows) / (time.monotonic() - began) if rows else None
-
-
-def _read(
-    spec: ClusterSpec,
-    windows: Mapping[Place, list[Window]],
-    tick: Tick,
-    *,
-    committed: bool = True,
-) -> Rows:
-    merged = {place: merge(rows) for place, rows in windows.items()}
-    try:
-        return Rows(
-            read_windows(spec, merged, deadline_s=DEADLINE_S, committed=committed, tick=tick)
-        )
-    except UnderstudyError as error:
-        if error.code in {"stopped", "timeout"}:
-            raise
-        return Rows(Partial(failed=dict.fromkeys(merged, error)))

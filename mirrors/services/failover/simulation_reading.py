@@ -11,7 +11,7 @@ from mirrors.domain.failover.shapes import PlacePlan
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Place
 from mirrors.kafka.connection import Partial
-from mirrors.kafka.sampling import GroupReading, read_as_group
+from mirrors.kafka.group_reading import GroupReading, read_as_group
 from mirrors.kafka.throwaway import make_group
 
 # Records read a place; the rest is known by offsets.

@@ -41,9 +41,9 @@ def countable_places(
 
 
 def source_windows(
-    places: Iterable[PlacePlan], bounds: Mapping[Place, Bounds], countable: set[Place]
+    places: Iterable[PlacePlan], bounds: Mapping[Place, Bounds]
 ) -> dict[Place, list[Window]]:
-    """By partition, which offsets [start, end) to read: around groups, and what would be lost."""
+    """By partition, which offsets [start, end) to read around groups."""
     windows: dict[Place, list[Window]] = {}
     for row in places:
         at = bounds.get((row.topic, row.partition))
@@ -51,12 +51,36 @@ def source_windows(
             continue
         near = min(row.source_offset, at.position)
         start = max(at.start, near - STRETCH * BEFORE)
-        end = min(at.position, near + STRETCH * AFTER)
-        windows.setdefault((row.topic, row.partition), []).append((start, end))
-    for place in countable:
-        start, end = bounds[place].position, bounds[place].end or 0
-        windows.setdefault(place, []).append((max(start, bounds[place].start), end))
+        windows.setdefault((row.topic, row.partition), []).append((start, near_end(near, at)))
     return windows
+
+
+def near_end(offset: int, at: Bounds) -> int:
+    return min(at.position, offset + STRETCH * AFTER)
+
+
+def lost_windows(
+    countable: Iterable[Place], bounds: Mapping[Place, Bounds]
+) -> dict[Place, list[Window]]:
+    """What would be lost."""
+    return {
+        place: [(max(bounds[place].position, bounds[place].start), bounds[place].end or 0)]
+        for place in countable
+    }
+
+
+def further_windows(
+    starts: Mapping[Place, Iterable[int]], bounds: Mapping[Place, Bounds]
+) -> dict[Place, list[Window]]:
+    """Where nothing is near a group, as in a compacted or aborted stretch: up to what was copied.
+
+    A few records from each start on are enough; those behind the next one are read from there.
+    """
+    found: dict[Place, list[Window]] = {}
+    for place, rows in starts.items():
+        firsts = sorted(set(rows))
+        found[place] = list(zip(firsts, [*firsts[1:], bounds[place].position], strict=True))
+    return found
 
 
 def target_windows(

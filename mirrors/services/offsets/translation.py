@@ -15,14 +15,18 @@ Place = tuple[str, int]
 
 
 def translate_offsets(
-    *, flow: Flow, places: Mapping[Place, Iterable[int]]
+    *,
+    flow: Flow,
+    places: Mapping[Place, Iterable[int]],
+    positions: Mapping[Place, int] | None = None,
 ) -> dict[Place, list[Translation]]:
     """For each partition one answer an offset, in the order asked; the index is taken as it is.
 
-    `run_index.refresh_index` brings it up to date first, where Kafka may be called.
+    `run_index.refresh_index` brings it up to date first, where Kafka may be called. `positions`:
+    answers of the moment at which partitions were copied so far, though the index knows more now.
     """
     asked = {place: list(offsets) for place, offsets in places.items()}
-    blocks = _Blocks(_current_maps(flow, asked), asked)
+    blocks = _Blocks(_current_maps(flow, asked, positions or {}), asked)
     reasons = _reasons(flow, {place for place in asked if not blocks.has(place)})
     answers = {
         place: [
@@ -88,7 +92,9 @@ class _Blocks:
         return found.pk, nearest(offset, position=found.position)
 
 
-def _current_maps(flow: Flow, places: Iterable[Place]) -> dict[Place, _Map]:
+def _current_maps(
+    flow: Flow, places: Iterable[Place], positions: Mapping[Place, int]
+) -> dict[Place, _Map]:
     asked = list(places)
     rows = PartitionMap.objects.filter(
         flow=flow,
@@ -97,7 +103,7 @@ def _current_maps(flow: Flow, places: Iterable[Place]) -> dict[Place, _Map]:
         position__isnull=False,
     ).order_by()
     return {
-        (topic, partition): _Map(pk, position or 0)
+        (topic, partition): _Map(pk, min(position, positions.get((topic, partition), position)))
         for topic, partition, pk, position in rows.values_list(
             "topic", "partition", "pk", "position"
         )

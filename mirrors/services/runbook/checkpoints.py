@@ -15,7 +15,7 @@ from mirrors.kafka.groups import list_groups
 from mirrors.models import Flow, PartitionMap
 from mirrors.services.backward import answers_home, ways_home
 from mirrors.services.divergence import keep
-from mirrors.services.offsets.translation import translate_offsets
+from mirrors.services.failover.failover_answers import copied_to
 from mirrors.services.runbook.context import Context, Handler, Place, done, failed, not_yet
 from mirrors.services.runbook.looking import plan_now, worse_than_simulated
 
@@ -81,18 +81,14 @@ def ends_downstream(flow: Flow, places: Iterable[Place]) -> dict[Place, int]:
     Of remote partitions that came from there: behind the last record that a group here can read.
     """
     wanted = set(places)
-    asked: dict[Place, list[int]] = {}
-    for row in PartitionMap.objects.filter(flow=flow, position__isnull=False):
-        if (row.topic, row.partition) in wanted:
-            asked[row.topic, row.partition] = [row.position or 0]
-    found = translate_offsets(flow=flow, places=asked)
-    home = wanted & ways_home(flow).keys() - asked.keys()
-    found |= answers_home(flow, {place: [_FAR] for place in home})
-    return {
-        place: rows[0].downstream
-        for place, rows in found.items()
-        if rows and rows[0].downstream is not None
-    }
+    rows = PartitionMap.objects.filter(flow=flow, position__isnull=False)
+    known = {(row.topic, row.partition): row.position or 0 for row in rows}
+    found = copied_to(flow, {place: known[place] for place in wanted & known.keys()})
+    home = wanted & ways_home(flow).keys() - known.keys()
+    for place, answers in answers_home(flow, {place: [_FAR] for place in home}).items():
+        if answers and answers[0].downstream is not None:
+            found[place] = answers[0].downstream
+    return found
 
 
 READ_CHECKPOINTS = Handler(wait=_wait)

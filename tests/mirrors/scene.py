@@ -1,0 +1,69 @@
+"""A topic that was copied up to a point, and a simulation of the flow that copied it."""
+
+from __future__ import annotations
+
+import time
+
+from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
+from mirrors.kafka.throwaway import PREFIX
+from mirrors.models import FailoverRun, Flow
+from mirrors.services.failover import simulation
+from spark_runner.wire.records import Record
+from tests.wire.world import Flow as Copy
+from tests.wire.world import Side, unique
+
+
+class Scene:
+    """One topic that was copied up to a point, and more on the source since."""
+
+    def __init__(self, source: Side, target: Side) -> None:
+        self.source, self.target = source, target
+        self.topic = unique("scene")
+        self.source.make(self.topic, 3)
+        self.copy = Copy(source, target, commit_interval_ms="20")
+        self.remote = self.copy.add(self.topic)
+        writer = self.source.transaction(unique("scene"))
+        self._number = 0
+        for at in range(30):
+            if at % 3 == 0:
+                self.source.write(self.topic, 0, self.records(4))
+                self.source.write(self.topic, 1, self.records(1))
+            else:
+                writer.write(self.topic, 0, self.records(2))
+                writer.end(commit=at % 3 == 1)
+        time.sleep(0.3)
+        self.copy.copy()
+        self.position = self.copy.ends()[self.topic, 0]
+        self.source.write(self.topic, 0, self.records(5))
+        for amount, commit in ((3, True), (2, False)):
+            writer.write(self.topic, 0, self.records(amount))
+            writer.end(commit=commit)
+        time.sleep(0.3)
+        self.upstream = source.read(self.topic)
+        self.downstream = target.read(self.remote)
+        self.lost = len(self.upstream) - len(self.downstream)
+
+    def records(self, count: int) -> list[Record]:
+        first = self._number
+        self._number += count
+        return [Record(0, 1_000_000 + at, b"k", b"%d" % at) for at in range(first, first + count)]
+
+    def group(self, name: str, offset: int) -> str:
+        name, offsets = unique(name), {(self.topic, 0): GroupOffset(offset, "precious")}
+        assert not write_offsets(self.source.spec, name, offsets).failed
+        return name
+
+    def rest(self, offset: int) -> list[int]:
+        """The downstream offsets of what a group that stands at `offset` has not consumed."""
+        pairs = zip(self.upstream, self.downstream, strict=False)
+        return [below.offset for above, below in pairs if above.offset >= offset]
+
+    def left_over(self) -> list[str]:
+        return [name for name in list_groups(self.target.spec) if name.startswith(PREFIX)]
+
+
+def simulate(flow: Flow, *groups: str) -> FailoverRun:
+    run = simulation.request_simulation(flow=flow, groups=groups, who="tester")
+    assert simulation.run_simulation(run_id=run.pk)
+    run.refresh_from_db()
+    return run
