@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.patience import until_answered
 from spark_runner.positions import Place
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import failure
 from spark_runner.wire.messages import Repeated
 from spark_runner.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, listed, requests
-from spark_runner.wire.patience import until_answered
 
 DEADLINE_S = 5.0
 # For one broker of many, its connection included; the last to be asked have the rest of the time.

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Literal
 
-from mirrors.domain.errors import Fenced, UnderstudyError
+from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.jobs import JobSpec
 from spark_runner.agenda import Agenda, Errand
 from spark_runner.clerk import Clerk
@@ -17,6 +17,7 @@ from spark_runner.copying import Copying
 from spark_runner.desk import Desk
 from spark_runner.draft import Plan
 from spark_runner.gaps import Orders
+from spark_runner.ledger_writer import has_lost_pen
 from spark_runner.positions import Place
 from spark_runner.slots import Slots
 from spark_runner.status import Board
@@ -140,7 +141,7 @@ class Office:
         if errand == "positions":
             # MM2's copy is still behind, though nothing moves any more.
             self._copying.has_moved = True
-        if errand != "owner" and (isinstance(error, Fenced) or error.code == "producer_lost"):
+        if errand != "owner" and has_lost_pen(error):
             self.agenda.want("owner")
 
     def _adopt(self, plan: Plan, now: float) -> list[Event]:

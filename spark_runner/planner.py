@@ -24,10 +24,10 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.errors import translate
+from mirrors.kafka.producers.fences import fence
 from spark_runner.bounds import Bounds
 from spark_runner.cut_logs import cut_logs
 from spark_runner.draft import Draft, Plan
-from spark_runner.fences import fence
 from spark_runner.gaps import Orders, apply_decisions, find_gaps, marks_of
 from spark_runner.ledger_writer import LedgerWriter
 from spark_runner.named import check_offsets
@@ -90,8 +90,8 @@ class Planner:
         self._writer.write(owner=self._owner, deadline_s=DEADLINE_S)
         before = read_ledger(target, topic, deadline_s=DEADLINE_S, committed=False)
         ids = [slice_id(self.spec.name, index) for index in range(before.slices or 0)]
-        topics = (topic, self._runs_topic)
-        fence(self.spec.target, ids, topics, deadline_s=DEADLINE_S)
+        ledgers = [(topic, 0), (self._runs_topic, 0)]
+        fence(self.spec.target, ids, ledgers, deadline_s=DEADLINE_S)
         self._ledger = read_ledger(target, topic, deadline_s=DEADLINE_S)
         self._mm2.read(target, deadline_s=DEADLINE_S)
 

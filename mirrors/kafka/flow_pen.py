@@ -3,7 +3,8 @@
 Whoever holds the flow's plan id is alone: taking it over fences a planner, and a planner that
 starts takes it over and fences this. A planner that believes the flow still its own sends tasks,
 which find another owner's name and copy nothing. Records, their runs and positions are one
-transaction.
+transaction. None begins before the last one has ended in every partition (`producers.hanging`):
+aborted, it would take along what was committed there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from mirrors.domain.owner import OWNER_KEY, owner_value
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka import transactions
 from mirrors.kafka.errors import RAISED, translate
+from mirrors.kafka.producers.cluster import Place
+from mirrors.kafka.producers.fences import fence, wait_for_markers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,9 +48,23 @@ class FlowPen:
     def __init__(self, spec: ClusterSpec, flow_name: str) -> None:
         self._spec = spec
         self._name = flow_name
-        self._producer = transactions.open_producer(spec, transactions.plan_id(flow_name))
+        self._id = transactions.plan_id(flow_name)
+        self._producer = transactions.open_producer(spec, self._id)
+        # By a transaction of which nobody has seen yet that it has ended everywhere.
+        self._written: set[Place] = set()
 
-    def take_over(self, *, positions_topic: str, slices: int, deadline_s: float) -> Self:
+    def take_over(
+        self,
+        *,
+        positions_topic: str,
+        runs_topic: str,
+        slices: int,
+        places: Iterable[Place] = (),
+        deadline_s: float,
+    ) -> Self:
+        """`places`: remote partitions that an earlier pen may have written."""
+        ledgers = [(positions_topic, 0), (runs_topic, 0)]
+        fence(self._spec, [self._id], [*ledgers, *places], deadline_s=deadline_s, orderly=True)
         transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
         # Before the ids are fenced: who takes one back from here on sees the name.
         owner = owner_value(f"{socket.gethostname()} {os.getpid()} pen {uuid.uuid4().hex}")
@@ -55,12 +72,17 @@ class FlowPen:
         with self.transaction(deadline_s=deadline_s):
             self.send([row], deadline_s=deadline_s)
         ids = [transactions.slice_id(self._name, index) for index in range(slices)]
-        transactions.fence(self._spec, ids, deadline_s=deadline_s)
+        fence(self._spec, ids, ledgers, deadline_s=deadline_s)
         return self
 
     @contextlib.contextmanager
     def transaction(self, *, deadline_s: float) -> Iterator[None]:
-        """All that is sent inside becomes visible at once, or none of it."""
+        """All that is sent inside becomes visible at once, or none of it.
+
+        Raises KafkaUnavailable too where it was committed and a broker left out a marker: then this
+        pen writes no more, and who takes the flow over next mends that.
+        """
+        self._see_ended(deadline_s)
         transactions.begin(self._producer, self._spec)
         try:
             yield
@@ -72,6 +94,7 @@ class FlowPen:
             transactions.commit(self._producer, self._spec, deadline_s=deadline_s)
         except transactions.Aborted as aborted:
             raise aborted.cause from None
+        self._see_ended(deadline_s)
 
     def send(self, rows: Iterable[Outgoing], *, deadline_s: float) -> list[int]:
         """The offset that each record got, in order; a refused one raises."""
@@ -88,6 +111,7 @@ class FlowPen:
         wanted = 0
         try:
             for row in rows:
+                self._written.add((row.topic, row.partition))
                 self._produce(row, functools.partial(landed, wanted), until)
                 wanted += 1
             self._producer.flush(max(0.1, until - time.monotonic()))
@@ -102,6 +126,11 @@ class FlowPen:
                 code="timeout",
             )
         return [offsets[at] for at in range(wanted)]
+
+    def _see_ended(self, deadline_s: float) -> None:
+        if self._written:
+            wait_for_markers(self._spec, self._id, self._written, deadline_s=deadline_s)
+            self._written.clear()
 
     def _produce(
         self, row: Outgoing, landed: Callable[[KafkaError | None, Message], None], until: float

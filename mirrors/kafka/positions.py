@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections.abc import Iterable, Iterator
 
 from mirrors.domain.records import MalformedRecord, Position, SliceCount, read_position
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.connection import DEADLINE_S
-from mirrors.kafka.internal import read_to_end
+from mirrors.kafka.internal import InternalRecord, read_to_end
+from mirrors.kafka.tailing import Bookmark, find_tail, read_tail
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,17 +23,37 @@ class Positions:
 
 
 def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) -> Positions:
-    """A flow's committed positions, by source topic and partition."""
+    """A flow's committed positions, by source topic and partition: nothing is missing that was
+    committed before the call.
+
+    Raises KafkaUnavailable while a transaction stays open there.
+    """
     places: dict[Place, Position] = {}
     slices, strange = None, 0
-    for record in read_to_end(admin, topic, deadline_s=deadline_s):
-        try:
-            known = read_position(record.key, record.value)
-        except MalformedRecord:
-            strange += 1
-            continue
+    until = time.monotonic() + deadline_s
+    tail = find_tail(admin, topic, Bookmark(), deadline_s=deadline_s)
+    left = max(0.5, until - time.monotonic())
+    for known in _read(read_tail(admin.spec, tail, deadline_s=left) if tail else ()):
         if isinstance(known, SliceCount):
             slices = known.count
-        else:
+        elif isinstance(known, Position):
             places[known.topic, known.partition] = known
+        else:
+            strange += 1
     return Positions(places, slices, strange)
+
+
+def count_slices(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) -> int:
+    """In how many slices a flow may copy: whom to fence. Waits for no transaction, since what is
+    open may be a dead slice's; to fence one too many does no harm."""
+    rows = _read(read_to_end(admin, topic, committed=False, deadline_s=deadline_s))
+    return max((row.count for row in rows if isinstance(row, SliceCount)), default=0)
+
+
+def _read(records: Iterable[InternalRecord]) -> Iterator[Position | SliceCount | None]:
+    """None for what is neither."""
+    for record in records:
+        try:
+            yield read_position(record.key, record.value)
+        except MalformedRecord:
+            yield None

@@ -1,10 +1,9 @@
-"""Kafka transactions as we use them: begin, commit, abort, fence, each with a deadline."""
+"""Kafka transactions as we use them: take over, begin, commit, abort, each with a deadline."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -17,7 +16,6 @@ from mirrors.kafka.errors import translate
 # A dead owner's transaction blocks readers (read_committed) until it is fenced, or for so long;
 # a live one's must not last longer.
 TRANSACTION_TIMEOUT_MS = 60_000
-FENCE_AT_ONCE = 8
 _TRY_S = 1.0
 _FENCING_CODES = (
     KafkaError._FENCED,
@@ -79,16 +77,6 @@ def take_over(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> No
                 ) from None
         else:
             return
-
-
-def fence(spec: ClusterSpec, ids: Sequence[str], *, deadline_s: float) -> None:
-    """Make sure that no earlier owner of any of these ids can write another record."""
-
-    def fence_one(transactional_id: str) -> None:
-        take_over(open_producer(spec, transactional_id), spec, deadline_s=deadline_s)
-
-    with ThreadPoolExecutor(max_workers=FENCE_AT_ONCE) as pool:
-        list(pool.map(fence_one, ids))
 
 
 def commit(

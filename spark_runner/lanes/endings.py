@@ -1,45 +1,31 @@
-"""Whether the last transaction has ended in each partition that it wrote.
+"""Whether the last transaction has ended in each partition that it wrote; if not, it is ended.
 
-A broker that dies while the markers of a commit are written may leave some out for good when it is
-back (Kafka 4.3.1: what has no leader by then it takes for deleted, TransactionMarkerChannelManager;
-KIP-664 calls the rest a hanging transaction). Readers wait before it, and our next transaction
-there becomes a part of it: aborted, it takes what was committed with it. So before anything is
-written there it is ended as the whole was, by a transaction of ours that has nothing else in it:
-its marker takes the very place of the missing one.
+The rule is `mirrors.kafka.producers.hanging`. Here is what it means for a slice: how the whole
+ended is told for data by the committed positions, for our own topics, which are read before, by the
+coordinator.
 
-How the whole ended is told for data by the committed positions, for our own topics, which are read
-before, by the coordinator (`Identity.was_committed`). A broker that has just come back may leave
-out the markers of that transaction as well, so it is seen that nothing hangs any more.
-
-While a partition has no leader nobody tells what hangs there. The coordinator forgets at a fence
-how the whole ended, so our own topics are waited for before it; and a partition that could not be
-looked at when an epoch begins is not written before it was.
+While a partition has no leader nobody tells what hangs there, so one that could not be looked at
+when an epoch begins is not written before it was.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping
 
-from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.producers.cluster import Place
+from mirrors.kafka.producers.described import Open
+from mirrors.kafka.producers.hanging import Hanging
+from mirrors.kafka.producers.identity import Identity, ProducerLost
 from spark_runner.lanes import remote_cut
-from spark_runner.lanes.hanging import Hanging, open_in
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import Code
-from spark_runner.wire.patience import Patience
-from spark_runner.wire.transactions import Identity, ProducerLost
-
-log = logging.getLogger(__name__)
 
 AGAIN_S = 1.0
 # A broker that hangs may cost the others so much less than it takes itself.
 PATIENT = 9.0
-# Brokers keep a transaction open for a minute and more: until then what was begun can be ended.
-END_S = 50.0
-SEEN_S = 0.5
 
 
 class Endings:
@@ -57,71 +43,76 @@ class Endings:
         self._target = target
         self._identity = identity
         self._tracks = list(tracks)
-        self._ledgers = list(ledgers)
+        self._ledgers = _places(ledgers)
+        self._known = _places(self._tracks) | self._ledgers
+        self._hanging = Hanging(target, identity, self._leaders, self._ledgers)
         self._transactional = transactional
         # Those that nobody told of when the epoch began, and when to ask again.
         self._unseen: dict[Track, float] = {}
-        self._hanging = Hanging(target, identity)
-        # Our transaction takes in what hangs: to abort it would abort what was committed.
-        self.is_mending = False
+        # Another topic has that name now, which is told by its id.
+        self._replaced: set[Track] = set()
         # How many connections had broken when the last transaction began to end.
         self._broken = target.broken
 
-    def await_ledgers(self) -> None:
-        """Before the fence; raises KafkaUnavailable when one of them has no leader for long."""
-        self._hanging.await_leaders(self._ledgers)
+    @property
+    def is_mending(self) -> bool:
+        """What is open now has taken in what was committed: nobody may abort it."""
+        return self._hanging.is_mending
+
+    def fence(self, deadline: float) -> None:
+        """Take the slice's id: how the last transaction ended is kept, if that is still needed."""
+        self._identity.fence(deadline, may_hang=self._hanging.may_hang)
 
     def mend_ledgers(self) -> None:
         """Behind the fence, before the positions are read: those that hang are not seen yet."""
-        if self._identity.is_anonymous:
-            return
-        hanging = open_in(self._hanging.insist(self._ledgers))
-        for commit in (True, False):
-            self._end(
-                [
-                    track
-                    for track, found in hanging.items()
-                    if self._identity.was_committed(found.epoch) is commit
-                ],
-                commit=commit,
-            )
+        if not self._identity.is_anonymous:
+            self._hanging.mend()
 
     def begin(self) -> dict[Track, Verdict]:
         """The tracks stand at their committed positions; tells those that were cut."""
         self._broken = self._target.broken
         known = [track for track in self._tracks if track.there >= 0]
         ends = remote_cut.ends(self._target, known)
-        odd = [track for track, end in ends.items() if end != track.there]
         self._unseen = {}
         if self._transactional:
-            states = self._hanging.states(odd)
-            silent = self._hanging.untold(odd, states)
-            silent |= {track for track in known if track.error is None} - ends.keys()
-            self._unseen = dict.fromkeys(silent, 0.0)
-            hanging = open_in(states)
-            # Committed, as the position says, whatever others have written behind it.
-            cut_short = [
-                track
-                for track, found in hanging.items()
-                if found.start < track.there
-                and self._identity.was_committed(found.epoch) is not False
-            ]
-            self._end(cut_short, commit=True)
-            # Behind what is committed, so it is not.
-            void = [track for track, found in hanging.items() if found.start >= track.there]
-            self._end(void, commit=False)
-            for track in (*cut_short, *(self._unseen.keys() & ends.keys())):
+            odd = {track for track, end in ends.items() if end != track.there}
+            silent = {track for track in known if track.error is None} - ends.keys()
+            states = self._states(odd | silent)
+            silent |= odd - states.keys()
+            self._unseen = dict.fromkeys(silent - self._replaced, 0.0)
+            for track in self._mend({track: states[track] for track in odd & states.keys()}):
+                del ends[track]
+            for track in self._unseen.keys() & ends.keys():
                 del ends[track]
         return remote_cut.judge(ends, self._target.alias)
 
+    def _mend(self, states: Mapping[Track, Open | None]) -> list[Track]:
+        """End what hangs in the data; those in which it was committed, as the position says."""
+        hanging = {track: found for track, found in states.items() if found is not None}
+        of = self._identity.last_end.of
+        cut_short = [
+            track
+            for track, found in hanging.items()
+            # Whatever others have written behind it.
+            if found.start < track.there and of(found.epoch) is not False
+        ]
+        self._hanging.end(list(_places(cut_short)), commit=True)
+        # Behind what is committed, so it is not.
+        void = [track for track, found in hanging.items() if found.start >= track.there]
+        self._hanging.end(list(_places(void)), commit=False)
+        return cut_short
+
     def hang(self) -> bool:
         """Behind the fence: whether any partition needs to be mended."""
-        return bool(open_in(self._hanging.states(self._tracks)))
+        return any(self._states(self._tracks).values())
 
     def joined(self, firsts: Mapping[Track, int]) -> set[Track]:
         """Those where our records, from this offset on, are in a transaction that began before."""
-        hanging = open_in(self._hanging.states(firsts))
-        return {track for track, found in hanging.items() if found.start < firsts[track]}
+        return {
+            track
+            for track, found in self._states(firsts).items()
+            if found is not None and found.start < firsts[track]
+        }
 
     def ending(self) -> None:
         """The transaction is about to end: what breaks from now on may cost it markers."""
@@ -143,12 +134,13 @@ class Endings:
 
     def _look_again(self, due: set[Track], began: float) -> None:
         ends = remote_cut.ends(self._target, due)
-        odd = [track for track, end in ends.items() if end != track.there]
-        if len(self._hanging.untold(odd, self._hanging.states(odd))) < len(odd):
+        odd = {track for track, end in ends.items() if end != track.there}
+        told = self._states(odd | (due - ends.keys()))
+        if odd & (told.keys() | self._replaced):
             raise ProducerLost(Code.CONCURRENT_TRANSACTIONS, "mend what had no leader")
         now = time.monotonic()
         for track in due:
-            if track in ends and track not in odd:
+            if track in self._replaced or (track in ends and track not in odd):
                 del self._unseen[track]
             else:
                 self._unseen[track] = now + max(AGAIN_S, PATIENT * (now - began))
@@ -170,48 +162,20 @@ class Endings:
         ]
         ends = remote_cut.ends(self._target, known)
         behind = [track for track in known if ends.get(track, -1) < track.there]
-        return not behind and not self._hanging.still(self._ledgers)
+        return not behind and not self._hanging.unended(self._ledgers)
 
-    def _end(self, tracks: list[Track], *, commit: bool) -> None:
-        patience = Patience(time.monotonic() + END_S)
-        how = "committed" if commit else "aborted"
-        while tracks:
-            first = f"{tracks[0].remote_topic}-{tracks[0].partition}"
-            log.warning(
-                "cluster %s: the end of a transaction that was %s is missing in %s of our "
-                "partitions, first %s: it is written now",
-                self._target.alias,
-                how,
-                len(tracks),
-                first,
-            )
-            try:
-                self._transact(tracks, commit)
-            except ProducerLost as lost:
-                raise self._refused(first, how, str(lost)) from None
-            tracks = self._seen_ended(tracks)
-            if tracks and not patience.wait():
-                raise self._refused(first, how, "its broker left it out again")
+    def _states(self, tracks: Iterable[Track]) -> dict[Track, Open | None]:
+        """What is open under our producer, of those that can be looked at now."""
+        found = self._hanging.states(_places(tracks))
+        return {self._known[place]: row for place, row in found.items()}
 
-    def _transact(self, tracks: list[Track], commit: bool) -> None:
-        deadline = time.monotonic() + END_S
-        places = [(track.remote_topic, track.partition) for track in tracks]
-        self.is_mending = commit
-        if len(self._identity.add(places, deadline)) < len(places):
-            self._identity.end(commit=commit, deadline=deadline)
-        self.is_mending = False
+    def _leaders(self, places: Iterable[Place], deadline: float) -> dict[Place, int]:
+        wanted = {place: self._known[place] for place in places}
+        led = remote_cut.by_leader(self._target, wanted, deadline)
+        nodes = {row[:2]: node for node, rows in led.items() for row in rows}
+        self._replaced |= {track for place, track in wanted.items() if place not in nodes}
+        return {place: node for place, node in nodes.items() if node != remote_cut.NOBODY}
 
-    def _seen_ended(self, tracks: list[Track]) -> list[Track]:
-        """Waits for the markers, which are written behind the reply; those without them."""
-        patience = Patience(time.monotonic() + SEEN_S)
-        while left := self._hanging.still(tracks):
-            if not patience.wait():
-                break
-        return left
 
-    def _refused(self, first: str, how: str, why: str) -> KafkaUnavailable:
-        return KafkaUnavailable(
-            f"Cluster {self._target.alias}: {first} lacks the end of a transaction that was {how}, "
-            f"and it could not be written: {why}.",
-            code="hanging_transaction",
-        )
+def _places(tracks: Iterable[Track]) -> dict[Place, Track]:
+    return {(track.remote_topic, track.partition): track for track in tracks}

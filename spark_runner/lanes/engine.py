@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from mirrors.domain.errors import KafkaRefused
+from mirrors.kafka.producers.identity import Identity, ProducerLost
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.ears import Ears
 from spark_runner.lanes.endings import Endings
@@ -35,7 +36,6 @@ from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import Pen
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import Code
-from spark_runner.wire.transactions import Identity, ProducerLost
 
 _DRAIN_S = 20.0
 _HURRIED_S = 3.0

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.homes import Homes, is_on_its_way
 from spark_runner.lanes.members import Members
@@ -25,7 +26,6 @@ from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.track import Track
 from spark_runner.wire.codes import Code
 from spark_runner.wire.stream import too_late
-from spark_runner.wire.transactions import ProducerLost
 
 _LISTEN_S = 0.2
 _HURRIED_S = 3.0

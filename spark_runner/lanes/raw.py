@@ -11,6 +11,7 @@ import gc
 import time
 
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
+from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.control import Channel
 from spark_runner.lanes import heap, remote_cut, setup
 from spark_runner.lanes.account import Account
@@ -30,7 +31,6 @@ from spark_runner.wire import produce
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import name_of
 from spark_runner.wire.fetch import MOST as NEWEST_FETCH
-from spark_runner.wire.transactions import ProducerLost
 from spark_runner.work import EndedBecause, SliceResult, SliceWork
 
 CONNECT_S = 30.0
@@ -174,7 +174,6 @@ class _Epoch:
         """Fence, then read the positions, then begin: in this order only (data-plane.md §4)."""
         engine = self._engine
         assert engine is not None  # noqa: S101 - made by _connect
-        self._endings.await_ledgers()
         self._fence()
         self._endings.mend_ledgers()
         self._repeats.writes_as(self._identity.producer_id)
@@ -191,7 +190,7 @@ class _Epoch:
     def _fence(self) -> None:
         until = time.monotonic() + FENCE_S
         try:
-            self._identity.fence(until)
+            self._endings.fence(until)
         except KafkaRefused as error:
             if self._transactional or error.code != "not_authorised":
                 raise

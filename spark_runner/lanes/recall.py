@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.owner import OWNER_KEY, read_owner
 from mirrors.domain.records import MalformedRecord, Position, position_key, read_position
+from mirrors.kafka.patience import until_answered
 from spark_runner.lanes.scan import Filter
 from spark_runner.positions import Place
 from spark_runner.wire import fetch
@@ -23,7 +24,6 @@ from spark_runner.wire.cluster import REQUEST_S, ClusterClient, Leader, TopicVie
 from spark_runner.wire.codes import RETRY, Code, failure
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
-from spark_runner.wire.patience import until_answered
 from spark_runner.wire.peek import peek
 from spark_runner.wire.records import batches, decode_batch, read_header
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from mirrors.domain.continuity.strangers import Hole
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.records import Position
+from mirrors.kafka.patience import Patience
 from spark_runner.lanes import remote_cut, setup
 from spark_runner.lanes.endings import Endings
 from spark_runner.lanes.holes import read_holes
@@ -26,7 +27,6 @@ from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.positions import Place
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.patience import Patience
 from spark_runner.work import SliceWork
 
 log = logging.getLogger(__name__)
@@ -69,8 +69,7 @@ class Remote:
         view = self._client.describe([self._topic], deadline)[self._topic]
         ledger = Track(self._topic, 0, self._topic, remote_id=view.topic_id, ledger=True)
         endings = Endings(self._client, self._identity, going, [ledger], transactional=True)
-        endings.await_ledgers()
-        self._identity.fence(deadline)
+        endings.fence(deadline)
         endings.mend_ledgers()
         if endings.hang():
             known = read()

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps import remote_cut
+from mirrors.kafka.patience import until_answered
 from spark_runner.generations import remote_gap
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import NO_ID, ClusterClient, Leader
 from spark_runner.wire.codes import RETRY
 from spark_runner.wire.offsets import LATEST, list_offsets
-from spark_runner.wire.patience import until_answered
 
 log = logging.getLogger(__name__)
 

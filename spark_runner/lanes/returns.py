@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from mirrors.domain.errors import Fenced, KafkaUnavailable
+from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes import remote_cut, target_trouble
 from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.members import Members
@@ -23,7 +24,6 @@ from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import sequence_of
 from spark_runner.wire.codes import BATCH_REFUSED, FENCING, LEADER_MOVED, PRODUCER_LOST, RETRY, Code
 from spark_runner.wire.produce import Answer
-from spark_runner.wire.transactions import ProducerLost
 
 RETRY_S = 0.1
 # The markers of the last transaction are written within milliseconds.

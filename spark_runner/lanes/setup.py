@@ -7,6 +7,8 @@ import time
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.runs import runs_topic
 from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.kafka.patience import Patience
+from mirrors.kafka.producers.identity import Identity
 from mirrors.kafka.transactions import TRANSACTION_TIMEOUT_MS
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.feeder import FetchLimits
@@ -16,8 +18,6 @@ from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.track import Track
 from spark_runner.wire import codecs, fetch, produce
 from spark_runner.wire.cluster import ClusterClient, id_bytes
-from spark_runner.wire.patience import Patience
-from spark_runner.wire.transactions import Identity
 from spark_runner.work import PartitionWork, SliceWork
 
 _REPLY_BYTES = 16 << 20

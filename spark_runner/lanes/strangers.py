@@ -13,10 +13,10 @@ from collections.abc import Iterable
 
 from mirrors.domain.continuity.strangers import Hole, strangers
 from mirrors.domain.errors import UnderstudyError
+from mirrors.kafka.producers.identity import Identity
 from spark_runner.lanes.holes import read_holes
 from spark_runner.lanes.track import Track
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.transactions import Identity
 
 log = logging.getLogger(__name__)
 

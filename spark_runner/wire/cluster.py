@@ -14,13 +14,13 @@ from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.patience import Patience
+from mirrors.kafka.producers.cluster import CONNECT_S
 from mirrors.kafka.security import connection_facts
 from spark_runner.wire.codes import Code
 from spark_runner.wire.connection import Connection
-from spark_runner.wire.patience import Patience
 from spark_runner.wire.stream import Buffers
 
-CONNECT_S = 10.0
 REQUEST_S = 30.0
 RECEIVE_S = 10.0  # once a reply has begun to come, the rest of it does
 _EACH_S = 1.0  # for one broker of many

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
+from mirrors.kafka.producers.cluster import Place
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.described import Place
 
 Wanted = tuple[str, int, int, int]
 """(topic, partition, epoch in which its leader leads, epoch asked for)"""

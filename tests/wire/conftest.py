@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 import spark_runner.wire.connection
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka_cluster import KafkaCluster
+from mirrors.kafka.admin import Admin
 from spark_runner.wire.stream import PlainStream, dial
 from tests.wire.proxy import Proxy
 from tests.wire.sides import Side
@@ -28,6 +30,23 @@ def target(backup: str) -> Iterator[Side]:
     side = Side("two", backup)
     yield side
     side.close()
+
+
+@pytest.fixture
+def trusting(target: Side) -> Iterator[None]:
+    """The broker does not ask the coordinator whether a partition is in the transaction."""
+    verify = "transaction.partition.verification.enable"
+    (node,) = target.client.brokers
+
+    def let(value: str) -> None:
+        entry = ConfigEntry(verify, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource("broker", str(node), incremental_configs=[entry])
+        admin = Admin(target.spec)
+        admin.client.incremental_alter_configs([resource])[resource].result(20)
+
+    let("false")
+    yield
+    let("true")
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.kafka.patience import until_answered
+from mirrors.kafka.producers.identity import Identity
 from spark_runner.lanes.scan import Filter
 from spark_runner.wire import codecs, fetch, produce
 from spark_runner.wire.batch import CONTROL, Pen, Sequences
 from spark_runner.wire.cluster import ClusterClient, TopicView
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
-from spark_runner.wire.patience import until_answered
 from spark_runner.wire.records import Record, batches, decode_batch, encode_batch, read_header
-from spark_runner.wire.transactions import Identity
 
 DEADLINE_S = 30.0
 

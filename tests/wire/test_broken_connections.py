@@ -10,10 +10,10 @@ import time
 import pytest
 
 from mirrors.kafka.admin import Admin
+from mirrors.kafka.producers.identity import Identity, ProducerLost
 from spark_runner.lanes import homes, outage
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire.records import Record
-from spark_runner.wire.transactions import Identity, ProducerLost
 from tests.wire.independent import compare
 from tests.wire.proxy import Proxy
 from tests.wire.running import Running

@@ -7,8 +7,8 @@ import itertools
 import pytest
 from kafka.protocol.producer import InitProducerIdRequest
 
+from mirrors.kafka.producers.identity import Identity
 from spark_runner.wire import messages
-from spark_runner.wire.transactions import Identity
 from tests.wire.running import PARTITIONS, Running
 from tests.wire.world import Flow, Side, bare, soon, unique
 

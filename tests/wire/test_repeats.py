@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaRefused
+from mirrors.kafka.producers.identity import Identity, ProducerLost
 from spark_runner.lanes import repeats
 from spark_runner.lanes.ledger import Book
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record_remote import Remote
 from spark_runner.wire.records import Record
-from spark_runner.wire.transactions import Identity, ProducerLost
 from spark_runner.work import SliceResult
 from tests.wire.chaos import Killed
 from tests.wire.stops import LANES, only_error, stopped
@@ -139,7 +139,7 @@ def test_a_producer_that_is_lost_repeats_within_one_process(
 def test_without_the_right_to_a_transactional_id_the_last_commit_names_who_wrote(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def not_authorised(*_: Any) -> None:
+    def not_authorised(*_: Any, **__: Any) -> None:
         raise KafkaRefused("No right.", code="not_authorised")
 
     monkeypatch.setattr(Identity, "fence", not_authorised)

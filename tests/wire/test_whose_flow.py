@@ -16,12 +16,12 @@ import pytest
 from mirrors.domain.owner import OWNER_KEY, owner_value
 from mirrors.domain.records import Position
 from mirrors.kafka.flow_pen import FlowPen
+from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.recall import PositionReader
 from spark_runner.wire.codes import Code
 from spark_runner.wire.records import Record
-from spark_runner.wire.transactions import ProducerLost
 from spark_runner.work import SliceResult, SliceWork
 from tests.wire.stops import LANES, NOW
 from tests.wire.world import Driver, Flow, Side, soon, unique
@@ -70,7 +70,10 @@ def test_who_was_taken_for_dead_copies_nothing_while_somebody_writes_in_the_flow
     owned(flow, "mine")
     work = dataclasses.replace(flow.work(seconds=5), owner="mine")
     FlowPen(target.spec, work.spec.name).take_over(
-        positions_topic=flow.positions_topic, slices=1, deadline_s=20
+        positions_topic=flow.positions_topic,
+        runs_topic=flow.runs_topic,
+        slices=1,
+        deadline_s=20,
     )
     result = run(work, lane)
     assert result.ended_because == "fenced", result

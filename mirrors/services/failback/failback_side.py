@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.starts import Side
+from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
-from mirrors.domain.specs import ClusterSpec
+from mirrors.domain.runs import runs_topic
+from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.flow_pen import FlowPen, Outgoing
 from mirrors.kafka.internal_topics import POSITIONS_CONFIGS, ensure_topic
-from mirrors.kafka.positions import read_positions
+from mirrors.kafka.positions import count_slices, read_positions
 
 CLIENT_ID = "understudy-failback"
 DEADLINE_S = 20.0
@@ -77,32 +79,56 @@ def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> No
     )
 
 
-def positions_of_flow(target: ClusterSpec, topic: str) -> Mapping[Place, Position]:
+def positions_of_flow(spec: FlowSpec) -> Mapping[Place, Position]:
     """Where a flow stands, as its topic on the target says."""
-    with Admin(target, client_id=CLIENT_ID) as admin:
-        return read_positions(admin, topic, deadline_s=DEADLINE_S).places
+    with Admin(spec.target, client_id=CLIENT_ID) as admin:
+        return read_positions(admin, positions_topic_of(spec), deadline_s=DEADLINE_S).places
 
 
-def write_positions(
-    target: ClusterSpec, flow_name: str, topic: str, rows: Sequence[Position], *, factor: int
-) -> None:
-    """Positions of a flow that rests, in its name; whoever still writes for it is fenced."""
+def put_to_rest(spec: FlowSpec) -> None:
+    """Of a flow that is stopped: nobody writes in its name any more, and what was left unfinished
+    there is ended, so that its positions can be read to their end."""
+    with Admin(spec.target, client_id=CLIENT_ID) as admin:
+        if positions_topic_of(spec) not in admin.topic_names(deadline_s=DEADLINE_S):
+            return
+    take_pen(spec)
+
+
+def take_pen(spec: FlowSpec, places: Iterable[Place] = ()) -> FlowPen:
+    """Whoever else writes for the flow is fenced; `places` are remote partitions that an earlier
+    pen may have written."""
+    topic = positions_topic_of(spec)
+    with Admin(spec.target, client_id=CLIENT_ID) as admin:
+        slices = count_slices(admin, topic, deadline_s=DEADLINE_S)
+    return FlowPen(spec.target, spec.name).take_over(
+        positions_topic=topic,
+        runs_topic=runs_topic(spec.source.alias),
+        slices=slices,
+        places=places,
+        deadline_s=DEADLINE_S,
+    )
+
+
+def write_positions(spec: FlowSpec, rows: Sequence[Position]) -> None:
+    """Positions of a flow that rests, in its name."""
     if not rows:
         return
-    with Admin(target, client_id=CLIENT_ID) as admin:
+    topic = positions_topic_of(spec)
+    with Admin(spec.target, client_id=CLIENT_ID) as admin:
         ensure_topic(
             admin,
             topic,
-            replication_factor=factor,
+            replication_factor=spec.settings.checkpoints_topic_replication_factor,
             configs=POSITIONS_CONFIGS,
             deadline_s=DEADLINE_S,
         )
-        slices = read_positions(admin, topic, deadline_s=DEADLINE_S).slices or 0
-    pen = FlowPen(target, flow_name).take_over(
-        positions_topic=topic, slices=slices, deadline_s=DEADLINE_S
-    )
+    pen = take_pen(spec)
     with pen.transaction(deadline_s=DEADLINE_S):
         pen.send(position_records(topic, rows), deadline_s=DEADLINE_S)
+
+
+def positions_topic_of(spec: FlowSpec) -> str:
+    return policy_for(spec.settings, spec.source.alias, spec.target.alias).positions_topic()
 
 
 def position_records(topic: str, rows: Iterable[Position]) -> list[Outgoing]:

@@ -30,9 +30,10 @@ from mirrors.services.failback.failback_side import (
     Sides,
     look_at_sides,
     positions_of_flow,
+    put_to_rest,
     write_positions,
 )
-from mirrors.services.failback.failbacks import check_at_rest
+from mirrors.services.failback.failbacks import check_at_rest, is_at_rest
 from mirrors.services.flows import editing, steering
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.work import WORKER
@@ -84,11 +85,14 @@ class _Preparation:
 
     def run(self) -> Flow:
         check_at_rest(self._flow)
+        put_to_rest(self._there)
         points = self._points()
         self._tick("Looking at both sides.")
         sides = look_at_sides(self._there.source, self._there.target, points)
         back = self._existing()
         spec = self._back_spec(back)
+        if back is None or is_at_rest(back):
+            put_to_rest(spec)
         starts = self._starts(points, spec, sides)
         self._list(points, sides, back)
         self._begin(back, spec, starts)
@@ -143,7 +147,7 @@ class _Preparation:
 
     def _starts(self, points: list[Point], spec: FlowSpec, sides: Sides) -> list[Start]:
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-        known = positions_of_flow(spec.target, policy.positions_topic())
+        known = positions_of_flow(spec)
         starts = plan_starts(points, policy, known, old=sides.old, new=sides.new)
         shown = [
             {"topic": s.topic, "partition": s.partition, "kind": s.kind, "offset": s.offset,
@@ -179,14 +183,7 @@ class _Preparation:
         if back is not None and rows:
             check_at_rest(back)
         self._tick("Writing down where the flow back begins.")
-        policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-        write_positions(
-            spec.target,
-            spec.name,
-            policy.positions_topic(),
-            rows,
-            factor=spec.settings.checkpoints_topic_replication_factor,
-        )
+        write_positions(spec, rows)
 
     def _start(self, back: Flow | None, spec: FlowSpec, starts: list[Start]) -> Flow:
         run, who, why = self._run, self._run.requested_by, f"Failback {self._run.pk}."

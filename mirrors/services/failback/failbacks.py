@@ -29,14 +29,17 @@ def request_failback(*, flow: Flow, who: str, why: str = "") -> Failback:
 
 def check_at_rest(flow: Flow) -> None:
     """The flow there must not write: what it wrote later would lie behind the divergence point."""
-    flow.refresh_from_db(fields=["desired_state"])
-    if (
-        flow.desired_state != DesiredState.STOPPED
-        or Job.objects.filter(flow=flow, ended_at=None).exists()
-    ):
+    if not is_at_rest(flow):
         raise Conflict(
             f"{flow.name} is not stopped. The way back begins when it rests: fail over, or stop it."
         )
+
+
+def is_at_rest(flow: Flow) -> bool:
+    """It is stopped, and no job of it has still to end."""
+    flow.refresh_from_db(fields=["desired_state"])
+    stopped = flow.desired_state == DesiredState.STOPPED
+    return stopped and not Job.objects.filter(flow=flow, ended_at=None).exists()
 
 
 def check_running(run: Failback) -> None:

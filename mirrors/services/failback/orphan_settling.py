@@ -18,17 +18,22 @@ from django.utils import timezone
 from mirrors.domain.continuity.generations import generation_of
 from mirrors.domain.errors import Fenced, KafkaRefused, UnderstudyError
 from mirrors.domain.failback.orphans import MARK_HEADER, mark_of
-from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
 from mirrors.domain.runs import BlockKey, Run, pack, runs_topic
 from mirrors.kafka.admin import Admin
-from mirrors.kafka.flow_pen import FlowPen, Outgoing
+from mirrors.kafka.flow_pen import Outgoing
 from mirrors.kafka.internal import InternalRecord, consume
 from mirrors.kafka.internal_topics import ensure_topic
 from mirrors.kafka.positions import read_positions
 from mirrors.models import Failback, OrphanStretch, claim
 from mirrors.models.failbacks import OrphanState
-from mirrors.services.failback.failback_side import CLIENT_ID, DEADLINE_S, position_records
+from mirrors.services.failback.failback_side import (
+    CLIENT_ID,
+    DEADLINE_S,
+    position_records,
+    positions_topic_of,
+    take_pen,
+)
 from mirrors.services.failback.failbacks import check_at_rest
 from mirrors.services.failback.orphans import filter_own
 from mirrors.services.offsets.run_index import refresh_index
@@ -93,18 +98,14 @@ class _Settler:
     def __init__(self, run: Failback) -> None:
         self._run = run
         self._spec = run.flow.spec
-        policy = policy_for(self._spec.settings, self._spec.source.alias, self._spec.target.alias)
-        self._positions_topic = policy.positions_topic()
+        self._positions_topic = positions_topic_of(self._spec)
         self._runs_topic = runs_topic(self._spec.source.alias)
+        # An earlier settler may have died behind a commit.
+        places = run.orphans.values_list("remote_topic", "partition").distinct()
         with Admin(self._spec.target, client_id=CLIENT_ID) as admin:
             factor = self._spec.settings.checkpoints_topic_replication_factor
             ensure_topic(admin, self._runs_topic, replication_factor=factor, deadline_s=DEADLINE_S)
-            before = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
-            self._pen = FlowPen(self._spec.target, self._spec.name).take_over(
-                positions_topic=self._positions_topic,
-                slices=before.slices or 0,
-                deadline_s=DEADLINE_S,
-            )
+            self._pen = take_pen(self._spec, places)
             # After the fence: now they rest.
             found = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
         self._positions = found.places

@@ -103,7 +103,9 @@ def _current_maps(
         position__isnull=False,
     ).order_by()
     return {
-        (topic, partition): _Map(pk, min(position, positions.get((topic, partition), position)))
+        (topic, partition): _Map(
+            pk, min(at := position or 0, positions.get((topic, partition), at))
+        )
         for topic, partition, pk, position in rows.values_list(
             "topic", "partition", "pk", "position"
         )

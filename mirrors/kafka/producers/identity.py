@@ -7,7 +7,8 @@ go on. Which one a cluster has is a finalised feature, not a request version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable
 
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
@@ -16,11 +17,12 @@ from kafka.protocol.producer import (
 )
 
 from mirrors.domain.errors import Fenced
-from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.codes import COORDINATOR_MOVING, FENCING, PRODUCER_LOST, Code, failure
-from spark_runner.wire.coordinators import Coordinator
-from spark_runner.wire.described import Place
-from spark_runner.wire.patience import Patience
+from mirrors.domain.last_end import NOTES_MS, ONGOING, LastEnd, note_of
+from mirrors.kafka.codes import COORDINATOR_MOVING, FENCING, PRODUCER_LOST, Code, failure
+from mirrors.kafka.patience import Patience
+from mirrors.kafka.producers.cluster import Cluster, Place
+from mirrors.kafka.producers.coordinator import Coordinator
+from mirrors.kafka.producers.described import Described
 
 _END_BUMPS = 5
 _BUSY = (Code.CONCURRENT_TRANSACTIONS, Code.REQUEST_TIMED_OUT)
@@ -30,10 +32,7 @@ _ADD_LATER = {*_BUSY, *COORDINATOR_MOVING, _UNKNOWN}
 _LEFT_OUT = {_UNKNOWN, Code.TOPIC_AUTHORIZATION_FAILED}
 # Only says that a neighbour was refused.
 _NOT_ATTEMPTED = 55
-
-# KIP-664's words for how a transaction ends.
-_COMMITTED = ("PrepareCommit", "CompleteCommit")
-_ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
+_NOBODY = (-1, -1)
 
 
 class ProducerLost(Exception):
@@ -50,78 +49,93 @@ class ProducerLost(Exception):
 
 
 class Identity:
-    """Producer id and epoch of one transactional id. Nothing here touches the hot path."""
+    """Producer id and epoch of one transactional id. Nothing here touches the hot path.
+
+    `orderly` as in `LastEnd`.
+    """
 
     def __init__(
         self,
-        cluster: ClusterClient,
+        cluster: Cluster,
         transactional_id: str,
         *,
         timeout_ms: int,
         most_version: int = 2,
+        orderly: bool = False,
     ) -> None:
         self._cluster = cluster
         self._coordinator = Coordinator(cluster, transactional_id)
         self.transactional_id = transactional_id
         self._timeout_ms = timeout_ms
-        self.producer_id = -1
-        self.epoch = -1
+        self.producer_id, self.epoch = _NOBODY
         self.version = 1
         self._most_version = most_version
+        self._orderly = orderly
         # Another one at each start: what was written before cannot be told from a stranger's.
         self.is_anonymous = False
-        # How the last transactions ended, by the epochs under which they were written. Behind the
-        # fence the coordinator has forgotten it.
-        self._committed_until = self._aborted = -1
+        # How the predecessor's last transaction ended. Behind the fence the coordinator has
+        # forgotten it, but for the note.
+        self.last_end = LastEnd(bumps=False, orderly=orderly)
+        self.noted: bool | None = None
 
-    def fence(self, deadline: float) -> None:
-        """Take the id: the predecessor is refused from now on, its open transaction is aborted."""
-        request = InitProducerIdRequest(
-            transactional_id=self.transactional_id,
-            transaction_timeout_ms=self._timeout_ms,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
+    def fence(self, deadline: float, *, may_hang: Callable[[int], bool] = lambda _: False) -> None:
+        """Take the id: the predecessor is refused from now on, its open transaction is aborted.
+
+        `may_hang` is asked, with the id of the predecessor's producer, whether the outcome of his
+        last transaction is still needed. It is noted then: `note` takes that away.
+        """
         patience = Patience(deadline)
         offered = self._cluster.features.get("transaction.version", 0)
         self.version = 2 if offered >= 2 and self._most_version >= 2 else 1
-        self._committed_until = self._aborted = -1
-        open_under = self._look_back(None, deadline)
+        self.last_end = LastEnd(bumps=self.version == 2, orderly=self._orderly)
         while True:
-            reply = self._coordinator.ask(request, deadline)
-            if not reply.error_code:
-                break
+            last = self._coordinator.describe(deadline)
+            if last is not None:
+                self._commit_what_hangs(last, deadline)
+                self.last_end.learn(last.state, last.epoch, last.timeout_ms)
+            known = self.last_end.committed
+            is_needed = last is not None and known is not None and may_hang(last.producer_id)
             # 51 until the abort of the predecessor's transaction is complete: 9 ms, at times 120.
-            if reply.error_code not in _BUSY or not patience.wait():
-                raise self._refused(reply.error_code, "take over the transactional id")
-            open_under = self._look_back(open_under, deadline)
-        self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
+            number = self._init(_NOBODY, known if is_needed else None, deadline)
+            if not number:
+                return
+            if number not in _BUSY or not patience.wait():
+                raise self._refused(number, "take over the transactional id")
 
-    def _look_back(self, open_under: int | None, deadline: float) -> int | None:
-        """Learn how the last transaction ended; returns the epoch of one that is open."""
-        last = self._coordinator.describe(deadline)
-        if last is None:
-            return open_under
-        if last.state == "Ongoing":
-            return last.epoch
-        if last.state in _COMMITTED:
-            # Version 2 has moved the epoch on.
-            self._committed_until, self._aborted = last.epoch - (self.version == 2), -1
-        elif last.state in _ABORTED and self.version == 2:
-            # By the fence, which moves the epoch on once more, or by who had it open.
-            self._aborted = last.epoch - 1 if open_under is None else open_under
-            self._committed_until = -1
-        return open_under
+    def note(self, committed: bool | None, deadline: float) -> None:
+        """Have the coordinator keep how to end what hangs, whatever becomes of us. None: nothing
+        hangs any more, and transactions may begin.
 
-    def was_committed(self, epoch: int) -> bool | None:
-        """Behind the fence, of a transaction that hangs in one of our own topics; None: unknown.
-
-        Each commit writes to these, and while one hangs there nothing but its end is written: so
-        what came after it, if anything, was the attempt to commit it there too.
+        Raises Fenced where another owner has taken the id since.
         """
-        if epoch == self._aborted:
-            return False
-        return True if epoch <= self._committed_until else None
+        if committed is self.noted:
+            return
+        patience = Patience(deadline)
+        while number := self._init((self.producer_id, self.epoch), committed, deadline):
+            if number not in _BUSY or not patience.wait():
+                raise self._lost_or_refused(number, "go on under the transactional id")
+
+    def _init(self, owner: tuple[int, int], noted: bool | None, deadline: float) -> int:
+        """As the next epoch of this owner alone (KIP-360), or whoever it is; an error's number."""
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self._timeout_ms if noted is None else NOTES_MS[noted],
+            producer_id=owner[0],
+            producer_epoch=owner[1],
+        )
+        reply = self._coordinator.ask(request, deadline)
+        if not reply.error_code:
+            self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
+            self.noted = noted
+        return int(reply.error_code)
+
+    def _commit_what_hangs(self, last: Described, deadline: float) -> None:
+        """What a predecessor began to commit, with nothing else in it: the fence would abort it."""
+        if last.state != ONGOING or not note_of(last.timeout_ms):
+            return
+        self.producer_id, self.epoch = last.producer_id, last.epoch
+        with contextlib.suppress(ProducerLost, Fenced):  # he lives, and was quicker
+            self.end(commit=True, deadline=deadline)
 
     def join_anonymously(self, deadline: float) -> None:
         """Idempotent without a transactional id: no transactions, and nobody is fenced."""

@@ -8,10 +8,10 @@ from typing import Any
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
-from spark_runner.wire.cluster import CONNECT_S, ClusterClient
-from spark_runner.wire.codes import COORDINATOR_MOVING, Code, failure
-from spark_runner.wire.described import Described, describe_transaction
-from spark_runner.wire.patience import Patience
+from mirrors.kafka.codes import COORDINATOR_MOVING, Code, failure
+from mirrors.kafka.patience import Patience
+from mirrors.kafka.producers.cluster import CONNECT_S, Cluster
+from mirrors.kafka.producers.described import Described, describe_transaction
 
 _TRANSACTION = 1
 
@@ -19,7 +19,7 @@ _TRANSACTION = 1
 class Coordinator:
     """The broker that coordinates the transactions of one id. For one thread."""
 
-    def __init__(self, cluster: ClusterClient, transactional_id: str) -> None:
+    def __init__(self, cluster: Cluster, transactional_id: str) -> None:
         self._cluster = cluster
         self._id = transactional_id
         self._node: int | None = None
