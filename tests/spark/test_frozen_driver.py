@@ -41,6 +41,8 @@ class Driver:
         self._thawed.wait()
         with connection, lines:
             for line in lines:
+                if not line.endswith(b"\n"):
+                    break  # its writer ended meanwhile
                 message = json.loads(line)
                 if "figures" in message:
                     self.heard.append(Figures.from_json(message["figures"]).as_of)

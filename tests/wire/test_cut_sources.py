@@ -18,8 +18,8 @@ from spark_runner.draft import Plan
 from spark_runner.gaps import Orders
 from spark_runner.planner import Planner
 from spark_runner.wire.records import Record
+from tests.wire.hanging import last_row
 from tests.wire.stops import NOW, only_error, stopped
-from tests.wire.test_hanging_transactions import last_row
 from tests.wire.world import Flow, Side, unique
 
 HELD, COPIED = 10, 15
@@ -54,7 +54,8 @@ def cut(job: JobSpec, target: Side) -> Callable[..., tuple[str, str]]:
         topic = job.properties["topics"].replace("\\.", ".")
         with contextlib.closing(Planner(job, "first")) as planner:
             planner.take_over()
-            assert planned(planner).partitions.keys() == {(topic, 0)}
+            # Heartbeats of other tests may be beside it.
+            assert (topic, 0) in planned(planner).partitions
             positions = planner.positions_topic
         row = dataclasses.replace(last_row(target, positions, topic), **changes)  # type: ignore[arg-type]
         target.write(positions, 0, [Record(0, NOW, row.key, row.value)])
