@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 
 from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
 from mirrors.kafka.throwaway import PREFIX
-from mirrors.models import FailoverRun, Flow
+from mirrors.models import Cluster, FailoverRun, Flow
 from mirrors.services.failover import simulation
 from spark_runner.wire.records import Record
+from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
 from tests.wire.world import Side, unique
 
@@ -58,8 +61,24 @@ class Scene:
         pairs = zip(self.upstream, self.downstream, strict=False)
         return [below.offset for above, below in pairs if above.offset >= offset]
 
+    def flow(self) -> Flow:
+        """Rows of this deployment for what copies it."""
+        one, two = (
+            Cluster.objects.create(alias=spec.alias, bootstrap_servers=spec.bootstrap_servers)
+            for spec in (self.copy.spec, self.target.spec)
+        )
+        return rows.flow(one, two)
+
     def left_over(self) -> list[str]:
         return [name for name in list_groups(self.target.spec) if name.startswith(PREFIX)]
+
+
+@contextlib.contextmanager
+def scene_between(primary: str, backup: str) -> Iterator[Scene]:
+    source, target = Side("one", primary), Side(unique("two"), backup)
+    yield Scene(source, target)
+    source.close()
+    target.close()
 
 
 def simulate(flow: Flow, *groups: str) -> FailoverRun:

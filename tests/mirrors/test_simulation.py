@@ -15,28 +15,22 @@ from mirrors.models import Cluster, FailoverRun, Flow, FlowPartition, PartitionM
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.failover import failovers, simulation
 from mirrors.services.offsets.run_index import refresh_index
-from tests.mirrors.scene import Scene, simulate
+from tests.mirrors.scene import Scene, scene_between, simulate
 from tests.pages import world as rows
-from tests.wire.world import Side, unique
+from tests.wire.world import unique
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(scope="module")
 def scene(primary: str, backup: str) -> Iterator[Scene]:
-    source, target = Side("one", primary), Side(unique("two"), backup)
-    yield Scene(source, target)
-    source.close()
-    target.close()
+    with scene_between(primary, backup) as found:
+        yield found
 
 
 @pytest.fixture
 def flow(scene: Scene) -> Flow:
-    one, two = (
-        Cluster.objects.create(alias=spec.alias, bootstrap_servers=spec.bootstrap_servers)
-        for spec in (scene.copy.spec, scene.target.spec)
-    )
-    return rows.flow(one, two)
+    return scene.flow()
 
 
 def test_every_group_starts_at_exactly_the_record_that_it_has_not_consumed(

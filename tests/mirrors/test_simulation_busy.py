@@ -14,32 +14,26 @@ from django.utils import timezone
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.admin import Admin, At, Partial, Place
 from mirrors.kafka.groups import GroupOffset, write_offsets
-from mirrors.models import Cluster, Flow, FlowPartition
+from mirrors.models import Flow, FlowPartition
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.failover import simulation
 from mirrors.services.offsets.run_index import refresh_index
-from tests.mirrors.scene import Scene, simulate
+from tests.mirrors.scene import Scene, scene_between, simulate
 from tests.pages import world as rows
-from tests.wire.world import Side, unique
+from tests.wire.world import unique
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(scope="module")
 def scene(primary: str, backup: str) -> Iterator[Scene]:
-    source, target = Side("one", primary), Side(unique("two"), backup)
-    yield Scene(source, target)
-    source.close()
-    target.close()
+    with scene_between(primary, backup) as found:
+        yield found
 
 
 @pytest.fixture
 def flow(scene: Scene) -> Flow:
-    one, two = (
-        Cluster.objects.create(alias=spec.alias, bootstrap_servers=spec.bootstrap_servers)
-        for spec in (scene.copy.spec, scene.target.spec)
-    )
-    return rows.flow(one, two)
+    return scene.flow()
 
 
 @pytest.fixture
