@@ -38,7 +38,7 @@ def _came_back(track: Track) -> bool:
 
 
 class Outlet:
-    """All pipes of a slice; `check` is asked before anything is sent, who has to wait."""
+    """All pipes of a slice; `check` is asked who has to wait, before anything is sent."""
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class Outlet:
     # -- what the loop asks
 
     def offer(self, track: Track) -> None:
+        """The track has something to send."""
         if track.error is None:
             self._homes.ready(track)
 
