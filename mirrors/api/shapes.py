@@ -20,15 +20,19 @@ class StrictMixin:
             if isinstance(field, serializers.ChoiceField):
                 words = ", ".join(str(choice) for choice in field.choices)
                 field.error_messages["invalid_choice"] = f'"{{input}}" is not one of {words}.'
+            one = field.child_relation if isinstance(field, serializers.ManyRelatedField) else field
+            if isinstance(one, serializers.PrimaryKeyRelatedField):
+                one.error_messages["incorrect_type"] = "Give its id, a whole number."
         return fields
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping):
             fields: Mapping[str, serializers.Field] = self.fields  # type: ignore[attr-defined]
+            known = ", ".join(name for name, field in fields.items() if not field.read_only)
             errors = {}
             for name in data:
                 if name not in fields:
-                    errors[str(name)] = ["There is no such field."]
+                    errors[str(name)] = [f"There is no such field; there are {known}."]
                 elif fields[name].read_only:
                     errors[str(name)] = ["This field is answered, it cannot be set."]
             if errors:

@@ -23,8 +23,9 @@ def test_a_gap_is_listed_and_decided_on_with_its_numbers_and_a_reason(
     flow: Flow, signed_in: As
 ) -> None:
     row = world.gap(flow)
-    page = f"/flows/{flow.pk}/gaps/{row.pk}/"
-    assert page in signed_in("viewer").get(f"/flows/{flow.pk}/gaps/").content.decode()
+    page, listed = f"/flows/{flow.pk}/gaps/{row.pk}/", f"/flows/{flow.pk}/gaps/"
+    lead = f'{row.reason} <a href="{page}">Decide</a>'
+    assert lead in signed_in("viewer").get(listed).content.decode()
     text = signed_in("viewer").get(page).content.decode()
     for part in (
         "They were deleted.",
@@ -50,6 +51,7 @@ def test_a_gap_is_listed_and_decided_on_with_its_numbers_and_a_reason(
     )
     assert "Known and told." in operator.get(f"/flows/{flow.pk}/transitions/").content.decode()
     assert 'name="choice"' not in operator.get(page).content.decode()
+    assert lead not in operator.get(listed).content.decode()
 
 
 def test_a_gap_without_numbers_says_when_more_can_be_decided(flow: Flow, signed_in: As) -> None:
