@@ -95,7 +95,7 @@ class Account:
 
     def _figure(self, track: Track) -> PartitionFigure:
         told = self._told_left_out.get(track, 0)
-        self._told_left_out[track] = track.committed_left_out
+        self._told_left_out[track] = track.left_out.records
         found, track.strangers = tuple(track.strangers), []
         return PartitionFigure(
             topic=track.topic,
@@ -106,7 +106,7 @@ class Account:
             stable_end=track.stable_end,
             lane="repack" if track.why else "raw",
             why=track.why,
-            left_out=track.committed_left_out - told,
+            left_out=track.left_out.records - told,
             strangers=found,
             repeats=self._repeats.count(track),
         )
