@@ -39,6 +39,7 @@ WITHOUT = "the engine runs interpreted, which takes more processor time: `make c
 # a wrong annotation is an error in machine code.
 MODULES = (
     "spark_runner.lanes.arena",
+    "spark_runner.lanes.counts",
     "spark_runner.lanes.ears",
     "spark_runner.lanes.engine",
     "spark_runner.lanes.homes",

@@ -6,6 +6,7 @@ import struct
 from collections import deque
 
 from mirrors.domain.continuity.strangers import Stretch
+from spark_runner.lanes.counts import Counts
 from spark_runner.lanes.left_out import LeftOut
 from spark_runner.lanes.parcel import RAW, Parcel, Run
 from spark_runner.lanes.policy import Policy
@@ -32,14 +33,9 @@ class Track:
     """
 
     __slots__ = (
-        "all_batches",
-        "all_bytes",
-        "all_records",
         "bytes",
-        "committed_bytes",
-        "committed_records",
-        "committed_timestamp",
         "confirmed",
+        "counts",
         "done",
         "doomed",
         "end",
@@ -137,15 +133,13 @@ class Track:
         # were found to have written there.
         self.holes: list[tuple[int, int]] = []
         self.strangers: list[Stretch] = []
+        # Landed since the last commit; of what came before only the figures tell.
         self.records = 0
         self.bytes = 0
+        self.counts = Counts()
         # As in the committed position: an operator's decisions, and those that kept the map.
         self.resets = self.kept = 0
         self.why = RAW
-        self.committed_records = self.committed_bytes = 0
-        # also what was landed in vain, in transactions that were given up
-        self.all_batches = self.all_records = self.all_bytes = 0
-        self.committed_timestamp: int | None = None
         # Until a batch has landed under this number only one may fly: a first sequence must be 0.
         self.confirmed = -1
         # trouble
@@ -199,7 +193,7 @@ class Track:
         self.done = parcel.after
         self.records += records
         self.bytes += parcel.size
-        self.all_batches += 1
+        self.counts.batches += 1
         self.timestamp = header[8]
         self.epoch = parcel.epoch
         self.why = parcel.why
@@ -219,9 +213,8 @@ class Track:
         self.left_out.read_again_from(offset)
 
     def settle(self) -> None:
-        """Count what has landed for good or in vain."""
-        self.all_records += self.records
-        self.all_bytes += self.bytes
+        """Count what has landed since the last commit, for good or in vain."""
+        self.counts.settled(self.records, self.bytes)
         self.records = self.bytes = 0
 
     def commit(self, there: int) -> None:
@@ -231,10 +224,8 @@ class Track:
         self.next_there, self.there = there, max(there, self.there)
         self.runs = []
         self.left_out.commit(self.position)
-        self.committed_records += self.records
-        self.committed_bytes += self.bytes
+        self.counts.committed(self.records, self.bytes, self.timestamp)
         self.settle()
-        self.committed_timestamp = self.timestamp
 
     @property
     def is_read(self) -> bool:
