@@ -57,6 +57,7 @@ MODULES = (
     "spark_runner.lanes.sockets",
     "spark_runner.lanes.sources",
     "spark_runner.lanes.splice",
+    "spark_runner.lanes.stops",
     "spark_runner.lanes.tally",
     "spark_runner.lanes.track",
     "spark_runner.lanes.window",
