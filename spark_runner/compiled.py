@@ -40,6 +40,7 @@ WITHOUT = "the engine runs interpreted, which takes more processor time: `make c
 MODULES = (
     "spark_runner.lanes.arena",
     "spark_runner.lanes.counts",
+    "spark_runner.lanes.drain",
     "spark_runner.lanes.ears",
     "spark_runner.lanes.engine",
     "spark_runner.lanes.homes",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from mirrors.kafka.producers.identity import Identity, ProducerLost
 from spark_runner.lanes.arena import Arenas
+from spark_runner.lanes.drain import Drain
 from spark_runner.lanes.ears import Ears
 from spark_runner.lanes.endings import Endings
 from spark_runner.lanes.feeder import FetchLimits
@@ -113,6 +114,7 @@ class Engine:
             replicated=replicated,
         )
         self._ears = Ears(homes, self._intake, self._outlet, pace)
+        self._drain = Drain(homes, returns, self._outlet)
         self.commits = 0
 
     @property
@@ -163,7 +165,7 @@ class Engine:
         Returns whether there was anything to commit.
         """
         began = time.monotonic()
-        self._outlet.settle(began + _DRAIN_S, hurry)
+        self._drain.settle(began + _DRAIN_S, hurry)
         unsaid = self._book.unsaid
         moved = [track for track in self.tracks if track.has_moved or track in unsaid]
         if not moved:
@@ -176,7 +178,7 @@ class Engine:
         self._repeats.look(moved)
         self._book.write(moved, int(time.time() * 1000))
         for ledgers in self._ledgers:
-            self._outlet.close(ledgers, time.monotonic() + _DRAIN_S, hurry)
+            self._drain.close(ledgers, time.monotonic() + _DRAIN_S, hurry)
         self._end_transaction(hurry)
         self._book.committed()
         self._repeats.committed(moved)
@@ -210,7 +212,7 @@ class Engine:
         until = time.monotonic() + within
         is_begun = self._transactional and self._members.is_begun
         if is_begun and self._identity.version == 1:
-            self._outlet.settle(until, lambda: False)
+            self._drain.settle(until, lambda: False)
         if is_begun and not self._endings.is_mending:
             self._identity.end(commit=False, deadline=until)
 
