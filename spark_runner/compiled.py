@@ -39,10 +39,13 @@ WITHOUT = "the engine runs interpreted, which takes more processor time: `make c
 # a wrong annotation is an error in machine code.
 MODULES = (
     "spark_runner.lanes.arena",
+    "spark_runner.lanes.counts",
+    "spark_runner.lanes.drain",
     "spark_runner.lanes.ears",
     "spark_runner.lanes.engine",
     "spark_runner.lanes.homes",
     "spark_runner.lanes.intake",
+    "spark_runner.lanes.left_out",
     "spark_runner.lanes.members",
     "spark_runner.lanes.outlet",
     "spark_runner.lanes.pace",
@@ -55,6 +58,7 @@ MODULES = (
     "spark_runner.lanes.sockets",
     "spark_runner.lanes.sources",
     "spark_runner.lanes.splice",
+    "spark_runner.lanes.stops",
     "spark_runner.lanes.tally",
     "spark_runner.lanes.track",
     "spark_runner.lanes.window",

@@ -88,25 +88,25 @@ class Account:
         return self._tracks if self.knows_positions else []
 
     def _records(self) -> int:
-        return sum(track.committed_records for track in self._tracks)
+        return sum(track.counts.committed_records for track in self._tracks)
 
     def _bytes(self) -> int:
-        return sum(track.committed_bytes for track in self._tracks)
+        return sum(track.counts.committed_bytes for track in self._tracks)
 
     def _figure(self, track: Track) -> PartitionFigure:
         told = self._told_left_out.get(track, 0)
-        self._told_left_out[track] = track.committed_left_out
+        self._told_left_out[track] = track.left_out.records
         found, track.strangers = tuple(track.strangers), []
         return PartitionFigure(
             topic=track.topic,
             partition=track.partition,
             position=track.position,
-            timestamp=track.committed_timestamp,
+            timestamp=track.counts.committed_timestamp,
             end=track.end,
             stable_end=track.stable_end,
             lane="repack" if track.why else "raw",
             why=track.why,
-            left_out=track.committed_left_out - told,
+            left_out=track.left_out.records - told,
             strangers=found,
             repeats=self._repeats.count(track),
         )

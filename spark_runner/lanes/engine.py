@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mirrors.domain.errors import KafkaRefused
 from mirrors.kafka.producers.identity import Identity, ProducerLost
 from spark_runner.lanes.arena import Arenas
+from spark_runner.lanes.drain import Drain
 from spark_runner.lanes.ears import Ears
 from spark_runner.lanes.endings import Endings
 from spark_runner.lanes.feeder import FetchLimits
@@ -27,6 +27,7 @@ from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.returns import Returns
 from spark_runner.lanes.same_topics import changed_topics
+from spark_runner.lanes.stops import Stops
 from spark_runner.lanes.strangers import Strangers
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.throttle import Throttle
@@ -42,7 +43,12 @@ _HURRIED_S = 3.0
 
 
 class Engine:
-    """Everything of one slice but the contract with the driver."""
+    """Everything of one slice but the contract with the driver.
+
+    Tracks that cannot go on stop alone. What ends or restarts the slice is raised, by `begin`,
+    `turn` and `commit` alike: Fenced, ProducerLost, KafkaUnavailable, and KafkaRefused for what
+    only a person can mend.
+    """
 
     def __init__(
         self,
@@ -87,35 +93,42 @@ class Engine:
             tuning=tuning,
             newest=newest_produce,
         )
-        preparer = Preparer(
-            self._pen, arenas, target.alias, merged_bytes=tuning.merged_bytes, leave=self._leave
+        self._homes = homes
+        self._stops = stops = Stops(homes, book)
+        stops.preparer = preparer = Preparer(
+            self._pen, arenas, target.alias, merged_bytes=tuning.merged_bytes, leave=stops.leave
         )
         self._members = Members(identity, request_s=target.request_s)
-        returns = Returns(homes, preparer, self._members, stop=self._stop, stall=self._stall)
-        self._homes, self._preparer = homes, preparer
+        returns = Returns(homes, preparer, self._members, stop=stops.now, stall=stops.stall)
         self._outlet = Outlet(
             homes, returns, preparer, arenas, tally, self._members, check=endings.check
         )
-        self._intake = Intake(
+        self._intake = stops.intake = Intake(
             source,
             (),
             arenas,
             limits,
             offer=self._outlet.offer,
-            stop=self._stop_behind,
+            stop=stops.behind,
             throttle=throttle,
             replicated=replicated,
         )
         self._ears = Ears(homes, self._intake, self._outlet, pace)
-        # Commits, and everything else that the driver should hear of soon.
-        self.commits = self.events = 0
+        self._drain = Drain(homes, returns, self._outlet)
+        self.commits = 0
 
-    # -- life
+    @property
+    def events(self) -> int:
+        """Grows with everything that the driver should hear of soon."""
+        return self.commits + self._stops.count
 
     def begin(self) -> None:
-        """The producer is initialised and the tracks stand at their committed positions."""
+        """The producer is initialised and the tracks stand at their committed positions.
+
+        Asked again after each ProducerLost: what is not committed is forgotten.
+        """
         for track, verdict in self._endings.begin().items():
-            self._stop(track, verdict)
+            self._stops.now(track, verdict)
         going = [track for track in self.tracks if track.error is None]
         self._pen.take(self._identity.producer_id, self._identity.epoch)
         for track in (self._book.positions, self._book.runs):
@@ -130,7 +143,10 @@ class Engine:
             self._pace.opened(time.monotonic())
 
     def turn(self, hurry: Callable[[], bool]) -> None:
-        """Once round: send what can be sent, wait a little, take what has come."""
+        """Once round: send what can be sent, wait half a second at most, take what has come.
+
+        A commit that is due takes the place of the rest; for `hurry` see there.
+        """
         now = time.monotonic()
         self._intake.pump(now)
         self._outlet.pump(now)
@@ -146,9 +162,10 @@ class Engine:
         """Everything that has landed becomes visible, with its positions and runs; or nothing.
 
         `hurry` says that somebody waits: then a target that does not answer is not waited for.
+        Returns whether there was anything to commit.
         """
         began = time.monotonic()
-        self._outlet.settle(began + _DRAIN_S, hurry)
+        self._drain.settle(began + _DRAIN_S, hurry)
         unsaid = self._book.unsaid
         moved = [track for track in self.tracks if track.has_moved or track in unsaid]
         if not moved:
@@ -161,14 +178,13 @@ class Engine:
         self._repeats.look(moved)
         self._book.write(moved, int(time.time() * 1000))
         for ledgers in self._ledgers:
-            self._outlet.close(ledgers, time.monotonic() + _DRAIN_S, hurry)
+            self._drain.close(ledgers, time.monotonic() + _DRAIN_S, hurry)
         self._end_transaction(hurry)
         self._book.committed()
         self._repeats.committed(moved)
         for track in moved:
             track.commit(self._book.after_commit(track))
         self.commits += 1
-        self.events += 1
         self._pace.committed(began, time.monotonic())
         if not hurry():
             self._homes.spread(time.monotonic())
@@ -176,20 +192,32 @@ class Engine:
         return True
 
     def look_last(self) -> None:
-        """What was not looked into yet: the next epoch knows nothing of it."""
+        """Behind the last commit: look into holes that were not looked into yet.
+
+        The next epoch knows nothing of them.
+        """
         self._strangers.look(self.tracks, time.monotonic(), last=True)
 
     def abort(self, within: float) -> None:
-        """As well as it goes; when none is begun the coordinator would forget how the last ended.
-        What came in behind it would count with the next of version 1: without replies it stays."""
+        """Give the open transaction up within so many seconds, as well as it goes.
+
+        Left open it would hold up the target's readers. When none is begun nothing is said: an
+        abort of nothing would be all that the coordinator remembers, and no longer how the last one
+        ended. Version 1 keeps its epoch, and what came in behind the abort would count with the
+        next transaction: without replies it stays open, for who takes over to end it under another
+        epoch. One that has taken in what hangs, which was committed before, is never aborted.
+
+        Raises as `commit` does; the transaction may be open still then.
+        """
         until = time.monotonic() + within
         is_begun = self._transactional and self._members.is_begun
         if is_begun and self._identity.version == 1:
-            self._outlet.settle(until, lambda: False)
+            self._drain.settle(until, lambda: False)
         if is_begun and not self._endings.is_mending:
             self._identity.end(commit=False, deadline=until)
 
     def _end_transaction(self, hurry: Callable[[], bool], *, commit: bool = True) -> None:
+        """At least once there is none. The outlet learns which epoch holds from now on."""
         if not self._transactional:
             return
         deadline = time.monotonic() + (_HURRIED_S if hurry() else _DRAIN_S)
@@ -211,40 +239,6 @@ class Engine:
         if self._homes.writes_by_name:
             verdicts |= changed_topics(self._target, self.tracks, remote=True)
         for track, verdict in verdicts.items():
-            self._stop(track, verdict)
+            self._stops.now(track, verdict)
         if verdicts:
             raise ProducerLost(Code.UNKNOWN_TOPIC_ID, "prove that the topics are still the same")
-
-    # -- tracks that stop
-
-    def _leave(self, track: Track) -> None:
-        self._intake.leave(track)
-
-    def _stop_behind(self, track: Track, verdict: Verdict) -> None:
-        """The source cannot be read on: what was read still crosses."""
-        self._intake.leave(track)
-        if track.queue or track.flying or track.returned:
-            track.ending = verdict
-        else:
-            self._stop(track, verdict)
-
-    def _stop(self, track: Track, verdict: Verdict) -> None:
-        if track.ledger:
-            raise KafkaRefused(
-                f"Cluster {self._target.alias}: {track.topic} does not take what the flow has to "
-                f"write there: {verdict.reason}",
-                code=verdict.code,
-            )
-        self._intake.leave(track)
-        self._homes.forget(track)
-        self._preparer.discard(track)
-        if verdict.gap is not None and verdict.gap.remote_end is not None:
-            self._book.mark(track, verdict.gap.remote_end)
-        track.error = verdict.on(track.place, track.done)
-        self.events += 1
-
-    def _stall(self, track: Track, stuck: bool) -> None:
-        if stuck:
-            self._intake.leave(track)
-        elif track.error is None:
-            self._intake.join(track)

@@ -181,7 +181,7 @@ class Intake:
         if self._precedence is not None:
             committed = self._limits.isolation == READ_COMMITTED
             self._precedence.read(track, row.stable_offset if committed else row.high_watermark)
-        self.moves_quietly = self.moves_quietly or bool(track.left_out) or track.is_read
+        self.moves_quietly = self.moves_quietly or bool(track.left_out.passed) or track.is_read
         if track.is_read:
             self.leave(track)
             return

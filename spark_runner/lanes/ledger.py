@@ -102,7 +102,7 @@ class Book(Rows):
             positions.append((row.key, row.value))
             born = self._generation(track)
             blocks += self._blocks(track, born, map(Run._make, track.runs))
-            blocks += self._blocks(track, left_out(born), track.passed_over())
+            blocks += self._blocks(track, left_out(born), track.left_out.runs_until(track.done))
         _queue(self.positions, positions, now_ms)
         _queue(self.runs, blocks, now_ms)
 

@@ -5,40 +5,39 @@ Order within a partition is kept by three rules. A first batch flies alone until
 again before anything newer, with the same bytes and the same sequence, once nothing else of that
 partition is on its way. So a reply that was lost does no harm: the broker knows the batch and
 answers with its first offset.
+
+`drain.py` is the waiting for all of it before a commit.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes.arena import Arenas
-from spark_runner.lanes.homes import Homes, is_on_its_way
+from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.members import Members
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.pipe import Flight, Pipe
 from spark_runner.lanes.prepare import Preparer
-from spark_runner.lanes.returns import RETRY_BUSY_S, RETRY_S, Returns
-from spark_runner.lanes.sockets import Sockets
+from spark_runner.lanes.returns import RETRY_S, Returns
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.track import Track
 from spark_runner.wire.codes import Code
 from spark_runner.wire.stream import too_late
 
-_LISTEN_S = 0.2
-_HURRIED_S = 3.0
-Hurry = Callable[[], bool]
 Which = Callable[[Track], bool]
 
 
-def _came_back(track: Track) -> bool:
-    return bool(track.queue and track.queue[0].stamped)
-
-
 class Outlet:
-    """All pipes of a slice; `check` is asked who has to wait, before anything is sent."""
+    """All pipes of a slice; `check` is asked who has to wait, before anything is sent.
+
+    `now` is a moment of the monotonic clock, in seconds. What sends or receives may raise Fenced
+    (another owner writes under our id), ProducerLost (only another producer can go on in order),
+    KafkaUnavailable (nothing of the target has answered for too long) and KafkaRefused (it does not
+    take our own records). One connection that breaks raises nothing: what was on it comes back.
+    """
 
     def __init__(
         self,
@@ -57,7 +56,6 @@ class Outlet:
         self._preparer = preparer
         self._arenas, self._tally = arenas, tally
         self._check, self._members = check, members
-        self._sockets = Sockets()
         # Counts the producer epochs: a track has to be confirmed anew under each.
         self._number = 0
 
@@ -69,6 +67,7 @@ class Outlet:
             self._homes.ready(track)
 
     def awaited(self) -> list[Pipe]:
+        """Those whose broker has a request to answer."""
         return [pipe for pipe in self._homes.pipes.values() if pipe.flights]
 
     def wakes_at(self, now: float) -> float:
@@ -83,7 +82,7 @@ class Outlet:
         return moment
 
     def pump(self, now: float, which: Which = lambda _: True) -> None:
-        """Send what can be sent, of the tracks asked for."""
+        """Look for missing leaders, then send what can be sent, of the tracks asked for."""
         for track, number in self._homes.look(now):
             self._returns.looked(track, number, now)
         for pipe in list(self._homes.pipes.values()):
@@ -95,7 +94,7 @@ class Outlet:
             pipe.was_full |= bool(pipe.ready) and len(pipe.flights) >= self._tuning.in_flight
 
     def receive(self, pipe: Pipe, now: float) -> None:
-        """The oldest reply of a pipe, and all that have come along with it."""
+        """Take the oldest reply of a pipe, and all that have come along with it."""
         self._receive(pipe, now)
         while pipe.flights and pipe.link.pending():
             self._receive(pipe, now)
@@ -130,50 +129,17 @@ class Outlet:
         return any(pipe.flights or pipe.ready for pipe in self._homes.pipes.values())
 
     def give_up_overdue(self, now: float) -> None:
+        """No reply for long: the connection is of no use any more."""
         for pipe in self.awaited():
             if pipe.is_overdue(now):
                 self._returns.lost(pipe, now, too_late(pipe.link.where))
 
-    def settle(self, deadline: float, hurry: Hurry) -> None:
-        """Wait until no batch is in flight or in doubt: only what came back goes out again."""
-        self._drain(_came_back, (), deadline, hurry)
-
-    def close(self, ledgers: tuple[Track, ...], deadline: float, hurry: Hurry) -> None:
-        """Wait until our own records are written in these; after all, the transaction can end.
-
-        Nothing else goes out: a batch that landed now would be committed without its position, and
-        an epoch that ends here would leave it to its successor to copy once more.
-        """
-        for track in ledgers:
-            self.offer(track)
-        self._drain(lambda track: track in ledgers, ledgers, deadline, hurry)
-
-    def _drain(self, which: Which, owed: tuple[Track, ...], deadline: float, hurry: Hurry) -> None:
-        began = time.monotonic()
-        while True:
-            now = time.monotonic()
-            self.pump(now, which)
-            pipes = self.awaited()
-            if not pipes and not self._returns.unsure and not any(map(is_on_its_way, owed)):
-                return
-            # A broker that throttles us answers late, as it said: that is waited for.
-            throttled = max(0.0, self._homes.quiet_until - began)
-            if hurry() and now - began - throttled > _HURRIED_S:
-                raise KafkaUnavailable(
-                    f"Cluster {self._homes.alias}: records are not acknowledged in time. Nothing "
-                    "was committed; the slice starts again at its last commit.",
-                    code="timeout",
-                )
-            if now > deadline + throttled:
-                raise ProducerLost(Code.REQUEST_TIMED_OUT, "wait for the last replies")
-            for pipe in self._sockets.wait(pipes, _LISTEN_S if pipes else RETRY_BUSY_S):
-                if isinstance(pipe, Pipe):
-                    self.receive(pipe, now)
-            self.give_up_overdue(now)
-
     def new_epoch(self, tracks: Iterable[Track]) -> None:
-        """A transaction has ended and the producer's epoch moved on: what was surely refused under
-        the old one is written again under the new one."""
+        """A transaction has ended and the producer's epoch moved on.
+
+        What was surely refused under the old epoch, of these tracks, is written again under the new
+        one.
+        """
         self._number += 1
         self._members.clear()
         for track in tracks:

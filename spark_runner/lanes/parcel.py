@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from mirrors.domain import runs as domain
 from spark_runner.lanes.arena import Arena
 from spark_runner.wire.batch import LENGTH_OVERHEAD, Header
 
@@ -16,14 +15,6 @@ Run = tuple[int, int, int]
 """(first upstream offset, first downstream offset, number of records)."""
 
 RAW: Final = ""
-
-
-class Skip(NamedTuple):
-    """A batch that another flow wrote: how many records it has, and where they came from."""
-
-    after: int
-    records: int
-    runs: tuple[domain.Run, ...]  # upstream here, "downstream" where that flow read them
 
 
 class Parcel:

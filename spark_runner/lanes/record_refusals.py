@@ -14,12 +14,11 @@ from mirrors.kafka.errors import translate
 from mirrors.kafka.transactions import given_up
 from spark_runner.generations import range_gap
 from spark_runner.lanes.record_progress import CopiedPartition
+from spark_runner.lanes.record_writer import Failure
 from spark_runner.lanes.source_trouble import own_error
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.positions import Place
 from spark_runner.work import PartitionWork, SliceWork
-
-Failure = tuple[Place, int, KafkaError]
 
 NO_RUNS = (
     "skip.replicated=true needs offset runs, which the record lane does not write: run this flow "

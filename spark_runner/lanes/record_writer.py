@@ -8,41 +8,31 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.records import Position
 from mirrors.kafka import transactions
-from mirrors.kafka.clients import client_config
-from mirrors.kafka.errors import RAISED, translate
-from mirrors.kafka.tuning import to_librdkafka
+from mirrors.kafka.errors import RAISED
 from spark_runner.lanes.record_fidelity import Headers
+from spark_runner.lanes.record_producer import open_producer
 from spark_runner.positions import Place, produce_row
 from spark_runner.work import PartitionWork, SliceWork
 
 FLUSH_S = 30.0
 # Somebody waits for the slice to end: a target that does not answer is not waited for.
 HURRIED_FLUSH_S = 1.0
-LARGEST_RECORD = 1_000_000_000
-DEFAULT_BATCH = 1_000_000
-
-_OURS_TO_CHOOSE = {
-    "compression.type": "lz4",
-    "linger.ms": 5,
-    "batch.size": DEFAULT_BATCH,
-    "queue.buffering.max.kbytes": 65_536,
-    "delivery.timeout.ms": 45_000,
-    "message.max.bytes": LARGEST_RECORD,
-}
 
 Failure = tuple[Place, int, KafkaError]
+"""(source topic and partition, upstream offset, why it was refused)"""
 
 
 @dataclasses.dataclass(slots=True)
 class Landed:
     """Acknowledged records of one partition since the last commit: how many, which offsets there.
 
-    Of a batch that is acknowledged a second time the broker may not say where it lies: -1.
+    The offsets are downstream ones, of the first that was acknowledged and of the last. Of a batch
+    that is acknowledged a second time the broker may not say where it lies: -1.
     """
 
     first: int
@@ -55,32 +45,24 @@ class Writer:
 
     With at_least_once positions are written after the acknowledgements, in no transaction: a
     restart may repeat what lies between, and another writer is not fenced.
+
+    Every call may raise Fenced or KafkaUnavailable: a fatal error of the producer comes out of
+    whichever is the next one. It is of no use then. `hurry` says whether somebody waits for the
+    slice to end.
     """
 
     def __init__(self, work: SliceWork, *, hurry: Callable[[], bool]) -> None:
-        settings = work.spec.settings
         self._spec = work.target
         self._topic = work.positions_topic
         self._hurry = hurry
         self._open = False
         self._failures: list[Failure] = []
         self._landed: dict[Place, Landed] = {}
-        self.transactional = settings.delivery == "exactly_once"
-        chosen = _config(settings.producer, work.partitions)
-        try:
-            if self.transactional:
-                self._producer = transactions.open_producer(
-                    work.target,
-                    work.transactional_id,
-                    extra=chosen,
-                    commit_interval_ms=settings.commit_interval_ms,
-                )
-            else:
-                self._producer = _plain_producer(work, chosen)
-        except KafkaException as error:
-            raise translate(error, where=work.target.alias, doing="open a producer") from None
+        self.transactional = work.spec.settings.delivery == "exactly_once"
+        self._producer = open_producer(work)
 
     def take_over(self, *, deadline_s: float) -> None:
+        """Fence whoever held the transactional id, within so many seconds."""
         if self.transactional:
             transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
 
@@ -93,7 +75,10 @@ class Writer:
         timestamp: int,
         headers: Headers | None,
     ) -> None:
-        """Hand one record to the producer, waiting for room; its fate shows at `flush`."""
+        """Hand one record to the producer, waiting for room; its fate shows at `flush`.
+
+        `offset` is the upstream one, which a failure is told by; `timestamp` is in milliseconds.
+        """
         self._begin()
         acknowledge = partial(self._delivered, (part.topic, part.partition), offset)
         until = time.monotonic() + FLUSH_S
@@ -121,16 +106,17 @@ class Writer:
                 return
 
     def serve(self, seconds: float = 0) -> None:
-        """Let acknowledgements in."""
+        """Let acknowledgements in, for so long."""
         with self._asking("write records"):
             self._producer.poll(seconds)
 
     @property
     def failed(self) -> bool:
+        """Whether a record was refused that `flush` has not told of."""
         return bool(self._failures)
 
     def flush(self) -> list[Failure]:
-        """Wait until every record is acknowledged or refused; answer the refused ones."""
+        """Wait until every record is acknowledged, or one refused; answer the refused ones."""
         self._drain(lambda: bool(self._failures))
         failures, self._failures = self._failures, []
         return failures
@@ -177,11 +163,11 @@ class Writer:
             self._open = False
 
     def abort(self) -> None:
+        """Give up what is not committed. At least once it lands all the same, and is waited for."""
         if self.transactional and self._open:
             self._open = False
             transactions.abort(self._producer, self._spec, deadline_s=FLUSH_S)
         elif not self.transactional:
-            # What is still on its way lands all the same.
             self._drain(lambda: False)
         self._failures = []
 
@@ -232,19 +218,3 @@ class Writer:
             "committed; the slice starts again at its last commit.",
             code="timeout",
         )
-
-
-def _config(tuning: dict[str, str], partitions: Iterable[PartitionWork]) -> dict[str, object]:
-    """Ours where the flow does not say; never a batch that a topic on the target would refuse."""
-    asked = to_librdkafka(tuning, "producer")
-    config: dict[str, object] = {**_OURS_TO_CHOOSE, **asked}
-    limits = [int(row.remote_configs.get("max.message.bytes", DEFAULT_BATCH)) for row in partitions]
-    config["batch.size"] = max(1, min([int(str(config["batch.size"])), *limits]))
-    return config
-
-
-def _plain_producer(work: SliceWork, chosen: dict[str, object]) -> Producer:
-    own = {**chosen, "enable.idempotence": True, "acks": "all"}
-    return Producer(
-        client_config(work.target, client_id="understudy-writer", role="producer", extra=own)
-    )

@@ -27,7 +27,7 @@ from mirrors.domain.records import MalformedRecord
 from mirrors.domain.runs import BlockKey, is_left_out, is_runs_topic
 from mirrors.domain.stretches import Stretches
 from spark_runner.lanes.arena import Arena
-from spark_runner.lanes.parcel import Skip
+from spark_runner.lanes.left_out import Skip
 from spark_runner.lanes.runs_tail import RunsTail
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
@@ -114,7 +114,8 @@ class Replicated:
         unknown: set[int] = set()
         for part in parts:
             track = part.track
-            track.skips.clear()
+            skips = track.left_out.found
+            skips.clear()
             stretches = self._stretches[id_text(track.source_id), track.partition]
             stretches.forget_before(track.position)
             for header in _headers(part):
@@ -129,7 +130,7 @@ class Replicated:
                         run._replace(upstream=run.downstream, downstream=run.upstream)
                         for run in found
                     )
-                    track.skips[first] = Skip(last + 1, header.records, runs)
+                    skips[first] = Skip(last + 1, header.records, runs)
                 else:
                     stopped[track] = self._torn(track, first, last)
                     break

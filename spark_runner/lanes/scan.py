@@ -172,8 +172,9 @@ def _is_dropped(
         return True
     if attributes & TRANSACTIONAL and filtering is not None and filtering.drops(header):
         return True
-    if track.skips and (skip := track.skips.pop(header[0], None)) is not None:
-        track.left_out.append(skip)
+    left_out = track.left_out
+    if left_out.found and (skip := left_out.found.pop(header[0], None)) is not None:
+        left_out.passed.append(skip)
         return True
     return False
 

@@ -26,10 +26,11 @@ class Tally:
     def lanes(self, tracks: Iterable[Track]) -> tuple[LaneFigure, ...]:
         batches = records = size = 0
         for track in tracks:
-            batches += track.all_batches
+            counts = track.counts
+            batches += counts.batches
             # Also what has landed in the transaction that is open: it was counted above.
-            records += track.all_records + track.records
-            size += track.all_bytes + track.bytes
+            records += counts.records + track.records
+            size += counts.bytes + track.bytes
         found = []
         for why, row in self._rows.items():
             found.append(

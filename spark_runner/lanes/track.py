@@ -5,9 +5,10 @@ from __future__ import annotations
 import struct
 from collections import deque
 
-from mirrors.domain import runs as domain
 from mirrors.domain.continuity.strangers import Stretch
-from spark_runner.lanes.parcel import RAW, Parcel, Run, Skip
+from spark_runner.lanes.counts import Counts
+from spark_runner.lanes.left_out import LeftOut
+from spark_runner.lanes.parcel import RAW, Parcel, Run
 from spark_runner.lanes.policy import Policy
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import Sequences
@@ -25,18 +26,16 @@ class Track:
     acknowledged (it becomes the position with the next commit), `next_fetch` behind all that was
     read. A parcel waits in `queue`, then flies, then has landed or is returned; returned ones go
     back to the front of the queue when nothing of the track flies any more.
+
+    Ids are 16 bytes, of zeros where a broker is too old to have any. Moments (`held_since`,
+    `held_until`) are seconds of the monotonic clock, 0.0 for none; timestamps are those of
+    records, in ms.
     """
 
     __slots__ = (
-        "all_batches",
-        "all_bytes",
-        "all_records",
         "bytes",
-        "committed_bytes",
-        "committed_left_out",
-        "committed_records",
-        "committed_timestamp",
         "confirmed",
+        "counts",
         "done",
         "doomed",
         "end",
@@ -71,7 +70,6 @@ class Track:
         "returned",
         "runs",
         "sequences",
-        "skips",
         "source_epoch",
         "source_id",
         "source_node",
@@ -122,28 +120,26 @@ class Track:
         self.queue: deque[Parcel] = deque()
         self.queued_bytes = 0
         self.flying: deque[Parcel] = deque()
-        # What other flows wrote here and is left out: by first offset of a batch, what it is; and
-        # what was passed over and is not yet committed.
-        self.skips: dict[int, Skip] = {}
-        self.left_out: list[Skip] = []
-        self.committed_left_out = 0
+        # What other flows wrote here.
+        self.left_out = LeftOut()
         # downstream
         self.home = (-1, 0)
         self.sequences = Sequences()
         self.runs: list[Run] = []
         # Where our next batch belongs if nobody else writes there, now and as committed; -1 when
-        # that is not known. Holes between our batches, and what others were found to have written.
+        # that is not known.
         self.next_there = self.there = -1
+        # Between our batches, each from its first offset to the one behind it; and what others
+        # were found to have written there.
         self.holes: list[tuple[int, int]] = []
         self.strangers: list[Stretch] = []
+        # Landed since the last commit; of what came before only the figures tell.
         self.records = 0
         self.bytes = 0
+        self.counts = Counts()
+        # As in the committed position: an operator's decisions, and those that kept the map.
         self.resets = self.kept = 0
         self.why = RAW
-        self.committed_records = self.committed_bytes = 0
-        # also what was landed in vain, in transactions that were given up
-        self.all_batches = self.all_records = self.all_bytes = 0
-        self.committed_timestamp: int | None = None
         # Until a batch has landed under this number only one may fly: a first sequence must be 0.
         self.confirmed = -1
         # trouble
@@ -165,8 +161,7 @@ class Track:
         self.queued_bytes = 0
         self.runs = []
         self.next_there = self.there
-        self.skips.clear()
-        self.left_out.clear()
+        self.left_out.forget()
         self.settle()
         self.ending = self.doomed = None
         self.held_since = self.held_until = 0.0
@@ -198,7 +193,7 @@ class Track:
         self.done = parcel.after
         self.records += records
         self.bytes += parcel.size
-        self.all_batches += 1
+        self.counts.batches += 1
         self.timestamp = header[8]
         self.epoch = parcel.epoch
         self.why = parcel.why
@@ -213,32 +208,24 @@ class Track:
         runs.append((first, base, count))
 
     def read_again_from(self, offset: int) -> None:
+        """Fetch on from this upstream offset: what was read behind it is not kept."""
         self.next_fetch = offset
-        self.left_out = [skip for skip in self.left_out if skip.after <= offset]
-
-    def passed_over(self) -> list[domain.Run]:
-        """The stretches left out up to what the next commit makes the position."""
-        return [run for skip in self.left_out if skip.after <= self.done for run in skip.runs]
+        self.left_out.read_again_from(offset)
 
     def settle(self) -> None:
-        """Count what has landed for good or in vain."""
-        self.all_records += self.records
-        self.all_bytes += self.bytes
+        """Count what has landed since the last commit, for good or in vain."""
+        self.counts.settled(self.records, self.bytes)
         self.records = self.bytes = 0
 
     def commit(self, there: int) -> None:
-        """What has landed counts from now on; our next batch there belongs at `there`."""
+        """What has landed counts from now on; our next batch belongs at the offset `there`, or -1
+        where that is not known."""
         self.position = self.done
         self.next_there, self.there = there, max(there, self.there)
         self.runs = []
-        if self.left_out:
-            passed = [skip for skip in self.left_out if skip.after <= self.done]
-            self.committed_left_out += sum(skip.records for skip in passed)
-            del self.left_out[: len(passed)]
-        self.committed_records += self.records
-        self.committed_bytes += self.bytes
+        self.left_out.commit(self.position)
+        self.counts.committed(self.records, self.bytes, self.timestamp)
         self.settle()
-        self.committed_timestamp = self.timestamp
 
     @property
     def is_read(self) -> bool:
@@ -247,4 +234,5 @@ class Track:
 
     @property
     def has_moved(self) -> bool:
+        """Whether the next commit has a position to write down."""
         return self.done != self.position

@@ -15,7 +15,7 @@ import pytest
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.lanes import outlet, raw
+from spark_runner.lanes import drain, raw
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.pipe import Flight, Pipe
 from spark_runner.lanes.raw import RawCopier
@@ -81,7 +81,7 @@ class Late:
 def test_what_arrives_behind_the_end_of_its_task_is_not_copied_twice(
     source: Side, trusting: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlet, "_HURRIED_S", 0.5)
+    monkeypatch.setattr(drain, "_HURRIED_S", 0.5)
     monkeypatch.setattr(raw, "ABORT_S", 0.5)
     topic = unique("late")
     source.make(topic)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.lanes import homes, outage, outlet, raw, sources
+from spark_runner.lanes import drain, homes, outage, raw, sources
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.work import SliceResult
 from tests.wire.proxy import Mode, Proxy
@@ -33,7 +33,7 @@ def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (sources, homes):
         monkeypatch.setattr(module, "_LOOK_S", 0.5)
     monkeypatch.setattr(raw, "ABORT_S", 0.5)
-    monkeypatch.setattr(outlet, "_HURRIED_S", 1.0)
+    monkeypatch.setattr(drain, "_HURRIED_S", 1.0)
 
 
 def flow_of(source: Side, target: Side) -> tuple[Flow, str, str]:
