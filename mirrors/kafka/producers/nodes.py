@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import AddPartitionsToTxnRequest, InitProducerIdRequest
@@ -13,7 +13,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.dialogues import Address, Dialogues
 from mirrors.kafka.patience import Patience
-from mirrors.kafka.producers.cluster import Place
+from mirrors.kafka.producers.cluster import Asked, Place
 
 CLIENT_ID = "understudy-fence"
 _NOT_THERE = 3
@@ -42,14 +42,8 @@ class Nodes:
     def close(self) -> None:
         self._dialogues.close()
 
-    def ask(
-        self,
-        request: Any,
-        deadline: float,
-        *,
-        node: int | None = None,
-        newest: int | None = None,
-    ) -> Any:
+    def ask(self, request: Any, deadline: float, **how: Unpack[Asked]) -> Any:
+        node, newest = how.get("node"), how.get("newest")
         at_most = _NEWEST.get(type(request), 99) if newest is None else newest
         patience = Patience(deadline)
         while True:
