@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
+from mirrors.kafka.admin import Admin
 from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
 from mirrors.kafka.throwaway import PREFIX
 from mirrors.models import Cluster, FailoverRun, Flow
@@ -55,6 +56,19 @@ class Scene:
         name, offsets = unique(name), {(self.topic, 0): GroupOffset(offset, "precious")}
         assert not write_offsets(self.source.spec, name, offsets).failed
         return name
+
+    def copied_and_deleted(self) -> str:
+        """Another topic, of two partitions: copied once, and no longer on the source."""
+        gone = unique("gone")
+        self.source.make(gone, 2)
+        before = list(self.copy.rows)
+        self.copy.add(gone)
+        self.source.write(gone, 0, self.records(4))
+        self.copy.copy()
+        self.copy.rows = before
+        with Admin(self.source.spec) as admin:
+            admin.delete_topics([gone]).raise_first()
+        return gone
 
     def rest(self, offset: int) -> list[int]:
         """The downstream offsets of what a group that stands at `offset` has not consumed."""
