@@ -66,9 +66,12 @@ class Scene:
         self.source.write(gone, 0, self.records(4))
         self.copy.copy()
         self.copy.rows = before
-        with Admin(self.source.spec) as admin:
-            admin.delete_topics([gone]).raise_first()
+        _delete(self.source, gone)
         return gone
+
+    def delete_there(self, topic: str) -> None:
+        """The copy of it."""
+        _delete(self.target, f"{self.copy.alias}.{topic}")
 
     def rest(self, offset: int) -> list[int]:
         """The downstream offsets of what a group that stands at `offset` has not consumed."""
@@ -85,6 +88,11 @@ class Scene:
 
     def left_over(self) -> list[str]:
         return [name for name in list_groups(self.target.spec) if name.startswith(PREFIX)]
+
+
+def _delete(side: Side, topic: str) -> None:
+    with Admin(side.spec) as admin:
+        admin.delete_topics([topic]).raise_first()
 
 
 @contextlib.contextmanager
