@@ -9,8 +9,9 @@ from mirrors.domain.owner import OWNER_KEY, owner_value
 from mirrors.domain.records import Position, SliceCount
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka import transactions
-from mirrors.kafka.producers.fences import fence, wait_for_markers
+from mirrors.kafka.producers.fences import fence
 from mirrors.kafka.producers.hanging import HANGING
+from mirrors.kafka.producers.written import Written
 from spark_runner.positions import plan_id, produce_row
 
 
@@ -20,14 +21,11 @@ class LedgerWriter:
     def __init__(self, spec: ClusterSpec, topic: str, flow_name: str, runs_topic: str = "") -> None:
         self._spec = spec
         self._topic, self._runs_topic = topic, runs_topic
-        # What its transactions may have touched.
-        self._places = {(topic, 0)}
         self._id = plan_id(flow_name)
         self._producer = transactions.open_producer(spec, self._id)
         # Begun, and perhaps committed: the target did not say so in time.
         self._unfinished = False
-        # Ended, but not yet seen to have ended: aborted, the next one would take along what hangs.
-        self._unseen = False
+        self._written = Written(spec, self._id)
         # Of no use any more: who still owns the flow takes it over again.
         self.is_broken = False
 
@@ -38,7 +36,8 @@ class LedgerWriter:
         places = {(self._topic, 0), *([(self._runs_topic, 0)] if self._runs_topic else [])}
         fence(self._spec, [self._id], places, deadline_s=deadline_s, orderly=True)
         transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
-        self._unfinished = self._unseen = self.is_broken = False
+        self._written.forget()
+        self._unfinished = self.is_broken = False
 
     def write(
         self,
@@ -64,16 +63,15 @@ class LedgerWriter:
         try:
             if self._unfinished:
                 self._finish(deadline_s)
-            self._see_ended(deadline_s)
+            self._written.see_ended(deadline_s=deadline_s)
             transactions.begin(self._producer, self._spec)
             self._unfinished = True
             for key, value in rows:
-                produce_row(self._producer, self._topic, key, value)
+                self._produce(self._topic, key, value)
             for key, value in marks:
-                self._places.add((self._runs_topic, 0))
-                produce_row(self._producer, self._runs_topic, key, value)
+                self._produce(self._runs_topic, key, value)
             self._finish(deadline_s)
-            self._see_ended(deadline_s)
+            self._written.see_ended(deadline_s=deadline_s)
         except UnderstudyError as error:
             self.is_broken = has_lost_pen(error)
             raise
@@ -82,14 +80,13 @@ class LedgerWriter:
         try:
             transactions.commit(self._producer, self._spec, deadline_s=deadline_s)
         except transactions.Aborted as aborted:
-            self._unfinished, self._unseen = False, True
+            self._unfinished = False
             raise aborted.cause from None
-        self._unfinished, self._unseen = False, True
+        self._unfinished = False
 
-    def _see_ended(self, deadline_s: float) -> None:
-        if self._unseen:
-            wait_for_markers(self._spec, self._id, self._places, deadline_s=deadline_s)
-            self._unseen = False
+    def _produce(self, topic: str, key: bytes, value: bytes) -> None:
+        self._written.add((topic, 0))
+        produce_row(self._producer, topic, key, value)
 
 
 def has_lost_pen(error: UnderstudyError) -> bool:

@@ -11,7 +11,7 @@ from mirrors.kafka.errors import translate
 
 
 class Code(enum.IntEnum):
-    """Numbers of the protocol; the comments of `protocol.md` §Error say what each asks for."""
+    """Numbers of the protocol, as org.apache.kafka.common.protocol.Errors has them."""
 
     UNKNOWN = -1
     NONE = 0
@@ -41,7 +41,7 @@ class Code(enum.IntEnum):
     INVALID_PRODUCER_ID_MAPPING = 49
     CONCURRENT_TRANSACTIONS = 51
     TRANSACTION_COORDINATOR_FENCED = 52
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     UNKNOWN_PRODUCER_ID = 59
     FETCH_SESSION_ID_NOT_FOUND = 70
@@ -52,8 +52,8 @@ class Code(enum.IntEnum):
     INVALID_RECORD = 87
     PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
-    FETCH_SESSION_TOPIC_ID_ERROR = 106
     INCONSISTENT_TOPIC_ID = 103
+    FETCH_SESSION_TOPIC_ID_ERROR = 106
     TRANSACTION_ABORTABLE = 120
 
 
@@ -90,5 +90,5 @@ def name_of(number: int) -> str:
 
 
 def failure(number: int, *, where: str, doing: str) -> UnderstudyError:
-    """The exception that stops a slice: one sentence, worded where all of them are."""
+    """Our exception for it: one sentence, worded where all of them are."""
     return translate(kafka.errors.for_code(number)(), where=where, doing=doing)

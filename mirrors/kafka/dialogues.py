@@ -13,13 +13,13 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka import egress
+from mirrors.kafka.codes import COORDINATOR_MOVING
 from mirrors.kafka.diagnosis import explain
 from mirrors.kafka.dialogue import Broken, Dialogue
 from mirrors.kafka.errors import translate_number
 from mirrors.kafka.security import connection_facts
 
 GROUP = 0
-RETRY = (14, 15, 16)
 PAUSE_S = 0.2
 Address = tuple[str, int]
 
@@ -103,7 +103,7 @@ class Dialogues:
         waiting = list(groups)
         while waiting:
             answers = self._find(waiting)
-            again = [key for key, one in answers.items() if one.error_code in RETRY]
+            again = [key for key, one in answers.items() if one.error_code in COORDINATOR_MOVING]
             for key in set(waiting) - set(again):
                 one = answers[key]
                 if one.error_code:
@@ -130,7 +130,7 @@ class Dialogues:
         """Ask again while the coordinator is still loading; `numbers` picks an answer's errors."""
         while True:
             answer = self.ask(address, request, at_most=at_most)
-            again = any(number in RETRY for number in numbers(answer))
+            again = any(number in COORDINATOR_MOVING for number in numbers(answer))
             if not again or time.monotonic() + PAUSE_S > self.deadline:
                 return answer
             time.sleep(PAUSE_S)

@@ -27,7 +27,8 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka import transactions
 from mirrors.kafka.errors import RAISED, translate
 from mirrors.kafka.producers.cluster import Place
-from mirrors.kafka.producers.fences import fence, wait_for_markers
+from mirrors.kafka.producers.fences import fence
+from mirrors.kafka.producers.written import Written
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,8 +51,7 @@ class FlowPen:
         self._name = flow_name
         self._id = transactions.plan_id(flow_name)
         self._producer = transactions.open_producer(spec, self._id)
-        # By a transaction of which nobody has seen yet that it has ended everywhere.
-        self._written: set[Place] = set()
+        self._written = Written(spec, self._id)
 
     def take_over(
         self,
@@ -82,7 +82,7 @@ class FlowPen:
         Raises KafkaUnavailable too where it was committed and a broker left out a marker: then this
         pen writes no more, and who takes the flow over next mends that.
         """
-        self._see_ended(deadline_s)
+        self._written.see_ended(deadline_s=deadline_s)
         transactions.begin(self._producer, self._spec)
         try:
             yield
@@ -94,7 +94,7 @@ class FlowPen:
             transactions.commit(self._producer, self._spec, deadline_s=deadline_s)
         except transactions.Aborted as aborted:
             raise aborted.cause from None
-        self._see_ended(deadline_s)
+        self._written.see_ended(deadline_s=deadline_s)
 
     def send(self, rows: Iterable[Outgoing], *, deadline_s: float) -> list[int]:
         """The offset that each record got, in order; a refused one raises."""
@@ -126,11 +126,6 @@ class FlowPen:
                 code="timeout",
             )
         return [offsets[at] for at in range(wanted)]
-
-    def _see_ended(self, deadline_s: float) -> None:
-        if self._written:
-            wait_for_markers(self._spec, self._id, self._written, deadline_s=deadline_s)
-            self._written.clear()
 
     def _produce(
         self, row: Outgoing, landed: Callable[[KafkaError | None, Message], None], until: float

@@ -88,10 +88,12 @@ class _Reader:
     def _note(self, place: Place, message: Message | None, reached: int) -> bool:
         """Whether this was the last that is wanted of the partition."""
         reading, end = self.result.done[place], self.left[place]
-        if message is not None and reached <= end:
-            if reading.first_ms is None:
-                reading.first_ms = round((time.monotonic() - self.began) * 1000)
-            reading.seen.append(seen_of(message))
+        if message is not None:
+            self._short.pop(place, None)
+            if reached <= end:
+                if reading.first_ms is None:
+                    reading.first_ms = round((time.monotonic() - self.began) * 1000)
+                reading.seen.append(seen_of(message))
         reading.ended = reached >= end
         if message is None and not reading.ended:
             self._short.setdefault(place, time.monotonic())

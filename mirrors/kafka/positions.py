@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator
@@ -15,9 +16,13 @@ from mirrors.kafka.tailing import Bookmark, find_tail, read_tail
 
 @dataclasses.dataclass(frozen=True)
 class Positions:
-    """What a positions topic says last; `strange` counts records that are neither kind."""
+    """What a positions topic says last; `strange` counts records that are neither kind.
+
+    `written`: when each position was written down, in milliseconds since the epoch.
+    """
 
     places: dict[Place, Position]
+    written: dict[Place, int]
     slices: int | None
     strange: int
 
@@ -29,31 +34,35 @@ def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) 
     Raises KafkaUnavailable while a transaction stays open there.
     """
     places: dict[Place, Position] = {}
+    written: dict[Place, int] = {}
     slices, strange = None, 0
     until = time.monotonic() + deadline_s
     tail = find_tail(admin, topic, Bookmark(), deadline_s=deadline_s)
     left = max(0.5, until - time.monotonic())
-    for known in _read(read_tail(admin.spec, tail, deadline_s=left) if tail else ()):
+    for at, known in _read(read_tail(admin.spec, tail, deadline_s=left) if tail else ()):
         if isinstance(known, SliceCount):
             slices = known.count
         elif isinstance(known, Position):
             places[known.topic, known.partition] = known
+            written[known.topic, known.partition] = at
         else:
             strange += 1
-    return Positions(places, slices, strange)
+    return Positions(places, written, slices, strange)
 
 
 def count_slices(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) -> int:
     """In how many slices a flow may copy: whom to fence. Waits for no transaction, since what is
     open may be a dead slice's; to fence one too many does no harm."""
     rows = _read(read_to_end(admin, topic, committed=False, deadline_s=deadline_s))
-    return max((row.count for row in rows if isinstance(row, SliceCount)), default=0)
+    return max((row.count for _, row in rows if isinstance(row, SliceCount)), default=0)
 
 
-def _read(records: Iterable[InternalRecord]) -> Iterator[Position | SliceCount | None]:
-    """None for what is neither."""
+def _read(
+    records: Iterable[InternalRecord],
+) -> Iterator[tuple[int, Position | SliceCount | None]]:
+    """Each with its time; None for what is neither."""
     for record in records:
-        try:
-            yield read_position(record.key, record.value)
-        except MalformedRecord:
-            yield None
+        known = None
+        with contextlib.suppress(MalformedRecord):
+            known = read_position(record.key, record.value)
+        yield record.timestamp, known

@@ -8,14 +8,14 @@ import time
 import uuid
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.patience import Patience
-from mirrors.kafka.producers.cluster import CONNECT_S
+from mirrors.kafka.producers.cluster import CONNECT_S, Asked
 from mirrors.kafka.security import connection_facts
 from spark_runner.wire.codes import Code
 from spark_runner.wire.connection import Connection
@@ -157,25 +157,18 @@ class ClusterClient:
             return link
         raise problem or KafkaUnavailable(f"Cluster {self.alias}: it has no address.")
 
-    def ask(
-        self,
-        request: Any,
-        deadline: float,
-        *,
-        node: int | None = None,
-        newest: int | None = None,
-    ) -> Any:
+    def ask(self, request: Any, deadline: float, **how: Unpack[Asked]) -> Any:
         """One cold request, asked again on a new connection when one breaks.
 
         A given broker that takes none is the caller's matter, at once: another one may lead by now.
         """
-        patience = Patience(deadline)
+        node, patience = how.get("node"), Patience(deadline)
         while True:
             link = None
             try:
                 link = self._any(deadline) if node is None else self.link(node, "ask", deadline)
                 until = min(deadline, time.monotonic() + self.request_s)
-                return link.call(request, until, newest=newest)
+                return link.call(request, until, newest=how.get("newest"))
             except KafkaUnavailable:
                 if link is not None:
                     self._failed[link.host, link.port] = time.monotonic()

@@ -16,7 +16,7 @@ from mirrors.domain.failback.divergence import (
 )
 from mirrors.domain.failback.orphans import to_line
 from mirrors.domain.failback.reverse import reverse_properties
-from mirrors.domain.failback.starts import plan_starts
+from mirrors.domain.failback.starts import in_words, plan_starts
 from mirrors.domain.records import MalformedRecord
 from tests.domain.ways_back import BACK, TOPIC, Log, World, position, side, worlds
 
@@ -99,6 +99,40 @@ def test_the_way_back_does_not_begin_where_the_old_primary_is_another_or_lost_re
     moved = dataclasses.replace(new, topic_ids={TOPIC: "made again"})
     (start,) = plan_starts([world.point], BACK, {}, old=good, new=moved)
     assert start.kind == "blocked"
+
+
+def test_what_had_gone_before_the_other_side_took_over_keeps_nobody_from_going_back() -> None:
+    world, place = World([5], 0, []), (TOPIC, 0)
+    good, new = side("A", "ta", world.a), side("B", "tb", world.b)
+    old, other = (dataclasses.replace(good, topic_ids={}, cluster=name) for name in ("A", "C"))
+    point = dataclasses.replace(world.point, source_cluster="A")
+    nowhere = dataclasses.replace(new, topic_ids={})
+    for here, there, gone, kind in (
+        (old, new, {place}, "gone"),
+        (old, new, set(), "blocked"),
+        (old, nowhere, set(), "gone"),
+        (other, new, {place}, "blocked"),
+        (other, nowhere, {place}, "blocked"),
+        (good, new, {place}, "divergence"),
+    ):
+        (start,) = plan_starts([point], BACK, {}, old=here, new=there, gone=gone)
+        assert start.kind == kind, start
+        assert (start.row is None) == (kind != "divergence")
+
+
+def test_it_is_told_what_becomes_of_what_is_left_of_them() -> None:
+    world = World([5], 0, [])
+    old = dataclasses.replace(side("A", "ta", world.a), topic_ids={})
+    new = dataclasses.replace(side("B", "tb", world.b), topic_ids={TOPIC: "tb", "a.orders": "tb"})
+    prefixed = dataclasses.replace(world.point, remote_topic="a.orders")
+    default = dataclasses.replace(BACK, kind="default")
+    for point, back, words in (
+        (world.point, BACK, "makes it there anew, for what was written on b alone"),
+        (prefixed, default, "a.orders is left alone on b"),
+    ):
+        (start,) = plan_starts([point], back, {}, old=old, new=new, gone={(TOPIC, 0)})
+        assert words in start.reason
+        assert "1 partition left out" in in_words([start], "b->a")
 
 
 def test_a_flow_back_that_ran_before_goes_on_where_it_stood() -> None:

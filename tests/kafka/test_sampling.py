@@ -92,13 +92,7 @@ def test_records_whose_transaction_is_just_being_committed_are_waited_for(
     cluster: ClusterSpec, topic: MakeTopic
 ) -> None:
     name, group = topic(), f"{PREFIX}{uuid.uuid4().hex[:8]}-0"
-    config = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name}
-    producer = Producer(config)
-    producer.init_transactions(10)
-    producer.begin_transaction()
-    for number in range(3):
-        producer.produce(name, b"%d" % number, b"key", 0)
-    producer.flush(10)
+    producer = three_uncommitted(cluster, name, name)
     make_group(cluster, group, {(name, 0): 0})
     never = read_as_group(cluster, group, {(name, 0): 3}, at_most=3, deadline_s=20)
     assert (never.done[name, 0].seen, never.done[name, 0].ended) == ([], True)
@@ -108,6 +102,35 @@ def test_records_whose_transaction_is_just_being_committed_are_waited_for(
     ending.join()
     delete_groups(cluster, [group])
     assert [row.offset for row in found.done[name, 0].seen] == [0, 1, 2]
+
+
+def test_who_still_finds_records_waits_for_the_next_as_long_as_before(
+    cluster: ClusterSpec, topic: MakeTopic
+) -> None:
+    name, group = topic(), f"{PREFIX}{uuid.uuid4().hex[:8]}-0"
+    writers = [three_uncommitted(cluster, name, f"{name}-{number}") for number in range(2)]
+    make_group(cluster, group, {(name, 0): 0})
+    endings = [
+        threading.Timer(seconds, writer.commit_transaction, [10])
+        for writer, seconds in zip(writers, (1.2, 2.6), strict=True)
+    ]
+    for ending in endings:
+        ending.start()
+    found = read_as_group(cluster, group, {(name, 0): 6}, at_most=6, deadline_s=20)
+    for ending in endings:
+        ending.join()
+    delete_groups(cluster, [group])
+    assert [row.offset for row in found.done[name, 0].seen] == [0, 1, 2, 3, 4, 5]
+
+
+def three_uncommitted(cluster: ClusterSpec, topic: str, name: str) -> Producer:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    for number in range(3):
+        producer.produce(topic, b"%d" % number, b"key", 0)
+    producer.flush(10)
+    return producer
 
 
 def test_a_throw_away_group_begins_where_it_stands_and_is_gone_afterwards(

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
+from mirrors.kafka.admin import Admin
 from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
 from mirrors.kafka.throwaway import PREFIX
 from mirrors.models import Cluster, FailoverRun, Flow
@@ -56,6 +57,22 @@ class Scene:
         assert not write_offsets(self.source.spec, name, offsets).failed
         return name
 
+    def copied_and_deleted(self) -> str:
+        """Another topic, of two partitions: copied once, and no longer on the source."""
+        gone = unique("gone")
+        self.source.make(gone, 2)
+        before = list(self.copy.rows)
+        self.copy.add(gone)
+        self.source.write(gone, 0, self.records(4))
+        self.copy.copy()
+        self.copy.rows = before
+        _delete(self.source, gone)
+        return gone
+
+    def delete_there(self, topic: str) -> None:
+        """The copy of it."""
+        _delete(self.target, f"{self.copy.alias}.{topic}")
+
     def rest(self, offset: int) -> list[int]:
         """The downstream offsets of what a group that stands at `offset` has not consumed."""
         pairs = zip(self.upstream, self.downstream, strict=False)
@@ -71,6 +88,11 @@ class Scene:
 
     def left_over(self) -> list[str]:
         return [name for name in list_groups(self.target.spec) if name.startswith(PREFIX)]
+
+
+def _delete(side: Side, topic: str) -> None:
+    with Admin(side.spec) as admin:
+        admin.delete_topics([topic]).raise_first()
 
 
 @contextlib.contextmanager

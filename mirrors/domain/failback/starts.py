@@ -8,20 +8,23 @@ B. Nothing that was written on the standby is left out: a flow back that ran bef
    among them by their runs.
 C. Where the other side is not the one that was left, nobody begins: what it lacks would be missing
    there without a word.
+D. What that side had deleted while the flow there still ran, and what neither side has any more,
+   has nothing to go back to. It is told, and keeps nobody else from beginning.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mirrors.domain.failback.divergence import Divergence
+from mirrors.domain.figures import plural
 from mirrors.domain.policy import ReplicationPolicy
 from mirrors.domain.records import Position
 
 Place = tuple[str, int]
-Kind = Literal["divergence", "goes_on", "names", "blocked"]
+Kind = Literal["divergence", "goes_on", "names", "gone", "blocked"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +41,8 @@ class Start(NamedTuple):
     """One partition of the flow back; `row` is to be written down before it begins, if any.
 
     divergence: begins there. goes_on: its own position counts. names: the cycle rule keeps the
-    partition from going back, so there is nothing to begin. blocked: `reason` says why.
+    partition from going back, so there is nothing to begin. gone: there is nothing to go back to
+    (invariant D). blocked: `reason` says why.
     """
 
     topic: str
@@ -56,9 +60,39 @@ def plan_starts(
     *,
     old: Side,
     new: Side,
+    gone: Collection[Place] = (),
 ) -> list[Start]:
-    """`back` is the policy of the flow back, `known` its positions, `old` the side that failed."""
-    return [_start(point, back, known, old, new) for point in points]
+    """`back` is the policy of the flow back, `known` its positions, `old` the side that failed.
+
+    `gone`: of what was copied from there, what the flow there had seen deleted.
+    """
+    return [
+        _gone(point, back, old, new, gone) or _start(point, back, known, old, new)
+        for point in points
+    ]
+
+
+def _gone(
+    point: Divergence, back: ReplicationPolicy, old: Side, new: Side, gone: Collection[Place]
+) -> Start | None:
+    if point.topic in old.topic_ids or _is_another(point, old):
+        return None
+    reason = f"{point.topic} is not on {back.target_alias} any more, "
+    if point.remote_topic not in new.topic_ids:
+        reason += f"nor is {point.remote_topic} on {back.source_alias}"
+    elif (point.topic, point.partition) not in gone:
+        return None
+    elif _stays(point, back):
+        reason += (
+            f"and was not when the flow there last listed its topics; {point.remote_topic} is left "
+            f"alone on {back.source_alias}"
+        )
+    else:
+        reason += (
+            "and was not when the flow there last listed its topics; the flow back makes it there "
+            f"anew, for what was written on {back.source_alias} alone"
+        )
+    return Start(point.remote_topic, point.partition, "gone", None, reason)
 
 
 def _start(
@@ -71,7 +105,7 @@ def _start(
     trouble = what_differs(point, old, old_alias=back.target_alias or "") or _moved(point, new)
     if trouble:
         return Start(point.remote_topic, point.partition, "blocked", None, trouble)
-    if back.is_cycle(point.remote_topic) or back.remote_topic(point.remote_topic) != point.topic:
+    if _stays(point, back):
         reason = (
             f"{point.remote_topic} holds what came from {back.target_alias}; by its name the flow "
             "back leaves it where it is"
@@ -106,6 +140,7 @@ def in_words(starts: Sequence[Start], name: str) -> str:
     """What a flow back of this name does, in one sentence."""
     begun = sum(start.kind == "divergence" for start in starts)
     on = sum(start.kind == "goes_on" for start in starts)
+    gone = sum(start.kind == "gone" for start in starts)
     words = []
     if begun:
         words.append(f"{name} begins where both sides parted in {begun} partitions")
@@ -113,6 +148,8 @@ def in_words(starts: Sequence[Start], name: str) -> str:
         words.append(f"it goes on where it stood in {on}")
     if not words:
         words.append(f"{name} carries what was written on the standby under its own names")
+    if gone:
+        words.append(f"{plural(gone, 'partition')} left out, whose topics are gone")
     return "; ".join(words) + "."
 
 
@@ -122,9 +159,7 @@ def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
         "A flow back would leave its history missing there. Copy the topic in full: make a flow "
         "into an empty topic, without skip.replicated."
     )
-    if old.topic_ids.get(point.topic) != point.source_topic_id or (
-        point.source_cluster and old.cluster != point.source_cluster
-    ):
+    if old.topic_ids.get(point.topic) != point.source_topic_id or _is_another(point, old):
         was = "is missing" if point.topic not in old.topic_ids else "is another topic than before"
         return f"{point.topic} on {old_alias} {was}. {again}"
     end = old.end.get((point.topic, point.partition))
@@ -136,6 +171,17 @@ def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
             f"{point.position}: it lost {point.position - end} offsets that have copies. {again}"
         )
     return ""
+
+
+def _is_another(point: Divergence, old: Side) -> bool:
+    """Whether what answers there is not the cluster that was left."""
+    return bool(point.source_cluster) and old.cluster != point.source_cluster
+
+
+def _stays(point: Divergence, back: ReplicationPolicy) -> bool:
+    """Whether the flow back leaves it on the standby, by its name."""
+    name = point.remote_topic
+    return back.is_cycle(name) or back.remote_topic(name) != point.topic
 
 
 def _moved(point: Divergence, new: Side) -> str:

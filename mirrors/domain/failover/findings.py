@@ -112,8 +112,11 @@ def find_warnings(
 
 def _gone(picture: FailoverPicture) -> Finding:
     names, more = ", ".join(picture.gone[:TOLD]), len(picture.gone) - TOLD
+    seen = ""
+    if picture.gone_at is not None:
+        seen = f", as the flow last saw it {duration(picture.taken_at - picture.gone_at)} ago"
     words = (
-        f"Copied before and not on {picture.source} any more, or not whole: {names}"
+        f"Copied before and not on {picture.source} any more, or not whole{seen}: {names}"
         f"{f' and {more:,} more' if more > 0 else ''}. Nothing is left there to copy or to "
         f"lose; what lies on {picture.target} is left alone."
     )

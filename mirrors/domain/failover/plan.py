@@ -70,7 +70,9 @@ def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> Fa
     )
     losses = [row.loss for row in partitions]
     unknown = any(row.certainty == "unknown" for row in partitions)
-    earlier = any(row.certainty == "last_known" for row in partitions)
+    earlier = picture.gone_at is not None or any(
+        row.certainty == "last_known" for row in partitions
+    )
     return FailoverPlan(
         flow=picture.flow,
         taken_at=picture.taken_at,

@@ -55,8 +55,9 @@ class FailoverPicture:
     """Both sides at one moment. `source_trouble` says why the source could not be asked.
 
     `writing` is the sentence about a job of the flow that still writes to the target. `gone` are
-    topics that were copied and that the source no longer has, or not whole. What nobody looked at
-    is None; `asked` are the names whose rights were asked for.
+    topics that were copied and that the source no longer has, or not whole; `gone_at` (epoch ms) is
+    set where it did not say so itself, and they were not there when the flow last saw it. What
+    nobody looked at is None; `asked` are the names whose rights were asked for.
     """
 
     flow: str
@@ -69,6 +70,7 @@ class FailoverPicture:
     partitions: tuple[PartitionPicture, ...] = ()
     groups: tuple[GroupPicture, ...] = ()
     gone: tuple[str, ...] = ()
+    gone_at: int | None = None
     standing: Standing | None = None
     asked: Asked = dataclasses.field(default_factory=Asked)
     source_rights: Rights | None = None

@@ -6,12 +6,20 @@ a cluster, and those of the copy engine (`spark_runner.wire.cluster`), which are
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 Place = tuple[str, int]
 """(topic, partition)"""
 
 CONNECT_S = 10.0
+
+
+class Asked(TypedDict, total=False):
+    """`node` is the broker that is to answer, any without it; `newest` the highest version of the
+    request to speak."""
+
+    node: int | None
+    newest: int | None
 
 
 class Cluster(Protocol):
@@ -21,15 +29,8 @@ class Cluster(Protocol):
     brokers: dict[int, tuple[str, int]]
     features: dict[str, int]
 
-    def ask(
-        self,
-        request: Any,
-        deadline: float,
-        *,
-        node: int | None = None,
-        newest: int | None = None,
-    ) -> Any:
-        """The reply of this broker, or of any; `newest` is the highest version to speak.
+    def ask(self, request: Any, deadline: float, **how: Unpack[Asked]) -> Any:
+        """The reply. `deadline` is a monotonic clock's.
 
         Raises KafkaUnavailable, for a given broker at once: another one may do its work by now.
         """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
@@ -12,6 +13,8 @@ from mirrors.kafka.codes import COORDINATOR_MOVING, Code, failure
 from mirrors.kafka.patience import Patience
 from mirrors.kafka.producers.cluster import CONNECT_S, Cluster
 from mirrors.kafka.producers.described import Described, describe_transaction
+
+T = TypeVar("T")
 
 _TRANSACTION = 1
 
@@ -26,15 +29,35 @@ class Coordinator:
 
     def ask(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
         """Ask it, wherever it moves; other refusals are the caller's."""
+
+        def ask(node: int, until: float) -> Any:
+            return self._cluster.ask(request, until, node=node, newest=newest)
+
+        return self._wherever(ask, lambda reply: reply.error_code, deadline)
+
+    def describe(self, deadline: float) -> Described | None:
+        """What it knows of the id; None when it never tells. Raises KafkaUnavailable: who says
+        nothing for now may know of a transaction."""
+
+        def ask(node: int, until: float) -> Described:
+            return describe_transaction(self._cluster, node, self._id, until)
+
+        try:
+            found = self._wherever(ask, lambda found: found.error, deadline)
+        except KafkaRefused:
+            return None
+        return None if found.error else found
+
+    def _wherever(
+        self, ask: Callable[[int, float], T], error_of: Callable[[T], int], deadline: float
+    ) -> T:
         patience = Patience(deadline)
         while True:
             problem: KafkaUnavailable | None = None
             try:
-                node = self._find(deadline)
-                until = min(deadline, time.monotonic() + CONNECT_S)
-                reply = self._cluster.ask(request, until, node=node, newest=newest)
-                if reply.error_code not in COORDINATOR_MOVING:
-                    return reply
+                found = ask(self._find(deadline), min(deadline, time.monotonic() + CONNECT_S))
+                if error_of(found) not in COORDINATOR_MOVING:
+                    return found
             except KafkaUnavailable as error:
                 problem = error
             self.forget()
@@ -44,24 +67,6 @@ class Coordinator:
                     where=self._cluster.alias,
                     doing="reach the coordinator",
                 )
-
-    def describe(self, deadline: float) -> Described | None:
-        """What it knows of the id, once it can be asked; None when it does not tell."""
-        patience = Patience(deadline)
-        while True:
-            try:
-                node = self._find(deadline)
-                until = min(deadline, time.monotonic() + CONNECT_S)
-                found = describe_transaction(self._cluster, node, self._id, until)
-                if found.error not in COORDINATOR_MOVING:
-                    return None if found.error else found
-            except KafkaRefused:
-                return None
-            except KafkaUnavailable:
-                pass
-            self.forget()
-            if not patience.wait():
-                return None
 
     def forget(self) -> None:
         """It has moved: look for it before the next question."""

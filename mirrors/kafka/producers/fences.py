@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.producers.cluster import Place
-from mirrors.kafka.producers.hanging import Hanging, see_ended
+from mirrors.kafka.producers.hanging import Hanging
 from mirrors.kafka.producers.identity import Identity
 from mirrors.kafka.producers.nodes import Nodes
 from mirrors.kafka.transactions import TRANSACTION_TIMEOUT_MS
@@ -45,16 +45,3 @@ def fence(
             hanging = Hanging(nodes, identity, nodes.leaders, places)
             identity.fence(deadline, may_hang=hanging.may_hang)
             hanging.mend()
-
-
-def wait_for_markers(
-    spec: ClusterSpec, transactional_id: str, places: Iterable[Place], *, deadline_s: float
-) -> None:
-    """Until the last transaction of this id, which wrote to these partitions, has ended in each.
-
-    Raises KafkaUnavailable.
-    """
-    deadline = time.monotonic() + deadline_s
-    with contextlib.closing(Nodes(spec)) as nodes:
-        nodes.open(deadline)
-        see_ended(nodes, transactional_id, places, nodes.leaders, deadline)

@@ -30,8 +30,8 @@ _UNKNOWN = Code.UNKNOWN_TOPIC_OR_PARTITION
 _ADD_LATER = {*_BUSY, *COORDINATOR_MOVING, _UNKNOWN}
 # Of one partition, and no matter of the others.
 _LEFT_OUT = {_UNKNOWN, Code.TOPIC_AUTHORIZATION_FAILED}
-# Only says that a neighbour was refused.
-_NOT_ATTEMPTED = 55
+# The latter only says that a neighbour was refused.
+_NO_REFUSAL = {Code.NONE, Code.OPERATION_NOT_ATTEMPTED}
 _NOBODY = (-1, -1)
 
 
@@ -235,7 +235,7 @@ def _refusals(reply: object) -> dict[Place, int]:
         (topic.name, row.partition_index): int(row.partition_error_code)
         for topic in reply.results_by_topic_v3_and_below  # type: ignore[attr-defined]
         for row in topic.results_by_partition
-        if row.partition_error_code not in (0, _NOT_ATTEMPTED)
+        if row.partition_error_code not in _NO_REFUSAL
     }
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import AddPartitionsToTxnRequest, InitProducerIdRequest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.codes import Code
 from mirrors.kafka.dialogues import Address, Dialogues
 from mirrors.kafka.patience import Patience
-from mirrors.kafka.producers.cluster import Place
+from mirrors.kafka.producers.cluster import Asked, Place
 
 CLIENT_ID = "understudy-fence"
-_NOT_THERE = 3
 # From version 4 on AddPartitionsToTxn is for brokers; InitProducerId 6 is not served by any yet.
 _NEWEST: dict[type, int] = {
     MetadataRequest: 12,
@@ -42,14 +42,8 @@ class Nodes:
     def close(self) -> None:
         self._dialogues.close()
 
-    def ask(
-        self,
-        request: Any,
-        deadline: float,
-        *,
-        node: int | None = None,
-        newest: int | None = None,
-    ) -> Any:
+    def ask(self, request: Any, deadline: float, **how: Unpack[Asked]) -> Any:
+        node, newest = how.get("node"), how.get("newest")
         at_most = _NEWEST.get(type(request), 99) if newest is None else newest
         patience = Patience(deadline)
         while True:
@@ -65,7 +59,7 @@ class Nodes:
     def there(self, topics: Iterable[str], deadline: float) -> set[str]:
         """Those of these topics that exist."""
         rows = self._metadata(topics, deadline).topics
-        return {row.name for row in rows if row.error_code != _NOT_THERE}
+        return {row.name for row in rows if row.error_code != Code.UNKNOWN_TOPIC_OR_PARTITION}
 
     def leaders(self, places: Iterable[Place], deadline: float) -> Mapping[Place, int]:
         """Who leads these partitions, where anybody does."""

@@ -13,10 +13,12 @@ from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
 from mirrors.domain.runs import runs_topic
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.kafka.admin import Admin, Place
+from mirrors.kafka.admin import Admin, At, Place
 from mirrors.kafka.flow_pen import FlowPen, Outgoing
 from mirrors.kafka.internal_topics import POSITIONS_CONFIGS, ensure_topic
 from mirrors.kafka.positions import count_slices, read_positions
+from mirrors.models import Flow
+from mirrors.services.gone import recall_gone
 
 CLIENT_ID = "understudy-failback"
 DEADLINE_S = 20.0
@@ -46,14 +48,33 @@ def _side(spec: ClusterSpec, topics: Iterable[str]) -> Side:
         if seen.failed:
             raise KafkaUnavailable(next(iter(seen.failed.values())))
         places = [(t.name, number) for t in seen.topics.values() for number in range(t.partitions)]
-        first = admin.list_offsets(places, "earliest", deadline_s=DEADLINE_S).raise_first()
-        end = admin.list_offsets(places, "latest", deadline_s=DEADLINE_S).raise_first()
+        first = _offsets(admin, places, "earliest")
+        end = _offsets(admin, first, "latest")
     return Side(
         cluster=seen.cluster_id,
         topic_ids={name: topic.topic_id for name, topic in seen.topics.items()},
-        first=first.done,
-        end=end.done,
+        first=first,
+        end=end,
     )
+
+
+def _offsets(admin: Admin, places: Iterable[Place], at: At) -> Mapping[Place, int]:
+    """Without those that were taken away since they were seen: they have no offsets to tell."""
+    found = admin.list_offsets(places, at, deadline_s=DEADLINE_S)
+    for error in found.failed.values():
+        if error.code != "not_found":
+            raise error
+    return found.done
+
+
+def gone_before(flow: Flow, spec: FlowSpec, points: Sequence[Point], old: Side) -> frozenset[Place]:
+    """Of what the side that failed has no more: what the flow had seen deleted there itself."""
+    missing = [(row.topic, row.partition) for row in points if row.topic not in old.topic_ids]
+    with Admin(spec.target, client_id=CLIENT_ID) as target:
+        found = recall_gone(
+            flow=flow, spec=spec, target=target, places=missing, deadline_s=DEADLINE_S
+        )
+    return found.places
 
 
 def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> None:
@@ -62,8 +83,10 @@ def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> No
     until = time.monotonic() + OPEN_S
     with Admin(spec, client_id=CLIENT_ID) as admin:
         while True:
-            stable = admin.list_offsets(places, "stable", deadline_s=DEADLINE_S).raise_first().done
-            still = [place for place in places if stable[place] < side.end[place]]
+            stable = _offsets(admin, places, "stable")
+            still = [
+                place for place in places if stable.get(place, side.end[place]) < side.end[place]
+            ]
             if not still:
                 return
             if time.monotonic() > until:

@@ -28,6 +28,7 @@ from mirrors.services.errors import Conflict
 from mirrors.services.failback import orphans
 from mirrors.services.failback.failback_side import (
     Sides,
+    gone_before,
     look_at_sides,
     positions_of_flow,
     put_to_rest,
@@ -148,7 +149,8 @@ class _Preparation:
     def _starts(self, points: list[Point], spec: FlowSpec, sides: Sides) -> list[Start]:
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         known = positions_of_flow(spec)
-        starts = plan_starts(points, policy, known, old=sides.old, new=sides.new)
+        gone = gone_before(self._flow, self._there, points, sides.old)
+        starts = plan_starts(points, policy, known, old=sides.old, new=sides.new, gone=gone)
         shown = [
             {"topic": s.topic, "partition": s.partition, "kind": s.kind, "offset": s.offset,
              "reason": s.reason} for s in starts
@@ -170,7 +172,7 @@ class _Preparation:
         orphans.list_orphans(
             run=self._run,
             source=self._there.source,
-            points=self._at_rest(points),
+            points=[row for row in self._at_rest(points) if row.topic in sides.old.topic_ids],
             old=sides.old,
             back=back,
             tick=lambda: self._tick(f"Listing what only {self._flow.source.alias} has."),

@@ -23,7 +23,13 @@ from mirrors.services.clock import milliseconds
 from mirrors.services.failover.failover_answers import copied_to, with_answers
 from mirrors.services.failover.failover_beside import with_rights
 from mirrors.services.failover.failover_groups import GroupsSeen, groups_from_rows, groups_on_source
-from mirrors.services.failover.failover_source import CLIENT_ID, SourceSeen, ask_source, without
+from mirrors.services.failover.failover_source import (
+    CLIENT_ID,
+    SourceSeen,
+    ask_source,
+    with_recalled,
+    without,
+)
 from mirrors.services.failover.failover_standing import read_standing, standing_of
 from mirrors.services.offsets.run_index import refresh_index
 
@@ -83,6 +89,7 @@ def look(
         refresh_index(flow=flow)
         theirs = _theirs(spec, _with_positions(flow, rows), seen, source_s, tick)
         tick()
+        theirs = with_recalled(theirs, flow=flow, spec=spec, target=target, deadline_s=DEADLINE_S)
         ends = target.list_offsets(places, "latest", deadline_s=DEADLINE_S)
     positions = {
         (row.topic, row.partition): row.position for row in theirs.rows if row.position is not None
@@ -99,6 +106,7 @@ def look(
         partitions=tuple(_with_ends(theirs.rows, ends.done)),
         groups=tuple(with_answers(flow, here, (starts, ends), states, home, positions)),
         gone=tuple(sorted({topic for topic, _ in theirs.gone})),
+        gone_at=theirs.gone_at,
         standing=standing_of(standing, topics),
     )
     return Look(

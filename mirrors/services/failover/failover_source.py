@@ -7,9 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.shapes import GroupPicture, PartitionPicture
-from mirrors.domain.specs import ClusterSpec
+from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin import Admin, At, Place
+from mirrors.models import Flow
 from mirrors.services.failover.failover_groups import NOTHING
+from mirrors.services.gone import recall_gone
 
 CLIENT_ID = "understudy-failover"
 
@@ -20,13 +22,14 @@ class SourceSeen:
     not.
 
     `silence` says why nothing could be asked, `untold` why single partitions could not. `gone` are
-    those that the source no longer has.
+    those that the source no longer has; `gone_at` (epoch ms) is set where that is an earlier look.
     """
 
     rows: tuple[PartitionPicture, ...]
     silence: str = ""
     untold: Mapping[Place, str] = dataclasses.field(default_factory=dict)
     gone: frozenset[Place] = frozenset()
+    gone_at: int | None = None
 
     @property
     def trouble(self) -> str:
@@ -59,6 +62,23 @@ def ask_source(
         rows=tuple(known[place] for place in places),
         untold={place: error.message for place, error in failed.items()},
         gone=gone,
+    )
+
+
+def with_recalled(
+    seen: SourceSeen, *, flow: Flow, spec: FlowSpec, target: Admin, deadline_s: float
+) -> SourceSeen:
+    """Of a source that is silent: what it had lost before is no loss of its death, and has no end
+    that anybody could know."""
+    unknown = [(row.topic, row.partition) for row in seen.rows if row.source_end is None]
+    if not seen.silence or not unknown:
+        return seen
+    found = recall_gone(flow=flow, spec=spec, target=target, places=unknown, deadline_s=deadline_s)
+    return dataclasses.replace(
+        seen,
+        rows=tuple(row for row in seen.rows if (row.topic, row.partition) not in found.places),
+        gone=seen.gone | found.places,
+        gone_at=found.seen_at,
     )
 
 

@@ -1,0 +1,128 @@
+"""Topics that the source had deleted: told, and no hindrance to what is about the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from mirrors.domain.continuity.gone import CLOCKS_MS
+from mirrors.models import Cluster, Failback, FailoverRun, Flow
+from mirrors.models import GroupOffset as GroupRow
+from mirrors.services import divergence
+from mirrors.services.failback import failback_work, failbacks
+from tests.mirrors.scene import Scene, scene_between, simulate
+from tests.pages import world as rows
+from tests.wire.world import unique
+
+pytestmark = pytest.mark.django_db
+
+LATER = timedelta(milliseconds=CLOCKS_MS, minutes=1)
+
+
+@pytest.fixture(scope="module")
+def scene(primary: str, backup: str) -> Iterator[Scene]:
+    with scene_between(primary, backup) as found:
+        yield found
+
+
+def plan_without(scene: Scene, flow: Flow, at: timedelta = LATER) -> None:
+    """The rows of a flow whose last plan had no other topic than these."""
+    seen = timezone.now() + at
+    rows.topic(flow, scene.topic, partitions=3, as_of=seen)
+    rows.topic(flow, "__consumer_offsets", partitions=50, state="skipped", as_of=seen)
+
+
+def with_a_dead_source(scene: Scene, flow: Flow, gone: str, listed: timedelta) -> FailoverRun:
+    plan_without(scene, flow, listed)
+    scene.source.write(scene.topic, 0, scene.records(5))
+    for number, end in scene.source.ends(scene.topic, committed=True).items():
+        rows.partition(flow, scene.topic, number, source_stable_end=end)
+    group = scene.group("last-seen", 7)
+    for topic in (scene.topic, gone):
+        seen = {"source_offset": 2, "sync_state": "in_sync", "as_of": timezone.now()}
+        GroupRow.objects.create(flow=flow, group=group, topic=topic, partition=0, **seen)
+    Cluster.objects.filter(pk=flow.source_id).update(bootstrap_servers="127.0.0.1:1")
+    return simulate(Flow.objects.get(pk=flow.pk), group)
+
+
+def test_what_it_had_deleted_before_is_told_and_the_loss_of_the_rest_is_known(scene: Scene) -> None:
+    gone = scene.copied_and_deleted()
+    run = with_a_dead_source(scene, scene.flow(), gone, LATER)
+
+    assert run.state == "succeeded", run.reason
+    assert (run.plan["loss"], run.plan["certainty"]) == (5, "last_known")
+    assert run.result["totals"]["loss"] == 5
+    assert "is not known" not in run.reason
+    assert {row["topic"] for row in run.result["partitions"]} == {scene.topic}
+    (told,) = [row["sentence"] for row in run.plan["warnings"] if row["code"] == "gone"]
+    assert gone in told
+    assert "as the flow last saw it" in told
+
+
+def test_a_topic_that_may_have_come_after_the_last_list_is_not_taken_for_gone(
+    scene: Scene,
+) -> None:
+    young = scene.copied_and_deleted()
+    run = with_a_dead_source(scene, scene.flow(), young, -LATER)
+
+    assert run.plan["loss"] is None
+    assert f"What is lost with {run.flow.source.alias} is not known." in run.reason
+    assert "gone" not in {row["code"] for row in run.plan["warnings"]}
+    assert young in {row["topic"] for row in run.plan["partitions"]}
+
+
+def go_back(flow: Flow) -> Failback:
+    """After a failover, which keeps where the sides parted."""
+    divergence.keep(flow=flow, mark=unique("failover"), now=timezone.now())
+    return prepare(flow)
+
+
+def prepare(flow: Flow) -> Failback:
+    Flow.objects.filter(pk=flow.pk).update(desired_state="stopped")
+    run = failbacks.request_failback(flow=flow, who="tester")
+    failback_work.prepare_failback(run_id=run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def test_what_the_old_primary_had_deleted_before_the_takeover_keeps_nobody_from_going_back(
+    scene: Scene,
+) -> None:
+    gone, flow = scene.copied_and_deleted(), scene.flow()
+    plan_without(scene, flow)
+
+    run = go_back(flow)
+
+    assert run.state == "running", run.reason
+    told = [row["reason"] for row in run.starts if row["kind"] == "gone"]
+    assert any(f"{gone} is not on" in reason for reason in told), run.starts
+    assert "left out, whose topics are gone" in run.reason
+    assert {row.topic for row in run.orphans.all()} == {scene.topic}
+
+
+def test_what_neither_side_has_any_more_keeps_nobody_from_going_back(scene: Scene) -> None:
+    gone, flow = scene.copied_and_deleted(), scene.flow()
+    plan_without(scene, flow)
+    rows.topic(flow, gone, partitions=2)
+    kept = divergence.keep(flow=flow, mark=unique("failover"), now=timezone.now())
+    assert gone in {row.topic for row in kept}
+    scene.delete_there(gone)
+
+    run = prepare(flow)
+
+    assert run.state == "running", run.reason
+    assert any(f"{gone} is not on" in row["reason"] for row in run.starts)
+
+
+def test_what_is_missing_there_only_since_the_takeover_still_does(scene: Scene) -> None:
+    gone, flow = scene.copied_and_deleted(), scene.flow()
+    plan_without(scene, flow)
+    rows.topic(flow, gone, partitions=2)
+
+    run = go_back(flow)
+
+    assert run.state == "failed"
+    assert f"{gone} on {scene.copy.alias} is missing." in run.reason
