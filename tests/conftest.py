@@ -37,6 +37,11 @@ PBKDF2PasswordHasher.iterations = 1_000
 
 # Quick to start beats quick under load here; the second compiler costs more than it gives.
 _QUICK = ("-XX:TieredStopAtLevel=1",)
+# How often these brokers look for transactions that are late; it is ten seconds by default.
+LATE_LOOKED_FOR_MS = 1_000
+_PROPERTIES = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(LATE_LOOKED_FOR_MS)
+}
 
 
 @pytest.fixture
@@ -66,7 +71,11 @@ def clusters(
     guard: Guard = request.getfixturevalue("guard")
     brokers = [
         KafkaBroker(
-            tmp_path_factory.mktemp(name), name=name, jvm=_QUICK, environment=guard.environment
+            tmp_path_factory.mktemp(name),
+            name=name,
+            jvm=_QUICK,
+            environment=guard.environment,
+            properties=_PROPERTIES,
         )
         for name in ("primary", "backup")
     ]
