@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from mirrors import launcher
-from tests.spark.conftest import MakeLab
 from tests.spark.lab import Lab, wait_for
 from tests.spark.test_orders import assert_same, load
 
@@ -81,9 +80,7 @@ def test_a_stop_takes_less_than_two_seconds_and_its_status_stays(lab: Lab) -> No
     flow.stop()
 
 
-def test_sigterm_commits_all_flows_and_leaves_no_process(make_lab: MakeLab) -> None:
-    lab = make_lab()
-    lab.start_runner()
+def test_sigterm_commits_all_flows_and_leaves_no_process(lab: Lab) -> None:
     flows = [lab.flow(), lab.flow()]
     for flow in flows:
         topic = lab.create(flow.topic("t"))
@@ -105,3 +102,4 @@ def test_sigterm_commits_all_flows_and_leaves_no_process(make_lab: MakeLab) -> N
     lab.start_runner()
     for flow in flows:
         flow.wait(lambda s: s.state == "running" and s.as_of > time.time() * 1000 - 2000)
+        flow.stop()
