@@ -60,6 +60,7 @@ def far(
     text = (
         "spark.executor.memory 600m\nspark.driver.memory 600m\n"
         f"spark.ui.enabled true\nspark.ui.port {port}\n"
+        "spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
     )
     settings = written(tmp_path_factory.mktemp("conf"), text)
     env = {**runner_env, **settings, VARIABLE: PASSWORD, "SPARK_LOCAL_IP": "127.0.0.1"}
