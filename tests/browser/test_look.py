@@ -81,7 +81,7 @@ PAGES = {
     "api": "/api/v1/docs/",
 }
 # In parts, so that no test keeps the other session waiting for long.
-PARTS = 8
+PARTS = 4
 WIDTHS = (360, 900, 1600)
 
 
