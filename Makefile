@@ -75,7 +75,7 @@ test: $(VENV)/.dev system ## Everything CI runs: the checks above, then the whol
 	$(if $(filter 1,$(SESSIONS)),$(PYTEST),$(PY) -m tests.side_by_side) -m "not soak" $(RUN)
 
 test-fast: $(VENV)/.dev ## The rules, the pages and the API; two brokers where a test asks for them, no Spark, no browser
-	$(PYTEST) tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)
+	$(PYTEST) -m "not soak" tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)
 
 test-kills: $(VENV)/.dev ## kill -9 of each process in turn, then twenty at random, under load; all compared at the end
 	$(PYTEST) tests/journeys/test_kills.py --timeout 3600 -m "" $(RUN)
