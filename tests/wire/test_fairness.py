@@ -5,29 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any
 
 from mirrors.kafka.admin import Admin
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire.records import Record
-from spark_runner.work import Figures
 from tests.wire.world import Driver, Flow, Side, unique
 
 IDLE = 1_000
 WRITTEN = range(0, IDLE, 50)
-
-
-class Positions(Driver):
-    """Knows the last position of each partition without looking through all that was reported."""
-
-    def __init__(self, *, until: Any) -> None:
-        super().__init__(until=until)
-        self.at: dict[tuple[str, int], int] = {}
-
-    def report(self, figures: Figures) -> None:
-        super().report(figures)
-        self.at |= {(row.topic, row.partition): row.position for row in figures.partitions}
-        self.figures.clear()
 
 
 def fill(side: Side, topic: str, partition: int, megabytes: int) -> None:
@@ -47,19 +32,19 @@ def test_a_hot_partition_does_not_hold_up_a_thousand_others(source: Side, target
     remote = flow.add(idle)
     hot_end = source.ends(hot)[0]
     stop = threading.Event()
-    driver = Positions(until=lambda _: stop.is_set())
+    driver = Driver(until=lambda _: stop.is_set())
     thread = threading.Thread(target=RawCopier().run, args=(flow.work(), driver))
     thread.start()
     try:
-        while driver.at.get((hot, 0), 0) <= 0:
+        while driver.position(hot, 0) <= 0:
             time.sleep(0.02)
         for partition in WRITTEN:
             source.write(idle, partition, [Record(0, 1_700_000_000_000, b"k", b"v")])
         written = time.monotonic()
-        while any(driver.at.get((idle, partition), 0) < 1 for partition in WRITTEN):
+        while any(driver.position(idle, partition) < 1 for partition in WRITTEN):
             assert time.monotonic() - written < 2.5
             time.sleep(0.02)
-        assert driver.at[hot, 0] < hot_end, "the hot one was still on its way"
+        assert driver.position(hot, 0) < hot_end, "the hot one was still on its way"
     finally:
         stop.set()
         thread.join(30)

@@ -24,6 +24,8 @@ class Driver:
 
     def __init__(self, *, until: Any = None) -> None:
         self.figures: list[Figures] = []
+        # The last of each partition: it is asked for at every turn of the engine.
+        self._positions: dict[tuple[str, int], int] = {}
         self._until = until or (lambda figures: False)
         self._reported_at = 0.0
         self.shares: list[int | None] = []
@@ -46,15 +48,10 @@ class Driver:
     def report(self, figures: Figures) -> None:
         self._reported_at = time.monotonic()
         self.figures.append(figures)
+        self._positions |= {(row.topic, row.partition): row.position for row in figures.partitions}
 
     def position(self, topic: str, partition: int) -> int:
-        rows = [
-            row.position
-            for figures in self.figures
-            for row in figures.partitions
-            if (row.topic, row.partition) == (topic, partition)
-        ]
-        return rows[-1] if rows else -1
+        return self._positions.get((topic, partition), -1)
 
 
 class Flow:
