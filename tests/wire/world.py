@@ -129,17 +129,24 @@ class Flow:
         result = (copier or RawCopier()).run(self.work(**how), driver)  # type: ignore[arg-type]
         return result, driver
 
-    def runs(self, topic: str, partition: int = 0) -> list[Run]:
-        """All offset runs of a partition, in upstream order, as a reader finds them."""
+    def blocks(self) -> dict[bytes, bytes]:
+        """The last version of each block of the topic of runs."""
         latest: dict[bytes, bytes] = {}
         for record in self.target.read(self.runs_topic):
             assert record.key is not None
             assert record.value is not None
             if not is_left_out(BlockKey.from_bytes(record.key).generation):
                 latest[record.key] = record.value
+        return latest
+
+    def runs(
+        self, topic: str, partition: int = 0, *, blocks: Mapping[bytes, bytes] | None = None
+    ) -> list[Run]:
+        """All offset runs of a partition, in upstream order, as a reader finds them."""
         mine = f'"topic":"{topic}","partition":{partition},'.encode()
+        known = self.blocks() if blocks is None else blocks
         return sorted(
-            run for key, value in latest.items() if mine in key for run in read_block(value)
+            run for key, value in known.items() if mine in key for run in read_block(value)
         )
 
 
