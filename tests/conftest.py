@@ -21,6 +21,7 @@ from pytest_django import Settings
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
 from spark_runner import compiled
+from tests.turns import VARIABLE
 
 # In this process the sources run, so that a test can look inside; runners that are started take the
 # machine code, where `make setup` could make it. With the switch at 1 it runs here too.
@@ -82,7 +83,7 @@ def clusters(
     guard: Guard = request.getfixturevalue("guard")
     brokers = [
         KafkaBroker(
-            tmp_path_factory.mktemp(name),
+            _kept(name) or tmp_path_factory.mktemp(name),
             name=name,
             jvm=_QUICK,
             environment=guard.environment,
@@ -97,6 +98,15 @@ def clusters(
     finally:
         for broker in brokers:
             broker.kill()
+
+
+def _kept(name: str) -> Path | None:
+    """Below what two sessions share, which is in memory where there is room; None for one alone."""
+    if shared := os.environ.get(VARIABLE):
+        path = Path(shared, os.environ.get("TOX_PARALLEL_ENV", "one"), name)
+        # A session that a test starts has brokers of its own.
+        return None if path.exists() else path
+    return None
 
 
 @pytest.fixture(scope="session")
