@@ -47,7 +47,9 @@ bench-runs: $(VENV)/.runtime ## Look-ups of offsets among a hundred million offs
 	  $(PY) manage.py migrate -v 0 && $(PY) manage.py bench_runs $(RUN)
 
 ##@ Work on it
-setup: $(VENV)/.dev system ## Install the Python environment and the system packages that the tests use; compile the engine
+setup: .compile ## Install the Python environment and the system packages that the tests use; compile the engine
+
+.compile: $(VENV)/.dev system
 	@$(PY) -m spark_runner.compile || true
 
 check: $(VENV)/.dev ## Format, lint, types, layer contracts, migrations, compose file: all that needs no broker
@@ -68,11 +70,12 @@ format: $(VENV)/.dev ## Rewrite the Python files in the house format
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-test: setup check ## Everything CI runs: the checks above, then the whole suite on real brokers, Spark and Chromium
+test: $(VENV)/.dev system ## Everything CI runs: the checks above, then the whole suite on real brokers, Spark and Chromium
+	@$(MAKE) --no-print-directory -j3 --output-sync=target .compile .check-types .check-the-rest
 	$(if $(filter 1,$(SESSIONS)),$(PYTEST),$(PY) -m tests.side_by_side) -m "not soak" $(RUN)
 
 test-fast: $(VENV)/.dev ## The rules, the pages and the API; two brokers where a test asks for them, no Spark, no browser
-	$(PYTEST) tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)
+	$(PYTEST) -m "not soak" tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)
 
 test-kills: $(VENV)/.dev ## kill -9 of each process in turn, then twenty at random, under load; all compared at the end
 	$(PYTEST) tests/journeys/test_kills.py --timeout 3600 -m "" $(RUN)
@@ -164,5 +167,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-failover test-soak system requirements compiled help migrate \
+.PHONY: .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-failover test-soak system requirements compiled help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static

@@ -6,6 +6,7 @@ takes topic, group and flow names of its own.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from pytest_django import Settings
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
 from spark_runner import compiled
+from tests.turns import VARIABLE
 
 # In this process the sources run, so that a test can look inside; runners that are started take the
 # machine code, where `make setup` could make it. With the switch at 1 it runs here too.
@@ -37,6 +39,21 @@ PBKDF2PasswordHasher.iterations = 1_000
 
 # Quick to start beats quick under load here; the second compiler costs more than it gives.
 _QUICK = ("-XX:TieredStopAtLevel=1",)
+# How often these brokers look for transactions that are late; it is ten seconds by default.
+LATE_LOOKED_FOR_MS = 1_000
+_PROPERTIES = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(LATE_LOOKED_FOR_MS)
+}
+
+
+# A seventh of the processor time of a session went into looking for garbage.
+gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported by now stays until the end: no collection need look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -66,7 +83,11 @@ def clusters(
     guard: Guard = request.getfixturevalue("guard")
     brokers = [
         KafkaBroker(
-            tmp_path_factory.mktemp(name), name=name, jvm=_QUICK, environment=guard.environment
+            _kept(name) or tmp_path_factory.mktemp(name),
+            name=name,
+            jvm=_QUICK,
+            environment=guard.environment,
+            properties=_PROPERTIES,
         )
         for name in ("primary", "backup")
     ]
@@ -77,6 +98,15 @@ def clusters(
     finally:
         for broker in brokers:
             broker.kill()
+
+
+def _kept(name: str) -> Path | None:
+    """Below what two sessions share, which is in memory where there is room; None for one alone."""
+    if shared := os.environ.get(VARIABLE):
+        path = Path(shared, os.environ.get("TOX_PARALLEL_ENV", "one"), name)
+        # A session that a test starts has brokers of its own.
+        return None if path.exists() else path
+    return None
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,10 @@
 """`make test`: the whole suite as two pytest sessions at the same time, each whole in itself.
 
 Most tests wait most of their time: for brokers, for Spark, for a page. Each session has its own
-brokers, Redis, databases and ports, and a share of the folders; tests that measure time are marked
-`alone` and run while the other session waits (tests/turns.py). The first session is seen as it
-runs; what the second one says comes after it. Both must pass.
+brokers, Redis, databases and ports, folders of its own and what it takes from a pool that both
+share (tests/pool.py); tests that measure time are marked `alone` and run while the other session
+waits (tests/turns.py). The first session is seen as it runs; what the second one says comes after
+it. Both must pass.
 """
 
 from __future__ import annotations
@@ -20,48 +21,46 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from tests.pool import ROOT, shares
 from tests.turns import VARIABLE
 
-ROOT = Path(__file__).resolve().parents[1]
-PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.turns")
-# About half of the time that all of it takes; whatever is not named here is the second session's:
-# all that starts a whole demo, so that there are never two at once.
-FIRST = ("mirrors", "spark", "wire")
+PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.turns", "-p", "tests.pool")
 _NOTHING_TO_RUN = 5
 _PAUSE_S = 0.5
-
-
-def shares() -> tuple[list[str], list[str]]:
-    """What each session runs: folders and files of tests/, every one in exactly one share."""
-    first = [f"tests/{name}" for name in FIRST]
-    found = (path for path in (ROOT / "tests").iterdir() if _has_tests(path))
-    return first, sorted({f"tests/{path.name}" for path in found} - set(first))
-
-
-def _has_tests(path: Path) -> bool:
-    return any(path.glob("test_*.py")) if path.is_dir() else path.match("test_*.py")
+# For what two sessions' brokers write, with as much again to spare.
+_ROOM = 8 << 30
 
 
 def main(arguments: Sequence[str]) -> int:
     if any(os.path.exists(word.partition("::")[0]) for word in arguments):
         # Somebody names what to run: one session does.
         return subprocess.call([sys.executable, "-m", "pytest", *arguments], cwd=ROOT)
-    first, second = shares()
+    first, second, pool = shares()
     sessions: list[subprocess.Popen[bytes]] = []
     with (
-        tempfile.TemporaryDirectory(prefix="understudy-tests-") as directory,
+        tempfile.TemporaryDirectory(prefix="understudy-tests-", dir=_memory()) as directory,
         _signals_go_on_to(sessions),
     ):
         log = Path(directory, "second.log")
-        sessions.append(_begin([*first, *arguments], directory, "one"))
+        sessions.append(_begin([*first, *pool, *arguments], directory, "one"))
         with log.open("wb") as output:
             renamed = _renamed(arguments)
-            sessions.append(_begin([*second, *renamed], directory, "two", stdout=output))
+            sessions.append(_begin([*second, *pool, *renamed], directory, "two", stdout=output))
         sessions[0].wait()
         sys.stdout.write("\nThe second session, which ran at the same time:\n\n")
         sys.stdout.flush()
         _follow(log, sessions[1])
     return verdict([session.returncode for session in sessions])
+
+
+def _memory() -> str | None:
+    """Where there is room: for each partition a broker waits until several files are on disk."""
+    place = Path("/dev/shm")  # noqa: S108 - only as the parent of a directory of our own
+    if not os.access(place, os.W_OK) or psutil.virtual_memory().available < 2 * _ROOM:
+        return None
+    return str(place) if shutil.disk_usage(place).free > _ROOM else None
 
 
 def verdict(codes: Sequence[int]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("controlplane", "mirrors", "monitoring", "spark_runner")
 
 
+@functools.cache
 def tracked(*patterns: str) -> list[Path]:
     """Files of the checkout that match, without what git ignores."""
     listing = subprocess.run(
@@ -35,14 +37,15 @@ def production_modules() -> list[Path]:
     ]
 
 
-def imports_of(path: Path) -> set[str]:
+@functools.cache
+def imports_of(path: Path) -> frozenset[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module)
-    return names
+    return frozenset(names)
 
 
 def modules_importing(*packages: str) -> set[str]:

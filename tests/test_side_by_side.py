@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests import side_by_side
+from tests import pool, side_by_side
 from tests.turns import Turns
 
 TESTS = Path(__file__).parent
 
 
-def test_every_folder_is_in_exactly_one_share() -> None:
-    first, second = side_by_side.shares()
-    assert set(first) & set(second) == set()
-    files = [path.relative_to(TESTS.parent) for path in TESTS.rglob("test_*.py")]
-    assert {"/".join(path.parts[:2]) for path in files} == {*first, *second}
+def files(name: str) -> set[Path]:
+    path = pool.ROOT / name
+    return set(path.rglob("test_*.py")) if path.is_dir() else {path}
+
+
+def test_every_file_is_in_exactly_one_share() -> None:
+    found = [path for share in pool.shares() for name in share for path in files(name)]
+    assert len(found) == len(set(found))
+    assert set(found) == set(TESTS.rglob("test_*.py"))
+
+
+def test_both_begin_with_their_own_and_take_each_file_of_the_pool_once(tmp_path: Path) -> None:
+    names = [f"tests/wire/test_{letter}.py" for letter in "abcde"]
+    one, two = (
+        [SimpleNamespace(path=pool.ROOT / name) for name in (own, *names, names[0])]
+        for own in ("tests/mirrors/test_own.py", "tests/pages/test_own.py")
+    )
+    first = pool.Pool(tmp_path, names).order(one, backwards=False)  # type: ignore[arg-type]
+    second = pool.Pool(tmp_path, names).order(two, backwards=True)  # type: ignore[arg-type]
+    ran = [next(first), next(second), next(first), next(second), *first, *second]
+    assert [item.path.stem[5:] for item in ran] == ["own", "own", "a", "e", "a", *"bcd"]
+
+
+def test_files_of_the_pool_need_no_database() -> None:
+    """Tests that do come first in their session, and those of the pool come last."""
+    asks = re.compile(r"django_db|\b(transactional_)?db\b[:,)]|live_server|mark\.alone")
+    texts = {name: (pool.ROOT / name).read_text(encoding="utf-8") for name in pool.shares()[2]}
+    assert [name for name, text in texts.items() if asks.search(text)] == []
 
 
 @pytest.mark.parametrize(

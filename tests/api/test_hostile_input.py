@@ -16,6 +16,8 @@ from tests.api.test_access import addresses, is_rest
 
 # The verbs with which an address takes a body: they are the same in every test.
 _verbs: dict[str, list[str]] = {}
+# Each address is sent a third of it, by turns; `make test-soak` sends all of it to each.
+shared_out = pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.soak)])
 
 
 @pytest.fixture
@@ -55,10 +57,11 @@ def send(client: APIClient, verb: str, path: str, body: str | bytes) -> Any:
     return getattr(client, verb)(f"/{path}", data=body, content_type="application/json")
 
 
-def test_bodies_that_are_no_json(admin: APIClient, rest: list[str]) -> None:
-    for path in rest:
+@shared_out
+def test_bodies_that_are_no_json(admin: APIClient, rest: list[str], share: int) -> None:
+    for at, path in enumerate(rest):
         for verb in taken(admin, path):
-            for body in BODIES:
+            for body in BODIES[at % share :: share]:
                 check(send(admin, verb, path, body), f"{verb} {path} {body[:40]!r}")
 
 
@@ -81,11 +84,12 @@ def test_other_content_types(admin: APIClient, rest: list[str]) -> None:
             check(answer, f"{kind} {path}")
 
 
-def test_values_of_the_wrong_kind(admin: APIClient, rest: list[str]) -> None:
+@shared_out
+def test_values_of_the_wrong_kind(admin: APIClient, rest: list[str], share: int) -> None:
     dice = random.Random(7)
-    for path in rest:
+    for at, path in enumerate(rest):
         verbs = taken(admin, path)
-        for value in HOSTILE:
+        for value in HOSTILE[at % share :: share]:
             names = dice.sample(FIELDS, 4)
             body = json.dumps({**dict.fromkeys(names, value), "source": value, "alias": value})
             for verb in verbs:
@@ -121,9 +125,10 @@ def queries_for(admin: APIClient, path: str) -> list[str]:
     return QUERIES[:1] if admin.get(f"/{path}").status_code == 405 else QUERIES
 
 
-def test_queries_of_every_kind(admin: APIClient, rest: list[str]) -> None:
-    for path in rest:
-        for query in queries_for(admin, path):
+@shared_out
+def test_queries_of_every_kind(admin: APIClient, rest: list[str], share: int) -> None:
+    for at, path in enumerate(rest):
+        for query in queries_for(admin, path)[at % share :: share]:
             check(admin.get(f"/{path}?{query}"), f"{path}?{query[:60]}")
 
 

@@ -28,7 +28,16 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
     if compiler is None:
         pytest.skip("no javac on PATH: a JDK is needed to compile the little program")
     jars, made = f"{kafka_jars(jars=MIRROR)}/*", tmp_path_factory.mktemp("classes")
-    run(compiler, "-d", str(made), "-cp", jars, str(PROGRAM))
+    run(
+        compiler,
+        "-J-XX:TieredStopAtLevel=1",
+        "-J-XX:+UseSerialGC",
+        "-d",
+        str(made),
+        "-cp",
+        jars,
+        str(PROGRAM),
+    )
     return f"{made}:{jars}"
 
 

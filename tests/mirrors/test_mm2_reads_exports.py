@@ -47,7 +47,15 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     path.write_text(write_mm2([spec]))
     jars = kafka_jars(jars=MIRROR)
     done = subprocess.run(
-        [find_java(), "-cp", f"{jars}/*", str(PROBE), str(path)],
+        [
+            find_java(),
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-cp",
+            f"{jars}/*",
+            str(PROBE),
+            str(path),
+        ],
         capture_output=True,
         text=True,
         timeout=60,

@@ -52,7 +52,7 @@ def secured(secured_pair: tuple[SecuredBroker, SecuredBroker]) -> SecuredBroker:
     return secured_pair[0]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def secured_lab(
     secured_pair: tuple[SecuredBroker, SecuredBroker],
     tmp_path_factory: pytest.TempPathFactory,

@@ -32,7 +32,7 @@ from mirrors.services.heart import heartbeats
 from mirrors.services.sync import sync_topics
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter
-from tests.spark.lab import Flow, Lab
+from tests.spark.lab import Flow, Lab, wait_for
 
 # Of the whole module: tests with a database come first, and the flow is made once.
 pytestmark = pytest.mark.django_db
@@ -133,8 +133,13 @@ def test_the_rights_of_the_page_are_enough_to_create_copy_grow_and_keep_position
     status = flow.status()
     assert status is not None
     assert [words for words in status.warnings if "MirrorMaker" in words] == [], "it may be seen"
-    rows = flow.lab.read("mm2-offsets.primary.internal", target=True)
-    assert any(rows.values()), "MM2's copy of the positions is written"
+    # It is written every few seconds, and not with each commit.
+    wait_for(
+        lambda: any(flow.lab.read("mm2-offsets.primary.internal", target=True).values()),
+        seconds=20,
+        what="MM2's copy of the positions",
+        pause=0.5,
+    )
 
 
 def test_the_rights_of_the_page_are_enough_for_heartbeats_and_settings(

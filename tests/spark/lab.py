@@ -61,6 +61,12 @@ class Lab:
 
         wait_for(is_ready, seconds=seconds, what="the runner's start")
 
+    def start_if_ended(self) -> None:
+        """The test before may have killed it."""
+        status = launcher.read_runner(self.directory)
+        if status is None or not launcher.is_alive(status.pid, status.start_tick):
+            self.start_runner()
+
     def stop_runner(self) -> bool:
         return launcher.stop_runner(self.process)
 

@@ -16,9 +16,9 @@ from tests.spark.lab import Flow, Lab, wait_for
 from tests.spark.test_orders import assert_same, load
 
 BACK_S = 120
-# Of a worker; `make test-crashes` asks for more.
+# Of a worker, and of the runner; `make test-crashes` asks for more.
 KILLS = int(os.environ.get("UNDERSTUDY_CRASHES", "5"))
-RUNNER_KILLS = int(os.environ.get("UNDERSTUDY_RUNNER_KILLS", "2"))
+RUNNER_KILLS = int(os.environ.get("UNDERSTUDY_RUNNER_KILLS", "1"))
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,7 @@ def doomed(
 
 @pytest.fixture
 def victim(doomed: Lab) -> Lab:
-    status = launcher.read_runner(doomed.directory)
-    if status is None or not launcher.is_alive(status.pid, status.start_tick):
-        doomed.start_runner()
+    doomed.start_if_ended()
     return doomed
 
 
@@ -93,14 +91,6 @@ def test_a_killed_runner_goes_on_where_it_was_committed(victim: Lab) -> None:
     flow.stop()
 
 
-def test_a_runner_whose_java_dies_ends_and_says_so(victim: Lab) -> None:
-    process = victim.process
-    java = next(p for p in psutil.Process(process.pid).children() if "java" in p.name())
-    java.kill()
-    wait_for(lambda: not launcher.is_alive(process.pid, process.start_tick), seconds=30)
-    assert "Java process died" in victim.last_words()
-
-
 @pytest.mark.parametrize("frozen", [False, True], ids=["running", "frozen and revived"])
 def test_a_second_runner_with_the_same_flow_fences_the_first(
     lab: Lab, victim: Lab, *, frozen: bool
@@ -124,6 +114,14 @@ def test_a_second_runner_with_the_same_flow_fences_the_first(
     assert_same(second, rival, topic)
     rival.stop()
     flow.remove()
+
+
+def test_a_runner_whose_java_dies_ends_and_says_so(victim: Lab) -> None:
+    process = victim.process
+    java = next(p for p in psutil.Process(process.pid).children() if "java" in p.name())
+    java.kill()
+    wait_for(lambda: not launcher.is_alive(process.pid, process.start_tick), seconds=30)
+    assert "Java process died" in victim.last_words()
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 from mirrors.services.people import ensure_person
 from tests.api.conftest import client_of
-from tests.spark.conftest import MakeLab
+from tests.spark.lab import Lab
 from tests.spark.nasty_acts import Copying, Nasty
 from tests.spark.nasty_source import Place
 from tests.spark.scanned_logs import Answers, library_answers, scans
@@ -102,10 +102,8 @@ def rest_answers(row: Row, ends: dict[Place, int]) -> dict[Place, Answers]:
     ],
 )
 def test_every_source_offset_is_mapped_as_a_scan_of_both_logs_says(
-    make_lab: MakeLab, seed: int, rounds: int
+    lab: Lab, seed: int, rounds: int
 ) -> None:
-    lab = make_lab()
-    lab.start_runner()
     nasty = Nasty(lab, seed)
     with nasty.written:
         nasty.play(rounds)

@@ -109,3 +109,20 @@ def test_a_flow_that_finds_no_slot_for_its_first_topic_says_so_and_takes_the_nex
     assert_same(full, late, topic)
     flows[1].stop(seconds=5)
     late.stop(seconds=5)
+
+
+def test_a_flow_that_finds_no_slot_when_it_begins_is_refused_with_the_figure(full: Lab) -> None:
+    flows = [full.flow() for _ in range(3)]
+    for flow in flows:
+        topic = full.create(flow.topic("t"))
+        full.write(topic, range(3))
+    for flow in flows[:2]:
+        flow.start().wait_state("running")
+    reason = flows[2].start().wait_state("failed").reason
+    assert "2 of 2 are used" in reason
+    flows[0].stop()
+    flows[2].restart()
+    flows[2].wait_in_sync(flows[2].topic("t"))
+    flows[2].wait_state("running")
+    for flow in flows[1:]:
+        flow.stop(seconds=5)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
 from mirrors import launcher
-from tests.spark.conftest import MakeLab
 from tests.spark.lab import Lab, wait_for
 from tests.spark.test_orders import assert_same, load
 
@@ -81,9 +82,17 @@ def test_a_stop_takes_less_than_two_seconds_and_its_status_stays(lab: Lab) -> No
     flow.stop()
 
 
-def test_sigterm_commits_all_flows_and_leaves_no_process(make_lab: MakeLab) -> None:
-    lab = make_lab()
+@pytest.fixture
+def fresh(clusters: tuple[str, str], tmp_path: Path, runner_env: dict[str, str]) -> Iterator[Lab]:
+    """A runner that has no other flows and had none."""
+    lab = Lab(*clusters, tmp_path / "runner", runner_env)
     lab.start_runner()
+    yield lab
+    lab.stop_runner()
+
+
+def test_sigterm_commits_all_flows_and_leaves_no_process(fresh: Lab) -> None:
+    lab = fresh
     flows = [lab.flow(), lab.flow()]
     for flow in flows:
         topic = lab.create(flow.topic("t"))

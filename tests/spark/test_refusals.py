@@ -145,20 +145,3 @@ def test_a_remote_topic_deleted_on_the_target_is_not_filled_again_from_the_middl
     time.sleep(3)
     assert remote not in lab.on_target.list_topics(timeout=10).topics
     flow.stop()
-
-
-def test_a_flow_that_finds_no_slot_is_refused_with_the_figure(make_lab) -> None:  # type: ignore[no-untyped-def]
-    lab = make_lab()
-    lab.start_runner("local[2,4]")
-    flows = [lab.flow() for _ in range(3)]
-    for flow in flows:
-        topic = lab.create(flow.topic("t"))
-        lab.write(topic, range(3))
-    for flow in flows[:2]:
-        flow.start().wait_state("running")
-    reason = flows[2].start().wait_state("failed").reason
-    assert "2 of 2 are used" in reason
-    flows[0].stop()
-    flows[2].restart()
-    flows[2].wait_in_sync(flows[2].topic("t"))
-    flows[2].wait_state("running")

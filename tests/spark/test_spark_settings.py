@@ -1,21 +1,14 @@
-"""Spark's settings: an operator's win, else ours hold, a few are fixed; its pages name flows."""
+"""Spark's settings: an operator's win, else ours hold, a few are fixed."""
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
-from typing import Any
-from urllib.request import urlopen
 
 import pytest
 import yaml
 
-from controlplane.demo.ports import free_port
-from mirrors import launcher
 from spark_runner.spark_settings import chosen_by_operator, settings_beside
-from tests.spark.conftest import MakeLab
-from tests.spark.lab import Lab, wait_for
 
 
 def written(directory: Path, text: str) -> dict[str, str]:
@@ -75,40 +68,3 @@ def test_a_local_runner_listens_here_alone_though_its_file_is_also_a_clusters() 
     chosen = {"spark.driver.host": "worker", "spark.driver.bindAddress": "10.0.0.1"}
     assert beside(chosen)["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.host" not in beside(chosen, local=False)
-
-
-def ask(port: int, path: str) -> Any:
-    with urlopen(f"http://127.0.0.1:{port}/api/v1/applications{path}", timeout=10) as answer:
-        return json.load(answer)
-
-
-def names_of_jobs(lab: Lab, port: int) -> set[tuple[str, str]]:
-    """Group and description of what Spark itself says to run now."""
-    status = launcher.read_runner(lab.directory)
-    assert status is not None
-    jobs = ask(port, f"/{status.application_id}/jobs?status=running")
-    return {(job.get("jobGroup", ""), job.get("description", "")) for job in jobs}
-
-
-def test_spark_shows_its_pages_when_asked_to_and_names_jobs_by_flow_and_epoch(
-    make_lab: MakeLab, tmp_path: Path
-) -> None:
-    lab, port = make_lab(), free_port()
-    text = f"spark.ui.enabled true\nspark.ui.port {port}\nspark.driver.memory 600m\n"
-    lab.env |= {**written(tmp_path / "conf", text), "SPARK_LOCAL_IP": "127.0.0.1"}
-    lab.start_runner()
-    [application] = ask(port, "")
-    held = dict(ask(port, f"/{application['id']}/environment")["sparkProperties"])
-    assert (held["spark.driver.memory"], held["spark.eventLog.enabled"]) == ("600m", "false")
-    assert (held["spark.scheduler.mode"], held["spark.ui.killEnabled"]) == ("FAIR", "false")
-
-    flow = lab.flow(tasks_max="2")
-    lab.create(flow.topic("t"), 2)
-    flow.start().wait(lambda s: s.state == "running" and len(s.slices) == 2)
-    job = flow.job
-    for index in range(2):
-        group = f"flow {job.flow} slice {index} epoch 1 of job {job.job}"
-        words = f"{job.name} slice {index} epoch 1"
-        wait_for(lambda wanted=(group, words): wanted in names_of_jobs(lab, port), seconds=20)
-    flow.stop()
-    wait_for(lambda: not names_of_jobs(lab, port), seconds=20)

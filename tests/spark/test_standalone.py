@@ -1,10 +1,14 @@
-"""A real standalone Spark cluster of two workers: secrets there, kills under load, few slots."""
+"""A real standalone Spark cluster of two workers: secrets, pages, kills under load, few slots."""
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -39,14 +43,26 @@ def cluster(
 
 
 @pytest.fixture(scope="module")
+def port() -> int:
+    """Of Spark's own pages."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
 def far(
     clusters: tuple[str, str],
     cluster: StandaloneCluster,
+    port: int,
     tmp_path_factory: pytest.TempPathFactory,
     runner_env: dict[str, str],
 ) -> Iterator[Lab]:
-    """A runner whose slices run on that cluster, with a setting of an operator's."""
-    settings = written(tmp_path_factory.mktemp("conf"), "spark.executor.memory 600m\n")
+    """A runner whose slices run on that cluster, with settings of an operator's."""
+    text = (
+        "spark.executor.memory 600m\nspark.driver.memory 600m\n"
+        f"spark.ui.enabled true\nspark.ui.port {port}\n"
+        "spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
+    )
+    settings = written(tmp_path_factory.mktemp("conf"), text)
     env = {**runner_env, **settings, VARIABLE: PASSWORD, "SPARK_LOCAL_IP": "127.0.0.1"}
     env.pop("PYTHONPATH", None)
     lab = Lab(*clusters, tmp_path_factory.mktemp("runner"), env)
@@ -97,6 +113,46 @@ def test_a_flow_runs_on_a_master_and_two_workers_where_secrets_are_resolved(
     for executor in cluster.executors():
         assert "-Xmx600M" in executor.cmdline()
     flow.stop()
+
+
+def test_spark_shows_its_pages_when_asked_to_and_names_jobs_by_flow_and_epoch(
+    far: Lab, port: int
+) -> None:
+    [application] = ask(port, "")
+    held = dict(ask(port, f"/{application['id']}/environment")["sparkProperties"])
+    assert (held["spark.driver.memory"], held["spark.eventLog.enabled"]) == ("600m", "false")
+    assert (held["spark.scheduler.mode"], held["spark.ui.killEnabled"]) == ("FAIR", "false")
+
+    flow = far.flow(tasks_max="2")
+    far.create(flow.topic("t"), 2)
+    flow.start().wait(lambda s: s.state == "running" and len(s.slices) == 2)
+    for index in range(2):
+        wait_for(lambda at=index: is_named(far, port, flow, at), seconds=20, what="the job's name")
+    flow.stop()
+    wait_for(lambda: not jobs_of(far, port), seconds=20, what="the end of all jobs")
+
+
+def ask(port: int, path: str) -> Any:
+    with urlopen(f"http://127.0.0.1:{port}/api/v1/applications{path}", timeout=10) as answer:
+        return json.load(answer)
+
+
+def jobs_of(lab: Lab, port: int) -> list[tuple[str, str]]:
+    """Group and description of what Spark itself says to run now."""
+    status = launcher.read_runner(lab.directory)
+    assert status is not None
+    jobs = ask(port, f"/{status.application_id}/jobs?status=running")
+    return [(job.get("jobGroup", ""), job.get("description", "")) for job in jobs]
+
+
+def is_named(lab: Lab, port: int, flow: Flow, index: int) -> bool:
+    """Which epoch it is depends on when one asks: the first ones are short."""
+    group = rf"flow {flow.job.flow} slice {index} epoch (\d+) of job {flow.job.job}"
+    words = f"{flow.job.name} slice {index} epoch"
+    return any(
+        (found := re.fullmatch(group, one)) is not None and said == f"{words} {found[1]}"
+        for one, said in jobs_of(lab, port)
+    )
 
 
 def test_an_executor_killed_under_load_costs_no_record_and_repeats_none(

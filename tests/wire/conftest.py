@@ -11,7 +11,9 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 import spark_runner.wire.connection
 from controlplane.demo.guard import Guard
+from controlplane.demo.kafka import KafkaBroker
 from controlplane.demo.kafka_cluster import KafkaCluster
+from controlplane.demo.kafka_files import Listener
 from mirrors.kafka.admin import Admin
 from spark_runner.wire.stream import PlainStream, dial
 from tests.wire.proxy import Proxy
@@ -47,6 +49,52 @@ def trusting(target: Side) -> Iterator[None]:
     let("false")
     yield
     let("true")
+
+
+PASSWORD = "correct horse"
+LOGIN_MS = 2000
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_LOGIN = "listener.name.login."
+_ODD = {
+    # Lets everybody in where there is no rule.
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    # Keeps no fetch session at all.
+    "max.incremental.fetch.session.cache.slots": "0",
+    # Looks at once for what has become too old, and not every five minutes.
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "200",
+    # Wants a new login every two seconds at its second listener.
+    f"{_LOGIN}sasl.enabled.mechanisms": "PLAIN",
+    f"{_LOGIN}plain.sasl.jaas.config": f'{_PLAIN} required user_copier="{PASSWORD}";',
+    f"{_LOGIN}plain.connections.max.reauth.ms": str(LOGIN_MS),
+    f"{_LOGIN}connection.failed.authentication.delay.ms": "20",
+}
+
+
+@pytest.fixture(scope="session")
+def odd(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[KafkaBroker]:
+    """A broker with settings that no other one has, each for a file of its own; once a session."""
+    broker = KafkaBroker(
+        tmp_path_factory.mktemp("odd"),
+        name="odd",
+        heap="512m",
+        jvm=("-XX:TieredStopAtLevel=1",),
+        environment=guard.environment,
+        listeners=[Listener(name="LOGIN", protocol="SASL_PLAINTEXT")],
+        properties=_ODD,
+    )
+    try:
+        yield broker.start()
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+def odd_side(odd: KafkaBroker) -> Iterator[Side]:
+    side = Side("odd", odd.bootstrap)
+    yield side
+    side.close()
 
 
 @pytest.fixture(scope="module")

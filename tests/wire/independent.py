@@ -54,8 +54,10 @@ def compare(flow: Flow, topic: str, remote: str) -> dict[int, dict[int, int]]:
 
 
 class Repeated(NamedTuple):
-    """Records written again after one death: how many, and the time over which they were made."""
+    """Records written again after one death: from which offset, how many, made in which time."""
 
+    partition: int
+    first: int
     records: int
     span_ms: int
 
@@ -73,7 +75,7 @@ def repeated(flow: Flow, topic: str, remote: str) -> list[Repeated]:
             if at != expected:
                 assert at < expected, f"{topic}-{partition}: {at} came where {expected} belongs"
                 span = above[expected - 1].timestamp - above[at].timestamp
-                found.append(Repeated(expected - at, span))
+                found.append(Repeated(partition, above[at].offset, expected - at, span))
             expected = at + 1
             reached = max(reached, expected)
         assert reached == expected == len(above), f"{topic}-{partition} is not whole"

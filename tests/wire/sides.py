@@ -42,9 +42,19 @@ class Side:
         self.client.open(soon())
         self._idempotent: tuple[Identity, Pen] | None = None
         self._sequences: dict[tuple[str, int], Sequences] = {}
+        self._admin: Admin | None = None
 
     def close(self) -> None:
         self.client.close()
+        if self._admin is not None:
+            self._admin.close()
+
+    @property
+    def admin(self) -> Admin:
+        """Of the way to log in that it has now; kept, for a new one has to look around first."""
+        if self._admin is None or self._admin.spec != self.spec:
+            self._admin = Admin(self.spec)
+        return self._admin
 
     def make(
         self, name: str, partitions: int = 1, *, replicas: int = 1, **configs: str
@@ -55,14 +65,13 @@ class Side:
         spec = NewTopicSpec(
             name=name, partitions=partitions, replication_factor=replicas, configs=plain
         )
-        Admin(self.spec).create_topics([spec], deadline_s=DEADLINE_S).raise_first()
+        self.admin.create_topics([spec], deadline_s=DEADLINE_S).raise_first()
         return self.view(name, partitions)
 
     def alter(self, topic: str, name: str, value: str) -> None:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource("topic", topic, incremental_configs=[entry])
-        admin = Admin(self.spec)  # the futures die with it
-        admin.client.incremental_alter_configs([resource])[resource].result(20)
+        self.admin.client.incremental_alter_configs([resource])[resource].result(20)
 
     def view(self, name: str, partitions: int = 1) -> TopicView:
         """Once every partition answers: a new topic is unknown to its broker for a moment."""

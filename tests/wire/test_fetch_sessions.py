@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
 from spark_runner.lanes import outage
 from spark_runner.lanes.feeder import Feeder
 from spark_runner.lanes.recall import PositionReader
@@ -123,34 +119,15 @@ def test_a_broker_that_refuses_every_fetch_is_given_up_in_words(
     flow.copy()
 
 
-@pytest.fixture(scope="module")
-def roomless(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Side]:
-    """A broker that keeps no fetch session at all."""
-    broker = KafkaBroker(
-        Path(tmp_path_factory.mktemp("roomless")),
-        name="roomless",
-        heap="320m",
-        jvm=("-XX:TieredStopAtLevel=1",),
-        environment=guard.environment,
-        properties={"max.incremental.fetch.session.cache.slots": "0"},
-    )
-    try:
-        side = Side("one", broker.start().bootstrap)
-        yield side
-        side.close()
-    finally:
-        broker.kill()
-
-
 def test_without_a_session_every_partition_gets_its_turn(
-    roomless: Side, target: Side, met: Counter[int], monkeypatch: pytest.MonkeyPatch
+    odd_side: Side, target: Side, met: Counter[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = unique("roomless")
-    roomless.make(topic, 4)
+    odd_side.make(topic, 4)
     for partition in range(4):
         for at in range(8):
-            roomless.write(topic, partition, [Record(0, NOW, b"%d" % at, bytes(450_000))])
-    flow = Flow(roomless, target, **{"consumer.fetch.max.bytes": "1000000"})
+            odd_side.write(topic, partition, [Record(0, NOW, b"%d" % at, bytes(450_000))])
+    flow = Flow(odd_side, target, **{"consumer.fetch.max.bytes": "1000000"})
     remote = flow.add(topic)
     turns: list[int] = []
     plain = Feeder.read
@@ -168,4 +145,4 @@ def test_without_a_session_every_partition_gets_its_turn(
     # another.
     assert set(turns[:4]) == {0, 1, 2, 3}, turns
     for partition in range(4):
-        assert bare(target.read(remote, partition)) == bare(roomless.read(topic, partition))
+        assert bare(target.read(remote, partition)) == bare(odd_side.read(topic, partition))

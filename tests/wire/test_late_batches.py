@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes import drain, raw
 from spark_runner.lanes.engine import Engine
@@ -27,24 +24,7 @@ from tests.wire.world import Driver, Flow, Side, bare, soon, unique
 
 VERSION = 11
 _CORRELATION = struct.Struct(">i")
-
-
-@pytest.fixture(scope="module")
-def trusting(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Side]:
-    broker = KafkaBroker(
-        tmp_path_factory.mktemp("trusting"),
-        name="trusting",
-        heap="512m",
-        jvm=("-XX:TieredStopAtLevel=1",),
-        environment=guard.environment,
-        properties={"transaction.partition.verification.enable": "false"},
-    )
-    try:
-        side = Side("trusting", broker.start().bootstrap)
-        yield side
-        side.close()
-    finally:
-        broker.kill()
+pytestmark = pytest.mark.usefixtures("trusting")
 
 
 class Late:
@@ -79,14 +59,14 @@ class Late:
 
 
 def test_what_arrives_behind_the_end_of_its_task_is_not_copied_twice(
-    source: Side, trusting: Side, monkeypatch: pytest.MonkeyPatch
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drain, "_HURRIED_S", 0.5)
     monkeypatch.setattr(raw, "ABORT_S", 0.5)
     topic = unique("late")
     source.make(topic)
     source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 3)
-    flow = Flow(source, trusting, commit_interval_ms="50")
+    flow = Flow(source, target, commit_interval_ms="50")
     remote = flow.add(topic)
     with monkeypatch.context() as patch:
         late = Late(patch)
@@ -94,20 +74,20 @@ def test_what_arrives_behind_the_end_of_its_task_is_not_copied_twice(
         copier = RawCopier(newest_produce=VERSION)
         ended = copier.run(flow.work(), driver)  # type: ignore[arg-type]
     assert (ended.ended_because, ended.code) == ("failed", "timeout"), ended
-    assert late.arrives(trusting).error == 0, "nothing was tested"
+    assert late.arrives(target).error == 0, "nothing was tested"
     flow.copy(RawCopier(newest_produce=VERSION))
-    assert bare(trusting.read(remote)) == bare(source.read(topic))
+    assert bare(target.read(remote)) == bare(source.read(topic))
     assert sum(run.length for run in flow.runs(topic)) == 3
 
 
 def test_what_has_landed_is_aborted_at_once_when_its_task_ends_in_trouble(
-    source: Side, trusting: Side, monkeypatch: pytest.MonkeyPatch
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is on its way then, and readers of committed records need not wait."""
     topic = unique("landed")
     source.make(topic)
     source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 3)
-    flow = Flow(source, trusting, commit_interval_ms="60000")
+    flow = Flow(source, target, commit_interval_ms="60000")
     remote = flow.add(topic)
 
     def fail(*_: object, **__: object) -> bool:
@@ -115,12 +95,12 @@ def test_what_has_landed_is_aborted_at_once_when_its_task_ends_in_trouble(
 
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "commit", fail)
-        driver = Driver(until=lambda _: trusting.ends(remote)[0] >= 3)
+        driver = Driver(until=lambda _: target.ends(remote)[0] >= 3)
         copier = RawCopier(newest_produce=VERSION)
         ended = copier.run(flow.work(), driver)  # type: ignore[arg-type]
     assert (ended.ended_because, ended.reason) == ("failed", "No source."), ended
     until = time.monotonic() + 5
-    while trusting.ends(remote, committed=True) != {0: 4}:
+    while target.ends(remote, committed=True) != {0: 4}:
         assert time.monotonic() < until, "readers wait for the end of a transaction"
         time.sleep(0.05)
-    assert not trusting.read(remote)
+    assert not target.read(remote)

@@ -4,54 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import spark_runner.wire.connection
-from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
-from controlplane.demo.kafka_files import Listener
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.security import connection_facts
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.stream import PlainStream, dial
+from tests.wire.conftest import LOGIN_MS, PASSWORD
 from tests.wire.running import PARTITIONS, Running
 from tests.wire.world import Flow, Side, bare, unique
 
-PASSWORD = "correct horse"
-LOGIN_MS = 2000
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[KafkaBroker]:
-    prefix = "listener.name.login."
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    broker = KafkaBroker(
-        Path(tmp_path_factory.mktemp("expiring")),
-        name="expiring",
-        heap="320m",
-        jvm=("-XX:TieredStopAtLevel=1",),
-        environment=guard.environment,
-        listeners=[Listener(name="LOGIN", protocol="SASL_PLAINTEXT")],
-        properties={
-            f"{prefix}sasl.enabled.mechanisms": "PLAIN",
-            f"{prefix}plain.sasl.jaas.config": f'{module} required user_copier="{PASSWORD}";',
-            f"{prefix}plain.connections.max.reauth.ms": str(LOGIN_MS),
-            f"{prefix}connection.failed.authentication.delay.ms": "20",
-        },
-    )
-    try:
-        yield broker.start()
-    finally:
-        broker.kill()
-
 
 @pytest.fixture
-def login(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def login(odd: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setenv("UNDERSTUDY_WIRE_PASSWORD", PASSWORD)
     monkeypatch.setenv("UNDERSTUDY_WIRE_WRONG", "battery staple")
     return {
@@ -62,11 +32,9 @@ def login(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> dict[str, str
     }
 
 
-def test_a_wrong_password_is_said_in_one_sentence(
-    broker: KafkaBroker, login: dict[str, str]
-) -> None:
+def test_a_wrong_password_is_said_in_one_sentence(odd: KafkaBroker, login: dict[str, str]) -> None:
     wrong = login | {"sasl_password": "env:UNDERSTUDY_WIRE_WRONG"}
-    spec = ClusterSpec(alias="a", bootstrap_servers=broker.bootstrap_of("LOGIN"), **wrong)  # type: ignore[arg-type]
+    spec = ClusterSpec(alias="a", bootstrap_servers=odd.bootstrap_of("LOGIN"), **wrong)  # type: ignore[arg-type]
     host, port = spec.bootstrap_servers.rsplit(":", 1)
     with pytest.raises(KafkaRefused, match="refused the login") as refused:
         Connection(connection_facts(spec), host, int(port), deadline=time.monotonic() + 10)
@@ -75,7 +43,7 @@ def test_a_wrong_password_is_said_in_one_sentence(
 
 
 def test_the_copy_outlives_many_logins(
-    broker: KafkaBroker, login: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    odd: KafkaBroker, login: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[float] = []
 
@@ -86,12 +54,12 @@ def test_the_copy_outlives_many_logins(
 
     monkeypatch.setattr(spark_runner.wire.connection, "dial", counted)
     # The test itself goes by the other listener: only the engine has to log in.
-    source, target = Side("one", broker.bootstrap), Side("two", broker.bootstrap)
+    source, target = Side("one", odd.bootstrap), Side("two", odd.bootstrap)
     topic = unique("expiring")
     source.make(topic, PARTITIONS)
     flow = Flow(source, target, commit_interval_ms="100")
     remote = flow.add(topic)
-    address = broker.bootstrap_of("LOGIN")
+    address = odd.bootstrap_of("LOGIN")
     flow.spec = ClusterSpec(alias=flow.alias, bootstrap_servers=address, **login)  # type: ignore[arg-type]
     target.spec = ClusterSpec(alias="two", bootstrap_servers=address, **login)  # type: ignore[arg-type]
     with Running(flow, topic) as running:

@@ -13,14 +13,15 @@ from spark_runner.lanes.outlet import Outlet
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record_writer import FLUSH_S, Writer
 from spark_runner.wire.records import Record
+from tests.conftest import LATE_LOOKED_FOR_MS
 from tests.wire.stops import NOW, KeptBack, only_error, two_partitions
 from tests.wire.test_strangers import told
 from tests.wire.world import Driver, Flow, Side, bare, unique
 
 LONGEST_MS = 60_000
 TWO_HOURS_MS = 7_200_000
-# Brokers look for transactions that are late every ten seconds.
-LOOKED_FOR_S = 12.0
+# What is late has been found by then: brokers look for it every so often.
+LOOKED_FOR_S = 1.5 + LATE_LOOKED_FOR_MS / 1000
 # In a transaction that partitions join by themselves, and in one that is told of them.
 each_version = pytest.mark.parametrize("newest", [13, 11])
 
@@ -34,7 +35,7 @@ def test_a_commit_that_comes_late_as_it_was_told_to_is_taken(
     topic = unique("late")
     source.make(topic)
     source.write(topic, 0, [Record(0, NOW, b"k", b"v")])
-    flow = Flow(source, target, commit_interval_ms="13000")
+    flow = Flow(source, target, commit_interval_ms=str(int(1_000 + LOOKED_FOR_S * 1000)))
     remote = flow.add(topic)
     result, _ = flow.copy(seconds=40)
     assert result.ended_because == "stop", result

@@ -14,6 +14,7 @@ from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire import codecs
 from spark_runner.wire.cluster import id_text
 from spark_runner.wire.records import Record
+from spark_runner.work import SliceResult
 from tests.wire.stops import BIG, NOW, only_error, stopped, two_partitions
 from tests.wire.world import Driver, Flow, Side, soon, unique
 
@@ -41,6 +42,15 @@ def test_deleted_records_are_a_gap_with_its_numbers(source: Side, target: Side) 
     assert len(target.read(remote, 1)) == 20
 
 
+def until_stopped(flow: Flow, *partitions: int) -> SliceResult:
+    """Run until each of these has stopped."""
+
+    def done(driver: Driver) -> bool:
+        return set(partitions) <= {e.partition for row in driver.figures for e in row.errors}
+
+    return RawCopier().run(flow.work(seconds=20), Driver(until=done))  # type: ignore[arg-type]
+
+
 def test_a_topic_made_again_with_more_records_is_not_read_on(source: Side, target: Side) -> None:
     flow, topic, remote = two_partitions(source, target)
     source.write(topic, 0, [Record(0, NOW, b"old", BIG)] * 5)
@@ -49,7 +59,7 @@ def test_a_topic_made_again_with_more_records_is_not_read_on(source: Side, targe
     time.sleep(0.5)
     source.make(topic, 2)
     source.write(topic, 0, [Record(0, NOW, b"new", BIG)] * 9)
-    result = RawCopier().run(flow.work(seconds=2), Driver())  # type: ignore[arg-type]
+    result = until_stopped(flow, 0, 1)
     assert {(error.state, error.code) for error in result.errors} == {("gap", "generation")}
     assert len(result.errors) == 2
     assert {row.key for row in target.read(remote, 0)} == {b"old"}
@@ -63,7 +73,7 @@ def test_a_topic_that_is_gone_is_said_to_be_gone(
     source.write(topic, 0, [Record(0, NOW, b"old", BIG)])
     flow.copy()
     delete(source, topic)
-    result = RawCopier().run(flow.work(seconds=7), Driver())  # type: ignore[arg-type]
+    result = until_stopped(flow, 0, 1)
     assert {(error.state, error.code) for error in result.errors} == {("faulted", "source_missing")}
 
 
@@ -75,7 +85,7 @@ def test_a_remote_topic_made_again_while_copying_is_not_written(source: Side, ta
     time.sleep(0.5)
     target.make(remote, 2)
     source.write(topic, 0, [Record(0, NOW, b"late", BIG)] * 5)
-    result = RawCopier().run(flow.work(seconds=5), Driver())  # type: ignore[arg-type]
+    result = until_stopped(flow, 0)
     errors = {(error.partition, error.state, error.code) for error in result.errors}
     assert (0, "gap", "generation") in errors
     assert target.read(remote, 0) == []
@@ -121,7 +131,7 @@ def test_a_position_of_an_earlier_generation_is_not_used(source: Side, target: S
     # The driver has planned anew, but the positions topic still speaks of the old topic.
     view = source.client.describe([topic], soon())[topic]
     flow.rows = [dataclasses.replace(row, topic_id=id_text(view.topic_id)) for row in flow.rows]
-    result = RawCopier().run(flow.work(seconds=2), Driver())  # type: ignore[arg-type]
+    result = until_stopped(flow, 0)
     codes = {(error.partition, error.code) for error in result.errors}
     assert (0, "generation") in codes
     assert {row.key for row in target.read(remote, 0)} == {b"old"}
@@ -133,7 +143,7 @@ def test_a_start_beyond_the_end_is_a_gap_not_a_jump(source: Side, target: Side) 
     source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 3, codec=codecs.LZ4)
     flow = Flow(source, target)
     flow.add(topic, start=7)
-    result = RawCopier().run(flow.work(seconds=2), Driver())  # type: ignore[arg-type]
+    result = until_stopped(flow, 0)
     error = result.errors[0]
     assert (error.state, error.code, error.offset) == ("gap", "out_of_range", 7)
     assert "ends at 3" in error.reason

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import (
@@ -15,34 +14,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire.records import Record
 from tests.wire.stops import BIG, NOW
 from tests.wire.world import Driver, Flow, Side, bare, unique
-
-
-@pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Side]:
-    """A target that lets everybody in where there is no rule."""
-    broker = KafkaBroker(
-        tmp_path_factory.mktemp("strict"),
-        name="strict",
-        heap="512m",
-        jvm=("-XX:TieredStopAtLevel=1",),
-        environment=guard.environment,
-        properties={
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "allow.everyone.if.no.acl.found": "true",
-        },
-    )
-    try:
-        side = Side("strict", broker.start().bootstrap)
-        yield side
-        side.close()
-    finally:
-        broker.kill()
 
 
 def read_only(side: Side, topic: str) -> None:
@@ -67,16 +42,16 @@ def read_only(side: Side, topic: str) -> None:
 
 @pytest.mark.parametrize("newest", [13, 11], ids=["version 2", "version 1"])
 def test_one_topic_that_may_not_be_written_stops_alone(
-    source: Side, strict: Side, newest: int
+    source: Side, odd_side: Side, newest: int
 ) -> None:
-    flow = Flow(source, strict, commit_interval_ms="50")
+    flow = Flow(source, odd_side, commit_interval_ms="50")
     topics = [unique("open"), unique("shut")]
     remotes = []
     for topic in topics:
         source.make(topic)
         source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 3)
         remotes.append(flow.add(topic))
-    read_only(strict, remotes[1])
+    read_only(odd_side, remotes[1])
 
     def done(driver: Driver) -> bool:
         errors = [error for row in driver.figures for error in row.errors]
@@ -88,6 +63,6 @@ def test_one_topic_that_may_not_be_written_stops_alone(
     assert [(error.topic, error.offset) for error in result.errors] == [(topics[1], 0)]
     error = result.errors[0]
     assert (error.state, error.code) == ("faulted", "not_authorised")
-    assert f"writing {remotes[1]} on strict is not allowed" in error.reason
-    assert bare(strict.read(remotes[0])) == bare(source.read(topics[0]))
-    assert not strict.read(remotes[1])
+    assert f"writing {remotes[1]} on odd is not allowed" in error.reason
+    assert bare(odd_side.read(remotes[0])) == bare(source.read(topics[0]))
+    assert not odd_side.read(remotes[1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from controlplane.demo.guard import Guard
 from controlplane.demo.kafka_cluster import KafkaCluster
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes import source_trouble
@@ -30,11 +32,28 @@ from tests.wire.world import Flow, Side, bare, unique
 PARTITIONS = 3
 
 
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[KafkaCluster]:
+    """One that will not be read, and another one."""
+    cluster = KafkaCluster(
+        tmp_path_factory.mktemp("pair"),
+        brokers=2,
+        name="pair",
+        heap="256m",
+        jvm=("-XX:TieredStopAtLevel=1",),
+        environment=guard.environment,
+    )
+    try:
+        yield cluster.start()
+    finally:
+        cluster.kill()
+
+
 def test_partitions_of_a_broker_that_cuts_every_reply_stop_and_the_others_go_on(
-    three: KafkaCluster, target: Side, monkeypatch: pytest.MonkeyPatch
+    brokers: KafkaCluster, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_trouble, "LEADERLESS_AFTER_S", 1.5)
-    source = Side("one", three.bootstrap)
+    source = Side("one", brokers.bootstrap)
     topic = unique("unread")
     leaders = source.make(topic, PARTITIONS).leaders
     victim = leaders[0].node
@@ -66,10 +85,10 @@ def test_partitions_of_a_broker_that_cuts_every_reply_stop_and_the_others_go_on(
 
 
 def test_a_broker_that_cuts_some_replies_stops_nothing(
-    three: KafkaCluster, target: Side, monkeypatch: pytest.MonkeyPatch
+    brokers: KafkaCluster, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_trouble, "LEADERLESS_AFTER_S", 1.5)
-    source = Side("one", three.bootstrap)
+    source = Side("one", brokers.bootstrap)
     topic = unique("some")
     source.make(topic, PARTITIONS)
     read, seen = Feeder.read, Counter[int]()

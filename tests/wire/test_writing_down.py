@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 
-from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
 from mirrors.domain.errors import Fenced, KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
@@ -18,25 +16,10 @@ from spark_runner.positions import ensure_topics, read_ledger
 from tests.wire.world import unique
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[KafkaBroker]:
-    broker = KafkaBroker(
-        tmp_path_factory.mktemp("pen"),
-        name="pen",
-        heap="320m",
-        jvm=("-XX:TieredStopAtLevel=1",),
-        environment=guard.environment,
-    )
-    try:
-        yield broker.start()
-    finally:
-        broker.kill()
-
-
 @pytest.fixture
-def topic(broker: KafkaBroker) -> tuple[ClusterSpec, str, str]:
+def topic(odd: KafkaBroker) -> tuple[ClusterSpec, str, str]:
     """Where to write: cluster, positions topic, the flow's name."""
-    spec, alias = ClusterSpec(alias="pen", bootstrap_servers=broker.bootstrap), unique("flow")
+    spec, alias = ClusterSpec(alias="odd", bootstrap_servers=odd.bootstrap), unique("flow")
     with Admin(spec) as admin:
         ensure_topics(admin, f"mm2-positions.{alias}.internal", f"{alias}.offsets", factor=1)
     return spec, f"mm2-positions.{alias}.internal", alias
@@ -48,19 +31,19 @@ def owner_of(spec: ClusterSpec, topic: str) -> str | None:
 
 
 def test_what_could_not_be_written_down_in_time_is_no_end_of_it(
-    broker: KafkaBroker, topic: tuple[ClusterSpec, str, str]
+    odd: KafkaBroker, topic: tuple[ClusterSpec, str, str]
 ) -> None:
     spec, name, flow = topic
     writer = LedgerWriter(spec, name, flow)
     writer.take_over(deadline_s=20)
     writer.write(owner="first", deadline_s=20)
-    assert broker.process is not None
-    os.kill(broker.process.pid, signal.SIGSTOP)
+    assert odd.process is not None
+    os.kill(odd.process.pid, signal.SIGSTOP)
     try:
         with pytest.raises(KafkaUnavailable):
             writer.write(owner="second", deadline_s=2)
     finally:
-        os.kill(broker.process.pid, signal.SIGCONT)
+        os.kill(odd.process.pid, signal.SIGCONT)
     writer.write(owner="third", deadline_s=20)
     assert owner_of(spec, name) == "third"
 

@@ -24,6 +24,8 @@ class Driver:
 
     def __init__(self, *, until: Any = None) -> None:
         self.figures: list[Figures] = []
+        # The last of each partition: it is asked for at every turn of the engine.
+        self._positions: dict[tuple[str, int], int] = {}
         self._until = until or (lambda figures: False)
         self._reported_at = 0.0
         self.shares: list[int | None] = []
@@ -41,20 +43,16 @@ class Driver:
         time.sleep(min(seconds, 0.05))
 
     def due(self, *, moved: bool = True) -> bool:
-        return time.monotonic() - self._reported_at > 0.05
+        # What was committed at once: else an engine with nothing to do says it half a second later.
+        return moved or time.monotonic() - self._reported_at > 0.05
 
     def report(self, figures: Figures) -> None:
         self._reported_at = time.monotonic()
         self.figures.append(figures)
+        self._positions |= {(row.topic, row.partition): row.position for row in figures.partitions}
 
     def position(self, topic: str, partition: int) -> int:
-        rows = [
-            row.position
-            for figures in self.figures
-            for row in figures.partitions
-            if (row.topic, row.partition) == (topic, partition)
-        ]
-        return rows[-1] if rows else -1
+        return self._positions.get((topic, partition), -1)
 
 
 class Flow:
@@ -132,17 +130,24 @@ class Flow:
         result = (copier or RawCopier()).run(self.work(**how), driver)  # type: ignore[arg-type]
         return result, driver
 
-    def runs(self, topic: str, partition: int = 0) -> list[Run]:
-        """All offset runs of a partition, in upstream order, as a reader finds them."""
+    def blocks(self) -> dict[bytes, bytes]:
+        """The last version of each block of the topic of runs."""
         latest: dict[bytes, bytes] = {}
         for record in self.target.read(self.runs_topic):
             assert record.key is not None
             assert record.value is not None
             if not is_left_out(BlockKey.from_bytes(record.key).generation):
                 latest[record.key] = record.value
+        return latest
+
+    def runs(
+        self, topic: str, partition: int = 0, *, blocks: Mapping[bytes, bytes] | None = None
+    ) -> list[Run]:
+        """All offset runs of a partition, in upstream order, as a reader finds them."""
         mine = f'"topic":"{topic}","partition":{partition},'.encode()
+        known = self.blocks() if blocks is None else blocks
         return sorted(
-            run for key, value in latest.items() if mine in key for run in read_block(value)
+            run for key, value in known.items() if mine in key for run in read_block(value)
         )
 
 

@@ -1,0 +1,107 @@
+"""What each of two sessions runs: folders of its own, then files of a pool that both take from.
+
+A plugin of pytest that `tests.side_by_side` loads. How long folders take beside each other depends
+on the machine, so whoever is done with its own takes the next file that nobody has taken: both end
+at about the same time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.turns import VARIABLE
+
+ROOT = Path(__file__).resolve().parents[1]
+# Whatever is not named here is the second session's: all that starts a whole demo, so that there
+# are never two at once.
+FIRST = ("mirrors", "spark")
+# In the order in which the first session takes their files; the second one begins at the end.
+POOL = ("wire", "kafka", "domain")
+# Files of these folders that need the database, whose tests come before all others, or the room.
+FIRST_FILES = ("wire/test_strangers.py",)
+SECOND_FILES = ("kafka/test_sweeps.py",)
+
+
+def shares() -> tuple[list[str], list[str], list[str]]:
+    """What the first session runs, the second, and either; each file is in exactly one."""
+    pool = [
+        path.relative_to(ROOT).as_posix()
+        for folder in POOL
+        for path in sorted((ROOT / "tests" / folder).rglob("test_*.py"))
+    ]
+    own = [f"tests/{name}" for name in (*FIRST_FILES, *SECOND_FILES)]
+    first = [f"tests/{name}" for name in (*FIRST, *FIRST_FILES)]
+    rest = {
+        f"tests/{path.name}"
+        for path in (ROOT / "tests").iterdir()
+        if _has_tests(path) and path.name not in (*FIRST, *POOL)
+    }
+    second = sorted({*rest, *(f"tests/{name}" for name in SECOND_FILES)})
+    return first, second, [path for path in pool if path not in own]
+
+
+def _has_tests(path: Path) -> bool:
+    return any(path.glob("test_*.py")) if path.is_dir() else path.match("test_*.py")
+
+
+class Pool:
+    """Files that sessions take, each once, whichever asks first."""
+
+    def __init__(self, directory: Path, files: Sequence[str]) -> None:
+        self._taken = directory / "taken"
+        self._taken.mkdir(exist_ok=True)
+        self._files = {ROOT / name: at for at, name in enumerate(files)}
+
+    def __contains__(self, item: pytest.Item) -> bool:
+        return item.path in self._files
+
+    def take(self, path: Path) -> bool:
+        try:
+            (self._taken / str(self._files[path])).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def order(self, items: Sequence[pytest.Item], *, backwards: bool) -> Iterator[pytest.Item]:
+        """The session's own, then what it takes, file by file, as it comes to it."""
+        yield from (item for item in items if item not in self)
+        files: dict[Path, list[pytest.Item]] = {}
+        for item in items:
+            if item in self:
+                files.setdefault(item.path, []).append(item)
+        for path in sorted(files, key=lambda path: self._files[path], reverse=backwards):
+            if self.take(path):
+                yield from files[path]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    pool = Pool(Path(os.environ[VARIABLE]), shares()[2])
+    config.pluginmanager.register(Hooks(pool), "pool")
+
+
+class Hooks:
+    """In the place of pytest's own loop, which has to know all tests when it begins."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if session.testsfailed or session.config.option.collectonly:
+            # Not to be run, for a reason that pytest says.
+            return None
+        backwards = os.environ.get("TOX_PARALLEL_ENV") == "two"
+        mine = self._pool.order(session.items, backwards=backwards)
+        for item, following in itertools.pairwise(itertools.chain(mine, [None])):
+            assert item is not None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+        return True
