@@ -72,6 +72,11 @@ class Ledger:
             for place, known in self.positions.items()
             if place in positions
         }
+        return self.knowing(newer.values())
+
+    def knowing(self, rows: Iterable[Position]) -> Ledger:
+        """The same once these rows are written."""
+        newer = {(row.topic, row.partition): row for row in rows}
         return dataclasses.replace(self, positions={**self.positions, **newer})
 
 

@@ -126,6 +126,26 @@ def gap_of_remote(known: Position) -> GapFacts | None:
     )
 
 
+def gap_of_mark(known: Position) -> GapFacts | None:
+    """What was found once and written down beside the position: it holds, whatever can be seen of
+    it now, until a person has decided."""
+    return gap_of_remote(known) or gap_of_source(known)
+
+
+def gap_of_source(known: Position) -> GapFacts | None:
+    """A source that a plan found cut below the position, and wrote down."""
+    # A position that a person put below it is well again.
+    if known.cut_at is None or known.cut_at > known.position:
+        return None
+    return GapFacts(
+        kind="truncated",
+        position=known.position,
+        first=None,
+        end=known.cut_at,
+        resets=known.resets,
+    )
+
+
 def remote_cut(position: int, resets: int, *, end: int, belongs: int) -> GapFacts:
     """A remote partition that ends at `end`, below the offset where our next batch belongs."""
     return GapFacts(

@@ -12,6 +12,7 @@ from mirrors.domain.gaps import (
     Decision,
     GapFacts,
     gap_of_generation,
+    gap_of_mark,
     gap_of_range,
     gap_of_remote,
     resets_after,
@@ -154,6 +155,15 @@ def test_a_cut_remote_partition_goes_on_at_the_position_under_another_map() -> N
     ):
         asked = decision(dataclasses.replace(facts, kind=kind), choice)  # type: ignore[arg-type]
         assert resets_after(asked, 2) == 2 + anew
+
+
+def test_a_source_stays_cut_where_it_was_found_to_be() -> None:
+    known = dataclasses.replace(position(), cut_at=6)
+    assert read_position(known.key, known.value) == known
+    assert gap_of_mark(known) == GapFacts(kind="truncated", position=10, first=None, end=6)
+    # A person put the position below it.
+    assert gap_of_mark(dataclasses.replace(known, position=5)) is None
+    assert gap_of_mark(dataclasses.replace(known, cut_at=None)) is None
 
 
 def test_decisions_and_gaps_cross_the_wall_in_the_files() -> None:
