@@ -148,6 +148,8 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
 def _take(
     flow: Flow, gap: Gap | None, row: PartitionStatus, facts: GapFacts, now: datetime
 ) -> None:
+    if gap is not None:
+        facts = _completed(facts, facts_of(gap))
     lost = facts.lost or _copies_lost(flow, gap, row, facts, now) or (None, None)
     values = {
         "kind": facts.kind,
@@ -178,6 +180,16 @@ def _take(
         claim(Gap.objects.filter(pk=gap.pk), state=GapState.OPEN, reason=why, who=RUNNER)
         note(flow, what="gap: open again", who=RUNNER, why=f"{gap}: {why}")
     Gap.objects.filter(pk=gap.pk).update(**values)
+
+
+def _completed(facts: GapFacts, before: GapFacts) -> GapFacts:
+    """While the source does not answer its offsets stay what they were when it last did: nothing
+    else is wrong by that, and a decision holds."""
+    if facts.first is not None:
+        return facts
+    end = before.end if facts.end is None else facts.end
+    asked = dataclasses.replace(facts, first=before.first, end=end)
+    return before if asked == before else facts
 
 
 def _copies_lost(
