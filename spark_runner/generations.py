@@ -64,7 +64,19 @@ def gap_words(facts: GapFacts, place: str, remote: str, *, source: str, target: 
     """Of a gap that was written down beside the position when it was found."""
     if facts.kind == "truncated":
         return truncated_gap(facts, place, source, None)
-    return remote_gap(facts, place, remote, target)
+    said = positions_gap if facts.kind == "positions_lost" else remote_gap
+    return said(facts, place, remote, target)
+
+
+def positions_gap(facts: GapFacts, place: str, remote: str, target: str) -> str:
+    """What lies on the target behind a position that tells nothing of it."""
+    first, last = facts.copied_there or (0, 0)
+    return (
+        f"{place} is not copied: the position {facts.position} was committed with what {remote} on "
+        f"{target} holds below {facts.remote_next}, and copies of this flow lie there at offsets "
+        f"{first} to {last} as well. The target lost later positions (an unclean election, or a "
+        "disk that was put back). From the position on records would be copied once more."
+    )
 
 
 def remote_gap(facts: GapFacts, place: str, remote: str, target: str) -> str:

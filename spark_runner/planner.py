@@ -75,7 +75,7 @@ class Planner:
         self._writer = LedgerWriter(
             job.target, self.positions_topic, self.spec.name, self._runs_topic
         )
-        self._settler = Settler(job.source, self._read_ledger)
+        self._settler = Settler(job.source, self._target, self._runs_topic, self._read_ledger)
 
     def close(self) -> None:
         for lookout in self._lookouts:
@@ -185,7 +185,10 @@ class Planner:
             starts.raise_first()
         for place, error in starts.failed.items():
             draft.stop(place, None, "faulted", error.code, error.message)
-        rows |= {place: draft.row(place, offset) for place, offset in starts.done.items()}
+        begun = {place: draft.row(place, offset) for place, offset in starts.done.items()}
+        # What a person took away begins anew; what else has no position may have lost it.
+        anew = {at: row for at, row in begun.items() if at not in self._ledger.removed}
+        rows |= begun | self._settler.copied_before(draft, anew)
         self._ledger = self._ledger.knowing(rows.values())
         self._unwritten |= rows
 
@@ -209,6 +212,8 @@ class Planner:
         self._writer.write([*rows, *settled.noted], marks=marks, deadline_s=DEADLINE_S)
         self._decided |= {(row.topic, row.partition) for row in rows}
         self._ledger = self._ledger.knowing([*rows, *settled.noted])
+        for row in (*rows, *settled.noted):
+            self._unwritten.pop((row.topic, row.partition), None)
 
     def _read_ledger(self) -> Ledger:
         return read_ledger(self._target, self.positions_topic, deadline_s=DEADLINE_S)

@@ -157,6 +157,21 @@ def test_a_cut_remote_partition_goes_on_at_the_position_under_another_map() -> N
         assert resets_after(asked, 2) == 2 + anew
 
 
+def test_a_position_that_was_lost_stays_found_until_a_person_decides() -> None:
+    known = dataclasses.replace(position(), next_downstream=30, remote_copied=42, resets=2)
+    assert read_position(known.key, known.value) == known
+    facts = gap_of_mark(known)
+    assert facts is not None
+    assert (facts.kind, facts.position, facts.resets) == ("positions_lost", 10, 2)
+    assert (facts.lost, facts.lost_there, facts.copied_there) == (None, None, (30, 41))
+    assert facts.count == 12
+    facts = dataclasses.replace(facts, first=3, end=40)
+    assert resume_at(decision(facts), facts) == 10
+    assert resume_at(decision(facts, "restart"), facts) == 3
+    assert resume_at(decision(facts), dataclasses.replace(facts, remote_copied=44)) is None
+    assert resets_after(decision(facts), 2) == 3
+
+
 def test_a_source_stays_cut_where_it_was_found_to_be() -> None:
     known = dataclasses.replace(position(), cut_at=6)
     assert read_position(known.key, known.value) == known
