@@ -1,17 +1,19 @@
 """Source logs that were cut below what was copied, seen before a job copies: by leader epochs.
 
 A lane is told of it with its first fetch (KIP-320). Until then the partition would pass for well,
-its gap for closed, and a decision on it for done.
+its gap for closed, and a decision on it for done. Where such a gap was found before it stands with
+the position, and stays as it is until the source can be looked at.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import time
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
-from mirrors.domain.gaps import GapFacts
+from mirrors.domain.gaps import GapFacts, gap_of_source
 from mirrors.domain.records import Position
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.draft import Draft
@@ -28,16 +30,21 @@ _EACH_S = 2.0
 
 
 def cut_logs(
-    source: ClusterSpec, draft: Draft, ledger: Ledger, *, deadline_s: float
-) -> dict[Place, PartitionError]:
-    """Of the partitions that have work; whom nobody answers for, the lane finds out itself."""
+    source: ClusterSpec, draft: Draft, ledger: Ledger, *, all_rest: bool, deadline_s: float
+) -> tuple[dict[Place, PartitionError], list[Position]]:
+    """Those that were cut; and the positions of those that were found so before and are whole.
+
+    `all_rest`: nothing is copied now, so all that have work are looked at. Whom nobody answers for,
+    the lane finds out itself.
+    """
     known = {
         place: row
-        for place in draft.work
-        if (row := ledger.positions.get(place)) is not None and row.leader_epoch is not None
+        for place, row in ledger.positions.items()
+        if row.leader_epoch is not None
+        and ((all_rest and place in draft.work) or _is_found(draft, place, row))
     }
     if not known:
-        return {}
+        return {}, []
     deadline = time.monotonic() + deadline_s
     found: dict[Place, EpochEnd] = {}
     with contextlib.closing(ClusterClient(source)) as client:
@@ -46,11 +53,24 @@ def cut_logs(
                 found |= _ends(client, node, wanted, deadline)
         except UnderstudyError as error:
             log.info("where leader epochs ended is not known: %s", error.message)
-    return {
+    cut = {
         place: _gap(known[place], end, source.alias)
         for place, end in found.items()
         if _is_cut(known[place], end)
     }
+    whole = [
+        dataclasses.replace(known[place], cut_at=None)
+        for place, end in found.items()
+        if place in draft.resting and place not in cut and not end.error and end.end >= 0
+    ]
+    return cut, whole
+
+
+def _is_found(draft: Draft, place: Place, row: Position) -> bool:
+    """Whether it is stopped by nothing but a cut that was found before."""
+    if row.cut_at is None or place not in draft.resting:
+        return False
+    return draft.stopped[place].gap == gap_of_source(row)
 
 
 def _by_leader(

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Container
 
 from mirrors.domain.filters import TopicSelection
-from mirrors.domain.gaps import GapFacts, gap_of_generation, gap_of_range, gap_of_remote
+from mirrors.domain.gaps import GapFacts, gap_of_generation, gap_of_mark, gap_of_range
 from mirrors.domain.jobs import TopicStatus
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
 from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics import CopiedTopic, TopicPlan
-from spark_runner.generations import generation_gap, remote_gap
+from spark_runner.generations import gap_words, generation_gap
 from spark_runner.positions import Ledger, Place
 from spark_runner.starts import Ranges
 from spark_runner.work import ErrorState, PartitionError, PartitionWork
@@ -135,14 +135,15 @@ class Draft:
             if words is not None:
                 facts = gap_of_generation(known, now)
                 self.stop(place, known.position, "gap", "generation", words, facts)
-            elif (facts := gap_of_remote(known)) is not None:
-                words = remote_gap(
+            elif (facts := gap_of_mark(known)) is not None:
+                words = gap_words(
                     facts,
                     f"{place[0]}-{place[1]}",
                     f"{work.remote_topic}-{work.partition}",
-                    self._spec.target.alias,
+                    source=self._spec.source.alias,
+                    target=self._spec.target.alias,
                 )
-                self.stop(place, known.position, "gap", "remote_truncated", words, facts)
+                self.stop(place, known.position, "gap", facts.kind, words, facts)
             else:
                 self.work[place] = dataclasses.replace(work, start=known.position)
 

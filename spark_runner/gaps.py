@@ -18,7 +18,7 @@ from spark_runner.positions import Ledger, Place
 from spark_runner.starts import Ranges
 from spark_runner.work import PartitionError
 
-_SEEN_BY_LANES: tuple[GapKind, ...] = ("truncated", "remote_truncated")
+_SEEN_BY_LANES: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positions_lost")
 
 
 @dataclasses.dataclass(frozen=True)

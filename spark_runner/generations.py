@@ -44,17 +44,38 @@ def range_gap(place: str, source: str, position: int, first: int, end: int) -> s
     return None
 
 
-def truncated_gap(facts: GapFacts, place: str, source: str, epoch: int) -> str:
-    """What is missing of a source log that is not the one that was read, as its epochs say.
+def truncated_gap(facts: GapFacts, place: str, source: str, epoch: int | None) -> str:
+    """What is missing of a source log that is not the one that was read, as its epochs say; None
+    where they say nothing, or have said it before.
 
     After two unclean elections it may reach beyond the position: then no number tells from where.
     """
     which = f"offsets {facts.end} to {facts.position - 1}"
     if facts.end == facts.position:
         which = f"some offsets below {facts.end}"
+    last = "" if epoch is None else f" (last common epoch {epoch})"
     return (
         f"{place} on {source} was truncated: {which} were copied from a log that its leader no "
-        f"longer has (last common epoch {epoch}). Nothing was skipped."
+        f"longer has{last}. Nothing was skipped."
+    )
+
+
+def gap_words(facts: GapFacts, place: str, remote: str, *, source: str, target: str) -> str:
+    """Of a gap that was written down beside the position when it was found."""
+    if facts.kind == "truncated":
+        return truncated_gap(facts, place, source, None)
+    said = positions_gap if facts.kind == "positions_lost" else remote_gap
+    return said(facts, place, remote, target)
+
+
+def positions_gap(facts: GapFacts, place: str, remote: str, target: str) -> str:
+    """What lies on the target behind a position that tells nothing of it."""
+    first, last = facts.copied_there or (0, 0)
+    return (
+        f"{place} is not copied: the position {facts.position} was committed with what {remote} on "
+        f"{target} holds below {facts.remote_next}, and copies of this flow lie there at offsets "
+        f"{first} to {last} as well. The target lost later positions (an unclean election, or a "
+        "disk that was put back). From the position on records would be copied once more."
     )
 
 

@@ -26,9 +26,8 @@ from mirrors.kafka.admin import Admin
 from mirrors.kafka.errors import translate
 from mirrors.kafka.producers.fences import fence
 from spark_runner.bounds import Bounds
-from spark_runner.cut_logs import cut_logs
 from spark_runner.draft import Draft, Plan
-from spark_runner.gaps import Orders, apply_decisions, find_gaps, marks_of
+from spark_runner.gaps import Orders, marks_of
 from spark_runner.ledger_writer import LedgerWriter
 from spark_runner.named import check_offsets
 from spark_runner.positions import (
@@ -40,6 +39,7 @@ from spark_runner.positions import (
 )
 from spark_runner.positions_from_mm2 import Predecessor
 from spark_runner.remote_topics import RemoteTopics
+from spark_runner.settling import Settler
 from spark_runner.slices import pack
 from spark_runner.starts import Ranges, first_offsets, ranges
 from spark_runner.wire.cluster import TopicView
@@ -75,6 +75,7 @@ class Planner:
         self._writer = LedgerWriter(
             job.target, self.positions_topic, self.spec.name, self._runs_topic
         )
+        self._settler = Settler(job.source, self._target, self._runs_topic, self._read_ledger)
 
     def close(self) -> None:
         for lookout in self._lookouts:
@@ -92,7 +93,7 @@ class Planner:
         ids = [slice_id(self.spec.name, index) for index in range(before.slices or 0)]
         ledgers = [(topic, 0), (self._runs_topic, 0)]
         fence(self.spec.target, ids, ledgers, deadline_s=DEADLINE_S)
-        self._ledger = read_ledger(target, topic, deadline_s=DEADLINE_S)
+        self._ledger = self._read_ledger()
         self._mm2.read(target, deadline_s=DEADLINE_S)
 
     def is_owner(self) -> bool:
@@ -184,20 +185,18 @@ class Planner:
             starts.raise_first()
         for place, error in starts.failed.items():
             draft.stop(place, None, "faulted", error.code, error.message)
-        rows |= {place: draft.row(place, offset) for place, offset in starts.done.items()}
-        self._ledger = dataclasses.replace(
-            self._ledger, positions={**self._ledger.positions, **rows}
-        )
+        begun = {place: draft.row(place, offset) for place, offset in starts.done.items()}
+        # What a person took away begins anew; what else has no position may have lost it.
+        anew = {at: row for at, row in begun.items() if at not in self._ledger.removed}
+        rows |= begun | self._settler.copied_before(draft, anew)
+        self._ledger = self._ledger.knowing(rows.values())
         self._unwritten |= rows
 
     def _settle_gaps(self, draft: Draft, orders: Orders) -> None:
         """Name the gaps with their numbers, and do what was decided of them."""
         places = [*draft.work, *draft.stopped]
         held = ranges(self._source, places, deadline_s=DEADLINE_S)
-        if self._first_of_job:
-            cut = cut_logs(self.spec.source, draft, self._ledger, deadline_s=DEADLINE_S)
-            orders = dataclasses.replace(orders, stopped={**cut, **orders.stopped})
-        find_gaps(
+        settled = self._settler.settle(
             draft,
             self._ledger,
             held,
@@ -205,17 +204,19 @@ class Planner:
             missing=self._remote.missing,
             all_rest=self._first_of_job,
         )
-        rows = apply_decisions(draft, self._ledger, orders.decisions, held)
+        rows = settled.rows
         # Where none were ever written, no map has to begin again.
         has_runs = draft.is_there(self._runs_topic)
         marks = marks_of(rows, self._ledger) if has_runs else ()
         # Before anybody believes in them.
-        self._writer.write(rows, marks=marks, deadline_s=DEADLINE_S)
-        newer = {(row.topic, row.partition): row for row in rows}
-        self._decided |= newer.keys()
-        self._ledger = dataclasses.replace(
-            self._ledger, positions={**self._ledger.positions, **newer}
-        )
+        self._writer.write([*rows, *settled.noted], marks=marks, deadline_s=DEADLINE_S)
+        self._decided |= {(row.topic, row.partition) for row in rows}
+        self._ledger = self._ledger.knowing([*rows, *settled.noted])
+        for row in (*rows, *settled.noted):
+            self._unwritten.pop((row.topic, row.partition), None)
+
+    def _read_ledger(self) -> Ledger:
+        return read_ledger(self._target, self.positions_topic, deadline_s=DEADLINE_S)
 
     def _pack(self, draft: Draft, held: Ranges, most: int, present: dict[Place, int]) -> None:
         weights = {place: held.left(place, work.start) for place, work in draft.work.items()}

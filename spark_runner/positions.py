@@ -59,6 +59,8 @@ class Ledger:
     positions: dict[Place, Position]
     slices: int | None = None
     owner: str | None = None
+    # Those that a person took away, to have them copied anew.
+    removed: frozenset[Place] = frozenset()
 
     @property
     def is_new(self) -> bool:
@@ -72,6 +74,11 @@ class Ledger:
             for place, known in self.positions.items()
             if place in positions
         }
+        return self.knowing(newer.values())
+
+    def knowing(self, rows: Iterable[Position]) -> Ledger:
+        """The same once these rows are written."""
+        newer = {(row.topic, row.partition): row for row in rows}
         return dataclasses.replace(self, positions={**self.positions, **newer})
 
 
@@ -103,9 +110,11 @@ def read_ledger(admin: Admin, topic: str, *, deadline_s: float, committed: bool 
     positions: dict[Place, Position] = {}
     slices: int | None = None
     owner: str | None = None
+    removed: set[Place] = set()
     for key, value in _records(admin.spec, topic, end, until, committed) if end else ():
         if value is None:
             # A person who wants a partition copied anew takes its position away.
+            removed.add(_place(key))
             positions.pop(_place(key), None)
             continue
         if key == OWNER_KEY:
@@ -117,7 +126,7 @@ def read_ledger(admin: Admin, topic: str, *, deadline_s: float, committed: bool 
             slices = record.count if committed else max(record.count, slices or 0)
         else:
             positions[record.topic, record.partition] = record
-    return Ledger(positions, slices, owner)
+    return Ledger(positions, slices, owner, frozenset(removed))
 
 
 def produce_row(

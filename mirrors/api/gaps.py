@@ -27,6 +27,7 @@ class GapSerializer(StrictModelSerializer):
     are offsets of the remote topic, and `count` is how many records of others lie there. Of the
     kind `remote_truncated` they are the offsets that the target lost, `count` in all; `first_lost`
     and `last_lost` are the source offsets of these copies, null while the map does not know them.
+    Of the kind `positions_lost` the same of copies whose position the target lost.
     """
 
     was = serializers.CharField(source="facts.was", read_only=True)

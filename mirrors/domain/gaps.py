@@ -23,6 +23,7 @@ GapKind = Literal[
     "remote_written",
     "remote_truncated",
     "target_replaced",
+    "positions_lost",
 ]
 Choice = Literal["accept", "restart"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -37,7 +38,7 @@ _OF_MEMBERS: dict[str, GapKind] = {
 # The source holds other records than those that the position was counted in.
 _NEW_SOURCE: tuple[GapKind, ...] = ("recreated", "source_replaced")
 # Behind the position that follows, the same facts may come again.
-_GONE_BACK: tuple[GapKind, ...] = ("truncated", "remote_truncated")
+_GONE_BACK: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positions_lost")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,9 @@ class GapFacts:
     after which the position may come back.
     Of `remote_written` position and end are offsets of the remote topic `now`: the first that
     somebody else wrote, and the one behind the last. Of `remote_truncated` the remote partition
-    ends at `remote_end`, and `remote_next` is where our next batch belonged.
+    ends at `remote_end`, and `remote_next` is where our next batch belonged. Of `positions_lost` it
+    belonged there as the position says, and yet copies of ours lie behind it, up to, not including,
+    `remote_copied`.
     """
 
     kind: GapKind
@@ -60,6 +63,7 @@ class GapFacts:
     resets: int = 0
     remote_end: int | None = None
     remote_next: int | None = None
+    remote_copied: int | None = None
 
     @property
     def lost(self) -> tuple[int, int] | None:
@@ -78,9 +82,17 @@ class GapFacts:
         return self.remote_end, self.remote_next - 1
 
     @property
+    def copied_there(self) -> tuple[int, int] | None:
+        """First and last offset of the remote partition that hold copies, and no position says so;
+        what else was written there lies among them."""
+        if self.remote_copied is None or self.remote_next is None:
+            return None
+        return self.remote_next, self.remote_copied - 1
+
+    @property
     def count(self) -> int | None:
         """How many offsets that is; holes and markers among them count too."""
-        lost = self.lost or self.lost_there
+        lost = self.lost or self.lost_there or self.copied_there
         return None if lost is None else lost[1] - lost[0] + 1
 
     @property
@@ -123,6 +135,48 @@ def gap_of_remote(known: Position) -> GapFacts | None:
         return None
     return remote_cut(
         known.position, known.resets, end=known.remote_end, belongs=known.next_downstream
+    )
+
+
+def gap_of_mark(known: Position) -> GapFacts | None:
+    """What was found once and written down beside the position: it holds, whatever can be seen of
+    it now, until a person has decided."""
+    return gap_of_remote(known) or _of_positions(known) or gap_of_source(known)
+
+
+def _of_positions(known: Position) -> GapFacts | None:
+    if known.remote_copied is None or known.next_downstream is None:
+        return None
+    return positions_lost(
+        known.position, known.resets, told=known.next_downstream, copied=known.remote_copied
+    )
+
+
+def gap_of_source(known: Position) -> GapFacts | None:
+    """A source that a plan found cut below the position, and wrote down."""
+    # A position that a person put below it is well again.
+    if known.cut_at is None or known.cut_at > known.position:
+        return None
+    return GapFacts(
+        kind="truncated",
+        position=known.position,
+        first=None,
+        end=known.cut_at,
+        resets=known.resets,
+    )
+
+
+def positions_lost(position: int, resets: int, *, told: int, copied: int) -> GapFacts:
+    """A position that tells of copies below the remote offset `told`; there are some up to, not
+    including, `copied`."""
+    return GapFacts(
+        kind="positions_lost",
+        position=position,
+        first=None,
+        end=None,
+        resets=resets,
+        remote_next=told,
+        remote_copied=copied,
     )
 
 

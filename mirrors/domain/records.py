@@ -153,7 +153,9 @@ class Position:
     The ids say which generation of both topics it belongs to; `resets` counts an operator's
     decisions after which the position may come back, `kept` those of them that kept the map.
     `next_downstream` is the offset that the next batch gets there if nobody else writes;
-    `remote_end` where the remote partition was found to end below it, until a person has decided.
+    `remote_end` where the remote partition was found to end below it, `cut_at` where the source was
+    found cut below the position, `remote_copied` up to where copies of ours were found behind
+    `next_downstream`: each stays until a person has decided.
     At least once, `producer` is the id that wrote behind the position, `repeats` how many records
     lie there twice so far, and `owed` how many of what was left there will (`continuity.repeats`).
     """
@@ -173,6 +175,8 @@ class Position:
     producer: int | None = None
     remote_end: int | None = None
     kept: int = 0
+    cut_at: int | None = None
+    remote_copied: int | None = None
 
     @property
     def key(self) -> bytes:
@@ -181,7 +185,7 @@ class Position:
     @property
     def value(self) -> bytes:
         body = {"v": 1} | {name: getattr(self, name) for name in _POSITION_BODY}
-        for name in ("next_downstream", "remote_end"):
+        for name in ("next_downstream", "remote_end", "cut_at", "remote_copied"):
             if (offset := getattr(self, name)) is not None:
                 body[name] = offset
         for name in ("repeats", "owed", "kept"):

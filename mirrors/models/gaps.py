@@ -18,6 +18,7 @@ class GapKind(models.TextChoices):
     REMOTE_WRITTEN = "remote_written"
     REMOTE_TRUNCATED = "remote_truncated"
     TARGET_REPLACED = "target_replaced"
+    POSITIONS_LOST = "positions_lost"
 
 
 class GapState(models.TextChoices):

@@ -97,15 +97,16 @@ def digest_of(gap: Gap) -> str:
 
 
 def remote_offsets(gap: Gap) -> tuple[int | None, int | None]:
-    """First and last offset of the remote topic that others wrote, or that it lost; else None."""
+    """First and last offset of the remote topic that others wrote, that it lost, or that hold
+    copies of which no position tells; else None."""
     if gap.kind == GapKind.REMOTE_WRITTEN:
         return gap.facts["position"], gap.facts["end"] - 1
-    lost = facts_of(gap).lost_there if gap.kind == GapKind.REMOTE_TRUNCATED else None
-    return lost or (None, None)
+    facts = facts_of(gap)
+    return facts.lost_there or facts.copied_there or (None, None)
 
 
 def in_words(facts: GapFacts) -> str:
-    kind, lost = facts.kind.replace("_", " "), facts.lost or facts.lost_there
+    kind, lost = facts.kind.replace("_", " "), facts.lost or facts.lost_there or facts.copied_there
     if lost is None:
         return f"{kind} at position {facts.position}."
     where = "" if facts.lost else " of the remote partition"
@@ -148,6 +149,8 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
 def _take(
     flow: Flow, gap: Gap | None, row: PartitionStatus, facts: GapFacts, now: datetime
 ) -> None:
+    if gap is not None:
+        facts = _completed(facts, facts_of(gap))
     lost = facts.lost or _copies_lost(flow, gap, row, facts, now) or (None, None)
     values = {
         "kind": facts.kind,
@@ -180,14 +183,25 @@ def _take(
     Gap.objects.filter(pk=gap.pk).update(**values)
 
 
+def _completed(facts: GapFacts, before: GapFacts) -> GapFacts:
+    """While the source does not answer its offsets stay what they were when it last did: nothing
+    else is wrong by that, and a decision holds."""
+    if facts.first is not None:
+        return facts
+    end = before.end if facts.end is None else facts.end
+    asked = dataclasses.replace(facts, first=before.first, end=end)
+    return before if asked == before else facts
+
+
 def _copies_lost(
     flow: Flow, gap: Gap | None, row: PartitionStatus, facts: GapFacts, now: datetime
 ) -> tuple[int | None, int | None] | None:
-    """First and last source offset whose copies the target lost, as far as the map knows them.
+    """First and last source offset whose copies the target lost, or whose position it lost, as far
+    as the map knows them.
 
     The index is seconds behind the runner: asked again for a minute, not for ever.
     """
-    there = facts.lost_there
+    there = facts.lost_there or facts.copied_there
     if there is None:
         return None
     known = None

@@ -98,6 +98,16 @@ def _figures(gap: Gap) -> list[tuple[str, str]]:
             ("First of them in the source", count(gap.first_lost)),
             ("Last of them in the source", count(gap.last_lost)),
         ]
+    if gap.kind == GapKind.POSITIONS_LOST:
+        first, last = gaps.remote_offsets(gap)
+        return [
+            *source,
+            ("First copied on the target", count(first)),
+            ("Last copied on the target", count(last)),
+            ("Offsets copied there", count(gap.count)),
+            ("First of them in the source", count(gap.first_lost)),
+            ("Last of them in the source", count(gap.last_lost)),
+        ]
     return [
         *source,
         ("First lost", count(gap.first_lost)),
@@ -119,6 +129,9 @@ def _choices(gap: Gap) -> dict[str, str]:
         new_map = ""
         if gap.kind == GapKind.REMOTE_TRUNCATED:
             lost = f" The {count(facts.count)} offsets that {target} lost are not copied again."
+            new_map = " A new map of offsets begins there."
+        if gap.kind == GapKind.POSITIONS_LOST:
+            lost = f" What lies at {count(facts.count)} offsets of {target} is copied once more."
             new_map = " A new map of offsets begins there."
         told["accept"] = (
             f"Copying goes on at offset {count(facts.accepted_at)} of {source}.{lost} What is on "

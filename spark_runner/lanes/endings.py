@@ -11,13 +11,13 @@ when an epoch begins is not written before it was.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from mirrors.kafka.producers.cluster import Place
 from mirrors.kafka.producers.described import Open
 from mirrors.kafka.producers.hanging import Hanging
 from mirrors.kafka.producers.identity import Identity, ProducerLost
-from spark_runner.lanes import remote_cut
+from spark_runner.lanes import lost_positions, remote_cut
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import ClusterClient
@@ -29,7 +29,11 @@ PATIENT = 9.0
 
 
 class Endings:
-    """One for an epoch of a slice: its tracks, and those of our own topics."""
+    """One for an epoch of a slice: its tracks, and those of our own topics.
+
+    `own` tells under which producer ids the flow writes, by a deadline; `say_again` has positions
+    written down once more.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,8 @@ class Endings:
         ledgers: Iterable[Track],
         *,
         transactional: bool,
+        own: Callable[[float], set[int]],
+        say_again: Callable[[Iterable[Track]], None],
     ) -> None:
         self._target = target
         self._identity = identity
@@ -47,6 +53,10 @@ class Endings:
         self._known = _places(self._tracks) | self._ledgers
         self._hanging = Hanging(target, identity, self._leaders, self._ledgers)
         self._transactional = transactional
+        self._own, self._say_again = own, say_again
+        # Those whose positions may be older than what was committed; not what at least once left
+        # behind them, which is counted as repeated.
+        self.doubted: set[Track] = set()
         # Those that nobody told of when the epoch began, and when to ask again.
         self._unseen: dict[Track, float] = {}
         # Another topic has that name now, which is told by its id.
@@ -69,7 +79,8 @@ class Endings:
             self._hanging.mend()
 
     def begin(self) -> dict[Track, Verdict]:
-        """The tracks stand at their committed positions; tells those that were cut."""
+        """The tracks stand at their committed positions; tells those that were cut, or whose
+        positions are not the last ones."""
         self._broken = self._target.broken
         known = [track for track in self._tracks if track.there >= 0]
         ends = remote_cut.ends(self._target, known)
@@ -84,7 +95,18 @@ class Endings:
                 del ends[track]
             for track in self._unseen.keys() & ends.keys():
                 del ends[track]
-        return remote_cut.judge(ends, self._target.alias)
+        return remote_cut.judge(ends, self._target.alias) | self._lost_positions(ends)
+
+    def _lost_positions(self, ends: Mapping[Track, int]) -> dict[Track, Verdict]:
+        if not self._transactional:
+            return {}
+        doubted = {
+            track: end for track, end in ends.items() if track in self.doubted and end > track.there
+        }
+        lost, looked_at = lost_positions.judge(self._target, doubted, self._own)
+        # Not to be looked at in each epoch.
+        self._say_again(looked_at)
+        return lost
 
     def _mend(self, states: Mapping[Track, Open | None]) -> list[Track]:
         """End what hangs in the data; those in which it was committed, as the position says."""

@@ -39,6 +39,10 @@ class Rows:
         self._cuts[track] = remote_end
         self.unsaid.add(track)
 
+    def say_again(self, tracks: Iterable[Track]) -> None:
+        """The next commit writes their positions down once more: they were found to be the last."""
+        self.unsaid.update(tracks)
+
     def position(self, track: Track, at: int) -> Position:
         repeats = self._repeats.after_commit(track)
         there = max(track.there, self.after_commit(track))
@@ -93,7 +97,7 @@ class Book(Rows):
         """Queue the records of this transaction."""
         positions: list[tuple[bytes, bytes]] = []
         blocks: list[tuple[bytes, bytes]] = []
-        for track in self.unsaid:
+        for track in self.unsaid & self._cuts.keys():
             into, end = id_text(track.remote_id), self._cuts[track]
             key = cut_key(track.topic, track.partition, self._generation(track), into, end)
             blocks.append((key.to_bytes(), MARK_BODY))

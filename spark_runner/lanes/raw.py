@@ -13,7 +13,7 @@ import time
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.control import Channel
-from spark_runner.lanes import heap, remote_cut, setup
+from spark_runner.lanes import heap, lost_positions, remote_cut, setup
 from spark_runner.lanes.account import Account
 from spark_runner.lanes.endings import Endings
 from spark_runner.lanes.engine import Engine
@@ -140,6 +140,8 @@ class _Epoch:
             self._tracks,
             book.ledgers,
             transactional=self._transactional,
+            own=lost_positions.producers_of(self._target, self._identity, work),
+            say_again=book.say_again,
         )
         self._engine = Engine(
             self._source,
@@ -180,10 +182,13 @@ class _Epoch:
         places = [track.place for track in self._tracks]
         known = self._positions.read(time.monotonic() + READ_S, places)
         check_owner(self._work, self._positions.owner)
+        self._endings.doubted.clear()
         for track in self._tracks:
             place = known.get(track.place)
             resume(track, place, self._work)
             self._repeats.resumed(track, place)
+            if place is not None and place.producer is None and self._positions.is_old(place):
+                self._endings.doubted.add(track)
         self._account.knows_positions = True
         engine.begin()
 

@@ -29,8 +29,12 @@ from spark_runner.wire.records import batches, decode_batch, read_header
 
 _COMMIT = 1
 
-Row = tuple[int, bytes, bytes | None]
-"""(offset, key, value)"""
+Row = tuple[int, int, bytes, bytes | None]
+"""(offset, leader epoch, key, value)"""
+
+
+class _Cut(Exception):
+    """The topic is not the one that was read up to here."""
 
 
 class PositionReader:
@@ -40,7 +44,9 @@ class PositionReader:
         self._cluster = cluster
         self._topic = topic
         self._at: int | None = None
-        self._rows: dict[bytes, tuple[int, bytes | None]] = {}
+        self._rows: dict[bytes, tuple[int, int, bytes | None]] = {}
+        # Of the last batch read, and of the leader that had it (KIP-320).
+        self._epoch = self._led = -1
         # Behind the last stable offset: producer id -> what it wrote and did not yet commit.
         self._undecided: dict[int, list[Row]] = {}
         # Whose the flow is; also while that is being committed, for fences come right behind it.
@@ -55,9 +61,24 @@ class PositionReader:
         until_answered(lambda: self._read(keys, deadline), deadline)
         return self._positions()
 
+    def is_old(self, row: Position) -> bool:
+        """Whether it was written before the present leader led: one that cut the topic may have
+        lost what came behind it."""
+        known = self._rows.get(row.key)
+        return known is not None and known[1] < self._led
+
     def _read(self, keys: set[bytes], deadline: float) -> None:
-        self._read_on(deadline)
-        if any(key in keys for rows in self._undecided.values() for _, key, _ in rows):
+        try:
+            self._read_on(deadline)
+        except _Cut:
+            self._at, self._epoch = None, -1
+            self._rows, self._undecided = {}, {}
+            raise KafkaUnavailable(
+                f"Cluster {self._cluster.alias}: {self._topic} was cut below what was read of it "
+                "(an unclean election). It is read anew.",
+                code="positions_cut",
+            ) from None
+        if any(row[2] in keys for rows in self._undecided.values() for row in rows):
             raise self._refused(Code.CONCURRENT_TRANSACTIONS)
 
     def _read_on(self, deadline: float) -> None:
@@ -68,14 +89,19 @@ class PositionReader:
         if self._at is None:
             self._at = self._offset(leader, EARLIEST, deadline)
         end = self._offset(leader, LATEST, deadline)
+        if self._at > end:
+            raise _Cut
+        is_moved = self._led not in (-1, leader.epoch)
         link = self._cluster.link(leader.node, "positions", deadline)
         isolation = fetch.READ_COMMITTED
         try:
-            while self._at < end:
+            while self._at < end or is_moved:
+                is_moved = False
                 if time.monotonic() > deadline:
                     raise self._refused(Code.REQUEST_TIMED_OUT)
                 if not self._step(link, view, isolation):
                     isolation = fetch.READ_UNCOMMITTED
+            self._led = leader.epoch
         except BaseException:
             self._cluster.drop(link)
             raise
@@ -93,8 +119,19 @@ class PositionReader:
         assert self._at is not None  # noqa: S101 - set before the first step
         until = time.monotonic() + REQUEST_S
         topic = view.name, view.topic_id
-        frame, reply = peek(link, topic, 0, self._at, until=until, isolation=isolation)
+        frame, reply = peek(
+            link,
+            topic,
+            0,
+            self._at,
+            until=until,
+            isolation=isolation,
+            leader_epoch=view.leaders[0].epoch,
+            last_epoch=self._epoch,
+        )
         number = reply.error or next((row.error for row in reply.partitions if row.error), 0)
+        if number == Code.OFFSET_OUT_OF_RANGE or any(row.diverging for row in reply.partitions):
+            raise _Cut
         if number:
             raise self._refused(number)
         before = self._at
@@ -110,14 +147,17 @@ class PositionReader:
         after = header.last_offset + 1
         if self._at is None or after <= self._at:
             return
-        self._at = after
+        self._at, self._epoch = after, header.leader_epoch
         if header.attributes & CONTROL:
             self._decide(header, batch, aborted)
             return
         if aborted.drops(header):
             return
-        rows = [(record.offset, record.key or b"", record.value) for record in decode_batch(batch)]
-        for _, key, value in rows:
+        rows = [
+            (record.offset, header.leader_epoch, record.key or b"", record.value)
+            for record in decode_batch(batch)
+        ]
+        for _, _, key, value in rows:
             if key == OWNER_KEY and value is not None:
                 self.owner = read_owner(value)
         if header.attributes & TRANSACTIONAL and after > decided:
@@ -135,14 +175,14 @@ class PositionReader:
 
     def _apply(self, rows: list[Row]) -> None:
         """As compaction has it: for each key the highest offset counts."""
-        for offset, key, value in rows:
+        for offset, epoch, key, value in rows:
             known = self._rows.get(key)
             if known is None or known[0] < offset:
-                self._rows[key] = (offset, value)
+                self._rows[key] = (offset, epoch, value)
 
     def _positions(self) -> dict[Place, Position]:
         found: dict[Place, Position] = {}
-        for key, (_, value) in self._rows.items():
+        for key, (_, _, value) in self._rows.items():
             if value is None or b'"topic"' not in key:
                 continue
             try:

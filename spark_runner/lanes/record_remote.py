@@ -17,7 +17,7 @@ from mirrors.domain.continuity.strangers import Hole
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.records import Position
 from mirrors.kafka.patience import Patience
-from spark_runner.lanes import remote_cut, setup
+from spark_runner.lanes import lost_positions, remote_cut, setup
 from spark_runner.lanes.endings import Endings
 from spark_runner.lanes.holes import read_holes
 from spark_runner.lanes.ledger import Rows
@@ -50,6 +50,7 @@ class Remote:
         )
         self.rows.markers = int(writer.transactional)
         self._identity = setup.identity_of(work, self._client)
+        self._producers = lost_positions.producers_of(self._client, self._identity, work)
         self._endings: Endings | None = None
 
     def close(self) -> None:
@@ -68,7 +69,15 @@ class Remote:
         going = [track for track in tracks if track.error is None]
         view = self._client.describe([self._topic], deadline)[self._topic]
         ledger = Track(self._topic, 0, self._topic, remote_id=view.topic_id, ledger=True)
-        endings = Endings(self._client, self._identity, going, [ledger], transactional=True)
+        endings = Endings(
+            self._client,
+            self._identity,
+            going,
+            [ledger],
+            transactional=True,
+            own=self._producers,
+            say_again=self.rows.say_again,
+        )
         endings.fence(deadline)
         endings.mend_ledgers()
         if endings.hang():
@@ -90,7 +99,7 @@ class Remote:
         if not going:
             return {}
         ends = remote_cut.ends(self._client, going)
-        cut = remote_cut.judge(ends, self._client.alias)
+        cut = remote_cut.judge(ends, self._client.alias) | self._lost_positions(ends, known)
         self.repeats.look_before({track: end for track, end in ends.items() if track not in cut})
         if not self._writer.transactional:
             at = self._writer.introduce(self._as_it_was(going[0], known))
@@ -102,6 +111,21 @@ class Remote:
                 self.rows.position(track, track.position) for track in going if track not in cut
             )
         return cut
+
+    def _lost_positions(
+        self, ends: Mapping[Track, int], known: Mapping[Place, Position]
+    ) -> dict[Track, Verdict]:
+        """librdkafka does not tell how old a position is: wherever something lies behind."""
+        if not self._writer.transactional:
+            return {}
+        behind = {
+            track: end
+            for track, end in ends.items()
+            if end > track.there >= 0
+            and (row := known.get(track.place)) is not None
+            and row.producer is None
+        }
+        return lost_positions.judge(self._client, behind, self._producers)[0]
 
     def cut(self, landed: Mapping[Track, Landed]) -> dict[Track, Verdict]:
         """Before a commit: those whose first record did not get an offset that was free."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mirrors.domain.gaps import gap_of_remote
+from mirrors.domain.gaps import gap_of_mark
 from mirrors.domain.records import Position
-from spark_runner.generations import generation_gap, remote_gap
+from spark_runner.generations import gap_words, generation_gap
 from spark_runner.lanes.track import Track
 from spark_runner.wire.cluster import id_text
 from spark_runner.work import PartitionError, SliceWork
@@ -39,10 +39,13 @@ def resume(track: Track, known: Position | None, work: SliceWork) -> None:
         target_topic_id=id_text(track.remote_id),
     )
     reason = generation_gap(known, now, source=work.source.alias, target=work.target.alias)
-    facts = gap_of_remote(known)
+    facts = gap_of_mark(known)
     if reason is None and facts is not None:
         remote = f"{track.remote_topic}-{track.partition}"
-        reason, code = remote_gap(facts, track.name, remote, work.target.alias), "remote_truncated"
+        reason = gap_words(
+            facts, track.name, remote, source=work.source.alias, target=work.target.alias
+        )
+        code: str = facts.kind
     else:
         facts, code = None, "generation"
     if reason is not None:

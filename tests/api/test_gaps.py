@@ -175,3 +175,20 @@ def test_where_nobody_can_say_from_where_nothing_is_accepted(
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "unknown")
     assert words in refused.json()["error"]["message"]
     assert decisions(runner) == []
+
+
+def test_the_numbers_of_a_source_that_does_not_answer_stay_and_so_does_a_decision(
+    operator: APIClient, runner: Runner
+) -> None:
+    runner.says(FACTS, None)
+    [gap] = listed(operator, runner)
+    digest = gap["digest"]
+    assert decide(operator, gap, digest=digest).status_code == 200
+    runner.says(dataclasses.replace(FACTS, first=None, end=None), None)
+    [gap] = listed(operator, runner)
+    assert (gap["state"], gap["closed_at"], gap["digest"]) == ("accepted", None, digest)
+    assert (gap["first_available"], gap["source_end"], gap["count"]) == (30, 50, 20)
+    # It is another gap by now, whatever the source has.
+    runner.says(dataclasses.replace(FACTS, first=None, end=None, position=12), None)
+    [gap] = listed(operator, runner)
+    assert (gap["state"], gap["first_available"]) == ("open", None)

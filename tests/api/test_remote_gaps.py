@@ -73,3 +73,29 @@ def test_its_page_says_what_each_choice_does(
         "begins anew at offset 0",
     ):
         assert words in page
+
+
+def test_copies_whose_positions_the_target_lost_are_named_on_both_sides(
+    operator: APIClient, runner: Runner, client: Client, people: dict[Role, User]
+) -> None:
+    lost = GapFacts(
+        kind="positions_lost", position=3, first=0, end=50, remote_next=14, remote_copied=29
+    )
+    runs = [Run(0, 10, 3), Run(3, 14, 6), Run(9, 28, 1)]
+    keep_map(runner.flow, "orders", 0, runs, position=10, at_once=1)
+    runner.says(lost, None)
+    [gap] = listed(operator, runner, kind="positions_lost")
+    assert (gap["remote_first"], gap["remote_last"], gap["count"]) == (14, 28, 15)
+    assert (gap["first_lost"], gap["last_lost"]) == (3, 9)
+    client.force_login(people[Role.OPERATOR])
+    page = client.get(f"/flows/{runner.flow.pk}/gaps/{gap['id']}/").content.decode()
+    for words in (
+        "First copied on the target",
+        "Offsets copied there",
+        "Copying goes on at offset 3",
+        "is copied once more.",
+        "A new map of offsets begins there.",
+    ):
+        assert words in page
+    assert decide(operator, gap, digest=gap["digest"]).status_code == 200
+    assert decisions(runner) == [(0, "accept", 0)]

@@ -12,6 +12,7 @@ from mirrors.domain.gaps import (
     Decision,
     GapFacts,
     gap_of_generation,
+    gap_of_mark,
     gap_of_range,
     gap_of_remote,
     resets_after,
@@ -154,6 +155,30 @@ def test_a_cut_remote_partition_goes_on_at_the_position_under_another_map() -> N
     ):
         asked = decision(dataclasses.replace(facts, kind=kind), choice)  # type: ignore[arg-type]
         assert resets_after(asked, 2) == 2 + anew
+
+
+def test_a_position_that_was_lost_stays_found_until_a_person_decides() -> None:
+    known = dataclasses.replace(position(), next_downstream=30, remote_copied=42, resets=2)
+    assert read_position(known.key, known.value) == known
+    facts = gap_of_mark(known)
+    assert facts is not None
+    assert (facts.kind, facts.position, facts.resets) == ("positions_lost", 10, 2)
+    assert (facts.lost, facts.lost_there, facts.copied_there) == (None, None, (30, 41))
+    assert facts.count == 12
+    facts = dataclasses.replace(facts, first=3, end=40)
+    assert resume_at(decision(facts), facts) == 10
+    assert resume_at(decision(facts, "restart"), facts) == 3
+    assert resume_at(decision(facts), dataclasses.replace(facts, remote_copied=44)) is None
+    assert resets_after(decision(facts), 2) == 3
+
+
+def test_a_source_stays_cut_where_it_was_found_to_be() -> None:
+    known = dataclasses.replace(position(), cut_at=6)
+    assert read_position(known.key, known.value) == known
+    assert gap_of_mark(known) == GapFacts(kind="truncated", position=10, first=None, end=6)
+    # A person put the position below it.
+    assert gap_of_mark(dataclasses.replace(known, position=5)) is None
+    assert gap_of_mark(dataclasses.replace(known, cut_at=None)) is None
 
 
 def test_decisions_and_gaps_cross_the_wall_in_the_files() -> None:
