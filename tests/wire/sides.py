@@ -65,7 +65,8 @@ class Side:
         spec = NewTopicSpec(
             name=name, partitions=partitions, replication_factor=replicas, configs=plain
         )
-        self.admin.create_topics([spec], deadline_s=DEADLINE_S).raise_first()
+        # A thousand partitions on a busy disk take longer than anything else here.
+        self.admin.create_topics([spec], deadline_s=2 * DEADLINE_S).raise_first()
         return self.view(name, partitions)
 
     def alter(self, topic: str, name: str, value: str) -> None:
