@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.codes import failure
 from mirrors.kafka.patience import until_answered
 from spark_runner.positions import Place
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.codes import failure
 from spark_runner.wire.messages import Repeated
 from spark_runner.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, listed, requests
 

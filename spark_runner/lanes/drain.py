@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.codes import Code
 from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes.homes import Homes, is_on_its_way
 from spark_runner.lanes.outlet import Outlet, Which
@@ -17,7 +18,6 @@ from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.returns import RETRY_BUSY_S, Returns
 from spark_runner.lanes.sockets import Sockets
 from spark_runner.lanes.track import Track
-from spark_runner.wire.codes import Code
 
 # Deadlines and `hurry` are asked for at least so often.
 _LISTEN_S = 0.2

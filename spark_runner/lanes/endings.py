@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from mirrors.kafka.codes import Code
 from mirrors.kafka.producers.cluster import Place
 from mirrors.kafka.producers.described import Open
 from mirrors.kafka.producers.hanging import Hanging
@@ -21,7 +22,6 @@ from spark_runner.lanes import lost_positions, remote_cut
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.codes import Code
 
 AGAIN_S = 1.0
 # A broker that hangs may cost the others so much less than it takes itself.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from mirrors.kafka.codes import Code
 from mirrors.kafka.producers.identity import Identity, ProducerLost
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.drain import Drain
@@ -36,7 +37,6 @@ from spark_runner.lanes.tuning import Tuning
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import Pen
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.codes import Code
 
 _DRAIN_S = 20.0
 _HURRIED_S = 3.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mirrors.domain.continuity.strangers import Hole, Seen
+from mirrors.kafka.codes import Code
 from spark_runner.lanes.scan import Filter
 from spark_runner.lanes.track import Track
 from spark_runner.wire import fetch
 from spark_runner.wire.batch import CONTROL
 from spark_runner.wire.cluster import ClusterClient, Leader
-from spark_runner.wire.codes import Code
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.peek import peek
 from spark_runner.wire.records import batches, read_header

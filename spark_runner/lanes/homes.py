@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.codes import Code
 from spark_runner.lanes.leaderless import Leaderless
 from spark_runner.lanes.outage import Outage
 from spark_runner.lanes.pipe import Pipe, width_after
@@ -19,7 +20,6 @@ from spark_runner.lanes.track import Track
 from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire import produce
 from spark_runner.wire.cluster import ClusterClient, leader_or_error
-from spark_runner.wire.codes import Code
 
 _LOOK_S = 3.0
 _RETRY_S = 0.1

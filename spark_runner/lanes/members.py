@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from mirrors.kafka.codes import COORDINATOR_MOVING, Code
 from mirrors.kafka.producers.identity import Identity
 from spark_runner.lanes.track import Track
-from spark_runner.wire.codes import COORDINATOR_MOVING, Code
 
 # A batch that waits may land within this: far less than brokers leave a transaction open.
 OPEN_S = 30.0

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.codes import Code
 from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.homes import Homes
@@ -24,7 +25,6 @@ from spark_runner.lanes.prepare import Preparer
 from spark_runner.lanes.returns import RETRY_S, Returns
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.track import Track
-from spark_runner.wire.codes import Code
 from spark_runner.wire.stream import too_late
 
 Which = Callable[[Track], bool]

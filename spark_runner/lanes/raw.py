@@ -11,6 +11,7 @@ import gc
 import time
 
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
+from mirrors.kafka.codes import name_of
 from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.control import Channel
 from spark_runner.lanes import heap, lost_positions, remote_cut, setup
@@ -29,7 +30,6 @@ from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire import produce
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.codes import name_of
 from spark_runner.wire.fetch import MOST as NEWEST_FETCH
 from spark_runner.work import EndedBecause, SliceResult, SliceWork
 
@@ -173,7 +173,7 @@ class _Epoch:
         return self._channel.order() or "deadline"
 
     def _take_over(self) -> None:
-        """Fence, then read the positions, then begin: in this order only (data-plane.md §4)."""
+        """Fence, then read the positions: what another commits behind that is copied twice."""
         engine = self._engine
         assert engine is not None  # noqa: S101 - made by _connect
         self._fence()

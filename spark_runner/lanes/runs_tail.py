@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.codes import Code, failure
 from mirrors.kafka.patience import Patience
 from spark_runner.wire import fetch
 from spark_runner.wire.batch import CONTROL
 from spark_runner.wire.cluster import REQUEST_S, ClusterClient, Leader, TopicView
-from spark_runner.wire.codes import RETRY, Code, failure
+from spark_runner.wire.codes import RETRY
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
 from spark_runner.wire.peek import peek

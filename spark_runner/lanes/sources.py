@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.codes import Code
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.feeder import Feeder, FetchLimits
 from spark_runner.lanes.leaderless import Leaderless
@@ -18,7 +19,6 @@ from spark_runner.lanes.source_trouble import Bench
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import ClusterClient, leader_or_error
-from spark_runner.wire.codes import Code
 
 _RETRY_S = 0.2
 _LOOK_S = 3.0

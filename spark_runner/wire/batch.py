@@ -75,7 +75,7 @@ class UnsafeHeader(Exception):
 class Pen:
     """The one place that writes headers of batches that go to a target.
 
-    Three mistakes the broker does not refuse (protocol.md §2, §3), so each is refused here:
+    Three mistakes the broker does not refuse (seen on Kafka 4.3.1), so each is refused here:
     a transactional bit forgotten (visible at once), a (pid, epoch, sequence) used for other bytes
     (answered OK, dropped), a control batch with its bit masked away (stored as data).
     """

@@ -14,10 +14,10 @@ from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.codes import Code
 from mirrors.kafka.patience import Patience
 from mirrors.kafka.producers.cluster import CONNECT_S, Asked
 from mirrors.kafka.security import connection_facts
-from spark_runner.wire.codes import Code
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.stream import Buffers
 

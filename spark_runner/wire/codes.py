@@ -2,27 +2,7 @@
 
 from __future__ import annotations
 
-from mirrors.kafka.codes import (
-    COORDINATOR_MOVING,
-    FENCING,
-    PRODUCER_LOST,
-    Code,
-    failure,
-    name_of,
-)
-
-__all__ = [
-    "BATCH_REFUSED",
-    "COORDINATOR_MOVING",
-    "FENCING",
-    "LEADER_MOVED",
-    "PRODUCER_LOST",
-    "RETRY",
-    "SESSION_LOST",
-    "Code",
-    "failure",
-    "name_of",
-]
+from mirrors.kafka.codes import Code
 
 # The batch itself is not taken as it is; its neighbours in the request are not touched by that.
 BATCH_REFUSED = frozenset(

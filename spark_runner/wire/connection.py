@@ -14,9 +14,9 @@ from typing import Any
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.kafka.codes import Code, failure
 from mirrors.kafka.security import ConnectionFacts
 from spark_runner.wire import messages, sasl
-from spark_runner.wire.codes import Code, failure
 from spark_runner.wire.stream import Buffer, Buffers, PlainStream, dial
 from spark_runner.wire.tls import TlsStream
 

@@ -24,6 +24,7 @@ from kafka.protocol.producer import (
 )
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.codes import Code
 from mirrors.kafka.producers.coordinator import Coordinator
 from spark_runner.lanes import homes
 from spark_runner.lanes.feeder import Feeder
@@ -31,7 +32,6 @@ from spark_runner.lanes.ledger import Book
 from spark_runner.lanes.pipe import Flight, Pipe
 from spark_runner.lanes.track import Track
 from spark_runner.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC_AT
-from spark_runner.wire.codes import Code
 from spark_runner.wire.produce import Answer
 
 # What a broker says before it writes anything.

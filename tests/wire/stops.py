@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from mirrors.kafka.codes import Code
 from spark_runner.lanes.pipe import Flight, Pipe
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record import RecordLane
 from spark_runner.lanes.track import Track
-from spark_runner.wire.codes import Code
 from spark_runner.wire.produce import Answer
 from spark_runner.work import PartitionError, SliceResult
 from tests.wire.world import Driver, Flow, Side, unique

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from mirrors.domain.gaps import GapFacts
+from mirrors.kafka.codes import Code
 from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes import homes
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.feeder import Feeder
 from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.codes import Code
 from spark_runner.wire.records import Record
 from tests.wire.stops import BIG, NOW, only_error
 from tests.wire.test_well_again import LEADERLESS_S

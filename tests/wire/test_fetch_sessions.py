@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from mirrors.kafka.codes import Code
 from spark_runner.lanes import outage
 from spark_runner.lanes.feeder import Feeder
 from spark_runner.lanes.recall import PositionReader
 from spark_runner.wire import fetch
-from spark_runner.wire.codes import Code
 from spark_runner.wire.fetch import FetchSession
 from spark_runner.wire.records import Record
 from tests.wire.running import NOW, PARTITIONS, Running

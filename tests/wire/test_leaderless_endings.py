@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.codes import Code
 from mirrors.kafka.producers import hanging
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.identity import ProducerLost
@@ -17,7 +18,6 @@ from spark_runner.lanes.endings import Endings
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire.cluster import ClusterClient, Leader, TopicView
-from spark_runner.wire.codes import Code
 from tests.wire.hanging import copied, is_the_same, leave_open, moved, records
 from tests.wire.stops import LANES
 from tests.wire.world import Driver, Flow, Side, bare, soon

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.codes import Code
 from spark_runner.lanes import looks
 from spark_runner.lanes.source_trouble import Bench
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.codes import Code
 from spark_runner.wire.records import Record
 from tests.wire.stops import NOW
 from tests.wire.world import Side, soon, unique

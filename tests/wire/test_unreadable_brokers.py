@@ -19,12 +19,12 @@ from confluent_kafka import KafkaError
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka_cluster import KafkaCluster
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.codes import Code
 from spark_runner.lanes import source_trouble
 from spark_runner.lanes.arena import Arena
 from spark_runner.lanes.feeder import Feeder
 from spark_runner.lanes.record_reader import Reader
 from spark_runner.wire import fetch
-from spark_runner.wire.codes import Code
 from spark_runner.wire.records import Record
 from tests.wire.stops import BIG, LANES, NOW, only_error, stopped
 from tests.wire.world import Flow, Side, bare, unique

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.codes import Code
 from spark_runner.lanes import homes
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.pipe import Pipe
@@ -15,7 +16,6 @@ from spark_runner.lanes.sockets import Sockets
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire.cluster import Leader, TopicView
-from spark_runner.wire.codes import Code
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.crc32c import address_of
 from spark_runner.wire.records import Record, encode_batch, read_header

@@ -15,12 +15,12 @@ import pytest
 
 from mirrors.domain.owner import OWNER_KEY, owner_value
 from mirrors.domain.records import Position
+from mirrors.kafka.codes import Code
 from mirrors.kafka.flow_pen import FlowPen
 from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.recall import PositionReader
-from spark_runner.wire.codes import Code
 from spark_runner.wire.records import Record
 from spark_runner.work import SliceResult, SliceWork
 from tests.wire.stops import LANES, NOW
