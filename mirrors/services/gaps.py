@@ -101,6 +101,8 @@ def remote_offsets(gap: Gap) -> tuple[int | None, int | None]:
     copies of which no position tells; else None."""
     if gap.kind == GapKind.REMOTE_WRITTEN:
         return gap.facts["position"], gap.facts["end"] - 1
+    if gap.kind not in (GapKind.REMOTE_TRUNCATED, GapKind.POSITIONS_LOST):
+        return None, None
     facts = facts_of(gap)
     return facts.lost_there or facts.copied_there or (None, None)
 
