@@ -97,6 +97,8 @@ def work_for(
     """A flow of its own: new positions, new remote topic."""
     alias = f"bench{uuid.uuid4().hex[:8]}"
     view = source.describe([args.topic], time.monotonic() + _UP_S)[args.topic]
+    if not view.leaders:
+        raise SystemExit(f"{args.source} has no topic {args.topic!r}: fill one without --here")
     positions = f"mm2-positions.{alias}.internal"
     make(target, positions, 1, **POSITIONS_CONFIGS)
     remote = make(target, f"{alias}.{args.topic}", len(view.leaders))
