@@ -55,6 +55,8 @@ def test_flow_and_runner_go_on_and_tell_again_when_there_is_room(
     with caplog.at_level(logging.WARNING, logger="spark_runner"), polling(tmp_path):
         launcher.write_spec(tmp_path, job(1))
         wait_for(lambda: state(tmp_path) == (1, "paused"), seconds=10)
+        # A flow may be faster than the first word of its runner.
+        wait_for(lambda: launcher.read_runner(tmp_path), seconds=10, what="the runner's file")
         disk.set()
         time.sleep(3)
         full_until = int(time.time() * 1000)
