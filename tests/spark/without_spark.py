@@ -41,10 +41,13 @@ def polling(directory: Path) -> Iterator[Host]:
     runner = Runner(host, Reporter(directory, "lab", "local[4]"), stopping)
     thread = threading.Thread(target=runner.run, daemon=True)
     thread.start()
-    yield host
-    stopping.set()
-    thread.join(20)
-    control.close()
+    try:
+        yield host
+    finally:
+        # Also when a test fails: the next one would hear of what this runner cannot write.
+        stopping.set()
+        thread.join(20)
+        control.close()
 
 
 def state(directory: Path) -> tuple[int, str]:
