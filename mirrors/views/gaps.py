@@ -19,6 +19,11 @@ from mirrors.views.render import render_page
 from mirrors.views.shared import curl
 
 CHOICES = ("stop", "accept", "restart")
+# What became there of the offsets that these kinds tell.
+_ON_THE_TARGET: dict[str, str] = {
+    GapKind.REMOTE_TRUNCATED: "lost",
+    GapKind.POSITIONS_LOST: "copied",
+}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -88,23 +93,13 @@ def _figures(gap: Gap) -> list[tuple[str, str]]:
         ("Source begins at", count(gap.first_available)),
         ("Source ends at", count(gap.source_end)),
     ]
-    if gap.kind == GapKind.REMOTE_TRUNCATED:
+    if done := _ON_THE_TARGET.get(gap.kind):
         first, last = gaps.remote_offsets(gap)
         return [
             *source,
-            ("First lost on the target", count(first)),
-            ("Last lost on the target", count(last)),
-            ("Offsets lost there", count(gap.count)),
-            ("First of them in the source", count(gap.first_lost)),
-            ("Last of them in the source", count(gap.last_lost)),
-        ]
-    if gap.kind == GapKind.POSITIONS_LOST:
-        first, last = gaps.remote_offsets(gap)
-        return [
-            *source,
-            ("First copied on the target", count(first)),
-            ("Last copied on the target", count(last)),
-            ("Offsets copied there", count(gap.count)),
+            (f"First {done} on the target", count(first)),
+            (f"Last {done} on the target", count(last)),
+            (f"Offsets {done} there", count(gap.count)),
             ("First of them in the source", count(gap.first_lost)),
             ("Last of them in the source", count(gap.last_lost)),
         ]
