@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.producers.cluster import Place
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.hanging import see_ended
+from mirrors.kafka.producers.hanging import see_ended, states
 from mirrors.kafka.producers.nodes import Nodes
 from tests.wire.world import Side, soon, unique
 
@@ -29,6 +32,31 @@ def deaf(target: Side) -> Iterator[Deaf]:
     nodes.open(soon())
     yield nodes
     nodes.close()
+
+
+class OneHangs(Nodes):
+    """The broker of number 99 takes questions, and all the time there is."""
+
+    def ask(self, request: Any, deadline: float, **how: Any) -> Any:
+        if how.get("node") == 99:
+            time.sleep(max(0.0, deadline - time.monotonic()))
+            raise KafkaUnavailable("It says nothing.", code="timeout")
+        return super().ask(request, deadline, **how)
+
+
+def test_a_broker_that_hangs_does_not_take_the_time_of_the_others(target: Side) -> None:
+    nodes, first, other = OneHangs(target.spec), unique("first"), unique("other")
+    for name in (first, other):
+        target.make(name)
+    with contextlib.closing(nodes):
+        nodes.open(soon())
+
+        def leaders(places: Iterable[Place], deadline: float) -> dict[Place, int]:
+            found = nodes.leaders(places, deadline)
+            return {place: 99 if place[0] == first else node for place, node in found.items()}
+
+        found = states(nodes, [(first, 0), (other, 0)], leaders, 4711)
+    assert found == {(other, 0): None}
 
 
 def test_it_is_not_taken_for_one_that_knows_of_none(deaf: Deaf) -> None:

@@ -165,10 +165,19 @@ def states(cluster: Cluster, places: Iterable[Place], leaders: Leaders, producer
 
     def look() -> None:
         by_node: dict[int, list[Place]] = {}
-        for place, node in leaders(wanted, deadline).items():
+        for place, node in leaders([at for at in wanted if at not in found], deadline).items():
             by_node.setdefault(node, []).append(place)
-        for node, led in by_node.items():
-            found.update(open_transactions(cluster, node, led, producer_id, deadline))
+        silent: KafkaUnavailable | None = None
+        for others, (node, led) in zip(reversed(range(len(by_node))), by_node.items(), strict=True):
+            # One that hangs leaves the others their time.
+            now = time.monotonic()
+            until = now + (deadline - now) / (others + 1)
+            try:
+                found.update(open_transactions(cluster, node, led, producer_id, until))
+            except KafkaUnavailable as error:
+                silent = error
+        if silent is not None:
+            raise silent
 
     try:
         if wanted:
