@@ -16,8 +16,9 @@ from collections.abc import Iterable, Mapping
 from mirrors.domain.continuity.generations import generation_of
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps import GapFacts
+from mirrors.domain.packed_runs import read_block
 from mirrors.domain.records import MalformedRecord, Position
-from mirrors.domain.runs import BlockKey, Run, is_left_out, read_block
+from mirrors.domain.runs import BlockKey, Run, is_left_out
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import InternalRecord
 from mirrors.kafka.tailing import Bookmark, find_tail, read_tail

@@ -6,17 +6,16 @@ The newest block of a partition is written again, longer, with each transaction 
 compaction leaves its last version, so that at rest a run takes about five bytes.
 
 A block in bytes, all numbers LEB128: version, number of runs, first upstream, first downstream, and
-then for each run: upstream gap and downstream gap to the end of the one before, length - 1.
+then for each run: upstream gap and downstream gap to the end of the one before, length - 1. Where
+it is known, one number more: how far the first run is, downstream, from the end of the one before
+it. By that a reader finds that blocks in between were lost, which no hole in the offsets tells.
 """
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
-from operator import add
+from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 from mirrors.domain.records import MalformedRecord
@@ -25,7 +24,6 @@ VERSION = 1
 # More runs a block: less at rest, more written again with each transaction.
 BLOCK_RUNS = 128
 _LEFT_OUT = ".replicated"
-_GOES_ON = bytes(range(0x80, 0x100))
 
 
 class Run(NamedTuple):
@@ -83,24 +81,33 @@ class BlockKey(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpenBlock:
-    """A block that more runs fit in. `body` has all of them but `last`, which may still grow."""
+    """A block that more runs fit in. `body` has all of them but `last`, which may still grow.
+
+    `follows` is where the map's run before the first one ends downstream; None: that is not known.
+    """
 
     first: Run
     last: Run
     count: int
     body: bytes = b""
     end: tuple[int, int] = (0, 0)
+    follows: int | None = None
 
     @classmethod
-    def begin(cls, run: Run) -> Self:
-        return cls(run, run, 1, end=(run.upstream, run.downstream))
+    def begin(cls, run: Run, follows: int | None = None) -> Self:
+        if follows is not None and not 0 <= follows <= run.downstream:
+            follows = None
+        return cls(run, run, 1, end=(run.upstream, run.downstream), follows=follows)
 
     def takes(self, run: Run) -> bool:
-        """Whether the run comes behind all that is here; if not, another block begins."""
+        """Whether it may become a part of the block; if not, another one begins."""
+        return self.count < BLOCK_RUNS and self.is_before(run)
+
+    def is_before(self, run: Run) -> bool:
+        """Whether the run comes behind all that is here."""
         last = self.last
         return (
-            self.count < BLOCK_RUNS
-            and run.upstream >= last.upstream + last.length
+            run.upstream >= last.upstream + last.length
             and run.downstream >= last.downstream + last.length
         )
 
@@ -113,11 +120,18 @@ class OpenBlock:
             first = grown if self.count == 1 else self.first
             return dataclasses.replace(self, first=first, last=grown)
         body = self.body + _put(last, self.end)
-        return OpenBlock(self.first, run, self.count + 1, body, end)
+        return OpenBlock(self.first, run, self.count + 1, body, end, self.follows)
+
+    def next(self, run: Run) -> OpenBlock:
+        """The block that begins with this run, which is not taken here."""
+        last = self.last
+        return OpenBlock.begin(run, last.downstream + last.length if self.is_before(run) else None)
 
     def to_bytes(self) -> bytes:
-        head = (VERSION, self.count, self.first.upstream, self.first.downstream)
-        return b"".join(map(_number, head)) + self.body + _put(self.last, self.end)
+        first = self.first
+        head = (VERSION, self.count, first.upstream, first.downstream)
+        before = b"" if self.follows is None else _number(first.downstream - self.follows)
+        return b"".join(map(_number, head)) + self.body + _put(self.last, self.end) + before
 
 
 class Packed(NamedTuple):
@@ -127,9 +141,9 @@ class Packed(NamedTuple):
     open: OpenBlock | None
 
 
-def pack(open_block: OpenBlock | None, runs: Iterable[Run]) -> Packed:
+def pack(open_block: OpenBlock | None, runs: Iterable[Run], follows: int | None = None) -> Packed:
     """Add runs to a partition's open block. The open block itself is not changed: a transaction
-    that is aborted goes on from the old one."""
+    that is aborted goes on from the old one. `follows` as in `OpenBlock`, where none is open."""
     blocks: list[OpenBlock] = []
     block = open_block
     touched = False
@@ -139,78 +153,11 @@ def pack(open_block: OpenBlock | None, runs: Iterable[Run]) -> Packed:
         else:
             if block is not None and touched:
                 blocks.append(block)
-            block = OpenBlock.begin(run)
+            block = OpenBlock.begin(run, follows) if block is None else block.next(run)
         touched = True
     if block is not None and touched:
         blocks.append(block)
     return Packed(blocks, block)
-
-
-def read_block(data: bytes) -> Iterator[Run]:
-    """The runs of a block, in order."""
-    upstream, downstream, gaps, downstream_gaps, lengths = _columns(data)
-    starts = _starts(upstream, gaps, lengths), _starts(downstream, downstream_gaps, lengths)
-    return map(Run, *starts, lengths)
-
-
-def first_run(data: bytes) -> Run:
-    """The first run of a block, which must be whole, without taking the others apart."""
-    (_, count, upstream, downstream, *gaps, short), _ = _head(data, 7)
-    if not count or len(data.translate(None, _GOES_ON)) < 4 + 3 * count:
-        raise MalformedRecord("the block is cut off")
-    return Run(upstream + gaps[0], downstream + gaps[1], short + 1)
-
-
-class Block:
-    """The runs of a block, taken apart once to be looked up often; downstream only where asked."""
-
-    def __init__(self, data: bytes) -> None:
-        upstream, self._downstream, gaps, self._gaps, self._lengths = _columns(data)
-        self._starts = _starts(upstream, gaps, self._lengths)
-
-    def around(self, upstream: int) -> tuple[Run | None, Run | None]:
-        """The last run that begins at or below the offset, and the next one."""
-        at = bisect.bisect_right(self._starts, upstream)
-        above = self._run(at) if at < len(self._starts) else None
-        return (self._run(at - 1) if at else None), above
-
-    def _run(self, at: int) -> Run:
-        before = sum(self._gaps[: at + 1]) + sum(self._lengths[:at])
-        return Run(self._starts[at], self._downstream + before, self._lengths[at])
-
-
-def _columns(data: bytes) -> tuple[int, int, list[int], list[int], list[int]]:
-    """First upstream and downstream; of each run the gaps on both sides, and its length."""
-    (_, count, upstream, downstream), behind = _head(data, 4)
-    numbers = _numbers(data[behind:])
-    if len(numbers) < 3 * count:
-        raise MalformedRecord("the block is cut off")
-    gaps, downstream_gaps, shorts = (numbers[column : 3 * count : 3] for column in range(3))
-    return upstream, downstream, gaps, downstream_gaps, [short + 1 for short in shorts]
-
-
-def _starts(first: int, gaps: list[int], lengths: list[int]) -> list[int]:
-    """Each run begins a gap behind the end of the one before; in loops of the standard library."""
-    if not gaps:
-        return []
-    return list(accumulate(map(add, gaps[1:], lengths), initial=first + gaps[0]))
-
-
-def _head(data: bytes, count: int) -> tuple[list[int], int]:
-    """So many numbers, four of which stand before the runs, and where the rest begins."""
-    found: list[int] = []
-    value = shift = 0
-    for at, byte in enumerate(data):
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            found.append(value)
-            value = shift = 0
-            if found[0] != VERSION:
-                raise MalformedRecord(f"the block has version {found[0]}; only {VERSION} is known")
-            if len(found) == count:
-                return found, at + 1
-    raise MalformedRecord("the block is cut off")
 
 
 def _put(run: Run, end: tuple[int, int]) -> bytes:
@@ -228,18 +175,3 @@ def _number(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def _numbers(data: bytes) -> list[int]:
-    if data.isascii():
-        return list(data)
-    found: list[int] = []
-    value = shift = 0
-    for byte in data:
-        if byte < 0x80:
-            found.append(value | byte << shift)
-            value = shift = 0
-        else:
-            value |= (byte & 0x7F) << shift
-            shift += 7
-    return found

@@ -7,7 +7,8 @@ import heapq
 import itertools
 
 from mirrors.domain.continuity.lost_runs import cut_off
-from mirrors.domain.runs import BlockKey, Run, first_run, read_block
+from mirrors.domain.packed_runs import first_run, read_block
+from mirrors.domain.runs import BlockKey, Run
 
 Block = tuple[str, BlockKey]
 """The topic of runs, and the key in it."""

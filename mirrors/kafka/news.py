@@ -37,10 +37,12 @@ _MAGIC, _SUPPORTED = 16, 2
 
 @dataclasses.dataclass(frozen=True)
 class Bookmark:
-    """The topic that was read, by id, and the next offset."""
+    """The topic that was read, by id, and the next offset; `epoch`: under which leader the batch
+    before it was written, -1 where that is not known."""
 
     topic_id: str = ""
     next: int = 0
+    epoch: int = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,10 +58,15 @@ class Tail:
     end: int
     anew: bool
     records: tuple[InternalRecord, ...] | None = None
+    epoch: int = -1
 
     @property
     def done(self) -> Bookmark:
-        return Bookmark(self.topic_id, self.end)
+        return Bookmark(self.topic_id, self.end, self.epoch)
+
+
+class Cut(Exception):
+    """The log below the bookmark is not the one that was read (KIP-320)."""
 
 
 def still_open(alias: str, topic: str, deadline_s: float) -> KafkaUnavailable:
@@ -98,7 +105,7 @@ class News:
     def behind(self, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
         """What was committed behind the bookmark by now; None: look closely.
 
-        Raises KafkaUnavailable where a transaction stays open for so long.
+        Raises Cut, and KafkaUnavailable where a transaction stays open for so long.
         """
         until = time.monotonic() + deadline_s
         try:
@@ -139,9 +146,9 @@ class News:
     def _read(self, topic: str, leader: _Leader, known: Bookmark, until: float) -> Tail | None:
         """None: a transaction is still open."""
         records: list[InternalRecord] = []
-        at, written, replies, wait_ms = known.next, None, 0, 0
+        at, epoch, written, replies, wait_ms = known.next, known.epoch, None, 0, 0
         while True:
-            part = self._fetch(leader, at, wait_ms)
+            part = self._fetch(leader, at, epoch, wait_ms)
             stable = part.last_stable_offset
             # What was written by the first reply counts: it may be committed, and only we do not
             # see that yet. A writer hears of its commit before readers do.
@@ -149,11 +156,12 @@ class News:
             if stable < known.next:
                 raise _Odd
             before = at
-            for found, following in _batches(part, before):
+            for found, batch in _batches(part, before):
                 records += found
-                at = following
+                at, epoch = batch.next_offset, batch.leader_epoch
             if at >= stable >= written:
-                return Tail(topic, known.topic_id, known.next, stable, False, tuple(records))
+                brought = tuple(records)
+                return Tail(topic, known.topic_id, known.next, stable, False, brought, epoch)
             if at < stable:
                 replies += 1
                 if at == before or replies == REPLIES:
@@ -163,10 +171,14 @@ class News:
             else:
                 wait_ms = WAIT_MS
 
-    def _fetch(self, leader: _Leader, at: int, wait_ms: int) -> Any:
+    def _fetch(self, leader: _Leader, at: int, epoch: int, wait_ms: int) -> Any:
         topic = FetchRequest.FetchTopic
         one = topic.FetchPartition(
-            partition=0, fetch_offset=at, partition_max_bytes=REPLY_BYTES, current_leader_epoch=-1
+            partition=0,
+            fetch_offset=at,
+            partition_max_bytes=REPLY_BYTES,
+            current_leader_epoch=-1,
+            last_fetched_epoch=epoch,
         )
         request = FetchRequest(
             max_wait_ms=wait_ms,
@@ -184,11 +196,13 @@ class News:
         part = answer.responses[0].partitions[0]
         if part.error_code:
             raise _Odd
+        if part.diverging_epoch is not None and part.diverging_epoch.end_offset >= 0:
+            raise Cut
         return part
 
 
-def _batches(part: Any, start: int) -> Iterator[tuple[list[InternalRecord], int]]:
-    """The committed records of each batch from the offset on, and where the next one begins."""
+def _batches(part: Any, start: int) -> Iterator[tuple[list[InternalRecord], Any]]:
+    """The committed records of each batch from the offset on, and the batch."""
     data = memoryview(bytes(part.records or b""))
     aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
     given_up: set[int] = set()
@@ -202,11 +216,11 @@ def _batches(part: Any, start: int) -> Iterator[tuple[list[InternalRecord], int]
             given_up.add(aborted.pop(0)[1])
         if batch.is_control_batch:
             given_up.discard(batch.producer_id)
-            yield [], batch.next_offset
+            yield [], batch
         elif batch.is_transactional and batch.producer_id in given_up:
-            yield [], batch.next_offset
+            yield [], batch
         else:
-            yield [_record(row) for row in batch if row.offset >= start], batch.next_offset
+            yield [_record(row) for row in batch if row.offset >= start], batch
 
 
 def _checked(data: memoryview) -> Any:

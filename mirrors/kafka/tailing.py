@@ -12,7 +12,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import InternalRecord, consume
-from mirrors.kafka.news import Bookmark, News, Tail, still_open
+from mirrors.kafka.news import Bookmark, Cut, News, Tail, still_open
 
 __all__ = ["Bookmark", "Tail", "Tails", "find_tail", "kept_tails", "read_tail"]
 
@@ -76,8 +76,13 @@ class Tails:
     def find(self, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
         """As `find_tail`; the records may have come along."""
         until = time.monotonic() + deadline_s
-        if known.topic_id:
-            tail = self._news.behind(topic, known, deadline_s=deadline_s)
+        # Once more where the leader has moved: it alone can say whether its log is another one.
+        for _ in range(2 if known.epoch >= 0 else 1) if known.topic_id else ():
+            try:
+                tail = self._news.behind(topic, known, deadline_s=deadline_s)
+            except Cut:
+                known = Bookmark()
+                break
             if tail is not None:
                 return tail
         with Admin(self.spec, client_id=CLIENT_ID) as admin:

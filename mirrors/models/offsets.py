@@ -14,12 +14,11 @@ Wanted = tuple[int, int]
 
 
 class Around(NamedTuple):
-    """The block at or below an offset, and where the one above begins; None where there is none."""
+    """The block at or below an offset, and the one above; None where there is none."""
 
     first: int | None
     body: bytes | None
-    above: int | None
-    above_downstream: int | None
+    above: bytes | None
 
 
 class BlockRow(NamedTuple):
@@ -32,13 +31,16 @@ class BlockRow(NamedTuple):
 
 
 class RunIndex(models.Model):
-    """How far a flow's positions and runs were read; another topic id means: begin anew."""
+    """How far a flow's positions and runs were read, and under which leader what stands before was
+    written (-1: not known); another topic id, or another log, means: begin anew."""
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="run_index")
     positions_id = models.CharField(max_length=64, blank=True)
     positions_next = models.BigIntegerField(default=0)
+    positions_epoch = models.IntegerField(default=-1)
     runs_id = models.CharField(max_length=64, blank=True)
     runs_next = models.BigIntegerField(default=0)
+    runs_epoch = models.IntegerField(default=-1)
     # Whoever writes raises it: of two that read at once, one begins anew.
     version = models.PositiveBigIntegerField(default=0)
     # All that was committed by then is in; null until the first time.
@@ -53,6 +55,7 @@ class PartitionMap(models.Model):
 
     `into`: the id of the topic that its runs lead to; empty where that is not known. The starts
     are the first offsets that both clusters held at `starts_at`, null where one did not say.
+    `map_end`: where the last run below the position ends downstream, by the position's own word.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="maps")
@@ -60,6 +63,7 @@ class PartitionMap(models.Model):
     partition = models.PositiveIntegerField()
     generation = models.CharField(max_length=32)
     position = models.BigIntegerField(null=True)
+    map_end = models.BigIntegerField(null=True)
     into = models.CharField(max_length=64, blank=True, default="")
     source_start = models.BigIntegerField(null=True)
     target_start = models.BigIntegerField(null=True)
@@ -104,7 +108,7 @@ class RunBlock(models.Model):
 
 
 def blocks_around(wanted: Iterable[Wanted]) -> dict[Wanted, Around]:
-    """For each the block that begins at or below it, and where the next one above begins.
+    """For each the block that begins at or below it, and the next one above.
 
     Two look-ups in the index a row and one question for hundreds, however many blocks a map has.
     The ORM has no way to send values along as a table.
@@ -148,7 +152,7 @@ found AS (
   FROM wanted w
   -- A limit keeps both databases from looking up again what is joined below.
   LIMIT 1000)
-SELECT f.map_id, f.upstream, below.first, below.body, above.first, above.downstream
+SELECT f.map_id, f.upstream, below.first, below.body, above.body
 FROM found f
 LEFT JOIN mirrors_runblock below ON below.id = f.below
 LEFT JOIN mirrors_runblock above ON above.id = f.above

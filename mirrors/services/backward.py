@@ -9,7 +9,7 @@ back. What is not in the rows of either flow by then is later than what is asked
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from django.db.models import F
@@ -17,7 +17,7 @@ from django.db.models import F
 from mirrors.domain.failback.backward import bring_back, downstream_between, upstream_between
 from mirrors.domain.failback.twins import read_again
 from mirrors.domain.offsets import Translation
-from mirrors.domain.runs import Run, read_block
+from mirrors.domain.packed_runs import read_block
 from mirrors.models import (
     Divergence,
     Failback,
@@ -31,10 +31,10 @@ from mirrors.models import (
 from mirrors.models.failbacks import OrphanState
 from mirrors.models.failovers import FailoverKind, FailoverState
 from mirrors.models.flows import DesiredState
+from mirrors.services.run_look_ups import beside, touching, until
 
 Place = tuple[str, int]
 _FAR = (1 << 63) - 1
-_BLOCKS = 50
 _SETTLED = (OrphanState.REPLAYED, OrphanState.EXPORTED, OrphanState.DROPPED)
 
 
@@ -113,7 +113,7 @@ def upstream_span(flow: Flow, place: Place, start: int, end: int) -> tuple[int, 
     """First and last source offset of what the flow wrote at offsets [start, end) of its target."""
     known = _maps(flow, {place[0]}).get(place)
     found = None
-    for run in () if known is None else _touching(known.pk, "downstream", start, end):
+    for run in () if known is None else touching(known.pk, "downstream", start, end):
         first = run.upstream + max(0, start - run.downstream)
         last = run.upstream + min(run.length, end - run.downstream) - 1
         found = (first if found is None else found[0], last)
@@ -153,10 +153,10 @@ class Ways:
         """Of the offsets [start, end) on the old primary: where the same records lie here."""
         found: dict[int, int] = {}
         back = self._back.get(place)
-        for run in _touching(self._there[self.home_of(place)].pk, "first", start, end):
+        for run in touching(self._there[self.home_of(place)].pk, "first", start, end):
             for at in range(max(start, run.upstream), min(end, run.upstream + run.length)):
                 found[at] = run.downstream + at - run.upstream
-        for run in () if back is None else _touching(back.pk, "downstream", start, end):
+        for run in () if back is None else touching(back.pk, "downstream", start, end):
             for at in range(max(start, run.downstream), min(end, run.downstream + run.length)):
                 found[at] = run.upstream + at - run.downstream
         return found
@@ -168,13 +168,14 @@ class Ways:
         found: int | None = None
         tail = 0
         if back is not None:
-            found = downstream_between(asked, **_beside(back.pk, "first", asked))
+            found = downstream_between(asked, **beside(back, "first", asked))
             last = RunBlock.objects.filter(map=back.pk).order_by("-first").first()
             for run in read_block(bytes(last.body)) if last is not None else ():
                 tail = run.downstream + run.length
+            tail = max(tail, back.map_end or 0)
         answer = bring_back(
             asked,
-            forth=upstream_between(asked, **_beside(forth.pk, "downstream", asked)),
+            forth=upstream_between(asked, **beside(forth, "downstream", asked)),
             back=found,
             rest=forth.position or 0,
             tail=tail,
@@ -189,12 +190,12 @@ class Ways:
     ) -> Translation:
         """Each side has an order of its own: behind the place may lie what was read there."""
         asked, place = answer.upstream, answer.downstream or 0
-        brought = () if back is None else _touching(back.pk, "downstream", place, _FAR)
+        brought = () if back is None else touching(back.pk, "downstream", place, _FAR)
         again = read_again(
             asked,
             place,
-            forth=_until(asked, "downstream", _touching(forth.pk, "first", place, _FAR)),
-            back=_until(asked, "upstream", brought),
+            forth=until(asked, "downstream", touching(forth.pk, "first", place, _FAR)),
+            back=until(asked, "upstream", brought),
         )
         return dataclasses.replace(answer, re_reads=again)
 
@@ -211,37 +212,3 @@ def _undecided(there: Flow, kept_at: datetime | None) -> set[Place] | None:
         return None
     rows = OrphanStretch.objects.filter(failback=run, records__gt=0)
     return {(row.topic, row.partition) for row in rows.exclude(state__in=_SETTLED)}
-
-
-def _touching(map_id: int, side: str, start: int, end: int) -> Iterator[Run]:
-    """Runs of a map that hold an offset of [start, end) on one side, rising."""
-    member = "upstream" if side == "first" else "downstream"
-    blocks = RunBlock.objects.filter(map=map_id)
-    first = blocks.filter(**{f"{side}__lte": start}).order_by(f"-{side}")[:1]
-    later = blocks.filter(**{f"{side}__gt": start, f"{side}__lt": end}).order_by(side)
-    for rows in (first, later.iterator(chunk_size=_BLOCKS)):
-        for block in rows:
-            for run in read_block(bytes(block.body)):
-                if getattr(run, member) < end and getattr(run, member) + run.length > start:
-                    yield run
-
-
-def _until(offset: int, member: str, runs: Iterable[Run]) -> Iterator[Run]:
-    for run in runs:
-        if getattr(run, member) >= offset:
-            return
-        yield run
-
-
-def _beside(map_id: int, side: str, offset: int) -> dict[str, Run | None]:
-    """Of a map's runs, the last that begins at or below this offset on one side, and the next."""
-    member = "upstream" if side == "first" else "downstream"
-    blocks = RunBlock.objects.filter(map=map_id)
-    block = blocks.filter(**{f"{side}__lte": offset}).order_by(f"-{side}").first()
-    below: Run | None = None
-    for run in read_block(bytes(block.body)) if block is not None else ():
-        if getattr(run, member) > offset:
-            return {"below": below, "above": run}
-        below = run
-    after = blocks.filter(**{f"{side}__gt": offset}).order_by(side).first()
-    return {"below": below, "above": next(read_block(bytes(after.body))) if after else None}

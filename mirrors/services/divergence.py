@@ -16,9 +16,10 @@ from django.db import transaction
 from mirrors.domain.continuity.generations import generation_of
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.divergence import diverge, divergence_topic, keep_first
+from mirrors.domain.packed_runs import Block
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from mirrors.domain.records import MalformedRecord, Position
-from mirrors.domain.runs import Block, Run
+from mirrors.domain.runs import Run
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.internal import Row, append, read_to_end

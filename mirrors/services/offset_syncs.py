@@ -13,9 +13,10 @@ from django.db.models import F, Q
 
 from mirrors.domain.duties import DutyContext, Outcome
 from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.packed_runs import read_block
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import OffsetSync
-from mirrors.domain.runs import Run, read_block
+from mirrors.domain.runs import Run
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.sync_runs import SyncedUpTo, syncs_of
 from mirrors.kafka.admin import Admin

@@ -117,8 +117,9 @@ class Intake:
         """Find what other flows wrote; the partitions where that cannot be told."""
         if self._replicated is None:
             return {}
+        committed = self._limits.isolation == READ_COMMITTED
         parts = [
-            Part(track, arena, row.start, row.stop)
+            Part(track, arena, row.start, row.stop, row.aborted if committed else None)
             for row in rows
             if row.stop > row.start
             and not row.error

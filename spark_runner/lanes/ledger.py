@@ -105,7 +105,7 @@ class Book(Rows):
             row = self.position(track, track.done)
             positions.append((row.key, row.value))
             born = self._generation(track)
-            blocks += self._blocks(track, born, map(Run._make, track.runs))
+            blocks += self._blocks(track, born, map(Run._make, track.runs), track.map_end)
             blocks += self._blocks(track, left_out(born), track.left_out.runs_until(track.done))
         _queue(self.positions, positions, now_ms)
         _queue(self.runs, blocks, now_ms)
@@ -131,9 +131,9 @@ class Book(Rows):
         )
 
     def _blocks(
-        self, track: Track, born: str, runs: Iterable[Run]
+        self, track: Track, born: str, runs: Iterable[Run], follows: int | None = None
     ) -> Iterable[tuple[bytes, bytes]]:
-        packed = pack(self._open.get((track, born)), runs)
+        packed = pack(self._open.get((track, born)), runs, follows)
         if packed.blocks and packed.open is not None:
             self._next[track, born] = packed.open
         into = id_text(track.remote_id)

@@ -12,12 +12,15 @@ B. A flow that nobody knew of writes under a producer id that nobody knew of: be
    batch of an unknown producer counts as a stranger's, the topics of runs are listed anew, as any
    broker knows them: the flow's own does, though the one that we ask may not yet. While one does
    not answer, nobody unknown is a stranger.
+
+Runs may be lost all the same, where an unclean election cuts their topic. Whose batches have been
+found in runs writes none without: one that is in none says that its run was lost.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -48,12 +51,20 @@ SILENT_S = 10.0
 
 
 class Part(NamedTuple):
-    """Where the batches of one partition lie in a reply."""
+    """Where the batches of one partition lie in a reply; `aborted` is what it says of transactions
+    (first offset, producer), None where it was not asked."""
 
     track: Track
     arena: Arena
     start: int
     stop: int
+    aborted: Sequence[tuple[int, int]] | None = ()
+
+    def writes_copies_alone(self, producer: int, copiers: Container[int]) -> bool:
+        """Whether each of its batches must be in runs: those of what was aborted need not be."""
+        if producer not in copiers or self.aborted is None:
+            return False
+        return all(producer != one for _, one in self.aborted)
 
 
 class Replicated:
@@ -72,6 +83,7 @@ class Replicated:
             self._stretches[id_text(track.source_id), track.partition] = Stretches()
         self._tails: dict[str, RunsTail] = {}
         self._strangers: set[int] = set()
+        self._copiers: set[int] = set()
         # Whether every broker said which topics there are, the last time that they were asked; and
         # since when it is not known whose producers these are.
         self._all_said = True
@@ -121,10 +133,13 @@ class Replicated:
             for header in _headers(part):
                 first, last = header.base_offset, header.last_offset
                 found = stretches.inside(first, last)
-                if not found:
-                    if header.attributes & TRANSACTIONAL:
-                        unknown.add(header.producer_id)
+                producer = header.producer_id if header.attributes & TRANSACTIONAL else -1
+                if not found and not part.writes_copies_alone(producer, self._copiers):
+                    if producer >= 0:
+                        unknown.add(producer)
                 elif sum(run.length for run in found) == last - first + 1:
+                    if producer >= 0:
+                        self._copiers.add(producer)
                     # Upstream is here, "downstream" where the other flow read it.
                     runs = tuple(
                         run._replace(upstream=run.downstream, downstream=run.upstream)
@@ -140,10 +155,10 @@ class Replicated:
         return Verdict(
             "faulted",
             "runs_torn",
-            f"{track.name} on {self._cluster.alias}: of the batch at offsets {first} to {last} "
-            "only a part is in the offset runs of the flow that wrote it, so it cannot be told "
-            "whether it is a copy. Nothing is copied until the runs are mended or "
-            "skip.replicated is taken away.",
+            f"{track.name} on {self._cluster.alias}: the batch at offsets {first} to {last} is "
+            "not, or not whole, in the offset runs of the flow that wrote it (the cluster has lost "
+            "some), so it cannot be told whether it is a copy. Nothing is copied until the runs "
+            "are mended or skip.replicated is taken away.",
             offset=first,
         )
 

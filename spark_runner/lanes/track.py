@@ -53,6 +53,7 @@ class Track:
         "leader_epoch",
         "ledger",
         "left_out",
+        "map_end",
         "name",
         "next_fetch",
         "next_there",
@@ -129,6 +130,8 @@ class Track:
         # Where our next batch belongs if nobody else writes there, now and as committed; -1 when
         # that is not known.
         self.next_there = self.there = -1
+        # Where the last run ended when we took over; None when that is not known.
+        self.map_end: int | None = None
         # Between our batches, each from its first offset to the one behind it; and what others
         # were found to have written there.
         self.holes: list[tuple[int, int]] = []

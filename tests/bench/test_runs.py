@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from controlplane.bench import rebuild, runs
-from mirrors.domain.runs import BLOCK_RUNS, read_block
+from mirrors.domain.packed_runs import read_block
+from mirrors.domain.runs import BLOCK_RUNS
 from mirrors.models import PartitionMap, RunBlock
 from mirrors.services.offsets.translation import translate_offsets
 

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from mirrors.domain.continuity.lost_runs import MARK_BODY, cut_key, is_cut
-from mirrors.domain.runs import BlockKey, Run, is_left_out, left_out, pack, read_block
+from mirrors.domain.packed_runs import read_block
+from mirrors.domain.runs import BlockKey, Run, is_left_out, left_out, pack
 from mirrors.domain.stretches import Stretches
 
 

@@ -125,7 +125,7 @@ def test_what_lies_in_either_log_is_answered_as_before(
     build(known, records)
     before = ask(known.flow, "t", *range(position + 2))
     home = back_home(known.flow, there, end)
-    due = due_blocks(known, Border(min(here, position), there))
+    due = due_blocks(known, begin_at(known, Border(min(here, position), there)))
     taken = set(due.values_list("first", flat=True))
     due.delete()
     for rebuilt in (False, True):
@@ -141,6 +141,13 @@ def test_what_lies_in_either_log_is_answered_as_before(
             assert is_now.downstream is None or is_now.downstream <= min(unread, default=end)
         assert back_home(known.flow, there, end) == home
     assert skipped(records, taken, there, end) == skipped(records, set(), there, end)
+
+
+def begin_at(known: PartitionMap, at: Border) -> Border:
+    """Both logs were seen to begin there."""
+    known.source_start, known.target_start = at
+    known.save(update_fields=["source_start", "target_start"])
+    return at
 
 
 def back_home(flow: Flow, start: int, end: int) -> list[Translation]:
@@ -159,7 +166,7 @@ def test_the_oldest_block_stays_and_the_one_that_the_border_lies_in(
     for border, wanted in cases.items():
         due = due_blocks(known, Border(*border)).order_by("first")
         assert list(due.values_list("first", flat=True)) == wanted
-    due_blocks(known, Border(79, 99)).delete()
+    due_blocks(known, begin_at(known, Border(79, 99))).delete()
     answers = ask(known.flow, "t", 3, 19, 25, 59, 61)
     assert [(row.downstream, row.outcome) for row in answers] == [
         (3, "exact"), (54, "gap"), (54, "gap"), (54, "gap"), (55, "exact"),
@@ -227,6 +234,11 @@ def test_on_real_clusters_blocks_go_once_both_logs_begin_behind_them(
     PartitionMap.objects.all().delete()
     refresh_index(flow=flow)
     assert blocks.count() == count - gone
+    # Until both clusters have said where they begin, it may be that blocks were lost.
+    doubted = ask(flow, topic, *range(len(before)))[: cut.upstream]
+    assert {row.outcome for row in doubted} <= {"exact", "gap", "unknown"}
+    assert any(row.outcome == "unknown" for row in doubted)
+    assert turn(9) == 0
     check()
     # And the flow goes on behind what is left.
     write_some(source, topic, chance, 10)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from mirrors.domain import runs
-from mirrors.domain.runs import BlockKey, is_left_out, read_block
+from mirrors.domain.packed_runs import read_block
+from mirrors.domain.runs import BlockKey, is_left_out
 from mirrors.models import Flow, PartitionMap
 from mirrors.services.offsets.left_out_retiring import flows_with_notes, retire_notes
 from mirrors.services.offsets.run_index import refresh_index

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.runs import Run, pack, read_block
+from mirrors.domain.packed_runs import read_block
+from mirrors.domain.runs import Run, pack
 from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_offsets
 from mirrors.kafka.throwaway import PREFIX, delete_groups, make_group
 from mirrors.models import Cluster, FailoverRun, Flow, FlowPartition, PartitionMap, RunBlock

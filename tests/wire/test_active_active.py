@@ -10,8 +10,9 @@ import threading
 import time
 from pathlib import Path
 
+from mirrors.domain.packed_runs import read_block
 from mirrors.domain.records import Position, read_position
-from mirrors.domain.runs import BlockKey, Run, is_left_out, pack, read_block, runs_topic
+from mirrors.domain.runs import BlockKey, Run, is_left_out, pack, runs_topic
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record import RecordLane
 from spark_runner.wire.records import Record

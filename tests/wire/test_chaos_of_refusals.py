@@ -17,7 +17,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from mirrors.domain.runs import BlockKey, is_left_out, read_block
+from mirrors.domain.packed_runs import read_block
+from mirrors.domain.runs import BlockKey, is_left_out
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.recall import PositionReader
 from spark_runner.wire import produce

@@ -86,7 +86,7 @@ def test_nobody_is_a_stranger_while_the_broker_that_would_know_him_is_silent(
     side.close()
 
 
-def written_by(producer: int, track: Track) -> Part:
+def written_by(producer: int, track: Track, *, at: int = 0) -> Part:
     """A reply with one batch of a transaction."""
     batch = encode_batch([Record(0, 5, b"k", b"v")])
     pen = Pen(transactional=True)
@@ -95,6 +95,7 @@ def written_by(producer: int, track: Track) -> Part:
     assert read_header(memoryview(batch)).attributes & TRANSACTIONAL
     memory = mmap.mmap(-1, 1 << 12)
     memory[: len(batch)] = bytes(batch)
+    memory[:8] = at.to_bytes(8, "big")
     return Part(track, Arena(memory), 0, len(batch))
 
 

@@ -8,12 +8,14 @@ import pytest
 
 from controlplane.demo.kafka_cluster import KafkaCluster
 from mirrors.domain.runs import BlockKey, Run, pack, runs_topic
+from mirrors.kafka.tailing import Bookmark, Tails
 from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.runs_tail import RunsTail
 from spark_runner.lanes.track import Track
 from spark_runner.wire.cluster import id_text
 from spark_runner.wire.records import Record
 from tests.wire.stops import NOW
+from tests.wire.test_runs_on_many_brokers import written_by
 from tests.wire.test_unclean_elections import lose_the_newest, make
 from tests.wire.world import Side, soon, unique
 
@@ -85,3 +87,60 @@ def test_what_was_read_and_is_gone_counts_no_more_and_the_rest_is_read_anew(targ
     assert runs.known(replicated) == [0, 10, 30]
     runs.note(target, 40)
     assert runs.known(replicated) == [0, 10, 30, 40]
+
+
+def test_who_has_written_copies_writes_nothing_else_and_a_copy_without_a_run_stops_its_partition(
+    target: Side,
+) -> None:
+    runs = Runs(target, target.make)
+    runs.note(target, 0)
+    replicated = Replicated(target.client, [runs.track])
+    replicated.prepare(soon())
+    copier, stranger = 4711, 4712
+    assert replicated.judge([written_by(stranger, runs.track, at=50)]) == {}
+    # It may be the copier's, but nobody has seen a copy of its yet.
+    assert replicated.judge([written_by(copier, runs.track, at=51)]) == {}
+    assert replicated.judge([written_by(copier, runs.track, at=3)]) == {}
+    assert runs.track.left_out.found
+    verdict = replicated.judge([written_by(copier, runs.track, at=52)])[runs.track]
+    assert (verdict.state, verdict.code, verdict.offset) == ("faulted", "runs_torn", 52)
+    assert "the cluster has lost some" in verdict.reason
+    assert replicated.judge([written_by(stranger, runs.track, at=53)]) == {}
+    # Of a transaction that was aborted no run is left, and nobody sees it.
+    for aborted in ([(52, copier)], None):
+        part = written_by(copier, runs.track, at=52)._replace(aborted=aborted)
+        assert replicated.judge([part]) == {}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_an_index_that_read_what_was_lost_begins_anew_though_the_topic_is_longer(
+    three: KafkaCluster,
+) -> None:
+    side = Side("many", three.bootstrap)
+    runs = Runs(side, lambda name: make(side, name))
+    tails = Tails(side.spec)
+    runs.note(side, 0, 10)
+    first = tails.find(runs.name, Bookmark(), deadline_s=30)
+    assert first is not None
+    runs.note(side, 20)
+    known = tails.find(runs.name, first.done, deadline_s=30)
+    assert known is not None
+    assert not known.anew
+    tails.close()
+
+    def lost_later() -> None:
+        nonlocal known
+        runs.note(Side("many", three.bootstrap), 100, 110)
+        tails = Tails(Side("many", three.bootstrap).spec)
+        assert known is not None
+        known = tails.find(runs.name, known.done, deadline_s=30)
+        tails.close()
+
+    lose_the_newest(three, runs.name, lost_later)
+    runs.note(Side("many", three.bootstrap), *range(200, 250, 10))
+    tails = Tails(Side("many", three.bootstrap).spec)
+    found = tails.find(runs.name, known.done, deadline_s=30)
+    tails.close()
+    assert found is not None
+    assert (found.anew, found.start, found.end) == (True, 0, 8)

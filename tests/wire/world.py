@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mirrors.domain.runs import BlockKey, Run, is_left_out, read_block, runs_topic
+from mirrors.domain.packed_runs import read_block
+from mirrors.domain.runs import BlockKey, Run, is_left_out, runs_topic
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record import RecordLane

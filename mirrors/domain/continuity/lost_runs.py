@@ -8,13 +8,18 @@ told what was lost.
 A source that was cut has other records behind its end as well. Once a person lets the flow go on
 there, another mark says from which upstream offset on the map begins again; between that and the
 first record that is copied nothing else would.
+
+The topic of runs may lose its newest blocks itself, alone. A block says where the run before it
+ended (`runs`), and a position where the last one did: by these it is seen that runs are missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mirrors.domain.runs import BlockKey, Run, left_out, pack, read_block
+from mirrors.domain.packed_runs import follows, read_block
+from mirrors.domain.records import Position
+from mirrors.domain.runs import BlockKey, Run, left_out, pack
 
 _CUT = left_out(".cut")
 _AGAIN = left_out(".again")
@@ -43,20 +48,28 @@ def begins_again(key: BlockKey) -> str | None:
     return born if born != key.generation else None
 
 
+def map_end(row: Position) -> int | None:
+    """Where the last run of its map ends downstream, lost or not; None where that is not known.
+
+    Exactly once, a marker stands between it and our next record.
+    """
+    if not row.next_downstream or row.remote_copied is not None:
+        return None
+    return row.next_downstream - (row.producer is None)
+
+
 def cut_off(block: bytes, end: int) -> bytes | None:
     """The block without what it says of offsets from `end` on; None when nothing is left."""
-    return _only(
-        run._replace(length=min(run.length, end - run.downstream)) for run in read_block(block)
-    )
+    runs = (run._replace(length=min(run.length, end - run.downstream)) for run in read_block(block))
+    return _only(runs, follows(block))
 
 
 def cut_upstream(block: bytes, end: int) -> bytes | None:
     """The same by offsets of the source."""
-    return _only(
-        run._replace(length=min(run.length, end - run.upstream)) for run in read_block(block)
-    )
+    runs = (run._replace(length=min(run.length, end - run.upstream)) for run in read_block(block))
+    return _only(runs, follows(block))
 
 
-def _only(runs: Iterable[Run]) -> bytes | None:
-    found = pack(None, (run for run in runs if run.length > 0)).open
+def _only(runs: Iterable[Run], before: int | None) -> bytes | None:
+    found = pack(None, (run for run in runs if run.length > 0), before).open
     return None if found is None else found.to_bytes()

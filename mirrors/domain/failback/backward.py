@@ -12,24 +12,35 @@ Whichever comes first is the place. Below the divergence point that is 1; above 
 
 from __future__ import annotations
 
-from mirrors.domain.offsets import Translation
+from mirrors.domain.offsets import Translation, is_torn
 from mirrors.domain.runs import Run
 
 
-def upstream_between(downstream: int, *, below: Run | None, above: Run | None) -> int | None:
+def upstream_between(
+    downstream: int, *, below: Run | None, above: Run | None, follows: int | None = None
+) -> int | None:
     """The source offset of the first record copied at or behind `downstream`; None: there is none.
 
-    `below` is the run that begins at or below it on the target, `above` the next one.
+    `below` is the run that begins at or below it on the target, `above` the next one. `follows`:
+    where the run before that one, or the last one of all, ends on the target; None: nobody says so.
+    Where runs are missing the answer is the end of what is known: so nothing is passed.
     """
     if below is not None and downstream < below.downstream + below.length:
         return below.upstream + downstream - below.downstream
+    if follows is not None and downstream < follows:
+        return 0 if below is None else below.upstream + below.length
     return None if above is None else above.upstream
 
 
-def downstream_between(upstream: int, *, below: Run | None, above: Run | None) -> int | None:
-    """The target offset of the first record copied that lies at or behind `upstream`."""
+def downstream_between(
+    upstream: int, *, below: Run | None, above: Run | None, follows: int | None = None
+) -> int | None:
+    """The target offset of the first record copied that lies at or behind `upstream`; the rest as
+    in `upstream_between`."""
     if below is not None and upstream < below.upstream + below.length:
         return below.downstream + upstream - below.upstream
+    if is_torn(below, follows):
+        return 0 if below is None else below.downstream + below.length
     return None if above is None else above.downstream
 
 

@@ -15,7 +15,8 @@ from mirrors.domain.errors import InvalidSettings, KafkaRefused
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import DECISIONS, Stretch, find_stretch, is_own, to_line
 from mirrors.domain.failback.starts import Side
-from mirrors.domain.runs import Run, read_block
+from mirrors.domain.packed_runs import read_block
+from mirrors.domain.runs import Run
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Place
 from mirrors.kafka.internal import InternalRecord, consume

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 
 from mirrors.domain.continuity.lost_runs import begins_again, is_cut
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.packed_runs import read_block
 from mirrors.domain.records import MalformedRecord
 from mirrors.domain.retiring import notes_due
-from mirrors.domain.runs import BlockKey, is_left_out, left_out, read_block, runs_topic
+from mirrors.domain.runs import BlockKey, is_left_out, left_out, runs_topic
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.internal import InternalRecord, Row, append, consume
 from mirrors.models import Flow, PartitionMap

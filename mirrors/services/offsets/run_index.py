@@ -17,6 +17,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from mirrors.domain.continuity.generations import generation_of
+from mirrors.domain.continuity.lost_runs import map_end
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import MalformedRecord, Position, read_position
 from mirrors.domain.runs import runs_topic
@@ -70,14 +71,16 @@ class _Refresh:
         flow, index = self._flow, self._index
         policy = policy_for(flow.spec.settings, flow.source.alias, flow.target.alias)
         as_of = timezone.now()
-        topic, known = policy.positions_topic(), Bookmark(index.positions_id, index.positions_next)
+        topic = policy.positions_topic()
+        known = Bookmark(index.positions_id, index.positions_next, index.positions_epoch)
         positions = self._tails.find(topic, known, deadline_s=self._left_s)
         if positions is not None and not positions.anew and positions.done == known:
             # Nobody committed since: there are no runs that a position makes count either.
             RunIndex.objects.filter(pk=index.pk).update(as_of=as_of)
             return None
         said = self._read_positions(positions)
-        topic, known = runs_topic(flow.source.alias), Bookmark(index.runs_id, index.runs_next)
+        topic = runs_topic(flow.source.alias)
+        known = Bookmark(index.runs_id, index.runs_next, index.runs_epoch)
         runs = self._tails.find(topic, known, deadline_s=self._left_s)
         if self._is_another(positions, index.positions_id) or self._is_another(runs, index.runs_id):
             self._forget()
@@ -96,7 +99,8 @@ class _Refresh:
 
     def _forget(self) -> None:
         with transaction.atomic():
-            self._advance(positions_id="", positions_next=0, runs_id="", runs_next=0, as_of=None)
+            none = Bookmark()
+            self._advance(**_positions_at(none), **_runs_at(none), as_of=None)
             PartitionMap.objects.filter(flow=self._flow).delete()
 
     def _advance(self, **changes: object) -> None:
@@ -139,10 +143,10 @@ class _Refresh:
     def _read_runs(self, tail: Tail) -> None:
         for chunk in _chunks(self._tails.read(tail, deadline_s=self._left_s)):
             with transaction.atomic(savepoint=False):
-                self._advance(runs_id=tail.topic_id, runs_next=chunk[-1].offset + 1)
+                self._advance(**_runs_at(Bookmark(tail.topic_id, chunk[-1].offset + 1)))
                 self._store(chunk)
         with transaction.atomic(savepoint=False):
-            self._advance(runs_id=tail.topic_id, runs_next=tail.end)
+            self._advance(**_runs_at(tail.done))
 
     def _store(self, records: list[InternalRecord]) -> None:
         found = read_records(records)
@@ -182,7 +186,7 @@ class _Refresh:
         }
         done = Bookmark() if tail is None else tail.done
         with transaction.atomic(savepoint=False):
-            self._advance(positions_id=done.topic_id, positions_next=done.next, as_of=as_of)
+            self._advance(**_positions_at(done), as_of=as_of)
             if gone:
                 # Their runs still tell what lies in the remote topic, until they are retired.
                 old = PartitionMap.objects.filter(pk__in=gone, position__isnull=False)
@@ -199,6 +203,7 @@ class _Refresh:
                     partition=number,
                     generation=keys[topic, number][2],
                     position=row.position,
+                    map_end=map_end(row),
                     into=row.target_topic_id,
                 )
                 for (topic, number), row in current.items()
@@ -206,8 +211,20 @@ class _Refresh:
             batch_size=_BATCH,
             update_conflicts=True,
             unique_fields=["flow", "topic", "partition", "generation"],
-            update_fields=["position", "into"],
+            update_fields=["position", "map_end", "into"],
         )
+
+
+def _positions_at(at: Bookmark) -> dict[str, object]:
+    return {
+        "positions_id": at.topic_id,
+        "positions_next": at.next,
+        "positions_epoch": at.epoch,
+    }
+
+
+def _runs_at(at: Bookmark) -> dict[str, object]:
+    return {"runs_id": at.topic_id, "runs_next": at.next, "runs_epoch": at.epoch}
 
 
 def _together(runs: Tail | None) -> contextlib.AbstractContextManager[object]:

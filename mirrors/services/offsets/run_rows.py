@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from django.db.models import OuterRef, Subquery
 
 from mirrors.domain.continuity.lost_runs import begins_again, cut_upstream
+from mirrors.domain.packed_runs import first_run
 from mirrors.domain.records import MalformedRecord
-from mirrors.domain.runs import BlockKey, first_run, is_left_out
+from mirrors.domain.runs import BlockKey, is_left_out
 from mirrors.kafka.internal import InternalRecord
 from mirrors.models import PartitionMap, RunBlock, SyncedPartition
 from mirrors.models.offsets import BlockRow, store_blocks

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 
 from django.db.models import QuerySet
 
+from mirrors.domain.packed_runs import read_block
 from mirrors.domain.policy import policy_for
 from mirrors.domain.retiring import OldRuns, RemoteLog, retirement
-from mirrors.domain.runs import BlockKey, read_block, runs_topic
+from mirrors.domain.runs import BlockKey, runs_topic
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import Row, append
 from mirrors.models import Flow, PartitionMap, RunBlock

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from mirrors.domain.offsets import Translation, nearest, translate_between
-from mirrors.domain.runs import Block, Run
+from mirrors.domain.packed_runs import Block, first_run, follows
+from mirrors.domain.runs import Run
 from mirrors.models import Flow, FlowPartition, PartitionMap
 from mirrors.models.offsets import Wanted, blocks_around
 from mirrors.services.backward import amend
@@ -43,8 +44,21 @@ def translate_offsets(
 
 
 class _Map(NamedTuple):
+    """`map_end` is None at any other position than the newest one."""
+
     pk: int
     position: int
+    map_end: int | None
+    source_start: int | None
+    target_start: int | None
+
+    def begins_behind(self, run: Run) -> bool:
+        """Whether neither log holds anything before the run: then blocks that are not there may
+        have been retired, and nobody can stand between."""
+        here, there = self.source_start, self.target_start
+        if here is None or there is None:
+            return False
+        return run.upstream <= here and run.downstream <= there
 
 
 class _Blocks:
@@ -70,16 +84,24 @@ class _Blocks:
         return place in self._maps and self._maps[place].pk in self._known
 
     def translate(self, place: Place, offset: int) -> Translation:
-        at = self._wanted(place, offset)
+        known, at = self._maps[place], self._wanted(place, offset)
         found = self._around[at]
-        below = above = None
+        below = above = before = None
         if found.first is not None:
             below, above = self._block(at[0], found.first, found.body).around(at[1])
+        following = None if found.above is None else first_run(found.above)
         # A block that begins within the one before it was copied again from there on, and counts.
-        if found.above is not None and (above is None or found.above <= above.upstream):
-            above = Run(found.above, found.above_downstream or 0, 1)
-        position = self._maps[place].position
-        return translate_between(offset, position=position, below=below, above=above)
+        if following is not None and (above is None or following.upstream <= above.upstream):
+            above = following
+            before = None if known.begins_behind(above) else follows(found.above or b"")
+        return translate_between(
+            offset,
+            position=known.position,
+            below=below,
+            above=above,
+            follows=before,
+            map_end=known.map_end,
+        )
 
     def _block(self, map_id: int, first: int, body: bytes | None) -> Block:
         known = self._blocks.get((map_id, first))
@@ -102,14 +124,14 @@ def _current_maps(
         partition__in={partition for _, partition in asked},
         position__isnull=False,
     ).order_by()
-    return {
-        (topic, partition): _Map(
-            pk, min(at := position or 0, positions.get((topic, partition), at))
-        )
-        for topic, partition, pk, position in rows.values_list(
-            "topic", "partition", "pk", "position"
-        )
-    }
+    return {(row.topic, row.partition): _map(row, positions) for row in rows}
+
+
+def _map(row: PartitionMap, positions: Mapping[Place, int]) -> _Map:
+    at = row.position or 0
+    asked = min(at, positions.get((row.topic, row.partition), at))
+    map_end = row.map_end if asked == at else None
+    return _Map(row.pk, asked, map_end, row.source_start, row.target_start)
 
 
 def _reasons(flow: Flow, places: set[Place]) -> dict[Place, str]:

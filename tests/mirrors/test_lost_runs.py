@@ -1,0 +1,89 @@
+"""A topic of runs that lost its newest blocks, on real clusters: what they told is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mirrors.domain.offsets import Translation
+from mirrors.kafka.internal import Row, append
+from mirrors.models import PartitionMap, RunIndex
+from mirrors.services.clock import moment
+from mirrors.services.divergence import keep
+from mirrors.services.offsets.run_index import refresh_index
+from spark_runner.wire.records import Record
+from tests.mirrors.test_run_index import ask, brute_force, flow_of, make_anew
+from tests.wire.world import Flow as Copy
+from tests.wire.world import Side, unique
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(scope="module")
+def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
+    pair = Side("one", primary), Side("two", backup)
+    yield pair
+    for side in pair:
+        side.close()
+
+
+class Lossy:
+    """Ten records are copied, and ten more whose runs are lost."""
+
+    def __init__(self, sides: tuple[Side, Side], delivery: str) -> None:
+        self.topic = unique("runs-lost")
+        sides[0].make(self.topic)
+        self.copy = Copy(*sides, commit_interval_ms="20", delivery=delivery)
+        self.copy.add(self.topic)
+        self.flow = flow_of(self.copy)
+        self.write(10)
+        target, name = self.copy.target, self.copy.runs_topic
+        kept = [Row(row.key or b"", row.value, 0) for row in target.read(name)]
+        self.write(10)
+        assert len(target.read(name)) > len(kept)
+        make_anew(target, name)
+        append(target.spec, name, kept)
+
+    def write(self, count: int) -> None:
+        rows = [Record(0, 1_000_000, b"k", b"%d" % at) for at in range(count)]
+        self.copy.source.write(self.topic, 0, rows)
+        self.copy.copy()
+
+    def answers(self, until: int) -> list[Translation]:
+        refresh_index(flow=self.flow)
+        return ask(self.flow, self.topic, *range(until + 1))
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_what_lost_runs_told_is_unknown_and_the_rest_is_exact(
+    sides: tuple[Side, Side], delivery: str
+) -> None:
+    world = Lossy(sides, delivery)
+    for late in (0, 5):
+        if late:
+            world.write(late)
+        truth, end = brute_force(world.copy, world.topic), 20 + late
+        answers = world.answers(end)
+        assert [answer.outcome for answer in answers] == [
+            *["exact"] * 10, *["unknown"] * 10, *["exact"] * (late + 1),
+        ]  # fmt: skip
+        assert "what was copied from offset 10 on" in answers[15].reason
+        known = {at: there for at, there in truth.items() if not 10 <= at < 20}
+        known[end] = max(truth.values()) + 1
+        assert {
+            at: answer.downstream for at, answer in enumerate(answers) if answer.downstream
+        } == {at: there for at, there in known.items() if there}
+        # An index that is built anew says the same.
+        RunIndex.objects.all().delete()
+        PartitionMap.objects.all().delete()
+        assert world.answers(end) == answers
+
+
+def test_where_both_sides_parted_is_known_though_the_last_runs_are_lost(
+    sides: tuple[Side, Side],
+) -> None:
+    world = Lossy(sides, "exactly_once")
+    (point,) = keep(flow=world.flow, mark="m", now=moment(1_000_000))
+    assert point.how == "runs"
+    assert point.downstream == max(brute_force(world.copy, world.topic).values()) + 1
