@@ -102,6 +102,7 @@ def _row(known: Position, facts: GapFacts, last: Run) -> Position | None:
         position=position,
         # Behind it stands the marker of its transaction.
         next_downstream=there + 1,
+        map_end=there,
         # That of an earlier record would have the source called truncated.
         leader_epoch=None,
         remote_copied=None,

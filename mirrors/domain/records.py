@@ -152,7 +152,8 @@ class Position:
 
     The ids say which generation of both topics it belongs to; `resets` counts an operator's
     decisions after which the position may come back, `kept` those of them that kept the map.
-    `next_downstream` is the offset that the next batch gets there if nobody else writes;
+    `next_downstream` is the offset that the next batch gets there if nobody else writes, `map_end`
+    where our last record ends there that runs tell of, or should;
     `remote_end` where the remote partition was found to end below it, `cut_at` where the source was
     found cut below the position, `remote_copied` up to where copies of ours were found behind
     `next_downstream`: each stays until a person has decided.
@@ -177,6 +178,7 @@ class Position:
     kept: int = 0
     cut_at: int | None = None
     remote_copied: int | None = None
+    map_end: int | None = None
 
     @property
     def key(self) -> bytes:
@@ -185,7 +187,7 @@ class Position:
     @property
     def value(self) -> bytes:
         body = {"v": 1} | {name: getattr(self, name) for name in _POSITION_BODY}
-        for name in ("next_downstream", "remote_end", "cut_at", "remote_copied"):
+        for name in ("next_downstream", "map_end", "remote_end", "cut_at", "remote_copied"):
             if (offset := getattr(self, name)) is not None:
                 body[name] = offset
         for name in ("repeats", "owed", "kept"):
@@ -202,13 +204,8 @@ def position_key(topic: str, partition: int) -> bytes:
 
 
 _POSITION_BODY = (
-    "position",
-    "source_cluster",
-    "source_topic_id",
-    "target_cluster",
-    "target_topic_id",
-    "leader_epoch",
-    "resets",
+    *("position", "source_cluster", "source_topic_id", "target_cluster", "target_topic_id"),
+    *("leader_epoch", "resets"),
 )
 
 

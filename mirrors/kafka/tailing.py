@@ -76,15 +76,19 @@ class Tails:
     def find(self, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
         """As `find_tail`; the records may have come along."""
         until = time.monotonic() + deadline_s
-        # Once more where the leader has moved: it alone can say whether its log is another one.
-        for _ in range(2 if known.epoch >= 0 else 1) if known.topic_id else ():
-            try:
-                tail = self._news.behind(topic, known, deadline_s=deadline_s)
-            except Cut:
-                known = Bookmark()
-                break
-            if tail is not None:
+        try:
+            if known.topic_id and (tail := self._news.behind(topic, known, deadline_s=deadline_s)):
                 return tail
+            tail = self._find(topic, known, until)
+            if known.epoch < 0 or tail is None or tail.anew:
+                return tail
+            # There is a leader now: it alone can say whether its log is the one that was read.
+            left = max(0.5, until - time.monotonic())
+            return self._news.behind(topic, known, deadline_s=left) or tail
+        except Cut:
+            return self._find(topic, Bookmark(), until)
+
+    def _find(self, topic: str, known: Bookmark, until: float) -> Tail | None:
         with Admin(self.spec, client_id=CLIENT_ID) as admin:
             left = max(0.5, until - time.monotonic())
             return find_tail(admin, topic, known, deadline_s=left)

@@ -55,7 +55,7 @@ class PartitionMap(models.Model):
 
     `into`: the id of the topic that its runs lead to; empty where that is not known. The starts
     are the first offsets that both clusters held at `starts_at`, null where one did not say.
-    `map_end`: where the last run below the position ends downstream, by the position's own word.
+    `map_end`: where the last run below the position ends downstream, as the position says.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="maps")

@@ -58,6 +58,7 @@ class Rows:
             resets=track.resets,
             kept=track.kept,
             next_downstream=there if there >= 0 else None,
+            map_end=track.next_map_end,
             remote_end=self._cuts.get(track),
             repeats=repeats.records,
             owed=repeats.owed,

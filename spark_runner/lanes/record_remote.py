@@ -86,6 +86,7 @@ class Remote:
                 row = known.get(track.place)
                 if row is not None and row.next_downstream is not None and row.remote_end is None:
                     track.there = row.next_downstream
+                    track.map_end = row.map_end
             endings.begin()
         self._endings = endings
 

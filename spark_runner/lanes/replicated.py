@@ -13,14 +13,14 @@ B. A flow that nobody knew of writes under a producer id that nobody knew of: be
    broker knows them: the flow's own does, though the one that we ask may not yet. While one does
    not answer, nobody unknown is a stranger.
 
-Runs may be lost all the same, where an unclean election cuts their topic. Whose batches have been
-found in runs writes none without: one that is in none says that its run was lost.
+Runs may be lost all the same, where an unclean election cuts their topic. Who writes runs of a
+partition writes nothing there without: a batch of his that is in none says that its run was lost.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from mirrors.domain.stretches import Stretches
 from spark_runner.lanes.arena import Arena
 from spark_runner.lanes.left_out import Skip
 from spark_runner.lanes.runs_tail import RunsTail
+from spark_runner.lanes.scan import Filter, is_abort_marker
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import (
@@ -59,12 +60,6 @@ class Part(NamedTuple):
     start: int
     stop: int
     aborted: Sequence[tuple[int, int]] | None = ()
-
-    def writes_copies_alone(self, producer: int, copiers: Container[int]) -> bool:
-        """Whether each of its batches must be in runs: those of what was aborted need not be."""
-        if producer not in copiers or self.aborted is None:
-            return False
-        return all(producer != one for _, one in self.aborted)
 
 
 class Replicated:
@@ -130,16 +125,15 @@ class Replicated:
             skips.clear()
             stretches = self._stretches[id_text(track.source_id), track.partition]
             stretches.forget_before(track.position)
-            for header in _headers(part):
+            copiers = self._copiers if part.aborted is not None else ()
+            for header in _committed(part):
                 first, last = header.base_offset, header.last_offset
                 found = stretches.inside(first, last)
                 producer = header.producer_id if header.attributes & TRANSACTIONAL else -1
-                if not found and not part.writes_copies_alone(producer, self._copiers):
+                if not found and producer not in copiers:
                     if producer >= 0:
                         unknown.add(producer)
                 elif sum(run.length for run in found) == last - first + 1:
-                    if producer >= 0:
-                        self._copiers.add(producer)
                     # Upstream is here, "downstream" where the other flow read it.
                     runs = tuple(
                         run._replace(upstream=run.downstream, downstream=run.upstream)
@@ -177,15 +171,15 @@ class Replicated:
 
     def _catch_up(self, deadline: float) -> None:
         for name, tail in self._tails.items():
-            for key, value in tail.read(deadline):
-                self._take(name, key, value)
+            for key, value, producer in tail.read(deadline):
+                self._take(name, key, value, producer)
 
     def _forget(self, topic: str) -> None:
         """It is about to be read anew."""
         for stretches in self._stretches.values():
             stretches.forget(topic)
 
-    def _take(self, topic: str, raw: bytes, value: bytes | None) -> None:
+    def _take(self, topic: str, raw: bytes, value: bytes | None, producer: int) -> None:
         try:
             key = BlockKey.from_bytes(raw)
             stretches = self._stretches.get((key.into, key.partition))
@@ -193,6 +187,8 @@ class Replicated:
                 return
             if not is_left_out(key.generation):
                 stretches.put((topic, key), value)
+                if producer >= 0 and value is not None:
+                    self._copiers.add(producer)
             elif is_cut(key) and value is not None:
                 stretches.cut(topic, key.first)
         except MalformedRecord as error:
@@ -203,14 +199,19 @@ class Replicated:
             ) from None
 
 
-def _headers(part: Part) -> Iterator[Header]:
-    """Of the whole batches that hold data."""
+def _committed(part: Part) -> Iterator[Header]:
+    """The headers of the whole batches that hold data, but for what was aborted: nobody sees it."""
     memory, at = part.arena.view, part.start
+    aborted = Filter(part.aborted or ())
     while part.stop - at >= HEADER_SIZE:
         header = Header._make(HEADER.unpack_from(memory, at))
         size = header.length + LENGTH_OVERHEAD
         if at + size > part.stop:
             return
-        if memory[at + MAGIC_AT] == 2 and header.records and not header.attributes & CONTROL:
-            yield header
+        if memory[at + MAGIC_AT] == 2 and header.records:
+            if header.attributes & CONTROL:
+                if is_abort_marker(memory, at):
+                    aborted.ended(header)
+            elif not (header.attributes & TRANSACTIONAL and aborted.drops(header)):
+                yield header
         at += size

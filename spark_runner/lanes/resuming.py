@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mirrors.domain.continuity.lost_runs import map_end
 from mirrors.domain.gaps import gap_of_mark
 from mirrors.domain.records import Position
 from spark_runner.generations import gap_words, generation_gap
@@ -27,7 +26,7 @@ def resume(track: Track, known: Position | None, work: SliceWork) -> None:
         return
     track.rewind(known.position)
     track.resets, track.kept = known.resets, known.kept
-    track.map_end = map_end(known)
+    track.map_end = known.map_end
     track.leader_epoch = track.epoch = -1 if known.leader_epoch is None else known.leader_epoch
     if known.next_downstream is not None:
         track.next_there = track.there = known.next_downstream

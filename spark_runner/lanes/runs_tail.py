@@ -14,7 +14,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.codes import Code, failure
 from mirrors.kafka.patience import Patience
 from spark_runner.wire import fetch
-from spark_runner.wire.batch import CONTROL
+from spark_runner.wire.batch import CONTROL, TRANSACTIONAL
 from spark_runner.wire.cluster import REQUEST_S, ClusterClient, Leader, TopicView
 from spark_runner.wire.codes import RETRY
 from spark_runner.wire.connection import Connection
@@ -22,7 +22,8 @@ from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
 from spark_runner.wire.peek import peek
 from spark_runner.wire.records import batches, decode_batch, read_header
 
-Row = tuple[bytes, bytes | None]
+Row = tuple[bytes, bytes | None, int]
+"""(key, value, id of the producer of transactions, or -1)"""
 log = logging.getLogger(__name__)
 
 
@@ -129,8 +130,9 @@ class RunsTail:
         if self._at is None or header.last_offset < self._at:
             return
         if not header.attributes & CONTROL:
+            producer = header.producer_id if header.attributes & TRANSACTIONAL else -1
             for record in decode_batch(batch):
-                yield record.key or b"", record.value
+                yield record.key or b"", record.value, producer
         self._at, self._epoch = header.last_offset + 1, header.leader_epoch
 
     def _failure(self, number: int) -> Exception:

@@ -167,7 +167,7 @@ def _is_dropped(
         return True
     attributes = header[5]
     if attributes & CONTROL:
-        if filtering is not None and _is_abort_marker(memory, at):
+        if filtering is not None and is_abort_marker(memory, at):
             filtering.ended(header)
         return True
     if attributes & TRANSACTIONAL and filtering is not None and filtering.drops(header):
@@ -204,7 +204,7 @@ class Filter:
         self._producers.discard(header.producer_id)
 
 
-def _is_abort_marker(memory: memoryview, at: int) -> bool:
+def is_abort_marker(memory: memoryview, at: int) -> bool:
     """A marker's only record has the key (version i16, type i16); type 0 aborts, 1 commits."""
     at = read_signed(memory, at + HEADER_SIZE)[1] + 1
     # After the cleaner the base timestamp is the delete horizon, so this delta can be long.

@@ -130,7 +130,7 @@ class Track:
         # Where our next batch belongs if nobody else writes there, now and as committed; -1 when
         # that is not known.
         self.next_there = self.there = -1
-        # Where the last run ended when we took over; None when that is not known.
+        # Where the last committed run ends; None when that is not known.
         self.map_end: int | None = None
         # Between our batches, each from its first offset to the one behind it; and what others
         # were found to have written there.
@@ -224,11 +224,19 @@ class Track:
         """What has landed counts from now on; our next batch belongs at the offset `there`, or -1
         where that is not known."""
         self.position = self.done
+        self.map_end = self.next_map_end
         self.next_there, self.there = there, max(there, self.there)
         self.runs = []
         self.left_out.commit(self.position)
         self.counts.committed(self.records, self.bytes, self.timestamp)
         self.settle()
+
+    @property
+    def next_map_end(self) -> int | None:
+        """Where the last run ends once all that has landed is committed."""
+        if not self.records:
+            return self.map_end
+        return self.next_there if self.next_there >= 0 else None
 
     @property
     def is_read(self) -> bool:

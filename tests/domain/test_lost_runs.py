@@ -10,11 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mirrors.domain import runs
-from mirrors.domain.continuity.lost_runs import cut_off, cut_upstream, map_end
+from mirrors.domain.continuity.lost_runs import cut_off, cut_upstream
 from mirrors.domain.failback.backward import downstream_between, upstream_between
 from mirrors.domain.offsets import Translation, nearest, translate_between
 from mirrors.domain.packed_runs import Block, first_run, follows, read_block
-from mirrors.domain.records import Position
 from mirrors.domain.runs import OpenBlock, Run, pack
 from tests.domain.cases import laws
 
@@ -179,14 +178,3 @@ def test_what_a_block_follows_stays_when_its_end_is_cut_off() -> None:
 def test_a_run_that_goes_back_says_nothing_of_the_one_before() -> None:
     blocks = pack(None, [Run(10, 10, 5), Run(12, 15, 5)], 3).blocks
     assert [follows(block.to_bytes()) for block in blocks] == [3, None]
-
-
-def test_a_position_tells_where_the_last_run_ended() -> None:
-    row = Position(
-        topic="t", partition=0, position=9, source_cluster="s", source_topic_id="x",
-        target_cluster="t", target_topic_id="y", next_downstream=21,
-    )  # fmt: skip
-    assert map_end(row) == 20
-    assert map_end(dataclasses.replace(row, producer=7)) == 21
-    assert map_end(dataclasses.replace(row, next_downstream=None)) is None
-    assert map_end(dataclasses.replace(row, next_downstream=0, remote_copied=5)) is None

@@ -178,7 +178,8 @@ def test_a_position_comes_back_as_it_was(
         source_topic_id="i", target_cluster="t", target_topic_id="j", leader_epoch=epoch, resets=2,
     )  # fmt: skip
     assert read_position(record.key, record.value) == record
-    again = dataclasses.replace(record, next_downstream=9, repeats=5, owed=(3, 1), producer=0)
+    again = dataclasses.replace(record, next_downstream=9, map_end=8, repeats=5)
+    again = dataclasses.replace(again, owed=(3, 1), producer=0)
     assert read_position(again.key, again.value) == again
 
 

@@ -87,3 +87,26 @@ def test_where_both_sides_parted_is_known_though_the_last_runs_are_lost(
     (point,) = keep(flow=world.flow, mark="m", now=moment(1_000_000))
     assert point.how == "runs"
     assert point.downstream == max(brute_force(world.copy, world.topic).values()) + 1
+
+
+def test_another_delivery_leaves_no_doubt_behind(sides: tuple[Side, Side]) -> None:
+    """What moves a position alone does not move the end of the map."""
+    source, topic = sides[0], unique("delivery")
+    source.make(topic)
+    copy = Copy(*sides, commit_interval_ms="20")
+    copy.add(topic)
+    flow = flow_of(copy)
+    writer = source.transaction(unique("aborts"))
+    for delivery in ("exactly_once", "at_least_once") * 2:
+        copy.properties["delivery"] = delivery
+        for commit in (False, True, False):
+            writer.write(topic, 0, [Record(0, 1_000_000, b"k", b"v")] * 3)
+            writer.end(commit=commit)
+            copy.copy()
+            refresh_index(flow=flow)
+            answers = ask(flow, topic, *range(copy.ends()[topic, 0]))
+            assert [row for row in answers if "has lost" in row.reason] == []
+            truth = sorted(brute_force(copy, topic).items())
+            for row in answers:
+                following = [down for up, down in truth if up >= row.upstream]
+                assert not following or row.downstream == following[0]

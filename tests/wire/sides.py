@@ -190,6 +190,10 @@ class Transaction:
         self._sequences: dict[tuple[str, int], Sequences] = {}
         self._dirty = False
 
+    @property
+    def producer_id(self) -> int:
+        return self._identity.producer_id
+
     def write(self, topic: str, partition: int, records: Sequence[Record], **how: Any) -> int:
         rows = [record._replace(offset=at) for at, record in enumerate(records)]
         batch = encode_batch(rows, codec=how.get("codec", codecs.NONE))

@@ -131,7 +131,7 @@ def test_runs_are_read_where_they_are_led_now(target: Side, late: Late) -> None:
     target.write(topic, 0, [Record(0, NOW, b"k", b"v")])
     late.fall(1)
     began = time.monotonic()
-    assert list(RunsTail(late, view, lambda: None).read(soon())) == [(b"k", b"v")]
+    assert list(RunsTail(late, view, lambda: None).read(soon())) == [(b"k", b"v", -1)]
     assert time.monotonic() - began < MOMENT_S
 
 

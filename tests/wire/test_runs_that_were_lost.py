@@ -82,34 +82,36 @@ def test_what_was_read_and_is_gone_counts_no_more_and_the_rest_is_read_anew(targ
     tail: RunsTail = replicated._tails[runs.name]
     assert tail._at == 2
     tail._at = 5
-    replicated._take(runs.name, *runs.block(20))
+    replicated._take(runs.name, *runs.block(20), -1)
     runs.note(target, 30)
     assert runs.known(replicated) == [0, 10, 30]
     runs.note(target, 40)
     assert runs.known(replicated) == [0, 10, 30, 40]
 
 
-def test_who_has_written_copies_writes_nothing_else_and_a_copy_without_a_run_stops_its_partition(
+def test_who_writes_runs_writes_nothing_without_and_a_copy_in_none_stops_its_partition(
     target: Side,
 ) -> None:
     runs = Runs(target, target.make)
-    runs.note(target, 0)
-    replicated = Replicated(target.client, [runs.track])
-    replicated.prepare(soon())
-    copier, stranger = 4711, 4712
-    assert replicated.judge([written_by(stranger, runs.track, at=50)]) == {}
-    # It may be the copier's, but nobody has seen a copy of its yet.
-    assert replicated.judge([written_by(copier, runs.track, at=51)]) == {}
-    assert replicated.judge([written_by(copier, runs.track, at=3)]) == {}
-    assert runs.track.left_out.found
-    verdict = replicated.judge([written_by(copier, runs.track, at=52)])[runs.track]
-    assert (verdict.state, verdict.code, verdict.offset) == ("faulted", "runs_torn", 52)
-    assert "the cluster has lost some" in verdict.reason
-    assert replicated.judge([written_by(stranger, runs.track, at=53)]) == {}
-    # Of a transaction that was aborted no run is left, and nobody sees it.
-    for aborted in ([(52, copier)], None):
-        part = written_by(copier, runs.track, at=52)._replace(aborted=aborted)
-        assert replicated.judge([part]) == {}
+    writer = target.transaction(unique("copier"))
+    writer.write(runs.name, 0, [Record(0, NOW, *runs.block(0))])
+    writer.end(commit=True)
+    copier, stranger = writer.producer_id, 4712
+    # Whoever begins to read knows it: nobody has to have seen a copy of its first.
+    for _ in range(2):
+        replicated = Replicated(target.client, [runs.track])
+        replicated.prepare(soon())
+        torn = written_by(copier, runs.track, at=52)
+        verdict = replicated.judge([torn])[runs.track]
+        assert (verdict.state, verdict.code, verdict.offset) == ("faulted", "runs_torn", 52)
+        assert "the cluster has lost some" in verdict.reason
+        assert replicated.judge([written_by(copier, runs.track, at=3)]) == {}
+        assert runs.track.left_out.found
+        assert replicated.judge([written_by(stranger, runs.track, at=53)]) == {}
+        # Of a transaction that was aborted no run is left, and nobody sees it.
+        assert replicated.judge([torn._replace(aborted=[(50, copier)])]) == {}
+        assert replicated.judge([torn._replace(aborted=[(60, copier)])]) != {}
+        assert replicated.judge([torn._replace(aborted=None)]) == {}
 
 
 @pytest.mark.soak

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mirrors.domain.packed_runs import follows, read_block
-from mirrors.domain.records import Position
 from mirrors.domain.runs import BlockKey, Run, left_out, pack
 
 _CUT = left_out(".cut")
@@ -46,16 +45,6 @@ def begins_again(key: BlockKey) -> str | None:
     """The generation whose map begins again at `first`; None for any other key."""
     born = key.generation.removesuffix(_AGAIN)
     return born if born != key.generation else None
-
-
-def map_end(row: Position) -> int | None:
-    """Where the last run of its map ends downstream, lost or not; None where that is not known.
-
-    Exactly once, a marker stands between it and our next record.
-    """
-    if not row.next_downstream or row.remote_copied is not None:
-        return None
-    return row.next_downstream - (row.producer is None)
 
 
 def cut_off(block: bytes, end: int) -> bytes | None:

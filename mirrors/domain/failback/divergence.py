@@ -11,7 +11,6 @@ import dataclasses
 import json
 from typing import Any, Literal, Self
 
-from mirrors.domain.continuity.lost_runs import map_end
 from mirrors.domain.records import MalformedRecord, Position
 from mirrors.domain.runs import Run
 
@@ -87,7 +86,7 @@ def diverge(
     if last is not None:
         written = last.downstream + min(last.length, row.position - last.upstream)
         # Of runs that the target lost the position still tells where they ended.
-        written = max(written, map_end(row) or 0)
+        written = max(written, row.map_end or 0)
         # A target that lost its tail holds less than the flow wrote.
         downstream, how = min(written, end), "runs"
     return Divergence(

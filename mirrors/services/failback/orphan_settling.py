@@ -141,6 +141,7 @@ class _Settler:
                 )
                 pairs = zip((record.offset for record in chunk), offsets, strict=True)
                 self._pen.send(self._blocks(position, _runs(pairs)), deadline_s=DEADLINE_S)
+                position = dataclasses.replace(position, map_end=offsets[-1] + 1)
                 self._move(position, chunk[-1].offset + 1)
             position = dataclasses.replace(position, position=chunk[-1].offset + 1)
             self._note(row, position.position)
@@ -174,7 +175,7 @@ class _Settler:
 
     def _blocks(self, position: Position, runs: Iterable[Run]) -> Iterator[Outgoing]:
         born = generation_of(position)
-        for block in pack(None, runs).blocks:
+        for block in pack(None, runs, position.map_end).blocks:
             key = BlockKey(
                 position.topic,
                 position.partition,

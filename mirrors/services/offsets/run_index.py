@@ -17,7 +17,6 @@ from django.db import transaction
 from django.utils import timezone
 
 from mirrors.domain.continuity.generations import generation_of
-from mirrors.domain.continuity.lost_runs import map_end
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import MalformedRecord, Position, read_position
 from mirrors.domain.runs import runs_topic
@@ -203,7 +202,7 @@ class _Refresh:
                     partition=number,
                     generation=keys[topic, number][2],
                     position=row.position,
-                    map_end=map_end(row),
+                    map_end=row.map_end,
                     into=row.target_topic_id,
                 )
                 for (topic, number), row in current.items()
