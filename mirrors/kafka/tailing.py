@@ -83,8 +83,10 @@ class Tails:
             if known.epoch < 0 or tail is None or tail.anew:
                 return tail
             # There is a leader now: it alone can say whether its log is the one that was read.
-            left = max(0.5, until - time.monotonic())
-            return self._news.behind(topic, known, deadline_s=left) or tail
+            with contextlib.suppress(KafkaUnavailable):
+                left = max(0.5, until - time.monotonic())
+                tail = self._news.behind(topic, known, deadline_s=left) or tail
+            return tail
         except Cut:
             return self._find(topic, Bookmark(), until)
 

@@ -96,7 +96,7 @@ class Replicated:
         deadline = time.monotonic() + LOOK_S
         self._catch_up(deadline)
         stopped, unknown = self._look(parts)
-        if unknown - self._strangers:
+        if stopped or unknown - self._strangers:
             if self._list(deadline):
                 self._catch_up(deadline)
                 stopped, unknown = self._look(parts)

@@ -114,6 +114,21 @@ def test_who_writes_runs_writes_nothing_without_and_a_copy_in_none_stops_its_par
         assert replicated.judge([torn._replace(aborted=None)]) == {}
 
 
+def test_whoever_writes_into_another_topic_of_runs_by_now_has_lost_none(target: Side) -> None:
+    """A flow that was made again under its name, from another source, writes under its old id."""
+    runs = Runs(target, target.make)
+    writer = target.transaction(unique("copier"))
+    writer.write(runs.name, 0, [Record(0, NOW, *runs.block(0))])
+    replicated = Replicated(target.client, [runs.track])
+    replicated.prepare(soon())
+    later = runs_topic(unique("later").replace(".", ""))
+    target.make(later)
+    writer.write(later, 0, [Record(0, NOW, *runs.block(50))])
+    writer.end(commit=True)
+    assert replicated.judge([written_by(writer.producer_id, runs.track, at=52)]) == {}
+    assert runs.track.left_out.found
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_an_index_that_read_what_was_lost_begins_anew_though_the_topic_is_longer(
