@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -41,14 +40,6 @@ from tests.wire.world import Side, unique
 
 pytestmark = pytest.mark.django_db
 PLACE = ("t", 0)
-
-
-@pytest.fixture(scope="module")
-def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
-    pair = Side("one", primary), Side("two", backup)
-    yield pair
-    for side in pair:
-        side.close()
 
 
 def topic_of(found: list[Run]) -> list[InternalRecord]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from mirrors.domain import runs
@@ -19,14 +17,6 @@ from tests.wire.world import Flow as Copy
 from tests.wire.world import Side
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(scope="module")
-def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
-    pair = Side("one", primary), Side("two", backup)
-    yield pair
-    for side in pair:
-        side.close()
 
 
 def notes(copy: Copy) -> list[tuple[int, int, int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import random
 import time
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -32,14 +31,6 @@ from tests.wire.world import Flow as HandFlow
 from tests.wire.world import Side, bare, soon, unique
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(scope="module")
-def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
-    pair = Side("one", primary), Side("two", backup)
-    yield pair
-    for side in pair:
-        side.close()
 
 
 def flow_of(copy: HandFlow) -> Flow:

@@ -15,15 +15,15 @@ from mirrors.domain.errors import InvalidSettings, KafkaRefused
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import DECISIONS, Stretch, find_stretch, is_own, to_line
 from mirrors.domain.failback.starts import Side
-from mirrors.domain.packed_runs import read_block
 from mirrors.domain.runs import Run
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Place
 from mirrors.kafka.internal import InternalRecord, consume
-from mirrors.models import Failback, Flow, OrphanChunk, OrphanStretch, PartitionMap, RunBlock, claim
+from mirrors.models import Failback, Flow, OrphanChunk, OrphanStretch, PartitionMap, claim
 from mirrors.models.failbacks import OrphanState
 from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
+from mirrors.services.run_look_ups import touching
 
 DEADLINE_S = 200.0
 MOST_BYTES = 64 << 20
@@ -155,20 +155,13 @@ def _row(run: Failback, found: Stretch, remote_topic: str) -> OrphanStretch:
 
 
 def _written(back: Flow | None, remote_topic: str, found: Stretch) -> list[Run]:
-    """Runs of the flow back that end in this stretch, by where they lie here."""
-    runs: list[Run] = []
-    if back is None:
-        return runs
-    maps = PartitionMap.objects.filter(
+    """Runs of the flow back that lie in this stretch, by where they lie here."""
+    known = PartitionMap.objects.filter(
         flow=back, topic=remote_topic, partition=found.partition, position__isnull=False
-    )
-    blocks = RunBlock.objects.filter(map__in=maps, downstream__lt=found.end)
-    for block in blocks.order_by("-downstream").iterator(chunk_size=50):
-        here = list(read_block(bytes(block.body)))
-        runs = here + runs
-        if here[0].downstream <= found.first:
-            break
-    return runs
+    ).first()
+    if back is None or known is None:
+        return []
+    return list(touching(known.pk, "downstream", found.first, found.end))
 
 
 def _read(
