@@ -1,7 +1,8 @@
 # One image for every service of docker-compose.yml but PostgreSQL: web, worker with its Spark runner, tasks, watch, beat, the migration,
 # and the Kafka and Redis of the example.
 # Machine code of the engine is made where a compiler is; the image itself has none.
-FROM python:3.11-slim-bookworm AS compiled
+# Trixie for its OpenSSL 3.5, which encrypts at three times the speed of bookworm's 3.0.
+FROM python:3.11-slim-trixie AS compiled
 
 RUN apt-get update \
     && apt-get install -y --no-install-recommends make gcc libc6-dev \
@@ -14,10 +15,12 @@ RUN make runtime
 COPY . .
 RUN touch .venv/.runtime && mkdir -p .compiled && make compiled
 
-FROM python:3.11-slim-bookworm
+FROM python:3.11-slim-trixie
 
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends make openjdk-17-jre-headless procps tini \
+# Java's package links its manual page, and a slim image has no folder for it.
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update \
+    && apt-get install -y --no-install-recommends make default-jre-headless procps tini \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 10001 understudy \
     # A new named volume takes over the owner of the directory that it is mounted on.

@@ -27,7 +27,8 @@ class Cell:
     flows: int = 1
     tls: bool = False
     backlog_mb: int = 4_000
-    warm_s: float = 10.0
+    # The opponent's JVM compiles for so long: before that a window is not steady.
+    warm_s: float = 40.0
     window_s: float = 30.0
     latency_s: float = 0.0
     rate: float = 2_000.0
@@ -63,8 +64,7 @@ def quick_cells() -> list[Cell]:
 
 def full_cells() -> list[Cell]:
     """Ninety minutes: the centre point in full, then one factor at a time."""
-    # The opponent's JVM compiles for so long: before that a window is not steady.
-    centre = Cell(name="1k-lz4-16", backlog_mb=12_000, warm_s=40.0)
+    centre = Cell(name="1k-lz4-16", backlog_mb=12_000)
     everybody = ("mm2-default", OPPONENT, "mm2-tuned-1", "loop", "understudy-alo", OURS)
     return [
         dataclasses.replace(centre, contenders=everybody, passes=1),

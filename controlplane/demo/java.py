@@ -12,7 +12,7 @@ from controlplane.demo.brand import VARIABLE
 from controlplane.demo.errors import DemoError
 
 LEAST = 17
-HINT = "Install a Java 17 or newer runtime (Debian: apt install openjdk-17-jre-headless)"
+HINT = "Install a Java 17 or newer runtime (Debian: apt install default-jre-headless)"
 
 # Kafka and Ivy get these and nothing else: neither a database password nor a token of the person
 # who started the demo belongs in the environment of a broker.
@@ -37,7 +37,7 @@ def _find_java(home: str, _path: str) -> str:
     if path is None:
         where = f"JAVA_HOME points at {home}, which has no bin/java" if home else "none is on PATH"
         raise DemoError(f"Java is missing: {where}. {HINT} and try again.", code="java_missing")
-    version = _version(path)
+    version = java_version(path)
     if version < LEAST:
         raise DemoError(
             f"Java {version} at {path} is too old: Kafka 4 and Spark need {LEAST} or newer. "
@@ -47,7 +47,8 @@ def _find_java(home: str, _path: str) -> str:
     return path
 
 
-def _version(path: str) -> int:
+def java_version(path: str) -> int:
+    """The major version of the Java at this path."""
     try:
         done = subprocess.run(
             [path, "-version"], capture_output=True, text=True, timeout=30, env=plain_environment()
