@@ -42,8 +42,8 @@ from spark_runner.remote_topics import RemoteTopics
 from spark_runner.settling import Settler
 from spark_runner.slices import pack
 from spark_runner.starts import Ranges, first_offsets, ranges
-from spark_runner.wire.cluster import TopicView
 from spark_runner.wire.lookout import Lookout
+from spark_runner.wire.metadata import TopicView
 
 DEADLINE_S = 10.0
 

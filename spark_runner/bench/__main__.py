@@ -26,7 +26,8 @@ from spark_runner.bench import workload
 from spark_runner.bench.workload import Shape
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.positions import POSITIONS_CONFIGS
-from spark_runner.wire.cluster import ClusterClient, TopicView, id_text
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.metadata import TopicView, id_text
 from spark_runner.wire.offsets import list_offsets
 from spark_runner.work import Figures, PartitionWork, SliceWork
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from spark_runner.wire import codecs, fetch, produce
 from spark_runner.wire.batch import CONTROL, HEADER_SIZE
-from spark_runner.wire.cluster import ClusterClient, TopicView
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.metadata import TopicView
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
 from spark_runner.wire.records import Record, batches, decode_batch, encode_batch, read_header
 from spark_runner.wire.stream import Buffer

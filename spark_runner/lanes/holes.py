@@ -10,8 +10,9 @@ from spark_runner.lanes.scan import Filter
 from spark_runner.lanes.track import Track
 from spark_runner.wire import fetch
 from spark_runner.wire.batch import CONTROL
-from spark_runner.wire.cluster import ClusterClient, Leader
+from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.connection import Connection
+from spark_runner.wire.metadata import Leader
 from spark_runner.wire.peek import peek
 from spark_runner.wire.records import batches, read_header
 

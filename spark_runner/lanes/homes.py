@@ -19,7 +19,8 @@ from spark_runner.lanes.pipe import Pipe, width_after
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire import produce
-from spark_runner.wire.cluster import ClusterClient, leader_or_error
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.metadata import leader_or_error
 
 _LOOK_S = 3.0
 _RETRY_S = 0.1

@@ -12,8 +12,8 @@ from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.track import Track
 from spark_runner.wire import codecs
-from spark_runner.wire.cluster import id_text
 from spark_runner.wire.crc32c import address_of
+from spark_runner.wire.metadata import id_text
 from spark_runner.wire.records import Record, encode_batch, read_header
 
 # Both topics keep the default of 1 MB a batch.

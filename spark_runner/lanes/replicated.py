@@ -44,7 +44,8 @@ from spark_runner.wire.batch import (
     TRANSACTIONAL,
     Header,
 )
-from spark_runner.wire.cluster import NO_ID, ClusterClient, id_text
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.metadata import NO_ID, id_text
 
 LOOK_S = 5.0
 # A broker that died is off the list by then, and what a living one knows others have heard.

@@ -6,7 +6,7 @@ from mirrors.domain.gaps import gap_of_mark
 from mirrors.domain.records import Position
 from spark_runner.generations import gap_words, generation_gap
 from spark_runner.lanes.track import Track
-from spark_runner.wire.cluster import id_text
+from spark_runner.wire.metadata import id_text
 from spark_runner.work import PartitionError, SliceWork
 
 _OF_POSITION = ("truncated", "out_of_range")

@@ -15,9 +15,10 @@ from mirrors.kafka.codes import Code, failure
 from mirrors.kafka.patience import Patience
 from spark_runner.wire import fetch
 from spark_runner.wire.batch import CONTROL, TRANSACTIONAL
-from spark_runner.wire.cluster import REQUEST_S, ClusterClient, Leader, TopicView
+from spark_runner.wire.cluster import REQUEST_S, ClusterClient
 from spark_runner.wire.codes import RETRY
 from spark_runner.wire.connection import Connection
+from spark_runner.wire.metadata import Leader, TopicView
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
 from spark_runner.wire.peek import peek
 from spark_runner.wire.records import batches, decode_batch, read_header

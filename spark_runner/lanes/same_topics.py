@@ -6,7 +6,8 @@ import time
 
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
-from spark_runner.wire.cluster import NO_ID, ClusterClient
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.metadata import NO_ID
 
 _LOOK_S = 5.0
 

@@ -17,7 +17,8 @@ from spark_runner.lanes.policy import Policy
 from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.track import Track
 from spark_runner.wire import codecs, fetch, produce
-from spark_runner.wire.cluster import ClusterClient, id_bytes
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.metadata import id_bytes
 from spark_runner.work import PartitionWork, SliceWork
 
 _REPLY_BYTES = 16 << 20

@@ -8,8 +8,9 @@ from spark_runner.generations import range_gap, truncated_gap
 from spark_runner.lanes.looks import Looks
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
-from spark_runner.wire.cluster import NO_ID, ClusterClient, Leader
+from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.codes import RETRY
+from spark_runner.wire.metadata import NO_ID, Leader
 from spark_runner.wire.offsets import EARLIEST, LATEST, Listed, list_offsets
 
 # A topic just made, or a leader just moved, is unknown to a broker for a moment: longer is gone.

@@ -18,7 +18,8 @@ from spark_runner.lanes.outage import Outage
 from spark_runner.lanes.source_trouble import Bench
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
-from spark_runner.wire.cluster import ClusterClient, leader_or_error
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.metadata import leader_or_error
 
 _RETRY_S = 0.2
 _LOOK_S = 3.0

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import dataclasses
 import time
-import uuid
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
@@ -14,62 +11,16 @@ from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.codes import Code
 from mirrors.kafka.patience import Patience
 from mirrors.kafka.producers.cluster import CONNECT_S, Asked
 from mirrors.kafka.security import connection_facts
 from spark_runner.wire.connection import Connection
+from spark_runner.wire.metadata import TopicView, views
 from spark_runner.wire.stream import Buffers
 
 REQUEST_S = 30.0
 RECEIVE_S = 10.0  # once a reply has begun to come, the rest of it does
 _EACH_S = 1.0  # for one broker of many
-NO_ID = bytes(16)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Leader:
-    """Who leads a partition, and in which epoch; `node` is -1 while nobody does."""
-
-    node: int
-    epoch: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TopicView:
-    """One topic in the metadata; `error` is a protocol number, 3 for a topic that is not there."""
-
-    name: str
-    topic_id: bytes
-    error: int
-    leaders: dict[int, Leader]
-    replicas: int = 1
-
-
-def leader_or_error(
-    view: TopicView | None, partition: int, topic_id: bytes, *, anew: int
-) -> tuple[Leader | None, int]:
-    """Who leads the partition, or the protocol number that says why it has no usable leader.
-
-    `anew` is the number for a topic that has the name but another id than that which is meant.
-    """
-    leader = view.leaders.get(partition) if view is not None else None
-    if view is None or view.error or leader is None:
-        return None, (view.error if view is not None else 0) or Code.UNKNOWN_TOPIC_OR_PARTITION
-    if view.topic_id != topic_id:
-        return None, anew
-    if leader.node < 0:
-        return None, Code.LEADER_NOT_AVAILABLE
-    return leader, 0
-
-
-def id_bytes(text: str) -> bytes:
-    """Kafka's text form of a topic id (URL-safe base64 without padding) as its 16 bytes."""
-    return base64.urlsafe_b64decode(text + "==") if text else NO_ID
-
-
-def id_text(raw: bytes) -> str:
-    return "" if raw == NO_ID else base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 
 class ClusterClient:
@@ -218,7 +169,7 @@ class ClusterClient:
                     if owner == node:
                         self.drop(link)
         self.brokers = brokers
-        return {row.name: _view(row) for row in reply.topics or ()}
+        return views(reply)
 
 
 def _every_topic() -> MetadataRequest:
@@ -227,17 +178,3 @@ def _every_topic() -> MetadataRequest:
 
 def _seconds(said: Mapping[str, str], name: str, usual: float) -> float:
     return int(said[name]) / 1000 if name in said else usual
-
-
-def _view(row: Any) -> TopicView:
-    raw = row.topic_id.bytes if isinstance(row.topic_id, uuid.UUID) else NO_ID
-    return TopicView(
-        name=row.name,
-        topic_id=raw,
-        error=row.error_code,
-        leaders={
-            part.partition_index: Leader(part.leader_id, part.leader_epoch)
-            for part in row.partitions
-        },
-        replicas=max((len(part.replica_nodes) for part in row.partitions), default=1),
-    )

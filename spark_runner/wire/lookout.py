@@ -7,8 +7,9 @@ from typing import Any
 from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.wire.cluster import ClusterClient, TopicView
+from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.messages import Repeated
+from spark_runner.wire.metadata import TopicView
 
 
 class Lookout:

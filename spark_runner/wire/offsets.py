@@ -8,7 +8,8 @@ from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from spark_runner.wire.cluster import ClusterClient, Leader
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.metadata import Leader
 
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

@@ -14,7 +14,7 @@ from mirrors.models import GroupOffset as Row
 from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
 from mirrors.services.groups.group_offsets import move_groups
 from mirrors.services.offset_syncs import write_offset_syncs
-from spark_runner.wire.cluster import id_text
+from spark_runner.wire.metadata import id_text
 from tests.groups.world import World
 from tests.wire.world import unique
 

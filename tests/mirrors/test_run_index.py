@@ -21,7 +21,7 @@ from mirrors.models import Cluster, Flow, PartitionMap, RunIndex
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.runs_retiring import flows_with_old_runs, retire_runs
 from mirrors.services.offsets.translation import translate_offsets
-from spark_runner.wire.cluster import id_text
+from spark_runner.wire.metadata import id_text
 from spark_runner.wire.records import Record
 from tests.domain.scanned import Copy
 from tests.domain.test_offsets import copied, judge, runs_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 
-from spark_runner.wire.cluster import id_text
+from spark_runner.wire.metadata import id_text
 from spark_runner.wire.records import Record
 from spark_runner.work import PartitionWork
 from tests.wire.world import Flow, Side, unique

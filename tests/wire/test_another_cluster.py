@@ -13,7 +13,7 @@ from mirrors.domain.specs import ClusterSpec
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.recall import PositionReader
 from spark_runner.lanes.record import RecordLane
-from spark_runner.wire.cluster import id_text
+from spark_runner.wire.metadata import id_text
 from spark_runner.wire.records import Record
 from spark_runner.work import SliceWork
 from tests.wire.stops import NOW

@@ -18,7 +18,8 @@ from spark_runner.lanes import remote_cut
 from spark_runner.lanes.recall import PositionReader
 from spark_runner.lanes.runs_tail import RunsTail
 from spark_runner.lanes.track import Track
-from spark_runner.wire.cluster import ClusterClient, TopicView
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.metadata import TopicView
 from spark_runner.wire.offsets import list_offsets
 from spark_runner.wire.records import Record
 from tests.wire.sides import Side, soon, unique

@@ -7,7 +7,7 @@ from confluent_kafka.admin import NewTopic
 
 from controlplane.demo.kafka_cluster import KafkaCluster
 from mirrors.kafka.admin import Admin
-from spark_runner.wire.cluster import id_text
+from spark_runner.wire.metadata import id_text
 from spark_runner.wire.records import Record
 from spark_runner.work import PartitionWork
 from tests.wire.replicas import partition_of, wait_for

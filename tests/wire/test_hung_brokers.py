@@ -19,7 +19,8 @@ from spark_runner import ends
 from spark_runner.ends import EndsSampler
 from spark_runner.positions import Place
 from spark_runner.status_rows import Row
-from spark_runner.wire.cluster import ClusterClient, Leader, TopicView
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.metadata import Leader, TopicView
 from tests.wire.replicas import wait_for
 from tests.wire.sides import Side, soon, unique
 

@@ -17,7 +17,8 @@ from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes.endings import Endings
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.cluster import ClusterClient, Leader, TopicView
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.metadata import Leader, TopicView
 from tests.wire.hanging import copied, is_the_same, leave_open, moved, records
 from tests.wire.stops import LANES
 from tests.wire.world import Driver, Flow, Side, bare, soon

@@ -10,8 +10,8 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
 from spark_runner.ends import EndsSampler
-from spark_runner.wire.cluster import id_text
 from spark_runner.wire.lookout import Lookout
+from spark_runner.wire.metadata import id_text
 from spark_runner.wire.records import Record
 from tests.wire.sides import DEADLINE_S, Side, soon, unique
 

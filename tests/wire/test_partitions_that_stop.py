@@ -12,7 +12,7 @@ from mirrors.kafka.admin import Admin
 from spark_runner.lanes import source_trouble, target_trouble
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire import codecs
-from spark_runner.wire.cluster import id_text
+from spark_runner.wire.metadata import id_text
 from spark_runner.wire.records import Record
 from spark_runner.work import SliceResult
 from tests.wire.stops import BIG, NOW, only_error, stopped, two_partitions

@@ -12,7 +12,7 @@ from mirrors.kafka.tailing import Bookmark, Tails
 from spark_runner.lanes.replicated import Replicated
 from spark_runner.lanes.runs_tail import RunsTail
 from spark_runner.lanes.track import Track
-from spark_runner.wire.cluster import id_text
+from spark_runner.wire.metadata import id_text
 from spark_runner.wire.records import Record
 from tests.wire.stops import NOW
 from tests.wire.test_runs_on_many_brokers import written_by

@@ -15,9 +15,9 @@ from spark_runner.lanes.prepare import go_past
 from spark_runner.lanes.sockets import Sockets
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.tuning import Tuning
-from spark_runner.wire.cluster import Leader, TopicView
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.crc32c import address_of
+from spark_runner.wire.metadata import Leader, TopicView
 from spark_runner.wire.records import Record, encode_batch, read_header
 from tests.wire.stops import NOW
 from tests.wire.world import Flow, Side, bare, soon, unique

@@ -12,7 +12,7 @@ from mirrors.domain.specs import ClusterSpec
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record import RecordLane
 from spark_runner.positions import POSITIONS_CONFIGS
-from spark_runner.wire.cluster import id_text
+from spark_runner.wire.metadata import id_text
 from spark_runner.wire.records import Record
 from spark_runner.work import Figures, PartitionWork, SliceResult, SliceWork
 from tests.wire.sides import DEADLINE_S, Side, soon, unique
