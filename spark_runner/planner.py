@@ -173,7 +173,7 @@ class Planner:
 
     def _start_new(self, draft: Draft, created: set[str]) -> None:
         """Where partitions met for the first time begin; written down before one is copied."""
-        rows = self._mm2.rows(draft, self._ledger, created)
+        rows = self._mm2.rows(draft, self._ledger, created, self._target, deadline_s=DEADLINE_S)
         met = self._ledger.positions.keys() | rows.keys()
         new = [place for place in draft.work if place not in met]
         first_plan = self._ledger.is_new

@@ -6,6 +6,8 @@ A. Records of ours in MM2's topic carry a header. Our copy is always behind the 
    and must not bring back what a person took away there: only what MM2 itself wrote counts.
 B. MM2's position counts where it is ahead of ours: it ran before this flow, or since it stopped.
 C. It counts only for a remote topic that was there: into a new one, records go from the beginning.
+D. No runs tell of what MM2 copied. A row that was taken over says how far it reaches on the target,
+   so that a group that stands there is not led to the first record that this flow copied behind it.
 """
 
 from __future__ import annotations
@@ -48,7 +50,15 @@ class Predecessor:
         else:
             self._positions = mm2_positions(records, self._source)
 
-    def rows(self, draft: Draft, ledger: Ledger, created: Container[str]) -> dict[Place, Position]:
+    def rows(
+        self,
+        draft: Draft,
+        ledger: Ledger,
+        created: Container[str],
+        target: Admin,
+        *,
+        deadline_s: float,
+    ) -> dict[Place, Position]:
         """The positions that this flow goes on from, as rows of ours."""
         left, self._positions = self._positions, {}
         found: dict[Place, Position] = {}
@@ -60,6 +70,14 @@ class Predecessor:
             row = draft.row(place, at) if known is None else known
             found[place] = dataclasses.replace(row, position=at)
         if found:
+            remote = {
+                place: (draft.work[place].remote_topic, draft.work[place].partition)
+                for place in found
+            }
+            ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s).done
+            for place, row in found.items():
+                end = ends.get(remote[place])
+                found[place] = dataclasses.replace(row, next_downstream=end, map_end=end)
             count = "one partition goes" if len(found) == 1 else f"{len(found)} partitions go"
             self.warnings = (
                 f"{count[:1].upper()}{count[1:]} on where MirrorMaker 2 stood "

@@ -40,8 +40,9 @@ def nearest(upstream: int, *, position: int) -> int:
 
 
 LOST = (
-    "the target has lost the offset runs of what was copied from offset {first} on (an unclean "
-    "election of the topic of runs, or a disk that was put back), or another lane copied it"
+    "no offset runs tell of what was copied from offset {first} on: MirrorMaker 2 or another lane "
+    "copied it, or the target has lost them (an unclean election of the topic of runs, or a disk "
+    "that was put back)"
 )
 
 

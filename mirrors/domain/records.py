@@ -153,7 +153,7 @@ class Position:
     The ids say which generation of both topics it belongs to; `resets` counts an operator's
     decisions after which the position may come back, `kept` those of them that kept the map.
     `next_downstream` is the offset that the next batch gets there if nobody else writes, `map_end`
-    where our last record ends there that runs tell of, or should;
+    where our last record ends there that runs tell of, or should, or MM2's that was taken over;
     `remote_end` where the remote partition was found to end below it, `cut_at` where the source was
     found cut below the position, `remote_copied` up to where copies of ours were found behind
     `next_downstream`: each stays until a person has decided.

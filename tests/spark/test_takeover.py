@@ -8,11 +8,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
+from mirrors.domain.offsets import Translation, translate_between
+from mirrors.domain.packed_runs import first_run, follows, read_block
 from mirrors.domain.records import ConnectOffset
+from mirrors.domain.runs import BlockKey, runs_topic
 from mirrors.kafka.internal import InternalRecord
 from spark_runner.positions_from_mm2 import OURS, mm2_positions
 from tests.spark.lab import Flow, Lab
-from tests.spark.reading import records
+from tests.spark.reading import messages, records
 
 
 def mm2_stood_at(flow: Flow, topic: str, offset: int, connector: str, partition: int = 0) -> None:
@@ -42,6 +45,41 @@ def copied(flow: Flow, topic: str) -> list[str]:
     return [(row[1] or b"").decode() for row in records(flow.lab.target, flow.remote(topic))[0]]
 
 
+def answers(flow: Flow, topic: str, *, position: int) -> list[Translation]:
+    """What the topic of runs says of each offset up to the position."""
+    blocks = {}
+    for _, row in messages(flow.lab.target, runs_topic(flow.source_alias)):
+        key, value = (None, None) if row is None else (row.key(), row.value())
+        if isinstance(key, bytes) and isinstance(value, bytes):
+            where = BlockKey.from_bytes(key)
+            if where.topic == topic:
+                blocks[where.first] = value
+    order = sorted(blocks)
+
+    def answer(upstream: int) -> Translation:
+        begun = [run for at in order for run in read_block(blocks[at]) if run.upstream <= upstream]
+        later = [at for at in order if at > upstream]
+        above = first_run(blocks[later[0]]) if later else None
+        return translate_between(
+            upstream,
+            position=position,
+            below=begun[-1] if begun else None,
+            above=above,
+            follows=follows(blocks[later[0]]) if later else None,
+        )
+
+    return [answer(upstream) for upstream in range(position + 1)]
+
+
+def payload(flow: Flow, topic: str, answer: Translation) -> str:
+    rows = messages(flow.lab.target, flow.remote(topic))
+    return next(
+        (row.value() or b"").decode()
+        for _, row in rows
+        if row is not None and row.offset() == answer.downstream
+    )
+
+
 @pytest.mark.parametrize("style", ["MirrorSourceConnector", "{}->{}.MirrorSourceConnector"])
 def test_the_first_start_goes_on_where_mm2_stopped(lab: Lab, style: str) -> None:
     flow = lab.flow()
@@ -63,6 +101,14 @@ def test_the_first_start_goes_on_where_mm2_stopped(lab: Lab, style: str) -> None
     flow.stop()
 
 
+def mm2_copied(flow: Flow, topic: str, numbers: range) -> None:
+    producer = Producer({"bootstrap.servers": flow.lab.target, "log_level": 0})
+    for number in numbers:
+        producer.produce(flow.remote(topic), str(number), partition=0)
+    assert producer.flush(20) == 0
+    mm2_stood_at(flow, topic, numbers[-1], "MirrorSourceConnector")
+
+
 def test_mm2_may_go_on_in_between_and_is_followed_forward_only(lab: Lab) -> None:
     flow = lab.flow()
     topic = lab.create(flow.topic("relay"))
@@ -72,15 +118,21 @@ def test_mm2_may_go_on_in_between_and_is_followed_forward_only(lab: Lab) -> None
     lab.write(topic, range(5, 12))
     # A flow that has stopped may still be writing its positions for MM2, which comes after that.
     time.sleep(2)
-    mm2_stood_at(flow, topic, 8, "MirrorSourceConnector")
+    mm2_copied(flow, topic, range(5, 9))
     flow.restart()
     flow.wait_in_sync(topic)
-    assert copied(flow, topic) == ["0", "1", "2", "3", "4", "9", "10", "11"]
+    assert copied(flow, topic) == [str(number) for number in range(12)]
     flow.stop()
+    found = answers(flow, topic, position=12)
+    assert [row.outcome for row in found[:9]] == ["exact"] * 5 + ["unknown"] * 4
+    assert [row.outcome for row in found[9:]] == ["exact"] * 4
+    # Where the group really is: not behind what MM2 copied and it has not read.
+    there = [None if row.downstream is None else payload(flow, topic, row) for row in found[:12]]
+    assert there == [*map(str, range(5)), *[None] * 4, *map(str, range(9, 12))]
     mm2_stood_at(flow, topic, 2, "MirrorSourceConnector")
     flow.restart()
     flow.wait_in_sync(topic)
-    assert len(copied(flow, topic)) == 8
+    assert len(copied(flow, topic)) == 12
     flow.stop()
 
 
