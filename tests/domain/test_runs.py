@@ -153,8 +153,8 @@ def test_a_damaged_block_is_refused(data: bytes) -> None:
 
 def test_generations_differ_when_any_id_differs() -> None:
     ids = ("s", "x", "t", "y")
-    names = {generation(*ids[:at], "other", *ids[at + 1 :]) for at in range(4)}
-    assert len(names | {generation(*ids)}) == 5
+    changed = [[*ids[:at], "other", *ids[at + 1 :]] for at in range(4)]
+    assert len({generation(*row) for row in (ids, *changed)}) == 5
 
 
 def test_mm2_counts_the_topic_of_runs_internal() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import kafka.errors
 import pytest
@@ -54,6 +55,7 @@ def test_every_rule_is_one_whole_sentence_that_names_cluster_and_act() -> None:
 
 
 def test_every_error_of_kafka_python_is_translated() -> None:
+    kind: Any
     for name, kind in inspect.getmembers(kafka.errors, inspect.isclass):
         if issubclass(kind, kafka.errors.KafkaError):
             ours = translate(kind("words"), where="primary", doing="look")

@@ -59,9 +59,9 @@ def secured_lab(
     guard: Guard,
 ) -> Iterator[Lab]:
     """A runner beside the two; the tests themselves connect as a super user."""
-    addresses = [side.broker.bootstrap for side in secured_pair]
+    source, target = (side.broker.bootstrap for side in secured_pair)
     environment = {**os.environ, **guard.environment}
-    lab = Lab(*addresses, tmp_path_factory.mktemp("secured-runner") / "runner", environment)
+    lab = Lab(source, target, tmp_path_factory.mktemp("secured-runner") / "runner", environment)
     lab.start_runner()
     yield lab
     lab.stop_runner()

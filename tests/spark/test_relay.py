@@ -30,7 +30,7 @@ PARTITIONS = 3
 A_SECOND = 300
 FLUSH_S = 3
 PATIENCE_S = 240.0
-PROFILE = Profile(label="mm2-relay", tuned=True, heap="512m")
+PROFILE = Profile(label="mm2-relay", tuned=True, heap="512m", tasks=1)
 Places = dict[int, int]
 
 
@@ -108,9 +108,7 @@ class World:
         link = Link(
             source_alias=job.source.alias, target_alias=job.target.alias, topics=(self.topic,)
         )
-        order = Order(
-            source=self.lab.source, target=self.lab.target, links=(link,), codec="none", tasks=1
-        )
+        order = Order(source=self.lab.source, target=self.lab.target, links=(link,), codec="none")
         run = Relay(PROFILE, self._directory / f"mm2-{len(self._runs)}", self.lab.env)
         self._runs.append(run)
         before = self.there()
