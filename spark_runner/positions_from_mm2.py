@@ -76,8 +76,12 @@ class Predecessor:
             }
             ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s).done
             for place, row in found.items():
-                end = ends.get(remote[place])
-                found[place] = dataclasses.replace(row, next_downstream=end, map_end=end)
+                end, before = ends.get(remote[place]), row.next_downstream or 0
+                if end is None:
+                    found[place] = dataclasses.replace(row, map_end=None)
+                elif end >= before:
+                    found[place] = dataclasses.replace(row, next_downstream=end, map_end=end)
+                # One that ends before what we wrote was cut: that is to be found and said.
             count = "one partition goes" if len(found) == 1 else f"{len(found)} partitions go"
             self.warnings = (
                 f"{count[:1].upper()}{count[1:]} on where MirrorMaker 2 stood "

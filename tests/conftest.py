@@ -50,6 +50,13 @@ _PROPERTIES = {
 gc.set_threshold(50_000, 20, 20)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Why a test ran again: one that passes the second time is seldom looked at otherwise."""
+    for report in terminalreporter.getreports("rerun"):
+        crash = getattr(report.longrepr, "reprcrash", None)
+        terminalreporter.write_line(f"again: {report.nodeid}: {crash or report.longrepr}")
+
+
 def pytest_collection_finish() -> None:
     """What was imported by now stays until the end: no collection need look at it again."""
     gc.collect()
