@@ -68,20 +68,20 @@ class Predecessor:
                 continue
             # A row that is known keeps its generation, so that another topic is still noticed.
             row = draft.row(place, at) if known is None else known
-            found[place] = dataclasses.replace(row, position=at)
+            # The epoch of an earlier record would have the source called truncated.
+            found[place] = dataclasses.replace(row, position=at, leader_epoch=None)
         if found:
             remote = {
                 place: (draft.work[place].remote_topic, draft.work[place].partition)
                 for place in found
             }
-            ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s).done
+            ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s)
+            # A job that fails here reads all of it again.
+            ends.raise_first()
             for place, row in found.items():
-                end, before = ends.get(remote[place]), row.next_downstream or 0
-                if end is None:
-                    found[place] = dataclasses.replace(row, map_end=None)
-                elif end >= before:
-                    found[place] = dataclasses.replace(row, next_downstream=end, map_end=end)
-                # One that ends before what we wrote was cut: that is to be found and said.
+                # `next_downstream`, where ours ends, stays: by it a log that was cut is found.
+                reaches = max(row.map_end or 0, ends.done[remote[place]])
+                found[place] = dataclasses.replace(row, map_end=reaches)
             count = "one partition goes" if len(found) == 1 else f"{len(found)} partitions go"
             self.warnings = (
                 f"{count[:1].upper()}{count[1:]} on where MirrorMaker 2 stood "

@@ -71,6 +71,18 @@ def test_what_lost_runs_told_is_unknown_and_the_rest_is_exact(
         assert world.answers(end) == answers
 
 
+def test_at_the_position_the_answer_is_exact_though_no_run_is_there(
+    sides: tuple[Side, Side],
+) -> None:
+    """As right after a takeover, when nothing was copied yet."""
+    world = Lossy(sides, "exactly_once")
+    make_anew(world.copy.target, world.copy.runs_topic)
+    answers = world.answers(20)
+    assert {answer.outcome for answer in answers[:20]} == {"unknown"}
+    assert answers[20].outcome == "exact"
+    assert answers[20].downstream == max(brute_force(world.copy, world.topic).values()) + 1
+
+
 def test_where_both_sides_parted_is_known_though_the_last_runs_are_lost(
     sides: tuple[Side, Side],
 ) -> None:

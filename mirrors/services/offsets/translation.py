@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from mirrors.domain.offsets import Translation, nearest, translate_between
@@ -13,6 +13,8 @@ from mirrors.models.offsets import Wanted, blocks_around
 from mirrors.services.backward import amend
 
 Place = tuple[str, int]
+
+_RECORD = "record"
 
 
 def translate_offsets(
@@ -28,7 +30,7 @@ def translate_offsets(
     """
     asked = {place: list(offsets) for place, offsets in places.items()}
     blocks = _Blocks(_current_maps(flow, asked, positions or {}), asked)
-    reasons = _reasons(flow, {place for place in asked if not blocks.has(place)})
+    reasons = _reasons(flow, [place for place in asked if not blocks.has(place)], blocks)
     answers = {
         place: [
             blocks.translate(place, offset)
@@ -83,6 +85,10 @@ class _Blocks:
     def has(self, place: Place) -> bool:
         return place in self._maps and self._maps[place].pk in self._known
 
+    def knows_its_end(self, place: Place) -> bool:
+        """Whether the position says how far the copies reach, as right after a takeover."""
+        return place in self._maps and self._maps[place].map_end is not None
+
     def translate(self, place: Place, offset: int) -> Translation:
         known, at = self._maps[place], self._wanted(place, offset)
         found = self._around[at]
@@ -134,19 +140,23 @@ def _map(row: PartitionMap, positions: Mapping[Place, int]) -> _Map:
     return _Map(row.pk, asked, map_end, row.source_start, row.target_start)
 
 
-def _reasons(flow: Flow, places: set[Place]) -> dict[Place, str]:
-    """Why there is no map of these partitions."""
+def _reasons(flow: Flow, places: Collection[Place], blocks: _Blocks) -> dict[Place, str]:
+    """Why there is no map of these partitions, of which no block of runs is there."""
     if not places:
         return {}
     rows = FlowPartition.objects.filter(flow=flow, topic__in={topic for topic, _ in places})
     lanes = {(row.topic, row.partition): row.lane for row in rows}
-    return {place: _why(flow, place, lanes.get(place)) for place in places}
+    return {
+        place: _why(flow, place, lanes.get(place))
+        for place in places
+        if lanes.get(place) == _RECORD or not blocks.knows_its_end(place)
+    }
 
 
 def _why(flow: Flow, place: Place, lane: str | None) -> str:
     name = f"{place[0]}-{place[1]}"
     if lane is None:
         return f"{flow.name} does not copy {name}"
-    if lane == "record":
+    if lane == _RECORD:
         return f"{name} is copied record by record, and that lane writes no map of offsets"
     return f"no record of {name} that the map knows was copied yet"
