@@ -22,6 +22,7 @@ from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
 from spark_runner import compiled
 from tests.turns import VARIABLE
+from tests.wire.world import Side
 
 # In this process the sources run, so that a test can look inside; runners that are started take the
 # machine code, where `make setup` could make it. With the switch at 1 it runs here too.
@@ -61,6 +62,15 @@ def pytest_collection_finish() -> None:
     """What was imported by now stays until the end: no collection need look at it again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
+    """Both clusters as the engine's tests see them."""
+    pair = Side("one", primary), Side("two", backup)
+    yield pair
+    for side in pair:
+        side.close()
 
 
 @pytest.fixture

@@ -17,19 +17,9 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Flow, Runner
 from mirrors.services import clusters, jobs
 from mirrors.services.flows import editing
-from tests.wire.world import Side
 
 STANDIN = Path(__file__).parent / "standin"
 WHO = "tester"
-
-
-@pytest.fixture(scope="module")
-def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
-    """Both clusters as the engine's tests see them."""
-    pair = Side("one", primary), Side("two", backup)
-    yield pair
-    for side in pair:
-        side.close()
 
 
 @pytest.fixture

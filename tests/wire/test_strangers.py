@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from django.utils import timezone
@@ -18,14 +17,6 @@ from spark_runner.wire.records import Record
 from spark_runner.work import SliceResult
 from tests.pages import world as rows
 from tests.wire.world import Driver, Flow, Side, unique
-
-
-@pytest.fixture(scope="module")
-def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
-    pair = Side("one", primary), Side("two", backup)
-    yield pair
-    for side in pair:
-        side.close()
 
 
 @pytest.fixture(autouse=True)
