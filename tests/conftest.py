@@ -20,16 +20,8 @@ from pytest_django import Settings
 
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
-from spark_runner import compiled
 from tests.turns import VARIABLE
 from tests.wire.world import Side
-
-# In this process the sources run, so that a test can look inside; runners that are started take the
-# machine code, where `make setup` could make it. With the switch at 1 it runs here too.
-with pytest.MonkeyPatch.context() as switch:
-    switch.setenv(compiled.SWITCH, os.environ.get(compiled.SWITCH, "0"))
-    import spark_runner.lanes
-    import spark_runner.wire  # noqa: F401
 
 # A law is not broken because the machine is busy.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
