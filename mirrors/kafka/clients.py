@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.security import (
@@ -61,6 +61,15 @@ def client_config(
     if uses_sasl(spec):
         config |= _sasl(facts)
     return config | dict(extra or {})
+
+
+def discard(producer: Producer) -> None:
+    """End a producer and its threads now, with what it has not sent.
+
+    The last reference may be held for long: by the frames that the error of a failed one names.
+    """
+    producer.purge()
+    producer.close()
 
 
 def _note(error: KafkaError) -> None:

@@ -11,7 +11,7 @@ from mirrors.domain.heartbeats import CONFIGS, TOPIC
 from mirrors.domain.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
-from mirrors.kafka.clients import client_config
+from mirrors.kafka.clients import client_config, discard
 from mirrors.kafka.errors import RAISED, translate
 
 CLIENT_ID = "understudy-heartbeats"
@@ -80,8 +80,7 @@ class Writer:
         return note
 
     def close(self) -> None:
-        self._producer.purge()
-        self._producer.flush(0.1)
+        discard(self._producer)
 
 
 class Watcher:

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
-from mirrors.kafka.clients import client_config
+from mirrors.kafka.clients import client_config, discard
 from mirrors.kafka.connection import DEADLINE_S
 from mirrors.kafka.errors import RAISED, translate
 
@@ -155,22 +155,24 @@ def append(
     failures: list[KafkaError] = []
     own = {"enable.idempotence": True, "linger.ms": 5, "partitioner": "murmur2_random"}
     producer = Producer(client_config(spec, client_id=CLIENT_ID, role="producer", extra=own))
-    count, left = 0, 0
+    count = 0
     deadline = time.monotonic() + deadline_s
     try:
         for row in rows:
             _produce(producer, topic, row, failures, deadline)
             count += 1
         left = producer.flush(max(0.1, deadline - time.monotonic()))
+        if failures:
+            raise translate(failures[0], where=spec.alias, doing=f"write {topic}")
+        if left:
+            raise KafkaUnavailable(
+                f"Cluster {spec.alias}: {topic} did not take {left} of {count} records in time.",
+                code="timeout",
+            )
     except RAISED as error:
         raise translate(error, where=spec.alias, doing=f"write {topic}") from None
-    if failures:
-        raise translate(failures[0], where=spec.alias, doing=f"write {topic}")
-    if left:
-        raise KafkaUnavailable(
-            f"Cluster {spec.alias}: {topic} did not take {left} of {count} records in time.",
-            code="timeout",
-        )
+    finally:
+        discard(producer)
     return count
 
 

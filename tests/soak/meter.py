@@ -53,13 +53,13 @@ def _roots(stage: Stage) -> dict[str, psutil.Process]:
 
 
 def thread_names(stage: Stage) -> Counter[str]:
-    """Every thread of the runner and its workers by its name, as far as the kernel keeps it."""
+    """Every thread of every service by its name, as far as the kernel keeps it."""
     found: Counter[str] = Counter()
-    runner = runner_process(stage)
-    for process in (runner, *runner.children(recursive=True)) if runner else ():
-        for name in Path(f"/proc/{process.pid}/task").glob("*/comm"):
-            with contextlib.suppress(OSError):
-                found[name.read_text().strip()] += 1
+    for service, root in _roots(stage).items():
+        for process in (root, *root.children(recursive=True)):
+            for name in Path(f"/proc/{process.pid}/task").glob("*/comm"):
+                with contextlib.suppress(OSError):
+                    found[f"{service} {name.read_text().strip()}"] += 1
     return found
 
 

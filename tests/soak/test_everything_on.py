@@ -92,7 +92,7 @@ def test_memory_latency_files_threads_and_connections_stay_flat(
     asking = series["asking"]
     assert isinstance(asking, Asking)
     assert any(f"Limited to {LIMIT} bytes/s" in reason for reason in asking.said), asking.said
-    say(f"threads of the runner that came: {dict(others - names)}, went: {dict(names - others)}")
+    say(f"threads that came: {dict(others - names)}, went: {dict(names - others)}")
     say(f"files that came: {dict(opened - files)}, went: {dict(files - opened)}")
     cuts = {alias: proxy.cuts for alias, proxy in whole.proxies.items()}
     say(f"{unrest.turns} turns of {TURN_S:.0f} s")

@@ -1,0 +1,45 @@
+"""Clients that write end when they are told to, whoever still holds them: an error names frames."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from controlplane.demo.ports import free_port
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.records import Heartbeat
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.heartbeats import Writer
+from mirrors.kafka.internal import Row, append
+
+BEAT = Heartbeat("one", "two", 1)
+
+
+def clients() -> int:
+    """Each client of librdkafka has one thread of this name."""
+    names = Path(f"/proc/{os.getpid()}/task").glob("*/comm")
+    return sum(name.read_text().startswith("rdk:main") for name in names)
+
+
+@pytest.fixture
+def nobody() -> ClusterSpec:
+    return ClusterSpec(alias="nobody", bootstrap_servers=f"127.0.0.1:{free_port()}")
+
+
+def test_a_writer_of_heartbeats_ends_with_what_it_could_not_send(nobody: ClusterSpec) -> None:
+    before = clients()
+    writer = Writer(nobody)
+    writer.write([BEAT], deadline_s=0.1)
+    assert clients() == before + 1
+    writer.close()
+    assert clients() == before
+
+
+def test_a_producer_that_failed_ends_though_its_error_is_kept(nobody: ClusterSpec) -> None:
+    before = clients()
+    with pytest.raises(KafkaUnavailable, match="did not take 1 of 1 records") as kept:
+        append(nobody, "heartbeats", [Row(b"", b"")], deadline_s=0.3)
+    assert kept.tb is not None
+    assert clients() == before
