@@ -5,7 +5,6 @@ An `ssl.SSLSocket` makes two system calls for each record of 16 KB and has no MS
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import Callable, Sequence
 
@@ -112,10 +111,12 @@ class TlsStream:
 
         A broker writes record by record: to wake for each costs more than to take many at once.
         """
-        stage, flags = self._stage, 0
-        if surely >= _RECORD:
-            stage, flags = stage[:surely], socket.MSG_WAITALL
-        got = self._plain.receive_some(stage, deadline, flags)
+        stage = self._stage
+        if surely < _RECORD:
+            surely = 0
+        elif surely < _STAGE:
+            stage = stage[:surely]
+        got = self._plain.receive_some(stage, deadline, surely)
         self._incoming.write(stage[:got])
 
     def _flush(self, deadline: float) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import resource
+import select
 import socket
 import threading
 import time
@@ -22,14 +24,16 @@ class Counted(PlainStream):
 
     asked = 0
 
-    def receive_some(self, view: memoryview, deadline: float, flags: int = 0) -> int:
+    def receive_some(self, view: memoryview, deadline: float, surely: int = 0) -> int:
         self.asked += 1
-        return super().receive_some(view, deadline, flags)
+        return super().receive_some(view, deadline, surely)
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, Counted]]:
-    there, here = socket.socketpair()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = socket.create_connection(server.getsockname())
+        there, _ = server.accept()
     stream = Counted(here, "here")
     yield there, stream
     there.close()
@@ -52,8 +56,8 @@ def test_what_is_read_is_what_was_sent_however_both_are_cut(
     ends: tuple[socket.socket, Counted], seed: int
 ) -> None:
     dice = random.Random(seed)
-    sizes = [1, 4, 300, 4095, 4096, 4097, 70_000]
-    pieces = [dice.randbytes(dice.choice(sizes)) for _ in range(60)]
+    sizes = [1, 4, 300, 4095, 4096, 4097, 70_000, 131_072, 140_000, 5_000_000]
+    pieces = [dice.randbytes(dice.choice(sizes)) for _ in range(40)]
     whole = b"".join(pieces)
     writer = threading.Thread(target=say, args=(ends[0], pieces))
     writer.start()
@@ -76,6 +80,55 @@ def test_small_answers_that_came_together_are_taken_in_one_call(
     assert (read(stream, 4), read(stream, 200)) == (b"more", b"b" * 200)
     assert not stream.pending()
     assert stream.asked == 1
+
+
+def test_a_long_answer_is_not_woken_for_piece_by_piece(
+    ends: tuple[socket.socket, Counted],
+) -> None:
+    there, stream = ends
+
+    def say_slowly() -> None:
+        for _ in range(256):
+            there.sendall(bytes(16_384))
+            time.sleep(0.001)
+
+    writer = threading.Thread(target=say_slowly)
+    writer.start()
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    assert read(stream, 256 * 16_384) == bytes(256 * 16_384)
+    waits = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before
+    writer.join(WITHIN_S)
+    assert waits < 64
+    there.sendall(b"more")
+    assert select.select([stream], [], [], WITHIN_S)[0], "nobody is woken for few bytes again"
+    assert read(stream, 4) == b"more"
+
+
+def test_a_long_answer_that_comes_slowly_has_all_of_its_time(
+    ends: tuple[socket.socket, Counted],
+) -> None:
+    """The kernel's own time may be half of that: what was woken for had not come by then."""
+    there, stream = ends
+    there.sendall(b"first")
+    assert read(stream, 5, within_s=0.5) == b"first"
+    parts = [(0.1, 100_000), (0.7, 300_000)]
+    timers = [threading.Timer(after, there.sendall, [bytes(size)]) for after, size in parts]
+    for timer in timers:
+        timer.start()
+    assert len(read(stream, 400_000, within_s=0.95)) == 400_000
+    for timer in timers:
+        timer.join(WITHIN_S)
+
+
+def test_a_long_answer_that_stops_half_way_is_given_up_at_its_deadline(
+    ends: tuple[socket.socket, Counted],
+) -> None:
+    ends[0].sendall(bytes(300_000))
+    began = time.monotonic()
+    with pytest.raises(KafkaUnavailable) as found:
+        read(ends[1], 10_000_000, within_s=0.5)
+    assert found.value.code == "timeout"
+    assert 0.4 < time.monotonic() - began < 5
 
 
 def test_a_small_answer_that_stops_half_way_is_given_up_at_its_deadline(

@@ -27,9 +27,9 @@ class Counted(PlainStream):
 
     asked = 0
 
-    def receive_some(self, view: memoryview, deadline: float, flags: int = 0) -> int:
+    def receive_some(self, view: memoryview, deadline: float, surely: int = 0) -> int:
         self.asked += 1
-        return super().receive_some(view, deadline, flags)
+        return super().receive_some(view, deadline, surely)
 
 
 class Server:
