@@ -6,11 +6,14 @@ import contextlib
 import json
 import random
 import socket
+from collections import deque
 from pathlib import Path
 
 HOST = "127.0.0.1"
 _LOWEST, _HIGHEST = 20_000, 32_000
 _TRIES = 200
+# Given out by this process, and perhaps not listened on yet.
+_given: deque[int] = deque(maxlen=100)
 
 
 def free_port() -> int:
@@ -24,7 +27,8 @@ def free_port() -> int:
     chosen = random.SystemRandom()
     for _ in range(_TRIES if highest > _LOWEST else 0):
         port = chosen.randint(_LOWEST, highest)
-        if is_free(port):
+        if port not in _given and is_free(port):
+            _given.append(port)
             return port
     with socket.socket() as probe:
         probe.bind((HOST, 0))
