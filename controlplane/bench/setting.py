@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
+import shlex
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -31,6 +33,23 @@ class Setting:
     @classmethod
     def read(cls, path: Path) -> Self:
         return cls(**json.loads(path.read_text()))
+
+
+# Where things lie on this machine is nobody else's.
+_PLACES = ("--dir", "--lock")
+
+
+def as_told(arguments: Sequence[str]) -> str:
+    """The command line for a page that others read: without the places on this machine."""
+    told, is_place = [], False
+    for text in arguments:
+        if not is_place and not text.startswith(tuple(f"{name}=" for name in _PLACES)):
+            is_place = text in _PLACES
+            if not is_place:
+                told.append(text)
+        else:
+            is_place = False
+    return shlex.join(["manage.py", *told])
 
 
 def machine_line(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:

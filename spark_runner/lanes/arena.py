@@ -8,10 +8,11 @@ free again when the last of them is acknowledged.
 from __future__ import annotations
 
 import mmap
+from typing import Final
 
 from spark_runner.wire.crc32c import address_of
 
-_PAGE = 1 << 21
+_PAGE: Final = 1 << 21
 
 
 class Arena:

@@ -17,10 +17,11 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.codes import Code
 from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes.arena import Arenas
+from spark_runner.lanes.flights import Flight
 from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.members import Members
 from spark_runner.lanes.parcel import Parcel
-from spark_runner.lanes.pipe import Flight, Pipe
+from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.prepare import Preparer
 from spark_runner.lanes.returns import RETRY_S, Returns
 from spark_runner.lanes.tally import Tally

@@ -8,11 +8,13 @@ least once nobody waits: records are seen when they land, and each commit would 
 
 from __future__ import annotations
 
-_SOONEST_S = 0.1
+from typing import Final
+
+_SOONEST_S: Final = 0.1
 # A commit that takes 10 ms is worth one in 60 ms.
-_COST_SHARE = 6.0
+_COST_SHARE: Final = 6.0
 # Markers and other dropped batches move positions too, but nobody waits for that.
-_QUIET_S = 5.0
+_QUIET_S: Final = 5.0
 
 
 class Pace:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spark_runner.wire import codecs
 from spark_runner.wire.batch import HEADER_SIZE, LOG_APPEND_TIME, Header
@@ -12,11 +12,11 @@ from spark_runner.wire.varint import read_signed, signed, wrapped
 
 # Deltas and lengths are mostly small: looked up, not computed.
 VARINTS = [signed(value) for value in range(1 << 14)]
-KNOWN = len(VARINTS)
-_MOST = (1 << 63) - 1
+KNOWN: Final = len(VARINTS)
+_MOST: Final = (1 << 63) - 1
 # Small batches of records that are all alike may hold a thousand times what they weigh: so many
 # bytes of records are put together at once. A single batch is taken whatever it holds.
-MOST_TOGETHER = 16 << 20
+MOST_TOGETHER: Final = 16 << 20
 
 
 class Enough(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.flights import Flight, laid_out
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.tuning import Tuning
 from spark_runner.lanes.window import Window
@@ -12,9 +12,6 @@ from spark_runner.wire import produce
 from spark_runner.wire.cluster import RECEIVE_S
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.messages import PRODUCE
-from spark_runner.wire.stream import Buffer
-
-Flight = dict[Track, Parcel]
 
 
 class Pipe:
@@ -82,15 +79,7 @@ class Pipe:
 
     def send(self, flight: Flight, now: float) -> None:
         """One request with one batch of each of these tracks."""
-        topics: dict[bytes, list[tuple[bytes, Buffer]]] = {}
-        size = 0
-        for track, parcel in flight.items():
-            size += parcel.size
-            assert parcel.view is not None  # noqa: S101 - a stamped parcel has one
-            rows = topics.get(track.remote_key)
-            if rows is None:
-                rows = topics[track.remote_key] = []
-            rows.append((track.index, parcel.view))
+        topics, size = laid_out(flight)
         link = self.link
         is_first = not self.flights
         # Before anything can fail: what is launched is waited for, or comes back.
@@ -101,7 +90,7 @@ class Pipe:
         if is_first:
             link.renew_login(now + self._patience_s)
             self.heard_at = now
-        parts = self._writer.parts(link.next_correlation(), list(topics.items()))
+        parts = self._writer.parts(link.next_correlation(), topics)
         link.send(parts, now + self._patience_s)
 
     def is_overdue(self, now: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Final
 
 from spark_runner.lanes import repack, target_trouble
 from spark_runner.lanes.arena import Arenas
@@ -17,8 +18,8 @@ from spark_runner.wire.crc32c import address_of
 
 # Below this a batch costs the target's broker more than repacking costs us, and one batch per
 # request and partition is slow: merged when several of them wait.
-SMALL_BYTES = 12 << 10
-SMALL_LEAST = 4
+SMALL_BYTES: Final = 12 << 10
+SMALL_LEAST: Final = 4
 
 
 class Preparer:

@@ -9,6 +9,7 @@ is checked by the preparer or by the target's broker; what is dropped is checked
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from spark_runner.lanes import legacy
 from spark_runner.lanes.arena import Arena
@@ -29,23 +30,23 @@ from spark_runner.wire.batch import (
 )
 from spark_runner.wire.varint import read_signed
 
-HOLES = "holes from compaction"
-INSIDE = "position inside a batch"
-CUT = "end of the run inside a batch"
-APPEND_TIME = "append time kept as record time"
-CODEC = "other codec on the target"
-TOO_LARGE = "batch over the target's limit"
-SMALL = "small batches while lagging"
-OLD_FORMAT = "old message format"
-REFUSED = "refused as it was"
-DAMAGED = "damaged"
+HOLES: Final = "holes from compaction"
+INSIDE: Final = "position inside a batch"
+CUT: Final = "end of the run inside a batch"
+APPEND_TIME: Final = "append time kept as record time"
+CODEC: Final = "other codec on the target"
+TOO_LARGE: Final = "batch over the target's limit"
+SMALL: Final = "small batches while lagging"
+OLD_FORMAT: Final = "old message format"
+REFUSED: Final = "refused as it was"
+DAMAGED: Final = "damaged"
 
-_ABORT_MARKER = 0
-_LEAST = MAGIC_AT + 1
+_ABORT_MARKER: Final = 0
+_LEAST: Final = MAGIC_AT + 1
 # Of formats 0 and 1.
-_LEAST_OLD = 26
-_UNPACK = HEADER.unpack_from
-_NEW = tuple.__new__
+_LEAST_OLD: Final = 26
+_UNPACK: Final = HEADER.unpack_from
+_NEW: Final = tuple.__new__
 
 
 def scan(

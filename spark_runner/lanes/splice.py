@@ -7,6 +7,7 @@ have no hole, behind the position, with their own times. What else there is goes
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from spark_runner.lanes.parcel import Parcel, Stretch
 from spark_runner.lanes.piece import KNOWN, MOST_TOGETHER, VARINTS, Enough
@@ -17,8 +18,8 @@ from spark_runner.wire.records import frame_batch
 from spark_runner.wire.varint import read_signed, signed, wrapped
 
 # What a record mostly has before its key: a length in two bytes, attributes and time, the offset.
-_HEAD = struct.Struct("<HHB")
-_read_head = _HEAD.unpack_from
+_HEAD: Final = struct.Struct("<HHB")
+_read_head: Final = _HEAD.unpack_from
 # That length as it is read -> how far it is to the next record; 0 for one that has not two bytes,
 # or needs but one.
 _STEPS = [0] * (1 << 16)
@@ -27,7 +28,7 @@ for _size in range(1 << 6, 1 << 13):
 # Attributes other than 0, or a time that is negative or longer than a byte; the rest is the time.
 _NOT_PLAIN, _TIME_SHIFT, _TIMES = 0x81FF, 9, 64
 # From here on an offset delta has two bytes, and the first of them is what one byte would be.
-_DELTAS = 64
+_DELTAS: Final = 64
 # Attributes and time as they are written.
 _FRONTS = [b"\x00" + time for time in VARINTS]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from typing import Final
 
 from mirrors.domain.continuity.strangers import Stretch
 from spark_runner.lanes.counts import Counts
@@ -14,9 +15,9 @@ from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import Sequences
 from spark_runner.work import PartitionError
 
-_INDEX = struct.Struct(">i")
+_INDEX: Final = struct.Struct(">i")
 # Beyond that nobody looks into each; the runs say all the same what is ours.
-MOST_HOLES = 256
+MOST_HOLES: Final = 256
 
 
 class Track:

@@ -15,10 +15,12 @@ broker, and more of it only makes commits and stops late.
 
 from __future__ import annotations
 
-_FIRST = 512 << 10
-_LEAST = 16 << 10
+from typing import Final
+
+_FIRST: Final = 512 << 10
+_LEAST: Final = 16 << 10
 # A commit waits for what flies: it may take this long, and a process that is stopped has 3 s.
-_LONG_S = 1.0
+_LONG_S: Final = 1.0
 
 
 class Window:

@@ -10,32 +10,34 @@ batchLength counts from byte 12, the checksum covers from byte 21.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spark_runner.wire.crc32c import crc32c_at
 from spark_runner.wire.crc32c_patch import patched
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_SIZE = 61
-LENGTH_OVERHEAD = 12
-CRC_FROM = 21
-MAGIC_AT = 16
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = 61
+LENGTH_OVERHEAD: Final = 12
+CRC_FROM: Final = 21
+MAGIC_AT: Final = 16
 
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
 
-NO_PRODUCER = -1
-SEQUENCE_MASK = 0x7FFFFFFF
+NO_PRODUCER: Final = -1
+SEQUENCE_MASK: Final = 0x7FFFFFFF
 
-_FRONT = struct.Struct(">qiibI")
-_BACK = struct.Struct(">hiqqqhii")
-_CRC = struct.Struct(">I")
-_CRC_AT = 17
-_SEQUENCE_AT = 53
+_BACK: Final = struct.Struct(">hiqqqhii")
+# The checksum and the fields of the header that it covers; and the whole header with these.
+_SUMMED: Final = struct.Struct(">I40s")
+_WHOLE: Final = struct.Struct(">qiibI40s")
+_CRC: Final = struct.Struct(">I")
+_CRC_AT: Final = 17
+_SEQUENCE_AT: Final = 53
 # batchLength minus this is the number of bytes behind the header
-_BEHIND = HEADER_SIZE - LENGTH_OVERHEAD
+_BEHIND: Final = HEADER_SIZE - LENGTH_OVERHEAD
 
 
 class Header(NamedTuple):
@@ -112,14 +114,12 @@ class Pen:
         sequence = sequences.take(producer_id, epoch, records)
         attributes = attributes & CODEC_MASK | self._transactional
         # From the memory and not from `header`: after a refusal it has been written before.
-        (crc,) = _CRC.unpack_from(memory, at + _CRC_AT)
-        old = bytes(memory[at + CRC_FROM : at + HEADER_SIZE])
+        crc, old = _SUMMED.unpack_from(memory, at + _CRC_AT)
         new = _BACK.pack(
             attributes, last_delta, base_time, max_time, producer_id, epoch, sequence, records
         )
         crc = patched(crc, old, new, length - _BEHIND)
-        _FRONT.pack_into(memory, at, 0, length, -1, 2, crc)
-        memory[at + CRC_FROM : at + HEADER_SIZE] = new
+        _WHOLE.pack_into(memory, at, 0, length, -1, 2, crc, new)
 
 
 class Sequences:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import time
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
@@ -20,10 +20,10 @@ from spark_runner.wire import messages, sasl
 from spark_runner.wire.stream import Buffer, Buffers, PlainStream, dial
 from spark_runner.wire.tls import TlsStream
 
-_LENGTH = struct.Struct(">i")
-_LONGEST_FRAME = 1 << 30
+_LENGTH: Final = struct.Struct(">i")
+_LONGEST_FRAME: Final = 1 << 30
 # KIP-368: a broker closes a connection whose login is older than it allows. Renew well before.
-_RENEW_AFTER = 0.8
+_RENEW_AFTER: Final = 0.8
 
 
 class Connection:

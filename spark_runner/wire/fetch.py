@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spark_runner.wire import varint
-from spark_runner.wire.messages import FETCH, request_header
+from spark_runner.wire.messages import FETCH, TopicKey, request_header
 
-LEAST, BY_ID, MOST = 12, 13, 16
+LEAST: Final = 12
+BY_ID: Final = 13
+MOST: Final = 16
 
-_LIMITS = struct.Struct(">iiibii")
-_PARTITION = struct.Struct(">iiqiqib")
-_INDEX = struct.Struct(">i")
-_REPLY_HEAD = struct.Struct(">ibihi")
-_REPLY_PARTITION = struct.Struct(">ihqqq")
-_ABORTED = struct.Struct(">qqb")
-_EPOCH_END = struct.Struct(">iq")
+_LIMITS: Final = struct.Struct(">iiibii")
+_PARTITION: Final = struct.Struct(">iiqiqib")
+_INDEX: Final = struct.Struct(">i")
+_REPLY_HEAD: Final = struct.Struct(">ibihi")
+_REPLY_PARTITION: Final = struct.Struct(">ihqqq")
+_ABORTED: Final = struct.Struct(">qqb")
+_EPOCH_END: Final = struct.Struct(">iq")
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-_NO_SESSION = -1
-_DIVERGING, _CURRENT_LEADER = 0, 1
-
-TopicKey = bytes
-"""What names a topic on the wire: 16 bytes of id, or the name as a compact string."""
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+_NO_SESSION: Final = -1
+_DIVERGING: Final = 0
 
 
 class Wanted(NamedTuple):

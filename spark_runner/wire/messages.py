@@ -6,7 +6,7 @@ Fetch and Produce are not here: their own code is in `fetch.py` and `produce.py`
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, Final
 
 from kafka.protocol.admin import (
     DescribeProducersRequest,
@@ -43,14 +43,18 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-CLIENT_ID = "understudy"
+TopicKey = bytes
+"""What names a topic on the wire: 16 bytes of id, or the name as a compact string."""
 
-PRODUCE, FETCH = 0, 1
-_CLIENT_ID = CLIENT_ID.encode()
-_HEADER = struct.Struct(f">hhih{len(_CLIENT_ID)}sB")
-_CORRELATION = struct.Struct(">i")
+CLIENT_ID: Final = "understudy"
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+_CLIENT_ID: Final = CLIENT_ID.encode()
+_HEADER: Final = struct.Struct(f">hhih{len(_CLIENT_ID)}sB")
+_CORRELATION: Final = struct.Struct(">i")
 # Behind the frame's length, the key and the version.
-_CORRELATION_AT = 8
+_CORRELATION_AT: Final = 8
 
 # request class -> (reply class, the least and the most version that we speak). The least are those
 # of Kafka 2.8, the oldest broker supported; InitProducerId 6 is not served by any broker yet.

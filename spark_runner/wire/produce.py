@@ -7,25 +7,25 @@ partition and request (87 otherwise), and answers a request's partitions in any 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spark_runner.wire import varint
-from spark_runner.wire.messages import PRODUCE, request_header
+from spark_runner.wire.messages import PRODUCE, TopicKey, request_header
 from spark_runner.wire.stream import Buffer
 
-LEAST, BY_ID, MOST = 9, 13, 13
+LEAST: Final = 9
+BY_ID: Final = 13
+MOST: Final = 13
 # Before version 12 a partition must have been added to the transaction (KIP-890).
-ADDS_BY_ITSELF = 12
+ADDS_BY_ITSELF: Final = 12
 
-_LENGTH = struct.Struct(">i")
-_ACKS = struct.Struct(">hi")
-_ALL = -1
+_LENGTH: Final = struct.Struct(">i")
+_ACKS: Final = struct.Struct(">hi")
+_ALL: Final = -1
 # index, error, base offset, log append time, log start, no record errors, no message, no tags
-_PLAIN = struct.Struct(">ihqqqBBB")
-_PARTITION = struct.Struct(">ihqqq")
-_REPLY_HEAD = 5
-
-TopicKey = bytes
+_PLAIN: Final = struct.Struct(">ihqqqBBB")
+_PARTITION: Final = struct.Struct(">ihqqq")
+_REPLY_HEAD: Final = 5
 
 
 class Answer(NamedTuple):
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
     record_errors: tuple[tuple[int, str], ...]
 
 
-_answer = Answer._make
+_answer: Final = Answer._make
 
 
 class RequestWriter:

@@ -6,15 +6,15 @@ The lanes never come here for the records they copy; `lanes/repack.py` walks tho
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spark_runner.wire import codecs
 from spark_runner.wire.batch import HEADER, HEADER_SIZE, LOG_APPEND_TIME, NO_PRODUCER, Header
 from spark_runner.wire.crc32c import address_of, crc32c_at
 from spark_runner.wire.varint import read_signed, signed
 
-_CRC_AT = 17
-_CRC_FROM = 21
+_CRC_AT: Final = 17
+_CRC_FROM: Final = 21
 
 
 class Record(NamedTuple):

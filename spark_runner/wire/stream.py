@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka import egress
@@ -22,15 +22,15 @@ from mirrors.kafka.lookup import resolve_host
 
 Buffer = bytes | bytearray | memoryview
 
-IOV_MAX = 1024
+IOV_MAX: Final = 1024
 # An answer is its length and then itself, and several small ones come at once: one call takes all.
-_AHEAD = 4096
+_AHEAD: Final = 4096
 # Of a long answer so many bytes at once are woken for: to wake for each piece as it comes took a
 # tenth more of the processor. Fewer than the least are taken as they come.
-_TOGETHER = 2 << 20
-_LEAST_TOGETHER = 1 << 16
-_SLACK_S = 1.0
-_TIMEVAL = struct.Struct("@ll")
+_TOGETHER: Final = 2 << 20
+_LEAST_TOGETHER: Final = 1 << 16
+_SLACK_S: Final = 1.0
+_TIMEVAL: Final = struct.Struct("@ll")
 
 
 class PlainStream:

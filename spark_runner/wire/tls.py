@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.wire.stream import Buffer, PlainStream, cut_off
 
-_STAGE = 1 << 18
+_STAGE: Final = 1 << 18
 # OpenSSL may hold this much of a record that has not come whole: the rest is sure to be on its way.
-_RECORD = 1 << 15
+_RECORD: Final = 1 << 15
 # So much waits encrypted before it goes out: a whole request would be held twice, and leave the
 # processor's cache before it is sent.
-_WAITING = 1 << 17
+_WAITING: Final = 1 << 17
 # Pieces below this are joined before they are encrypted: each call makes a TLS record of its own.
-_SMALL = 4096
+_SMALL: Final = 4096
 
 
 class TlsStream:

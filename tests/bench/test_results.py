@@ -20,7 +20,7 @@ from controlplane.bench.results import (
     write,
 )
 from controlplane.bench.session import Session
-from controlplane.bench.setting import Setting
+from controlplane.bench.setting import Setting, as_told
 
 
 def run(label: str, number: int, cpu: float | None = None, **other: object) -> Run:
@@ -124,6 +124,13 @@ def test_the_page_names_failed_runs_and_every_configuration() -> None:
     assert "1k-lz4-16, loop: r5s0.x-3 differs at record 7" in page
     assert "offset.lag.max = 10000" in page
     assert "| 1k-lz4-16 | understudy | 2 |" in page
+
+
+@pytest.mark.parametrize("place", [["--dir", "/data/b"], ["--dir=/data/b"], ["--lock", "/l"]])
+def test_the_page_does_not_tell_where_things_lie_on_the_machine(place: list[str]) -> None:
+    rest = ["--passes", "1", "--only", "1k-*/*"]
+    told = "manage.py bench --passes 1 --only '1k-*/*'"
+    assert as_told(["bench", *place, *rest]) == as_told(["bench", *rest, *place]) == told
 
 
 def test_runs_that_are_added_stand_beside_those_of_the_last_result(tmp_path: Path) -> None:

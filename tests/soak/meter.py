@@ -26,7 +26,11 @@ Pair = tuple[float, float]
 
 @dataclasses.dataclass
 class Sample:
-    """One service with all its descendants; memory is its share of the machine's, in bytes."""
+    """One service with all its descendants; memory is its share of the machine's, in bytes.
+
+    Of a worker's pool the fullest process stands for all: each keeps its clients for a cluster from
+    the first task on that it got for it, and who gets one is left to chance for many minutes.
+    """
 
     memory: int = 0
     processes: int = 0
@@ -37,7 +41,10 @@ class Sample:
 
 def sample(stage: Stage) -> dict[str, Sample]:
     """Every service of ours at this moment, the runner among them; brokers are not ours."""
-    return {name: _measured(root) for name, root in _roots(stage).items()}
+    return {
+        name: _measured(root, is_pool=name.startswith("celery-"))
+        for name, root in _roots(stage).items()
+    }
 
 
 def _roots(stage: Stage) -> dict[str, psutil.Process]:
@@ -77,8 +84,8 @@ def open_files(stage: Stage) -> Counter[str]:
     return found
 
 
-def _measured(root: psutil.Process) -> Sample:
-    found = Sample()
+def _measured(root: psutil.Process, *, is_pool: bool) -> Sample:
+    found, each = Sample(), []
     for process in (root, *root.children(recursive=True)):
         try:
             memory = process.memory_full_info().pss
@@ -87,10 +94,10 @@ def _measured(root: psutil.Process) -> Sample:
         except psutil.NoSuchProcess:
             continue
         found.memory += memory
-        found.threads += threads
-        found.files += files
-        found.connections += connections
+        each.append((threads, files, connections))
         found.processes += 1
+    counted = [each[0], *sorted(each[1:])[-1:]] if is_pool else each
+    found.threads, found.files, found.connections = map(sum, zip(*counted, strict=True))
     return found
 
 

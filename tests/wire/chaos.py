@@ -28,8 +28,9 @@ from mirrors.kafka.codes import Code
 from mirrors.kafka.producers.coordinator import Coordinator
 from spark_runner.lanes import homes
 from spark_runner.lanes.feeder import Feeder
+from spark_runner.lanes.flights import Flight
 from spark_runner.lanes.ledger import Book
-from spark_runner.lanes.pipe import Flight, Pipe
+from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.track import Track
 from spark_runner.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC_AT
 from spark_runner.wire.produce import Answer

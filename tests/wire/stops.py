@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from mirrors.kafka.codes import Code
-from spark_runner.lanes.pipe import Flight, Pipe
+from spark_runner.lanes.flights import Flight
+from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.record import RecordLane
 from spark_runner.lanes.track import Track

@@ -14,7 +14,8 @@ import pytest
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.lanes import drain, raw
 from spark_runner.lanes.engine import Engine
-from spark_runner.lanes.pipe import Flight, Pipe
+from spark_runner.lanes.flights import Flight
+from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire import produce
 from spark_runner.wire.connection import Connection

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.lanes.pipe import Flight, Pipe, width_after
+from spark_runner.lanes.flights import Flight
+from spark_runner.lanes.pipe import Pipe, width_after
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.wire import produce
 from spark_runner.wire.cluster import ClusterClient

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from mirrors.kafka.codes import Code
+from spark_runner.lanes.flights import Flight
 from spark_runner.lanes.ledger import Book
-from spark_runner.lanes.pipe import Flight, Pipe
+from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.track import Track
 from spark_runner.wire.produce import Answer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import sys
 import time
 from argparse import ArgumentParser
@@ -16,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from controlplane.bench import report, results
 from controlplane.bench.cells import Cell, chosen, full_cells, quick_cells
 from controlplane.bench.session import Session, only_one
+from controlplane.bench.setting import as_told
 from mirrors.domain.errors import UnderstudyError
 
 
@@ -78,7 +78,7 @@ class Command(BaseCommand):
                 if options["add"]:
                     session.recall()
                 with only_one(options["lock"], self._say):
-                    session.run(cells, command=shlex.join(["manage.py", *sys.argv[1:]]))
+                    session.run(cells, command=as_told(sys.argv[1:]))
         except UnderstudyError as error:
             raise CommandError(error.message) from error
         except KeyboardInterrupt:
