@@ -2,9 +2,9 @@
 
 A CRC is linear over GF(2). Two messages of the same length have checksums that differ by the bare
 CRC of their difference; here that is the difference of 40 bytes followed by `n` zero bytes. The
-last n mod 4096 of them are zero bytes that are really read. To append 4096 and more is to multiply
+last n mod 1024 of them are zero bytes that are really read. To append 1024 and more is to multiply
 by a matrix that depends on their number alone: applied digit by digit (base 64), four table
-look-ups each, in one digit up to 256 KB. That takes half a microsecond, where two passes over a
+look-ups each, in one digit up to 64 KB. That takes half a microsecond, where two passes over a
 batch of 40 KB take five, and few tables, since what is copied between two batches leaves little
 else in the processor's caches. What is more, a flipped bit stays visible: the target's broker
 finds it.
@@ -54,13 +54,14 @@ def patched(crc: int, old: bytes, new: bytes, behind: int) -> int:
 
 
 def make_tables() -> None:
-    """Those of common lengths, ahead of time: what is forked afterwards has them at once."""
-    for key in range(1, 1 << _DIGIT_BITS):
-        _table(key)
+    """Those for up to 1 MB, ahead of time: what is forked afterwards has them at once."""
+    for key in range((1 << _DIGIT_BITS) + 16):
+        if key & _DIGIT:
+            _table(key)
 
 
 # (place of the digit << 6 | digit) -> what 256 values of each of the four bytes become; the digits
-# count 4096 bytes
+# count 1024 bytes
 _TABLES: dict[int, array[int]] = {}
 
 

@@ -26,8 +26,9 @@ IOV_MAX: Final = 1024
 # An answer is its length and then itself, and several small ones come at once: one call takes all.
 _AHEAD: Final = 4096
 # Of a long answer so many bytes at once are woken for: to wake for each piece as it comes took a
-# tenth more of the processor. Fewer than the least are taken as they come.
-_TOGETHER: Final = 2 << 20
+# tenth more of the processor. More would be a large part of what may be under way between two
+# distant places, and its sender would have to wait. Fewer than the least are taken as they come.
+_TOGETHER: Final = 1 << 19
 _LEAST_TOGETHER: Final = 1 << 16
 _SLACK_S: Final = 1.0
 _TIMEVAL: Final = struct.Struct("@ll")
@@ -36,8 +37,11 @@ _TIMEVAL: Final = struct.Struct("@ll")
 class PlainStream:
     """The bytes as the network has them. `TlsStream` has the same methods."""
 
-    def __init__(self, connected: socket.socket, where: str) -> None:
+    def __init__(
+        self, connected: socket.socket, where: str, *, most_together: int = _TOGETHER
+    ) -> None:
         self.socket = connected
+        self._most_together = most_together
         self.where = where
         # What came along with the last small answer is `_ahead[_begin:_end]`.
         self._ahead = memoryview(bytearray(_AHEAD))
@@ -72,7 +76,7 @@ class PlainStream:
 
         Where many are, they are waited for together, up to a rest of as many that comes after them.
         """
-        together = min(_TOGETHER, surely // 2)
+        together = min(self._most_together, surely // 2)
         if together < _LEAST_TOGETHER:
             together = 1
         elif len(view) > surely - together:
@@ -152,6 +156,11 @@ class Buffers:
     send: int = 0
     receive: int = 0
 
+    @property
+    def together(self) -> int:
+        """How many bytes to be woken for: not most of what the receiving buffer holds."""
+        return min(_TOGETHER, self.receive // 4) if self.receive else _TOGETHER
+
     def apply(self, to: socket.socket) -> None:
         # Before connecting: the window is agreed on then.
         for option, size in ((socket.SO_SNDBUF, self.send), (socket.SO_RCVBUF, self.receive)):
@@ -183,7 +192,8 @@ def dial(
         connecting.settimeout(None)
         connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connecting.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return PlainStream(connecting, where)
+        together = buffers.together if buffers else _TOGETHER
+        return PlainStream(connecting, where, most_together=together)
     raise _not_connected(where, problem)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 
 import pytest
 
@@ -11,6 +12,7 @@ from controlplane.demo import ports
 
 def test_a_port_that_was_given_out_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody listens on it yet, so it still looks free: a broker took one for two listeners."""
+    monkeypatch.setattr(ports, "_given", deque(maxlen=100))
     drawn = iter([25_001, 25_001, 25_002])
     monkeypatch.setattr(random.SystemRandom, "randint", lambda *_: next(drawn))
     monkeypatch.setattr(ports, "is_free", lambda _: True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -17,10 +18,14 @@ from mirrors.kafka.internal import Row, append
 BEAT = Heartbeat("one", "two", 1)
 
 
-def clients() -> int:
-    """Each client of librdkafka has one thread of this name."""
-    names = Path(f"/proc/{os.getpid()}/task").glob("*/comm")
-    return sum(name.read_text().startswith("rdk:main") for name in names)
+def clients() -> set[str]:
+    """Each client of librdkafka has one thread of this name; those of other tests may be ending."""
+    found = set()
+    for thread in Path(f"/proc/{os.getpid()}/task").iterdir():
+        with contextlib.suppress(OSError):
+            if (thread / "comm").read_text().startswith("rdk:main"):
+                found.add(thread.name)
+    return found
 
 
 @pytest.fixture
@@ -32,9 +37,9 @@ def test_a_writer_of_heartbeats_ends_with_what_it_could_not_send(nobody: Cluster
     before = clients()
     writer = Writer(nobody)
     writer.write([BEAT], deadline_s=0.1)
-    assert clients() == before + 1
+    assert len(clients() - before) == 1
     writer.close()
-    assert clients() == before
+    assert clients() <= before
 
 
 def test_a_producer_that_failed_ends_though_its_error_is_kept(nobody: ClusterSpec) -> None:
@@ -42,4 +47,4 @@ def test_a_producer_that_failed_ends_though_its_error_is_kept(nobody: ClusterSpe
     with pytest.raises(KafkaUnavailable, match="did not take 1 of 1 records") as kept:
         append(nobody, "heartbeats", [Row(b"", b"")], deadline_s=0.3)
     assert kept.tb is not None
-    assert clients() == before
+    assert clients() <= before

@@ -96,8 +96,10 @@ def _measured(root: psutil.Process, *, is_pool: bool) -> Sample:
         found.memory += memory
         each.append((threads, files, connections))
         found.processes += 1
-    counted = [each[0], *sorted(each[1:])[-1:]] if is_pool else each
-    found.threads, found.files, found.connections = map(sum, zip(*counted, strict=True))
+    for at, name in enumerate(("threads", "files", "connections")):
+        counts = [row[at] for row in each]
+        total = sum(counts[:1]) + max(counts[1:], default=0) if is_pool else sum(counts)
+        setattr(found, name, total)
     return found
 
 

@@ -13,8 +13,8 @@ from spark_runner import compiled, context
 
 pytestmark = pytest.mark.timeout(900)
 ASK = (
-    "import spark_runner.lanes.scan as scan, spark_runner.wire.fetch as fetch;"
-    "print(scan.__file__); print(fetch.__file__)"
+    "import spark_runner.lanes.scan as scan, spark_runner.wire.connection as source;"
+    "print(scan.__file__); print(source.__file__)"
 )
 
 
@@ -41,8 +41,8 @@ def _imported(path: Path, **variables: str) -> tuple[str, str]:
         text=True,
         check=True,
     )
-    scan, fetch = done.stdout.splitlines()
-    return scan, fetch
+    scan, source = done.stdout.splitlines()
+    return scan, source
 
 
 def test_every_named_module_has_machine_code(made: Path) -> None:
@@ -50,9 +50,9 @@ def test_every_named_module_has_machine_code(made: Path) -> None:
 
 
 def test_a_new_process_takes_the_machine_code_and_for_the_rest_the_source(made: Path) -> None:
-    scan, fetch = _imported(compiled.ROOT)
+    scan, source = _imported(compiled.ROOT)
     assert Path(scan).parent == made / "spark_runner" / "lanes"
-    assert fetch.endswith("/spark_runner/wire/fetch.py")
+    assert source.endswith("/spark_runner/wire/connection.py")
 
 
 def test_a_switch_says_that_the_sources_run(made: Path) -> None:
@@ -66,9 +66,9 @@ def test_the_tests_themselves_run_the_sources(made: Path) -> None:
 
 def test_what_goes_to_executors_has_it_along(made: Path, tmp_path: Path) -> None:
     sent = context._zipped_package(tmp_path)
-    scan, fetch = _imported(sent)
+    scan, source = _imported(sent)
     assert scan.startswith(str(tmp_path / "understudy-compiled"))
-    assert fetch == f"{sent}/spark_runner/wire/fetch.py"
+    assert source == f"{sent}/spark_runner/wire/connection.py"
     again, _ = _imported(sent)
     assert again == scan
 

@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.wire.stream import PlainStream, dial
+from spark_runner.wire.stream import Buffers, PlainStream, dial
 
 WITHIN_S = 20.0
 
@@ -104,18 +104,24 @@ def test_a_long_answer_is_not_woken_for_piece_by_piece(
     assert read(stream, 4) == b"more"
 
 
+def test_a_buffer_of_a_chosen_size_is_not_waited_for_until_it_is_full() -> None:
+    """Its sender would stand still meanwhile."""
+    assert Buffers(receive=400_000).together == 100_000
+    assert Buffers().together == Buffers(receive=1 << 30).together == 1 << 19
+
+
 def test_a_long_answer_that_comes_slowly_has_all_of_its_time(
     ends: tuple[socket.socket, Counted],
 ) -> None:
     """The kernel's own time may be half of that: what was woken for had not come by then."""
     there, stream = ends
     there.sendall(b"first")
-    assert read(stream, 5, within_s=0.5) == b"first"
-    parts = [(0.1, 100_000), (0.7, 300_000)]
+    assert read(stream, 5, within_s=2) == b"first"
+    parts = [(0.2, 100_000), (2.5, 300_000)]
     timers = [threading.Timer(after, there.sendall, [bytes(size)]) for after, size in parts]
     for timer in timers:
         timer.start()
-    assert len(read(stream, 400_000, within_s=0.95)) == 400_000
+    assert len(read(stream, 400_000, within_s=3.8)) == 400_000
     for timer in timers:
         timer.join(WITHIN_S)
 
