@@ -90,6 +90,13 @@ test-takeover: $(VENV)/.dev ## A real MirrorMaker 2, then a flow, then MirrorMak
 test-failover: $(VENV)/.dev ## The source killed -9 under load twenty times: loss and re-reads are as they were predicted
 	$(PYTEST) tests/journeys/test_judged_failover.py --timeout 3600 -m "" -s $(RUN)
 
+test-native: $(VENV)/.dev ## The laws of the functions in C, thirty times as many, under the address and undefined-behaviour sanitizers
+	@mkdir -p .compiled
+	$${CC:-cc} -shared -fPIC -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+	  -I"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("include"))')" spark_runner/c/*.c -o .compiled/sanitized.so
+	UNDERSTUDY_NATIVE="$(CURDIR)/.compiled/sanitized.so" UNDERSTUDY_LAWS=30 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so)" $(PYTEST) tests/wire/test_native_laws.py -p no:cacheprovider --timeout 1800 $(RUN)
+
 test-soak: $(VENV)/.dev ## The long runs: all on for twenty minutes, storms of faults and of kill -9, failovers (RUN="-k name" narrows it)
 	$(PYTEST) -m soak --timeout 7200 $(RUN)
 
@@ -167,5 +174,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-failover test-soak system requirements compiled help migrate \
+.PHONY: .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-failover test-native test-soak system requirements compiled help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static

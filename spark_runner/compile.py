@@ -88,18 +88,21 @@ def _build(folder: Path) -> str:
 def _extensions(folder: Path) -> None:
     """The process of its own: from sources to extensions in `folder/lib`."""
     from mypyc.build import mypycify  # noqa: PLC0415 - only building has it
-    from setuptools import setup  # noqa: PLC0415
+    from setuptools import Extension, setup  # noqa: PLC0415
 
     paths = [f"{name.replace('.', '/')}.py" for name in compiled.MODULES]
     arguments = [f"--config-file={folder / 'mypy.ini'}", f"--cache-dir={folder / 'cache'}", *paths]
     made = mypycify(arguments, opt_level="3", debug_level="0", target_dir=str(folder / "c"))
+    sources = sorted(str(path) for path in Path("spark_runner/c").glob("*.c"))
+    strictly = ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"]
+    by_hand = Extension(compiled.BY_HAND, sources, extra_compile_args=strictly)
     options = ["--build-lib", str(folder / "lib"), "--build-temp", str(folder / "objects")]
     with contextlib.redirect_stdout(io.StringIO()):
         setup(
             name="engine",
             packages=[],
             py_modules=[],
-            ext_modules=made,
+            ext_modules=[*made, by_hand],
             script_args=["build_ext", *options],
         )
 

@@ -74,13 +74,16 @@ MODULES = (
     "spark_runner.wire.tls",
     "spark_runner.wire.varint",
 )
+# Written in C, for functions that the Python beside them can do without.
+BY_HAND = "spark_runner.wire.native"
 
 
 def place() -> Path:
     """Where the machine code of these very sources belongs, for this Python."""
     seen = hashlib.sha256(SUFFIX.encode())
     for folder in SOURCES:
-        for path in sorted((ROOT / folder).rglob("*.py")):
+        found = (ROOT / folder).rglob("*.*")
+        for path in sorted(path for path in found if path.suffix in (".py", ".c", ".h")):
             seen.update(path.relative_to(ROOT).as_posix().encode() + b"\0")
             seen.update(path.read_bytes())
     return FOLDER / seen.hexdigest()[:20]

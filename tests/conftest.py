@@ -24,7 +24,12 @@ from tests.turns import VARIABLE
 from tests.wire.world import Side
 
 # A law is not broken because the machine is busy.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "busy",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=100 * int(os.environ.get("UNDERSTUDY_LAWS", "1")),
+)
 settings.load_profile("busy")
 
 # How dear a guess is, is Django's to choose: a third of a second for each sign-in of a test.

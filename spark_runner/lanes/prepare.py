@@ -105,6 +105,12 @@ class Preparer:
     def _repack(self, track: Track) -> bool:
         """Rebuild the first parcels of the queue; False when the track ends here."""
         queued = self._group(track)
+        merged = repack.merge(queued, track.policy)
+        if merged is not None:
+            self._take_off(track, queued)
+            track.queue.appendleft(merged)
+            track.queued_bytes += merged.size
+            return True
         # What lies before a damaged one crosses first.
         group = list(itertools.takewhile(_is_sound, queued))
         if not group:

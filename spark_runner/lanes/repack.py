@@ -65,6 +65,17 @@ def rebuild(group: list[Parcel], policy: Policy) -> tuple[list[Parcel], TooLarge
     return built, too_large
 
 
+def merge(group: list[Parcel], policy: Policy) -> Parcel | None:
+    """The group as one batch, looked at and put together in one go.
+
+    None where it cannot be done so; then `rebuild` says why not, and what else can be.
+    """
+    if not splice.are_whole(group, policy):
+        return None
+    batch = splice.merge(group, group[0].header.codec if policy.codec is None else policy.codec)
+    return None if batch is None else _whole(group, batch, policy)
+
+
 def _splice(group: list[Parcel], policy: Policy) -> Parcel | None:
     """The whole group as one batch, where only deltas change and it is not too large."""
     if not splice.are_whole(group, policy):
@@ -75,8 +86,14 @@ def _splice(group: list[Parcel], policy: Policy) -> Parcel | None:
     except (IndexError, ValueError, struct.error):
         # Whose bytes they are is found record by record.
         return None
-    if batch is None or (policy.most_bytes and len(batch) > policy.most_bytes):
+    return None if batch is None else _whole(group, batch, policy)
+
+
+def _whole(group: list[Parcel], batch: bytearray, policy: Policy) -> Parcel | None:
+    """What was made of a whole group; None where that is too large for the target."""
+    if policy.most_bytes and len(batch) > policy.most_bytes:
         return None
+    head = group[0]
     memory = memoryview(batch)
     made = Parcel(None, memory, 0, address_of(batch), read_header(memory), head.why)
     made.stretches = splice.stretches(group)

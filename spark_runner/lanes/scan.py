@@ -27,6 +27,7 @@ from spark_runner.wire.batch import (
     TRANSACTIONAL,
     Header,
     checksum_holds,
+    headers,
 )
 from spark_runner.wire.varint import read_signed
 
@@ -46,7 +47,6 @@ _LEAST: Final = MAGIC_AT + 1
 # Of formats 0 and 1.
 _LEAST_OLD: Final = 26
 _UNPACK: Final = HEADER.unpack_from
-_NEW: Final = tuple.__new__
 
 
 def scan(
@@ -61,27 +61,23 @@ def scan(
     policy = track.policy
     expected = track.next_fetch
     filtering = Filter(aborted) if aborted else None
+    # Then nothing has to be asked but the header; as a whole, since this is done for each batch.
+    is_simple = filtering is None and not track.left_out.found
     queue = track.queue
     before = len(queue)
     queued = 0
     epoch = track.leader_epoch
     at = start
-    while stop - at >= _LEAST:
-        if memory[at + MAGIC_AT] != 2:
-            header, least = _legacy_header(memory, at), _LEAST_OLD
-        elif stop - at < HEADER_SIZE:
-            break
-        else:
-            # What `Header._make` does, without its check: the struct has as many fields.
-            header, least = _NEW(Header, _UNPACK(memory, at)), HEADER_SIZE
+    for header in _headers(memory, start, stop):
         size = header[1] + LENGTH_OVERHEAD
-        if at + size > stop:
-            break
         after = header[0] + header[6] + 1
-        if size < least:
+        if is_simple and _is_plain(header, expected, policy):
+            queue.append(Parcel(arena, memory, at, address + at, header, RAW))
+            queued += size
+        elif size < _least(header):
             queue += _damaged(arena, at, stop, expected)
             break
-        if not _is_dropped(track, filtering, header, expected, memory, at):
+        elif not _is_dropped(track, filtering, header, expected, memory, at):
             queue.append(_parcel(arena, memory, at, address, header, expected, policy))
             queued += size
         elif not _is_sound(header, memory, at, address):
@@ -99,6 +95,40 @@ def scan(
     found = len(queue) - before
     arena.users += found
     return found
+
+
+def _headers(memory: memoryview, start: int, stop: int) -> list[Header]:
+    """Of all batches that are there whole; the last one may have a size that cannot be."""
+    found, at = headers(memory, start, stop)
+    while stop - at >= _LEAST:
+        if memory[at + MAGIC_AT] != 2:
+            odd = _legacy_header(memory, at)
+        elif stop - at < HEADER_SIZE:
+            break
+        else:
+            odd = Header._make(_UNPACK(memory, at))
+        if odd.size > stop - at:
+            break
+        found.append(odd)
+        if odd.size < _least(odd):
+            break
+        more, at = headers(memory, at + odd.size, stop)
+        found += more
+    return found
+
+
+def _least(header: Header) -> int:
+    return HEADER_SIZE if header[3] == 2 else _LEAST_OLD
+
+
+def _is_plain(header: Header, expected: int, policy: Policy) -> bool:
+    """Whether it crosses as it is, as far as a header tells."""
+    return (
+        header[1] >= HEADER_SIZE - LENGTH_OVERHEAD
+        and header[12] > 0
+        and not header[5] & CONTROL
+        and not _why(header, expected, policy)
+    )
 
 
 def _parcel(

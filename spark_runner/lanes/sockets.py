@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from spark_runner.lanes.feeder import Feeder
 from spark_runner.lanes.pipe import Pipe
+from spark_runner.wire.stream import PlainStream
+from spark_runner.wire.tls import TlsStream
 
 End = Feeder | Pipe
 
@@ -16,29 +18,43 @@ class Sockets:
 
     def __init__(self) -> None:
         self._poller = select.poll()
+        # The ends of the last time, their streams, and who has which number.
+        self._ends: list[End] = []
+        self._streams: list[PlainStream | TlsStream] = []
         self._watched: dict[int, End] = {}
 
-    def wait(self, ends: Iterable[End], seconds: float) -> list[End]:
+    def wait(self, ends: Sequence[End], seconds: float) -> list[End]:
         """Those with something to read; target first, for it frees what the source needs."""
-        wanted = {end.link.fileno(): end for end in ends}
-        if (closed := wanted.get(-1)) is not None:
-            # By ourselves, when the cluster no longer named that broker: reading says so.
-            return [closed]
-        if wanted != self._watched:
-            for number in self._watched.keys() - wanted.keys():
-                self._poller.unregister(number)
-            for number in wanted.keys() - self._watched.keys():
-                self._poller.register(number, select.POLLIN)
-            self._watched = wanted
-        # More may have been taken from the socket than was asked for.
-        at_hand = [end for end in wanted.values() if end.link.pending() and end.link.awaited]
+        if ends != self._ends:
+            self._watch(ends)
+        at_hand: list[End] = []
+        for end, stream in zip(ends, self._streams, strict=True):
+            if stream.fileno() < 0:
+                # By ourselves, when the cluster no longer named that broker: reading says so.
+                return [end]
+            # More may have been taken from the socket than was asked for.
+            if stream.pending() and end.link.awaited:
+                at_hand.append(end)
         if at_hand:
             return at_hand
         found = self._poller.poll(max(0.0, seconds) * 1000 + 0.5)
-        ready = [wanted[number] for number, _ in found]
+        ready = [self._watched[number] for number, _ in found]
         if len(ready) > 1:
             ready.sort(key=_target_first)
         return ready
+
+    def _watch(self, ends: Sequence[End]) -> None:
+        """An end's stream is the same for as long as there is the end."""
+        self._ends = list(ends)
+        self._streams = [end.link.stream for end in ends]
+        before, self._watched = self._watched, {}
+        for end, stream in zip(ends, self._streams, strict=True):
+            if (number := stream.fileno()) >= 0:
+                self._watched[number] = end
+        for number in before.keys() - self._watched.keys():
+            self._poller.unregister(number)
+        for number in self._watched.keys() - before.keys():
+            self._poller.register(number, select.POLLIN)
 
 
 def _target_first(end: End) -> bool:

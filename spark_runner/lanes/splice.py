@@ -12,7 +12,7 @@ from typing import Final
 from spark_runner.lanes.parcel import Parcel, Stretch
 from spark_runner.lanes.piece import KNOWN, MOST_TOGETHER, VARINTS, Enough
 from spark_runner.lanes.policy import Policy
-from spark_runner.wire import codecs
+from spark_runner.wire import by_hand, codecs
 from spark_runner.wire.batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME
 from spark_runner.wire.records import frame_batch
 from spark_runner.wire.varint import read_signed, signed, wrapped
@@ -20,6 +20,7 @@ from spark_runner.wire.varint import read_signed, signed, wrapped
 # What a record mostly has before its key: a length in two bytes, attributes and time, the offset.
 _HEAD: Final = struct.Struct("<HHB")
 _read_head: Final = _HEAD.unpack_from
+_merge: Final = by_hand.merge
 # That length as it is read -> how far it is to the next record; 0 for one that has not two bytes,
 # or needs but one.
 _STEPS = [0] * (1 << 16)
@@ -47,6 +48,18 @@ def are_whole(group: list[Parcel], policy: Policy) -> bool:
         ):
             return False
     return True
+
+
+def merge(group: list[Parcel], codec: int) -> bytearray | None:
+    """As `splice`, by the functions in C, which look at the checksums as well.
+
+    None without them, and for whatever is unusual.
+    """
+    if _merge is None:
+        return None
+    quick = codecs.ACCELERATION if len(group) > 1 else 1
+    addresses = [parcel.address for parcel in group]
+    return _merge(addresses, [parcel.size for parcel in group], codec, quick)
 
 
 def splice(group: list[Parcel], codec: int) -> bytearray | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from spark_runner.wire import by_hand
 from spark_runner.wire.crc32c import crc32c_at
 from spark_runner.wire.crc32c_patch import patched
 
@@ -38,6 +39,10 @@ _CRC_AT: Final = 17
 _SEQUENCE_AT: Final = 53
 # batchLength minus this is the number of bytes behind the header
 _BEHIND: Final = HEADER_SIZE - LENGTH_OVERHEAD
+_UNPACK: Final = HEADER.unpack_from
+_NEW: Final = tuple.__new__
+_headers: Final = by_hand.headers
+_stamp: Final = by_hand.stamp
 
 
 class Header(NamedTuple):
@@ -68,6 +73,24 @@ class Header(NamedTuple):
     @property
     def codec(self) -> int:
         return self.attributes & CODEC_MASK
+
+
+def headers(memory: memoryview, start: int, stop: int) -> tuple[list[Header], int]:
+    """Those of the whole batches v2 that lie in a row from `start` on, and where the row ends: at
+    `stop`, at another format, at a size that is less than a header's, or at a cut batch."""
+    if _headers is not None:
+        return _headers(memory, start, stop, Header)
+    found: list[Header] = []
+    at = start
+    while stop - at >= HEADER_SIZE and memory[at + MAGIC_AT] == 2:
+        # What `Header._make` does, without its check: the struct has as many fields.
+        header = _NEW(Header, _UNPACK(memory, at))
+        size = header[1] + LENGTH_OVERHEAD
+        if not HEADER_SIZE <= size <= stop - at:
+            break
+        found.append(header)
+        at += size
+    return found, at
 
 
 class UnsafeHeader(Exception):
@@ -113,6 +136,9 @@ class Pen:
         producer_id, epoch = self._producer_id, self._epoch
         sequence = sequences.take(producer_id, epoch, records)
         attributes = attributes & CODEC_MASK | self._transactional
+        if _stamp is not None:
+            _stamp(memory, at, attributes, producer_id, epoch, sequence)
+            return
         # From the memory and not from `header`: after a refusal it has been written before.
         crc, old = _SUMMED.unpack_from(memory, at + _CRC_AT)
         new = _BACK.pack(

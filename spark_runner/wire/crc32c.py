@@ -14,7 +14,7 @@ from pathlib import Path
 import google_crc32c
 
 
-def _library() -> Callable[[int, int], int] | None:
+def _library() -> ctypes._NamedFuncPointer | None:
     folder = Path(google_crc32c.__file__).parent.with_name("google_crc32c.libs")
     for path in folder.glob("libcrc32c*.so*"):
         try:
@@ -31,8 +31,13 @@ def _copying(address: int, size: int) -> int:
     return int(google_crc32c.value(ctypes.string_at(address, size)))
 
 
-crc32c_at: Callable[[int, int], int] = _library() or _copying
+_found = _library()
+
+crc32c_at: Callable[[int, int], int] = _found or _copying
 """The checksum of `size` bytes at an address; the caller keeps that memory alive."""
+
+crc32c_address = ctypes.cast(_found, ctypes.c_void_p).value or 0 if _found else 0
+"""Where the C function itself is, 0 if that is not known."""
 
 
 def crc32c(data: bytes) -> int:

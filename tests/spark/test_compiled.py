@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_runner import compiled, context
+from tests import machine_code
 
 pytestmark = pytest.mark.timeout(900)
 ASK = (
@@ -20,15 +21,7 @@ ASK = (
 
 @pytest.fixture(scope="module")
 def made() -> Path:
-    done = subprocess.run(
-        [sys.executable, "-m", "spark_runner.compile"],
-        cwd=compiled.ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return compiled.place()
+    return machine_code.made()
 
 
 def _imported(path: Path, **variables: str) -> tuple[str, str]:
@@ -46,7 +39,7 @@ def _imported(path: Path, **variables: str) -> tuple[str, str]:
 
 
 def test_every_named_module_has_machine_code(made: Path) -> None:
-    assert set(compiled.MODULES) <= set(compiled.files(made))
+    assert {*compiled.MODULES, compiled.BY_HAND} <= set(compiled.files(made))
 
 
 def test_a_new_process_takes_the_machine_code_and_for_the_rest_the_source(made: Path) -> None:
@@ -82,12 +75,13 @@ def test_machine_code_of_another_machine_is_left_alone(made: Path, tmp_path: Pat
     assert scan == f"{sent}/spark_runner/lanes/scan.py"
 
 
+@pytest.mark.parametrize("name", ["specs.py", "native.c"])
 def test_a_changed_source_belongs_to_another_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     for folder in compiled.SOURCES:
         (tmp_path / folder).mkdir(parents=True)
-    source = tmp_path / compiled.SOURCES[1] / "specs.py"
+    source = tmp_path / compiled.SOURCES[1] / name
     source.write_text("A = 1\n")
     monkeypatch.setattr(compiled, "ROOT", tmp_path)
     first = compiled.place()

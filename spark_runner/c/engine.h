@@ -1,0 +1,51 @@
+/* What the files beside this share: the layout of a record batch v2 (batch.py), numbers on the wire,
+ * and the functions that `module.c` lists. */
+#ifndef UNDERSTUDY_ENGINE_H
+#define UNDERSTUDY_ENGINE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+    HEADER_SIZE = 61, LENGTH_OVERHEAD = 12, FIELDS = 13,
+    LENGTH_AT = 8, EPOCH_AT = 12, MAGIC_AT = 16, CRC_AT = 17, CRC_FROM = 21, LAST_DELTA_AT = 23,
+    BASE_TIME_AT = 27, MAX_TIME_AT = 35, PRODUCER_AT = 43, PRODUCER_EPOCH_AT = 51,
+    SEQUENCE_AT = 53, RECORDS_AT = 57, SUMMED = HEADER_SIZE - CRC_FROM,
+    CODEC_MASK = 7, NO_CODEC = 0, LZ4 = 3
+};
+
+static inline uint64_t read64(const uint8_t *at) { uint64_t v; memcpy(&v, at, 8); return __builtin_bswap64(v); }
+static inline uint32_t read32(const uint8_t *at) { uint32_t v; memcpy(&v, at, 4); return __builtin_bswap32(v); }
+static inline uint16_t read16(const uint8_t *at) { uint16_t v; memcpy(&v, at, 2); return __builtin_bswap16(v); }
+static inline void write64(uint8_t *at, uint64_t v) { v = __builtin_bswap64(v); memcpy(at, &v, 8); }
+static inline void write32(uint8_t *at, uint32_t v) { v = __builtin_bswap32(v); memcpy(at, &v, 4); }
+static inline void write16(uint8_t *at, uint16_t v) { v = __builtin_bswap16(v); memcpy(at, &v, 2); }
+
+typedef PyObject *Function(PyObject *module, PyObject *const *args, Py_ssize_t count);
+Function headers, stamp, request, answers, learn, merge;
+
+/* As `MOST_TOGETHER` of piece.py; and how much is packed by itself. */
+#define MOST_TOGETHER (16u << 20)
+#define BLOCK (64u << 10)
+
+/* Memory that is used again for each group; the interpreter's lock guards it. */
+typedef struct {
+    uint8_t *at;
+    size_t size;
+} Room;
+
+/* lz4.c: whether a room has, or was given, so much; what a frame holds, or -1 for what is not to be
+ * read here; how much was written, or -1 where `most` is too little. */
+int has(Room *room, size_t size);
+Py_ssize_t inflate(Room *room, const uint8_t *frame, size_t size);
+Py_ssize_t deflate(uint8_t *to, size_t most, const uint8_t *records, size_t size,
+                   int acceleration);
+extern int (*lz4_decompress)(const char *, char *, int, int);
+extern int (*lz4_compress)(const char *, char *, int, int, int);
+
+/* header.c: once, before anything is stamped. */
+void make_tables(void);
+
+#endif

@@ -1,0 +1,44 @@
+"""The engine's machine code, made where it is missing, and its functions in C by themselves."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from spark_runner import compiled
+from spark_runner.wire import by_hand
+
+# Another build of those functions, say one with sanitizers.
+NATIVE = "UNDERSTUDY_NATIVE"
+
+
+@functools.cache
+def made() -> Path:
+    """Where it is."""
+    done = subprocess.run(
+        [sys.executable, "-m", "spark_runner.compile"],
+        cwd=compiled.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return compiled.place()
+
+
+@functools.cache
+def by_hand_alone() -> ModuleType:
+    """The functions in C, which a process that runs the sources does not take."""
+    file = os.environ.get(NATIVE) or compiled.files(made())[compiled.BY_HAND]
+    spec = importlib.util.spec_from_file_location(compiled.BY_HAND, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    by_hand.tell(module)
+    return module

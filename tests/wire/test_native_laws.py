@@ -1,0 +1,300 @@
+"""The functions in C do to the byte what the Python beside them does, or leave it to that."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_runner.lanes import splice
+from spark_runner.lanes.parcel import Parcel
+from spark_runner.lanes.policy import Policy
+from spark_runner.wire import batch as batches
+from spark_runner.wire import by_hand, codecs, produce
+from spark_runner.wire.batch import HEADER_SIZE, Header, Pen, Sequences, checksum_holds
+from spark_runner.wire.crc32c import address_of, crc32c_address
+from spark_runner.wire.records import Record, frame_batch
+from tests.machine_code import by_hand_alone
+from tests.wire.drawn import parcel, plain, source_batches, starved_groups, wrapped
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _is_made() -> None:
+    by_hand_alone()
+
+
+def merged(group: list[Parcel], codec: int) -> bytearray | None:
+    quick = codecs.ACCELERATION if len(group) > 1 else 1
+    sizes = [one.size for one in group]
+    found: bytearray | None = by_hand_alone().merge(
+        [one.address for one in group], sizes, codec, quick
+    )
+    return found
+
+
+def spliced(group: list[Parcel], codec: int) -> bytearray | None:
+    """What the Python makes of it; None as well where that makes no sense."""
+    try:
+        return splice.splice(group, codec)
+    except (IndexError, ValueError, struct.error):
+        return None
+
+
+def same(one: bytearray, other: bytearray) -> None:
+    assert plain(one) == plain(other)
+    assert checksum_holds(memoryview(one), 0, address_of(one), len(one))
+
+
+def test_these_tests_compare_two_things() -> None:
+    assert by_hand.native is None
+    assert by_hand_alone().__file__
+
+
+@given(starved_groups(), st.sampled_from([codecs.NONE, codecs.LZ4]))
+def test_small_batches_are_merged_as_the_python_splices_them(
+    group: list[Parcel], codec: int
+) -> None:
+    found, wanted = merged(group, codec), splice.splice(group, codec)
+    assert found is not None
+    assert wanted is not None
+    same(found, wanted)
+    # Packed as tightly, too.
+    assert len(found) == len(wanted)
+
+
+@given(source_batches(), st.integers(0, 4))
+def test_batches_of_any_codec_are_merged_so_or_left_alone(
+    drawn: list[tuple[int, list[Record]]], codec: int
+) -> None:
+    group = [
+        parcel(packed, [row._replace(offset=rows[0].offset + at) for at, row in enumerate(rows)])
+        for packed, rows in drawn
+    ]
+    found = merged(group, codec)
+    known = {codecs.NONE, codecs.LZ4}
+    assert (found is not None) == ({codec, *(packed for packed, _ in drawn)} <= known)
+    if found is not None:
+        same(found, splice.splice(group, codec) or bytearray())
+
+
+@pytest.mark.parametrize("base", [-(2**63), -1, 0, 2**63 - 1])
+@pytest.mark.parametrize("step", [-(2**63), -(2**62), 2**61, 2**63 - 1])
+def test_times_that_wrap_are_merged_as_the_python_splices_them(base: int, step: int) -> None:
+    """Deltas of more than 63 bits are the Python's alone."""
+    group = [
+        parcel(codecs.NONE, [Record(at, base, b"k", b"v"), Record(at + 1, base, b"k", None)])
+        for at in (0, 2)
+    ]
+    for one in group[1:]:
+        header = struct.pack(">q", step)
+        one.memory[27:35] = header
+        crc = batches.crc32c_at(one.address + 21, one.size - 21)
+        one.memory[17:21] = crc.to_bytes(4, "big")
+        one.header = one.header._replace(base_timestamp=step, crc=crc)
+    found, wanted = merged(group, codecs.NONE), spliced(group, codecs.NONE)
+    assert wanted is not None
+    assert found is not None
+    same(found, wanted)
+
+
+@given(starved_groups(), st.randoms(use_true_random=False))
+def test_a_turned_bit_is_never_merged(group: list[Parcel], chance: random.Random) -> None:
+    one = chance.choice(group)
+    at = chance.randrange(batches.CRC_FROM, one.size)
+    one.memory[at] ^= 1 << chance.randrange(8)
+    assert merged(group, codecs.LZ4) is None
+
+
+@given(starved_groups(), st.randoms(use_true_random=False), st.booleans())
+def test_what_makes_no_sense_is_merged_as_the_python_takes_it_or_not_at_all(
+    group: list[Parcel], chance: random.Random, packed: bool
+) -> None:
+    """Bytes inside are turned and a checksum that holds is put before them."""
+    damaged = []
+    for one in group:
+        header = one.header
+        body = bytearray(one.memory[HEADER_SIZE:])
+        if not packed:
+            body = bytearray(codecs.decompress(header.codec, memoryview(body)))
+        for _ in range(chance.randrange(3)):
+            body[chance.randrange(min(len(body), chance.choice((8, 40, 4000))))] ^= (
+                1 << chance.randrange(8)
+            )
+        if not chance.randrange(8):
+            del body[chance.randrange(len(body)) :]
+        codec = header.codec if packed else codecs.NONE
+        records = header.records + chance.choice((0, 0, 0, 0, 1, -1))
+        made = frame_batch(header.base_offset, codec, body, records - 1, *header[7:9], records)
+        damaged.append(wrapped(made))
+    if not splice.are_whole(damaged, Policy()):
+        return
+    found = merged(damaged, codecs.LZ4)
+    if found is not None:
+        same(found, spliced(damaged, codecs.LZ4) or bytearray())
+
+
+def test_more_than_is_put_together_at_once_is_left_to_the_python() -> None:
+    """Small batches may hold a thousand times what they weigh."""
+    group = [parcel(codecs.LZ4, [Record(at, 0, b"k", bytes(6 << 20))]) for at in range(3)]
+    assert merged(group[:2], codecs.LZ4) is not None
+    assert merged(group, codecs.LZ4) is None
+
+
+def test_what_does_not_shrink_is_kept_as_it_is() -> None:
+    chance = random.Random(5)
+    rows = [Record(at, 0, None, chance.randbytes(40_000)) for at in range(9)]
+    group = [parcel(codecs.LZ4, rows)]
+    found, wanted = merged(group, codecs.LZ4), splice.splice(group, codecs.LZ4)
+    assert found is not None
+    assert found == wanted
+
+
+def test_without_the_functions_of_others_nothing_is_merged() -> None:
+    module = by_hand_alone()
+    group = [parcel(codecs.LZ4, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
+    plain_group = [parcel(codecs.NONE, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
+    try:
+        module.learn(0, 0, 0)
+        assert merged(plain_group, codecs.NONE) is None
+        module.learn(crc32c_address, 0, 0)
+        assert merged(plain_group, codecs.NONE) is not None
+        assert merged(plain_group, codecs.LZ4) is None
+        assert merged(group, codecs.NONE) is None
+    finally:
+        by_hand.tell(module)
+    assert merged(group, codecs.LZ4) is not None
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> bytearray:
+    """What a reply may hold: whole batches, other formats, rubbish, a cut one."""
+    out = bytearray()
+    for one in draw(starved_groups()):
+        out += one.memory
+    for _ in range(draw(st.integers(0, 3))):
+        out[draw(st.integers(0, len(out) - 1))] ^= draw(st.integers(1, 255))
+    return out[: draw(st.integers(0, len(out)))]
+
+
+@given(logs(), st.integers(0, 70))
+def test_headers_are_read_as_the_python_reads_them(log: bytearray, start: int) -> None:
+    start = min(start, len(log))
+    memory = memoryview(log)
+    found, at = by_hand_alone().headers(memory, start, len(log), Header)
+    assert (found, at) == batches.headers(memory, start, len(log))
+    assert all(type(header) is Header for header in found)
+
+
+@given(
+    st.binary(min_size=HEADER_SIZE, max_size=HEADER_SIZE),
+    st.integers(0, 1 << 21) | st.integers(0, 70_000),
+    st.booleans(),
+    st.integers(0, 2**62),
+    st.integers(0, 2**15 - 1),
+    st.integers(0, 2**31 - 1),
+)
+def test_the_pen_writes_what_the_python_writes(
+    raw: bytes, behind: int, transactional: bool, producer: int, epoch: int, sequence: int
+) -> None:
+    one = bytearray(raw) + bytes(behind)
+    one[8:12] = (len(one) - 12).to_bytes(4, "big")
+    one[57:61] = (7).to_bytes(4, "big")
+    one[22] &= ~batches.CONTROL
+    other = bytearray(one)
+    header = Header._make(batches.HEADER.unpack_from(one))
+    pen, sequences = Pen(transactional=transactional), Sequences()
+    pen.take(producer, epoch)
+    sequences.take(producer, epoch, 1)
+    sequences.take_back(sequence)
+    pen.write(memoryview(one), 0, header, sequences)
+    attributes = header.attributes & 7 | (16 if transactional else 0)
+    by_hand_alone().stamp(memoryview(other), 0, attributes, producer, epoch, sequence)
+    assert one == other
+
+
+def test_nothing_is_stamped_where_there_is_no_header() -> None:
+    for size, length in ((60, 49), (61, 48), (61, -1)):
+        memory = bytearray(size)
+        memory[8:12] = length.to_bytes(4, "big", signed=True)
+        with pytest.raises(IndexError):
+            by_hand_alone().stamp(memoryview(memory), 0, 0, 1, 1, 1)
+        assert memory[12:] == bytes(size - 12)
+
+
+_ZEROS = memoryview(bytearray(3 << 20))
+_keys = st.binary(min_size=16, max_size=16) | st.text(max_size=80).map(produce.name_key)
+_rows = st.lists(
+    st.tuples(
+        st.binary(min_size=4, max_size=4),
+        st.integers(61, 3 << 20).map(lambda size: _ZEROS[:size]),
+    ),
+    max_size=5,
+)
+
+
+@given(st.lists(st.tuples(_keys, _rows), max_size=4), st.none() | st.text(min_size=1, max_size=90))
+def test_requests_are_laid_out_as_the_python_does_it(
+    topics: list[tuple[bytes, list[tuple[bytes, memoryview]]]], name: str | None
+) -> None:
+    writer = produce.RequestWriter(13, name, timeout_ms=30_000)
+    wanted = b"".join(writer.parts(77, topics))
+    beginning = produce.request_header(produce.PRODUCE, 13, 77) + writer._preamble
+    found = by_hand_alone().request(beginning, topics)
+    assert b"".join(found) == wanted
+    # The batches themselves, not copies of them.
+    views = [row for _, rows in topics for _, row in rows]
+    assert [part for part in found if isinstance(part, memoryview)] == views
+
+
+def test_a_name_that_is_too_long_for_kafka_is_refused() -> None:
+    with pytest.raises(ValueError, match="too long"):
+        by_hand_alone().request(b"", [(b"n" * 5000, [])])
+    with pytest.raises(TypeError):
+        by_hand_alone().request(b"", [("text", [])])
+
+
+_plain_rows = st.lists(
+    st.tuples(
+        st.integers(0, 2**31 - 1),
+        st.integers(-1, 130),
+        *[st.integers(-1, 2**63 - 1) for _ in range(3)],
+    ),
+    max_size=6,
+)
+
+
+def _frames(rows: list[tuple[int, ...]], ends: Iterator[bytes]) -> memoryview:
+    out = bytearray(b"before")
+    for row in rows:
+        out += struct.pack(">ihqqq", *row) + next(ends)
+    return memoryview(out + b"\x00" * 9)
+
+
+@given(_plain_rows, st.randoms(use_true_random=False))
+def test_answers_are_read_as_the_python_reads_them_or_left_alone(
+    rows: list[tuple[int, ...]], chance: random.Random
+) -> None:
+    def read(frame: memoryview) -> list[produce.Answer]:
+        found: list[produce.Answer] = []
+        produce._read_partitions(frame, 6, len(rows), b"key", found)
+        return found
+
+    ask = by_hand_alone().answers
+    frame = _frames(rows, iter([b"\x01\x00\x00"] * len(rows)))
+    found = ask(frame, 6, len(rows), b"key", produce.Answer)
+    assert found == read(frame)
+    assert all(type(answer) is produce.Answer for answer in found)
+    # Not all of it is there.
+    assert ask(frame[: 6 + 33 * len(rows) - 1], 6, len(rows), b"key", produce.Answer) is None
+    if rows:
+        odd = [b"\x01\x00\x00"] * len(rows)
+        odd[chance.randrange(len(rows))] = chance.choice(
+            (b"\x01\x03no\x00", b"\x01\x00\x01\x05\x00")
+        )
+        assert ask(_frames(rows, iter(odd)), 6, len(rows), b"key", produce.Answer) is None
