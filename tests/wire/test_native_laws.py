@@ -6,6 +6,7 @@ import random
 import struct
 from collections.abc import Iterator
 
+import lz4.block
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from spark_runner.wire import batch as batches
 from spark_runner.wire import by_hand, codecs, produce
 from spark_runner.wire.batch import HEADER_SIZE, Header, Pen, Sequences, checksum_holds
 from spark_runner.wire.crc32c import address_of, crc32c_address
-from spark_runner.wire.records import Record, frame_batch
+from spark_runner.wire.records import Record, encode_batch, frame_batch
 from tests.machine_code import by_hand_alone
 from tests.wire.drawn import parcel, plain, source_batches, starved_groups, wrapped
 
@@ -153,6 +154,21 @@ def test_what_does_not_shrink_is_kept_as_it_is() -> None:
     found, wanted = merged(group, codecs.LZ4), splice.splice(group, codecs.LZ4)
     assert found is not None
     assert found == wanted
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_block_that_says_less_than_it_holds_is_left_to_the_python(stored: bool) -> None:
+    """The frame says how large a block may be; memory is made for that."""
+    body = bytes(encode_batch([Record(0, 0, b"k", b"v" * 200_000)])[HEADER_SIZE:])
+    packed = lz4.block.compress(body, store_size=False)
+    block = body if stored else packed
+    begun = b"\x04\x22\x4d\x18\x60\x40\x82"
+    word = len(block) | (1 << 31 if stored else 0)
+    frame = begun + word.to_bytes(4, "little") + block + bytes(4)
+    one = wrapped(frame_batch(0, codecs.LZ4, frame, 0, 0, 0, 1))
+    assert merged([one], codecs.LZ4) is None
+    with pytest.raises(codecs.Unreadable):
+        splice.splice([one], codecs.LZ4)
 
 
 def test_without_the_functions_of_others_nothing_is_merged() -> None:
@@ -294,7 +310,6 @@ def test_answers_are_read_as_the_python_reads_them_or_left_alone(
     assert ask(frame[: 6 + 33 * len(rows) - 1], 6, len(rows), b"key", produce.Answer) is None
     if rows:
         odd = [b"\x01\x00\x00"] * len(rows)
-        odd[chance.randrange(len(rows))] = chance.choice(
-            (b"\x01\x03no\x00", b"\x01\x00\x01\x05\x00")
-        )
+        tagged, worded, faulty = b"\x01\x00\x01\x05\x00", b"\x01\x03no\x00", b"\x02\x00\x00\x00"
+        odd[chance.randrange(len(rows))] = chance.choice((tagged, worded, faulty + bytes(5)))
         assert ask(_frames(rows, iter(odd)), 6, len(rows), b"key", produce.Answer) is None
