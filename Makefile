@@ -95,7 +95,7 @@ test-native: $(VENV)/.dev ## The laws of the functions in C, thirty times as man
 	$${CC:-cc} -shared -fPIC -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
 	  -I"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("include"))')" spark_runner/c/*.c -o .compiled/sanitized.so
 	UNDERSTUDY_NATIVE="$(CURDIR)/.compiled/sanitized.so" UNDERSTUDY_LAWS=30 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
-	  LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so)" $(PYTEST) tests/wire/test_native_laws.py -p no:cacheprovider --timeout 1800 $(RUN)
+	  LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so)" $(PYTEST) tests/wire/test_native_laws.py tests/wire/test_native_merging.py -p no:cacheprovider --timeout 1800 $(RUN)
 
 test-soak: $(VENV)/.dev ## The long runs: all on for twenty minutes, storms of faults and of kill -9, failovers (RUN="-k name" narrows it)
 	$(PYTEST) -m soak --timeout 7200 $(RUN)
@@ -142,7 +142,7 @@ image: ## Build the image of docker-compose.yml (needs a Docker engine)
 
 runtime: $(VENV)/.runtime ## Only the Python packages that running needs
 
-compiled: $(VENV)/.runtime ## Machine code of the engine's hot modules, for a fifth less of its processor time; needs a C compiler
+compiled: $(VENV)/.runtime ## Machine code of the engine's hot modules, for a fifth to a half less of its processor time; needs a C compiler
 	@$(PY) -c "import mypyc, setuptools" 2>/dev/null || bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -c requirements-dev.txt mypy setuptools
 	@$(PY) -m spark_runner.compile || true
 

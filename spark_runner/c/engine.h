@@ -16,12 +16,27 @@ enum {
     CODEC_MASK = 7, NO_CODEC = 0, LZ4 = 3
 };
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the numbers below would be read the wrong way round; the Python does without this"
+#endif
+
 static inline uint64_t read64(const uint8_t *at) { uint64_t v; memcpy(&v, at, 8); return __builtin_bswap64(v); }
 static inline uint32_t read32(const uint8_t *at) { uint32_t v; memcpy(&v, at, 4); return __builtin_bswap32(v); }
 static inline uint16_t read16(const uint8_t *at) { uint16_t v; memcpy(&v, at, 2); return __builtin_bswap16(v); }
 static inline void write64(uint8_t *at, uint64_t v) { v = __builtin_bswap64(v); memcpy(at, &v, 8); }
 static inline void write32(uint8_t *at, uint32_t v) { v = __builtin_bswap32(v); memcpy(at, &v, 4); }
 static inline void write16(uint8_t *at, uint16_t v) { v = __builtin_bswap16(v); memcpy(at, &v, 2); }
+
+/* An empty one of a type that is a tuple with other names. */
+static inline PyObject *new_tuple(PyTypeObject *kind, Py_ssize_t fields)
+{
+    PyObject *made = kind->tp_alloc(kind, fields);
+#if PY_VERSION_HEX >= 0x030e0000
+    if (made != NULL)
+        ((PyTupleObject *)made)->ob_hash = -1; /* not hashed yet */
+#endif
+    return made;
+}
 
 typedef PyObject *Function(PyObject *module, PyObject *const *args, Py_ssize_t count);
 Function headers, stamp, request, answers, learn, merge;

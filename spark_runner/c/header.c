@@ -40,7 +40,7 @@ void make_tables(void)
 
 static PyObject *header_of(PyTypeObject *kind, const uint8_t *at)
 {
-    PyObject *found = kind->tp_alloc(kind, FIELDS);
+    PyObject *found = new_tuple(kind, FIELDS);
     if (found == NULL)
         return NULL;
     const long long values[FIELDS] = {
@@ -64,12 +64,13 @@ static PyObject *header_of(PyTypeObject *kind, const uint8_t *at)
 
 PyObject *headers(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 4 || !PyType_Check(args[3])
+    if (count != 5 || !PyType_Check(args[3])
         || !PyType_IsSubtype((PyTypeObject *)args[3], &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "headers(memory, start, stop, kind)");
+        PyErr_SetString(PyExc_TypeError, "headers(memory, start, stop, kind, most)");
         return NULL;
     }
     Py_ssize_t at = PyLong_AsSsize_t(args[1]), stop = PyLong_AsSsize_t(args[2]);
+    Py_ssize_t most = PyLong_AsSsize_t(args[4]);
     Py_buffer memory;
     if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &memory, PyBUF_SIMPLE) < 0)
         return NULL;
@@ -77,7 +78,7 @@ PyObject *headers(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (found == NULL && !PyErr_Occurred())
         PyErr_SetString(PyExc_IndexError, "outside the memory");
     const uint8_t *bytes = memory.buf;
-    while (found != NULL && stop - at >= HEADER_SIZE && bytes[at + MAGIC_AT] == 2) {
+    while (found != NULL && most-- > 0 && stop - at >= HEADER_SIZE && bytes[at + MAGIC_AT] == 2) {
         Py_ssize_t size = (Py_ssize_t)(int32_t)read32(bytes + at + LENGTH_AT) + LENGTH_OVERHEAD;
         if (size < HEADER_SIZE || size > stop - at)
             break;

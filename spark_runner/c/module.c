@@ -3,7 +3,7 @@
  * Each function does to the byte what the Python beside it does, or declines: nothing is decided
  * here. Whatever is unusual (damage, a hole, a codec without a C function at hand) is answered with
  * None, and the Python, which is the reference and has the words, looks at it. The laws are in
- * tests/wire/test_native_laws.py.
+ * tests/wire/test_native_laws.py and test_native_merging.py.
  *
  * Addresses come as Python numbers, as for crc32c_at: the caller keeps that memory alive.
  */

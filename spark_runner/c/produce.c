@@ -24,7 +24,8 @@ static int paste(Glue *glue, PyObject *bytes)
         return 0;
     }
     size_t size = (size_t)PyBytes_GET_SIZE(bytes);
-    if (size > sizeof glue->bytes - glue->size - 32) {
+    /* Room for a number and the bytes that say that there are no tags is kept behind each. */
+    if (glue->size + size > sizeof glue->bytes - 32) {
         PyErr_SetString(PyExc_ValueError, "a name is too long");
         return 0;
     }
@@ -106,7 +107,7 @@ enum { ANSWER_SIZE = 33, ANSWER_FIELDS = 7 };
 
 static PyObject *answer_of(PyTypeObject *kind, PyObject *key, const uint8_t *at)
 {
-    PyObject *found = kind->tp_alloc(kind, ANSWER_FIELDS);
+    PyObject *found = new_tuple(kind, ANSWER_FIELDS);
     if (found == NULL)
         return NULL;
     PyObject *const values[ANSWER_FIELDS] = {

@@ -105,7 +105,8 @@ class Preparer:
     def _repack(self, track: Track) -> bool:
         """Rebuild the first parcels of the queue; False when the track ends here."""
         queued = self._group(track)
-        merged = repack.merge(queued, track.policy)
+        # One that is too large would be so again.
+        merged = None if queued[0].why == TOO_LARGE else repack.merge(queued, track.policy)
         if merged is not None:
             self._take_off(track, queued)
             track.queue.appendleft(merged)
@@ -120,13 +121,14 @@ class Preparer:
             try:
                 built, too_large = repack.rebuild(group, track.policy)
                 break
-            except Enough as error:
-                del group[error.parcels :]
-            except repack.Damaged as error:
-                if not error.parcel:
-                    self._damaged(track, group[0], str(error))
+            except Enough as enough:
+                del group[enough.parcels :]
+            # Under another name: machine code has one type for each.
+            except repack.Damaged as damaged:
+                if not damaged.parcel:
+                    self._damaged(track, group[0], str(damaged))
                     return False
-                del group[error.parcel :]
+                del group[damaged.parcel :]
         self._take_off(track, group)
         if too_large is not None:
             offset, size = too_large

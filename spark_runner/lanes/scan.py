@@ -8,7 +8,7 @@ is checked by the preparer or by the target's broker; what is dropped is checked
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from spark_runner.lanes import legacy
@@ -24,6 +24,7 @@ from spark_runner.wire.batch import (
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
     MAGIC_AT,
+    MOST_HEADERS,
     TRANSACTIONAL,
     Header,
     checksum_holds,
@@ -97,24 +98,27 @@ def scan(
     return found
 
 
-def _headers(memory: memoryview, start: int, stop: int) -> list[Header]:
+def _headers(memory: memoryview, at: int, stop: int) -> Iterator[Header]:
     """Of all batches that are there whole; the last one may have a size that cannot be."""
-    found, at = headers(memory, start, stop)
-    while stop - at >= _LEAST:
+    while True:
+        row, at = headers(memory, at, stop)
+        yield from row
+        if len(row) == MOST_HEADERS:
+            continue
+        if stop - at < _LEAST:
+            return
         if memory[at + MAGIC_AT] != 2:
             odd = _legacy_header(memory, at)
         elif stop - at < HEADER_SIZE:
-            break
+            return
         else:
             odd = Header._make(_UNPACK(memory, at))
         if odd.size > stop - at:
-            break
-        found.append(odd)
+            return
+        yield odd
         if odd.size < _least(odd):
-            break
-        more, at = headers(memory, at + odd.size, stop)
-        found += more
-    return found
+            return
+        at += odd.size
 
 
 def _least(header: Header) -> int:

@@ -28,6 +28,8 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 
 NO_PRODUCER: Final = -1
+# A megabyte of headers, whatever a reply is made of.
+MOST_HEADERS: Final = 1 << 12
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 _BACK: Final = struct.Struct(">hiqqqhii")
@@ -75,14 +77,17 @@ class Header(NamedTuple):
         return self.attributes & CODEC_MASK
 
 
-def headers(memory: memoryview, start: int, stop: int) -> tuple[list[Header], int]:
+def headers(
+    memory: memoryview, start: int, stop: int, most: int = MOST_HEADERS
+) -> tuple[list[Header], int]:
     """Those of the whole batches v2 that lie in a row from `start` on, and where the row ends: at
-    `stop`, at another format, at a size that is less than a header's, or at a cut batch."""
+    `stop`, at another format, at a size that is less than a header's, at a cut batch, or after so
+    many."""
     if _headers is not None:
-        return _headers(memory, start, stop, Header)
+        return _headers(memory, start, stop, Header, most)
     found: list[Header] = []
     at = start
-    while stop - at >= HEADER_SIZE and memory[at + MAGIC_AT] == 2:
+    while stop - at >= HEADER_SIZE and memory[at + MAGIC_AT] == 2 and len(found) < most:
         # What `Header._make` does, without its check: the struct has as many fields.
         header = _NEW(Header, _UNPACK(memory, at))
         size = header[1] + LENGTH_OVERHEAD

@@ -34,7 +34,7 @@ def tell(module: ModuleType) -> None:
 if native is not None:
     tell(native)
 
-Headers = Callable[[memoryview, int, int, type[Any]], tuple[list[Any], int]]
+Headers = Callable[[memoryview, int, int, type[Any], int], tuple[list[Any], int]]
 headers: Headers | None = getattr(native, "headers", None)
 stamp: Callable[[memoryview, int, int, int, int, int], None] | None = getattr(native, "stamp", None)
 request: Callable[[bytes, list[Any]], list[Any]] | None = getattr(native, "request", None)

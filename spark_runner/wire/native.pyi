@@ -3,9 +3,9 @@ from spark_runner.wire.produce import Answer
 from spark_runner.wire.stream import Buffer
 
 def headers(
-    memory: memoryview, start: int, stop: int, kind: type[Header], /
+    memory: memoryview, start: int, stop: int, kind: type[Header], most: int, /
 ) -> tuple[list[Header], int]:
-    """The headers of the whole batches v2 in a row from `start` on, and where the row ends."""
+    """Those of at most so many whole batches v2 in a row, and where the row ends."""
 
 def stamp(
     memory: memoryview, at: int, attributes: int, producer_id: int, epoch: int, sequence: int, /

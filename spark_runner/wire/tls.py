@@ -35,10 +35,10 @@ class TlsStream:
         self._stage = memoryview(bytearray(_STAGE))
         try:
             self._handshake(deadline)
-        except ssl.SSLCertVerificationError as error:
+        except ssl.SSLCertVerificationError as refused:
             raise KafkaUnavailable(
                 f"Cluster {self.where}: the server's certificate is not accepted "
-                f"({error.verify_message}). Check the CA and the host name that is connected to.",
+                f"({refused.verify_message}). Check the CA and the host name that is connected to.",
                 code="tls_certificate",
             ) from None
         except ssl.SSLError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -107,3 +108,33 @@ def test_without_a_compiler_it_says_so_and_what_that_means(tmp_path: Path) -> No
     assert "there is no C compiler (no-such-compiler)" in done.stdout
     assert "make compiled" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_the_laws_of_batches_hold_in_machine_code_too(made: Path) -> None:
+    """This process runs the sources, so what the machine code makes of damage is seen here only."""
+    files = ("test_turned_bits.py", "test_repack_laws.py", "test_batches_and_guards.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        + [f"tests/wire/{name}" for name in files],
+        cwd=compiled.ROOT,
+        env={**os.environ, compiled.SWITCH: "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+
+
+@pytest.mark.parametrize("name", compiled.MODULES)
+def test_a_name_stands_for_one_kind_of_error_in_a_function(name: str) -> None:
+    """mypyc gives a handler's name one type for all of a function: a second one is a TypeError."""
+    source = (compiled.ROOT / f"{name.replace('.', '/')}.py").read_text()
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        kinds: dict[str, set[str]] = {}
+        for handler in ast.walk(function):
+            if isinstance(handler, ast.ExceptHandler) and handler.name and handler.type:
+                kinds.setdefault(handler.name, set()).add(ast.unparse(handler.type))
+        twice = {kept: found for kept, found in kinds.items() if len(found) > 1}
+        assert not twice, f"{function.name} in {name}"

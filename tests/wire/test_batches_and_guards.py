@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import random
 
 import pytest
@@ -59,6 +60,7 @@ def test_batches_are_read_back_with_every_codec(rows: list[Record], codec: int) 
 @given(st.binary(max_size=5000), st.integers(0, 4))
 def test_every_codec_gives_back_what_it_got(data: bytes, codec: int) -> None:
     assert codecs.decompress(codec, memoryview(codecs.compress(codec, data))) == data
+    assert codecs.decompress(codec, memoryview(codecs.compress_quickly(codec, data))) == data
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
@@ -67,6 +69,21 @@ def test_damaged_compressed_bytes_are_unreadable_not_a_crash(codec: int) -> None
     for cut in (packed[:-4], b"\x00" * 20, packed[: len(packed) // 2]):
         with pytest.raises(codecs.Unreadable):
             codecs.decompress(codec, memoryview(bytes(cut)))
+        # What was left half read is forgotten.
+        assert codecs.decompress(codec, memoryview(packed)) == b"some words " * 100
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_threads_unpack_at_the_same_time(codec: int) -> None:
+    """The driver's threads do, and what is kept for the next time is for one thread alone."""
+
+    def unpack(number: int) -> bool:
+        data = bytes([number]) * 300_000 + random.Random(number).randbytes(300_000)
+        packed = memoryview(codecs.compress(codec, data))
+        return all(codecs.decompress(codec, packed) == data for _ in range(20))
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(unpack, range(8)))
 
 
 @given(st.binary(min_size=1, max_size=200), st.integers(0, 50))

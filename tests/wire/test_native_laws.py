@@ -1,26 +1,21 @@
-"""The functions in C do to the byte what the Python beside them does, or leave it to that."""
+"""The functions in C read and write headers, requests and answers to the byte as the Python does."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 from collections.abc import Iterator
 
-import lz4.block
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.lanes import splice
-from spark_runner.lanes.parcel import Parcel
-from spark_runner.lanes.policy import Policy
 from spark_runner.wire import batch as batches
-from spark_runner.wire import by_hand, codecs, produce
-from spark_runner.wire.batch import HEADER_SIZE, Header, Pen, Sequences, checksum_holds
-from spark_runner.wire.crc32c import address_of, crc32c_address
-from spark_runner.wire.records import Record, encode_batch, frame_batch
+from spark_runner.wire import by_hand, produce
+from spark_runner.wire.batch import HEADER_SIZE, Header, Pen, Sequences
 from tests.machine_code import by_hand_alone
-from tests.wire.drawn import parcel, plain, source_batches, starved_groups, wrapped
+from tests.wire.drawn import starved_groups
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -30,161 +25,9 @@ def _is_made() -> None:
     by_hand_alone()
 
 
-def merged(group: list[Parcel], codec: int) -> bytearray | None:
-    quick = codecs.ACCELERATION if len(group) > 1 else 1
-    sizes = [one.size for one in group]
-    found: bytearray | None = by_hand_alone().merge(
-        [one.address for one in group], sizes, codec, quick
-    )
-    return found
-
-
-def spliced(group: list[Parcel], codec: int) -> bytearray | None:
-    """What the Python makes of it; None as well where that makes no sense."""
-    try:
-        return splice.splice(group, codec)
-    except (IndexError, ValueError, struct.error):
-        return None
-
-
-def same(one: bytearray, other: bytearray) -> None:
-    assert plain(one) == plain(other)
-    assert checksum_holds(memoryview(one), 0, address_of(one), len(one))
-
-
 def test_these_tests_compare_two_things() -> None:
     assert by_hand.native is None
     assert by_hand_alone().__file__
-
-
-@given(starved_groups(), st.sampled_from([codecs.NONE, codecs.LZ4]))
-def test_small_batches_are_merged_as_the_python_splices_them(
-    group: list[Parcel], codec: int
-) -> None:
-    found, wanted = merged(group, codec), splice.splice(group, codec)
-    assert found is not None
-    assert wanted is not None
-    same(found, wanted)
-    # Packed as tightly, too.
-    assert len(found) == len(wanted)
-
-
-@given(source_batches(), st.integers(0, 4))
-def test_batches_of_any_codec_are_merged_so_or_left_alone(
-    drawn: list[tuple[int, list[Record]]], codec: int
-) -> None:
-    group = [
-        parcel(packed, [row._replace(offset=rows[0].offset + at) for at, row in enumerate(rows)])
-        for packed, rows in drawn
-    ]
-    found = merged(group, codec)
-    known = {codecs.NONE, codecs.LZ4}
-    assert (found is not None) == ({codec, *(packed for packed, _ in drawn)} <= known)
-    if found is not None:
-        same(found, splice.splice(group, codec) or bytearray())
-
-
-@pytest.mark.parametrize("base", [-(2**63), -1, 0, 2**63 - 1])
-@pytest.mark.parametrize("step", [-(2**63), -(2**62), 2**61, 2**63 - 1])
-def test_times_that_wrap_are_merged_as_the_python_splices_them(base: int, step: int) -> None:
-    """Deltas of more than 63 bits are the Python's alone."""
-    group = [
-        parcel(codecs.NONE, [Record(at, base, b"k", b"v"), Record(at + 1, base, b"k", None)])
-        for at in (0, 2)
-    ]
-    for one in group[1:]:
-        header = struct.pack(">q", step)
-        one.memory[27:35] = header
-        crc = batches.crc32c_at(one.address + 21, one.size - 21)
-        one.memory[17:21] = crc.to_bytes(4, "big")
-        one.header = one.header._replace(base_timestamp=step, crc=crc)
-    found, wanted = merged(group, codecs.NONE), spliced(group, codecs.NONE)
-    assert wanted is not None
-    assert found is not None
-    same(found, wanted)
-
-
-@given(starved_groups(), st.randoms(use_true_random=False))
-def test_a_turned_bit_is_never_merged(group: list[Parcel], chance: random.Random) -> None:
-    one = chance.choice(group)
-    at = chance.randrange(batches.CRC_FROM, one.size)
-    one.memory[at] ^= 1 << chance.randrange(8)
-    assert merged(group, codecs.LZ4) is None
-
-
-@given(starved_groups(), st.randoms(use_true_random=False), st.booleans())
-def test_what_makes_no_sense_is_merged_as_the_python_takes_it_or_not_at_all(
-    group: list[Parcel], chance: random.Random, packed: bool
-) -> None:
-    """Bytes inside are turned and a checksum that holds is put before them."""
-    damaged = []
-    for one in group:
-        header = one.header
-        body = bytearray(one.memory[HEADER_SIZE:])
-        if not packed:
-            body = bytearray(codecs.decompress(header.codec, memoryview(body)))
-        for _ in range(chance.randrange(3)):
-            body[chance.randrange(min(len(body), chance.choice((8, 40, 4000))))] ^= (
-                1 << chance.randrange(8)
-            )
-        if not chance.randrange(8):
-            del body[chance.randrange(len(body)) :]
-        codec = header.codec if packed else codecs.NONE
-        records = header.records + chance.choice((0, 0, 0, 0, 1, -1))
-        made = frame_batch(header.base_offset, codec, body, records - 1, *header[7:9], records)
-        damaged.append(wrapped(made))
-    if not splice.are_whole(damaged, Policy()):
-        return
-    found = merged(damaged, codecs.LZ4)
-    if found is not None:
-        same(found, spliced(damaged, codecs.LZ4) or bytearray())
-
-
-def test_more_than_is_put_together_at_once_is_left_to_the_python() -> None:
-    """Small batches may hold a thousand times what they weigh."""
-    group = [parcel(codecs.LZ4, [Record(at, 0, b"k", bytes(6 << 20))]) for at in range(3)]
-    assert merged(group[:2], codecs.LZ4) is not None
-    assert merged(group, codecs.LZ4) is None
-
-
-def test_what_does_not_shrink_is_kept_as_it_is() -> None:
-    chance = random.Random(5)
-    rows = [Record(at, 0, None, chance.randbytes(40_000)) for at in range(9)]
-    group = [parcel(codecs.LZ4, rows)]
-    found, wanted = merged(group, codecs.LZ4), splice.splice(group, codecs.LZ4)
-    assert found is not None
-    assert found == wanted
-
-
-@pytest.mark.parametrize("stored", [True, False])
-def test_a_block_that_says_less_than_it_holds_is_left_to_the_python(stored: bool) -> None:
-    """The frame says how large a block may be; memory is made for that."""
-    body = bytes(encode_batch([Record(0, 0, b"k", b"v" * 200_000)])[HEADER_SIZE:])
-    packed = lz4.block.compress(body, store_size=False)
-    block = body if stored else packed
-    begun = b"\x04\x22\x4d\x18\x60\x40\x82"
-    word = len(block) | (1 << 31 if stored else 0)
-    frame = begun + word.to_bytes(4, "little") + block + bytes(4)
-    one = wrapped(frame_batch(0, codecs.LZ4, frame, 0, 0, 0, 1))
-    assert merged([one], codecs.LZ4) is None
-    with pytest.raises(codecs.Unreadable):
-        splice.splice([one], codecs.LZ4)
-
-
-def test_without_the_functions_of_others_nothing_is_merged() -> None:
-    module = by_hand_alone()
-    group = [parcel(codecs.LZ4, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
-    plain_group = [parcel(codecs.NONE, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
-    try:
-        module.learn(0, 0, 0)
-        assert merged(plain_group, codecs.NONE) is None
-        module.learn(crc32c_address, 0, 0)
-        assert merged(plain_group, codecs.NONE) is not None
-        assert merged(plain_group, codecs.LZ4) is None
-        assert merged(group, codecs.NONE) is None
-    finally:
-        by_hand.tell(module)
-    assert merged(group, codecs.LZ4) is not None
 
 
 @st.composite
@@ -198,12 +41,13 @@ def logs(draw: st.DrawFn) -> bytearray:
     return out[: draw(st.integers(0, len(out)))]
 
 
-@given(logs(), st.integers(0, 70))
-def test_headers_are_read_as_the_python_reads_them(log: bytearray, start: int) -> None:
+@given(logs(), st.integers(0, 70), st.sampled_from([0, 1, 2, 1 << 12]))
+def test_headers_are_read_as_the_python_reads_them(log: bytearray, start: int, most: int) -> None:
     start = min(start, len(log))
     memory = memoryview(log)
-    found, at = by_hand_alone().headers(memory, start, len(log), Header)
-    assert (found, at) == batches.headers(memory, start, len(log))
+    found, at = by_hand_alone().headers(memory, start, len(log), Header, most)
+    assert (found, at) == batches.headers(memory, start, len(log), most)
+    assert [hash(header) for header in found] == [hash(Header(*header)) for header in found]
     assert all(type(header) is Header for header in found)
 
 
@@ -269,6 +113,12 @@ def test_requests_are_laid_out_as_the_python_does_it(
 
 
 def test_a_name_that_is_too_long_for_kafka_is_refused() -> None:
+    rows = [(b"\0\0\0\1", _ZEROS[:61])] * 2
+    for size in range(3_700, 4_200):
+        for topic in ((b"n" * 250, rows), (b"n" * 28, rows), (b"", []), (b"n" * 28, [])):
+            with contextlib.suppress(ValueError):
+                found = by_hand_alone().request(b"x" * size, [topic] * 3)
+                assert len(b"".join(found)) == 4 + int.from_bytes(found[0][:4], "big")
     with pytest.raises(ValueError, match="too long"):
         by_hand_alone().request(b"", [(b"n" * 5000, [])])
     with pytest.raises(TypeError):

@@ -85,3 +85,54 @@ def test_a_length_that_makes_no_sense_is_no_end_of_the_walk() -> None:
         bent[8:12] = size.to_bytes(4, "big", signed=True)
         found, position = sent(b"".join([*batches[:2], bent, batches[3]]))
         assert (found, position) == ([b"0", b"1", b"2"], 4)
+
+
+def ending(batches: list[bytes], *, merged: bool) -> tuple[list[bytes | None], str]:
+    """What is sent before the track ends, and why it does."""
+    data = b"".join(batches)
+    memory = mmap.mmap(-1, 1 << 16)
+    memory[: len(data)] = data
+    arena, track = Arena(memory), Track("orders", 0, "primary.orders")
+    pen = Pen(transactional=False)
+    pen.take(1, 0)
+    left: list[Track] = []
+    preparer = Preparer(
+        pen, Arenas(size=1, count=0), "two", merged_bytes=1 << 16, leave=left.append
+    )
+    arena.users = scan(track, arena, 0, len(data), ()) + 1
+    found: list[bytes | None] = []
+    while (parcel := preparer.next(track)) is not None:
+        assert bool(parcel.why) == merged
+        assert parcel.view is not None
+        found += [row.value for row in decode_batch(parcel.view)]
+        track.landed(parcel, 0)
+    assert left == [track]
+    assert track.ending is not None
+    # Nothing is owed: neither bytes that wait nor a buffer that is in use.
+    assert track.queued_bytes == 0
+    assert arena.users == 1
+    return found, track.ending.reason
+
+
+@pytest.mark.parametrize("sound", [0, 1, 5])
+@pytest.mark.parametrize("how", ["checksum", "packed", "length"])
+def test_small_batches_before_a_damaged_one_are_merged_and_the_partition_waits_there(
+    sound: int, how: str
+) -> None:
+    """Whatever is wrong with it, and whoever finds it; also in machine code."""
+    batches = [
+        bytes(encode_batch([Record(at, 5, b"k", b"%d" % at)], base=at, codec=codecs.LZ4))
+        for at in range(9)
+    ]
+    if how == "checksum":
+        bent = bytearray(batches[sound])
+        bent[-3] ^= 4
+    elif how == "packed":
+        bent = frame_batch(sound, codecs.LZ4, b"no frame at all", 0, 5, 5, 1)
+    else:
+        bent = frame_batch(sound, codecs.NONE, b"\x09\x00\x00\x00\x01", 0, 5, 5, 1)
+    batches[sound] = bytes(bent)
+    found, why = ending(batches, merged=True)
+    assert found == [b"%d" % at for at in range(sound)]
+    assert f"offset {sound}" in why
+    assert "damaged" in why
