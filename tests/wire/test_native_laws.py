@@ -1,4 +1,4 @@
-"""The functions in C read and write headers, requests and answers to the byte as the Python does."""
+"""The functions in C read and write headers, requests and answers as the Python does."""
 
 from __future__ import annotations
 
