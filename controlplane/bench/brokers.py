@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from controlplane.bench.certificate import write_certificate
 from controlplane.bench.digest import read_trails
 from controlplane.bench.fill import fill
+from controlplane.bench.memory import read_through
 from controlplane.bench.shapes import Shape
 from controlplane.bench.topics import Topics
 from controlplane.demo.kafka import KafkaBroker, Listener
@@ -79,6 +80,16 @@ class Brokers:
         filled = fill(self.target, [_WARM], _WARM_PARTITIONS, shape, _WARM_BYTES)
         read_trails(self.target, filled.records, deadline_s=60)
         self.target_topics.delete([_WARM])
+
+    def recall(self, topics: Iterable[str]) -> int:
+        """Have in memory what the source holds of these topics; returns how many bytes that is.
+
+        What was filled in since is newer, so the kernel would give up the source's log first and
+        read it from the disk again: the faster a copy is, the more of that it would wait for.
+        """
+        root = self._directory / "source"
+        logs = [path for topic in topics for path in root.rglob(f"{topic}-*/*.log")]
+        return sum(read_through(path) for path in logs)
 
     def stop(self) -> None:
         for broker in self._pair:

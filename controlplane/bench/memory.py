@@ -72,6 +72,15 @@ class Ballast:
         return path
 
 
+def read_through(path: Path) -> int:
+    """Read a file to its end; returns its size."""
+    piece, size = bytearray(_PIECE), 0
+    with path.open("rb", buffering=0) as file:
+        while got := file.readinto(piece):
+            size += got
+    return size
+
+
 def _is_cached(path: Path) -> bool:
     """Whether the page cache has all places of a file that are asked for; it has all or little."""
     with path.open("rb") as file:

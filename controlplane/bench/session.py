@@ -113,6 +113,8 @@ class Session:
             configuration = system.configuration(measurement.order)
             self.setting.configurations.setdefault(label, configuration)
             ballast.top_up()
+            recalled = brokers.recall(data.topics)
+            self._say(f"  the source's log is in memory: {recalled / 1e9:.1f} GB")
             run = measurement.run()
             self.runs.append(run)
             results.write(self.runs, self.directory / RESULT)

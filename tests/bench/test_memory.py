@@ -41,6 +41,12 @@ class Machine:
         return sorted(path.name for path in self.directory.iterdir())
 
 
+def test_a_file_is_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes((3 << 20) + 5))
+    assert memory.read_through(path) == (3 << 20) + 5
+
+
 def test_what_lies_free_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, tmp_path, disk=10**12)
     machine.ballast.top_up()
