@@ -20,6 +20,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from mirrors.kafka.login import Refused, log_in
 from mirrors.kafka.lookup import resolve_host
+from mirrors.kafka.replies import reply_of
 from mirrors.kafka.security import ConnectionFacts
 
 Stage = Literal["dns", "tcp", "tls", "versions", "login", "ask"]
@@ -195,8 +196,7 @@ class Dialogue:
         return min(self.versions[request.API_KEY][1], newest, at_most)
 
     def _exchange(self, request: Any, version: int) -> Any:
-        body = self._send(request, version)
-        return _decoded(request.header.get_response_class(), body, version)
+        return _decoded(reply_of(request), self._send(request, version), version)
 
     def _send(self, request: Any, version: int) -> bytes:
         """The answer's bytes after its header."""
@@ -208,7 +208,7 @@ class Dialogue:
         self._socket.settimeout(self._left())
         self._socket.sendall(request.encode(header=True, framed=True))
         frame = self._frame()
-        response = request.header.get_response_class()
+        response = reply_of(request)
         flexible = response.flexible_version_q(version) and response.API_KEY != 18
         if int.from_bytes(frame[:4], "big") != number:
             raise Alien(b"")
