@@ -63,6 +63,7 @@ MODULES = (
     "spark_runner.lanes.stride",
     "spark_runner.lanes.tally",
     "spark_runner.lanes.track",
+    "spark_runner.lanes.walk",
     "spark_runner.lanes.window",
     "spark_runner.wire.batch",
     "spark_runner.wire.codecs",

@@ -8,7 +8,7 @@ is checked by the preparer or by the target's broker; what is dropped is checked
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from spark_runner.lanes import legacy
@@ -16,6 +16,7 @@ from spark_runner.lanes.arena import Arena
 from spark_runner.lanes.parcel import RAW, Parcel
 from spark_runner.lanes.policy import Policy
 from spark_runner.lanes.track import Track
+from spark_runner.lanes.walk import least, walk
 from spark_runner.wire.batch import (
     CODEC_MASK,
     CONTROL,
@@ -23,12 +24,9 @@ from spark_runner.wire.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
-    MAGIC_AT,
-    MOST_HEADERS,
     TRANSACTIONAL,
     Header,
     checksum_holds,
-    headers,
 )
 from spark_runner.wire.varint import read_signed
 
@@ -44,9 +42,6 @@ REFUSED: Final = "refused as it was"
 DAMAGED: Final = "damaged"
 
 _ABORT_MARKER: Final = 0
-_LEAST: Final = MAGIC_AT + 1
-# Of formats 0 and 1.
-_LEAST_OLD: Final = 26
 _UNPACK: Final = HEADER.unpack_from
 
 
@@ -69,13 +64,13 @@ def scan(
     queued = 0
     epoch = track.leader_epoch
     at = start
-    for header in _headers(memory, start, stop):
+    for header in walk(memory, start, stop):
         size = header[1] + LENGTH_OVERHEAD
         after = header[0] + header[6] + 1
         if is_simple and _is_plain(header, expected, policy):
             queue.append(Parcel(arena, memory, at, address + at, header, RAW))
             queued += size
-        elif size < _least(header):
+        elif size < least(header):
             queue += _damaged(arena, at, stop, expected)
             break
         elif not _is_dropped(track, filtering, header, expected, memory, at):
@@ -96,33 +91,6 @@ def scan(
     found = len(queue) - before
     arena.users += found
     return found
-
-
-def _headers(memory: memoryview, at: int, stop: int) -> Iterator[Header]:
-    """Of all batches that are there whole; the last one may have a size that cannot be."""
-    while True:
-        row, at = headers(memory, at, stop)
-        yield from row
-        if len(row) == MOST_HEADERS:
-            continue
-        if stop - at < _LEAST:
-            return
-        if memory[at + MAGIC_AT] != 2:
-            odd = _legacy_header(memory, at)
-        elif stop - at < HEADER_SIZE:
-            return
-        else:
-            odd = Header._make(_UNPACK(memory, at))
-        if odd.size > stop - at:
-            return
-        yield odd
-        if odd.size < _least(odd):
-            return
-        at += odd.size
-
-
-def _least(header: Header) -> int:
-    return HEADER_SIZE if header[3] == 2 else _LEAST_OLD
 
 
 def _is_plain(header: Header, expected: int, policy: Policy) -> bool:
@@ -247,10 +215,3 @@ def is_abort_marker(memory: memoryview, at: int) -> bool:
     at = read_signed(memory, at)[1]
     size, at = read_signed(memory, at)
     return size >= 4 and memory[at + 2] == 0 and memory[at + 3] == _ABORT_MARKER
-
-
-def _legacy_header(memory: memoryview, at: int) -> Header:
-    """A message of format 0 or 1 as a header: its place and size; `legacy.py` reads the rest."""
-    offset = int.from_bytes(memory[at : at + 8], "big")
-    length = int.from_bytes(memory[at + 8 : at + 12], "big")
-    return Header(offset, length, -1, memory[at + MAGIC_AT], 0, 0, 0, -1, -1, -1, -1, -1, 1)
