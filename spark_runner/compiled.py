@@ -47,6 +47,7 @@ MODULES = (
     "spark_runner.lanes.homes",
     "spark_runner.lanes.intake",
     "spark_runner.lanes.left_out",
+    "spark_runner.lanes.lull",
     "spark_runner.lanes.members",
     "spark_runner.lanes.outlet",
     "spark_runner.lanes.pace",

@@ -222,11 +222,13 @@ class Engine:
             return
         deadline = time.monotonic() + (_HURRIED_S if hurry() else _DRAIN_S)
         self._endings.ending()
-        if self._identity.end(commit=commit, deadline=deadline):
+        is_another = self._identity.end(commit=commit, deadline=deadline)
+        now = time.monotonic()
+        if is_another:
             self._pen.take(self._identity.producer_id, self._identity.epoch)
-            self._outlet.new_epoch(track for track in self.tracks if track.held_since)
+            self._outlet.new_epoch((track for track in self.tracks if track.held_since), now)
         else:
-            self._outlet.same_epoch()
+            self._outlet.same_epoch(now)
 
     def _check_names(self) -> None:
         """Old brokers know topics by name only: is each still the one that was planned?

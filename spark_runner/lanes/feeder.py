@@ -20,6 +20,9 @@ from spark_runner.wire.produce import name_key
 _SESSION_RETRY_S = 0.1
 # A broker's quotas count what was used in the last eleven seconds, unless it is set up otherwise.
 _QUOTA_WINDOW_S = 12.0
+# A reply is read in parts, and between two of them the target gets its next requests: what flies
+# to it lasts for some 4 ms, and 16 MB take twice as long to read.
+_PART = 4 << 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,8 @@ class Feeder:
         self.sent_at = 0.0
         self.retry_at = 0.0
         self._in_vain = 0
+        # How long the reply under way was waited for so far, part by part.
+        self._reading_s = 0.0
         self._stride = Stride(limits.max_bytes)
         self._partition_bytes = limits.partition_bytes
         self._patience_s = limits.request_s
@@ -112,13 +117,20 @@ class Feeder:
         self.link.renew_login(until)
         self.link.send([self._session.request(self.link.next_correlation())], until)
 
-    def read(self, now: float) -> tuple[Arena, list[fetch.Fetched]]:
-        """The reply that is there; the arena is that where its records lie."""
+    def read(self, now: float) -> tuple[Arena, list[fetch.Fetched]] | None:
+        """The next part of the reply that is there; None while more of it is to come.
+
+        The arena is that where its records lie.
+        """
         arena = self.arena
         assert arena is not None  # noqa: S101 - the loop reads only what was asked for
         began = time.monotonic()
-        frame = self.link.receive(arena.view, now + RECEIVE_S)
-        self._stride.came(len(frame), time.monotonic() - began)
+        frame = self.link.receive_part(arena.view, now + RECEIVE_S, _PART)
+        self._reading_s += time.monotonic() - began
+        if frame is None:
+            return None
+        self._stride.came(len(frame), self._reading_s)
+        self._reading_s = 0.0
         session, reply = fetch.read_reply(frame, self._session.version)
         if reply.error and reply.error not in SESSION_LOST:
             raise KafkaUnavailable(

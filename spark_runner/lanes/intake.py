@@ -90,9 +90,12 @@ class Intake:
                     self._sources.lost(feeder, now, error)
 
     def receive(self, feeder: Feeder, now: float) -> None:
-        """Read the reply that is there, and ask for more at once."""
+        """Read of the reply what is there; with all of it, ask for more at once."""
         try:
-            arena, rows = feeder.read(now)
+            read = feeder.read(now)
+            if read is None:
+                return
+            arena, rows = read
             stopped = self._judge(feeder, arena, rows)
         except KafkaUnavailable as error:
             self._sources.lost(feeder, now, error)

@@ -19,6 +19,7 @@ from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.flights import Flight
 from spark_runner.lanes.homes import Homes
+from spark_runner.lanes.lull import Lull
 from spark_runner.lanes.members import Members
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.pipe import Pipe
@@ -59,6 +60,7 @@ class Outlet:
         self._check, self._members = check, members
         # Counts the producer epochs: a track has to be confirmed anew under each.
         self._number = 0
+        self._lull = Lull()
 
     # -- what the loop asks
 
@@ -74,7 +76,10 @@ class Outlet:
     def wakes_at(self, now: float) -> float:
         """When there is something to do that no socket tells of."""
         moment = self._homes.wakes_at()
+        lull = self._lull.until
         for pipe in self._homes.pipes.values():
+            if pipe.ready and now < lull < moment:
+                moment = lull
             if pipe.ready and now < pipe.link.quiet_until < moment:
                 moment = pipe.link.quiet_until
             for track in pipe.ready:
@@ -90,6 +95,8 @@ class Outlet:
             if pipe.ready:
                 for track in self._check(pipe.ready):
                     track.held_until = now + RETRY_S
+            if now < self._lull.until:
+                continue
             while pipe.may_send(now) and self._launch(pipe, now, which):
                 pass
             pipe.was_full |= bool(pipe.ready) and len(pipe.flights) >= self._tuning.in_flight
@@ -106,6 +113,8 @@ class Outlet:
         except KafkaUnavailable as error:
             self._returns.lost(pipe, now, error)
             return
+        if any(track.confirmed != self._number for track in flight):
+            self._lull.answered(pipe.took_s)
         by_key = self._homes.by_key
         for answer in answers:
             track = by_key[answer.key, answer.partition]
@@ -135,20 +144,22 @@ class Outlet:
             if pipe.is_overdue(now):
                 self._returns.lost(pipe, now, too_late(pipe.link.where))
 
-    def new_epoch(self, tracks: Iterable[Track]) -> None:
+    def new_epoch(self, tracks: Iterable[Track], now: float) -> None:
         """A transaction has ended and the producer's epoch moved on.
 
         What was surely refused under the old epoch, of these tracks, is written again under the new
         one.
         """
         self._number += 1
+        self._lull.begin(now)
         self._members.clear()
         for track in tracks:
             for parcel in track.queue:
                 parcel.stamped = False
 
-    def same_epoch(self) -> None:
+    def same_epoch(self, now: float) -> None:
         """A transaction of version 1 has ended: the sequences go on."""
+        self._lull.begin(now)
         self._members.clear()
 
     def restart(self) -> None:

@@ -40,6 +40,8 @@ class Pipe:
         self._window = Window(min(tuning.in_flight * tuning.request_bytes, tuning.memory_bytes))
         self.ready: dict[Track, None] = {}
         self.heard_at = 0.0
+        # How long the last reply took.
+        self.took_s = 0.0
         self.look_anew()
         version = link.version(PRODUCE, produce.LEAST, newest, "Produce")
         self._writer = produce.RequestWriter(
@@ -107,7 +109,8 @@ class Pipe:
         throttle, answers = produce.read_reply(frame, self._writer.version)
         self.link.note_throttle(throttle)
         size, sent_at = self._sent.popleft()
-        self._window.answered(size, throttle / 1000, now - sent_at)
+        self.took_s = now - sent_at
+        self._window.answered(size, throttle / 1000, self.took_s)
         self.heard_at = now
         return self.flights.popleft(), answers
 

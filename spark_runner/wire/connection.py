@@ -44,6 +44,9 @@ class Connection:
         self._facts = facts
         self._correlation = 0
         self._open: deque[int] = deque()
+        # The reply that is being read, and how much of it is there.
+        self._frame: memoryview | None = None
+        self._filled = 0
         self._renew_at = float("inf")
         # KIP-219: a broker answers at once and then stays deaf for the throttle time.
         self.quiet_until = 0.0
@@ -148,6 +151,37 @@ class Connection:
 
     def receive(self, into: memoryview | None, deadline: float) -> memoryview:
         """The next reply without its length, in `into` when it fits there."""
+        while (frame := self.receive_part(into, deadline, _LONGEST_FRAME)) is None:
+            pass
+        return frame
+
+    def receive_part(
+        self, into: memoryview | None, deadline: float, most: int
+    ) -> memoryview | None:
+        """As `receive`, but with the next `most` bytes of it at the most: None until it is whole.
+
+        In between one may send, and receive on other connections.
+        """
+        if self._frame is None:
+            self._frame, self._filled = self._begin_frame(into, deadline), 0
+        frame = self._frame
+        upto = min(len(frame), self._filled + most)
+        self.stream.receive_into(frame[self._filled : upto], deadline)
+        self._filled = upto
+        if upto < len(frame):
+            return None
+        self._frame = None
+        (correlation,) = _LENGTH.unpack_from(frame)
+        if not self._open or correlation != self._open.popleft():
+            raise KafkaUnavailable(
+                f"Cluster {self.where}: an answer came to another question. The connection is "
+                "given up.",
+                code="protocol",
+            )
+        return frame
+
+    def _begin_frame(self, into: memoryview | None, deadline: float) -> memoryview:
+        """Where the reply that begins now belongs."""
         prefix = memoryview(bytearray(4))
         self.stream.receive_into(prefix, deadline)
         (length,) = _LENGTH.unpack(prefix)
@@ -157,18 +191,9 @@ class Connection:
                 "the port of a Kafka listener, and its security protocol.",
                 code="not_kafka",
             )
-        frame = into[:length] if into is not None and length <= len(into) else None
-        if frame is None:
-            frame = memoryview(bytearray(length))
-        self.stream.receive_into(frame, deadline)
-        (correlation,) = _LENGTH.unpack_from(frame)
-        if not self._open or correlation != self._open.popleft():
-            raise KafkaUnavailable(
-                f"Cluster {self.where}: an answer came to another question. The connection is "
-                "given up.",
-                code="protocol",
-            )
-        return frame
+        if into is not None and length <= len(into):
+            return into[:length]
+        return memoryview(bytearray(length))
 
     def pending(self) -> bool:
         return self.stream.pending()

@@ -1,0 +1,130 @@
+"""A long reply is read in parts; in between the target is served, and nothing is lost."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+
+import pytest
+from kafka.protocol.metadata import MetadataRequest
+
+from mirrors.kafka.security import connection_facts
+from spark_runner.lanes import feeder
+from spark_runner.lanes.arena import Arena
+from spark_runner.lanes.engine import Engine
+from spark_runner.lanes.feeder import Feeder
+from spark_runner.wire import messages
+from spark_runner.wire.connection import Connection
+from spark_runner.wire.fetch import Fetched
+from spark_runner.wire.records import Record
+from tests.wire.independent import compare
+from tests.wire.proxy import Proxy
+from tests.wire.running import NOW, Running
+from tests.wire.world import Flow, Side, unique
+
+MB = 1 << 20
+VERSION = 9
+Read = tuple[Arena, list[Fetched]] | None
+
+
+def ask(link: Connection) -> float:
+    until = time.monotonic() + 20
+    request = MetadataRequest(topics=None)
+    link.send([messages.encode(request, VERSION, link.next_correlation())], until)
+    return until
+
+
+@pytest.mark.parametrize("most", [1, 7, 100, 5_000, 1 << 30])
+def test_a_reply_in_parts_is_the_reply_as_a_whole(source: Side, most: int) -> None:
+    source.make(unique("parts"), 7)
+    facts = connection_facts(source.client.spec)
+    link = Connection(facts, *facts.bootstrap[0], deadline=time.monotonic() + 20)
+    try:
+        whole = bytes(link.receive(None, ask(link)))
+        until = ask(link)
+        room = memoryview(bytearray(len(whole)))
+        parts = 1
+        while (frame := link.receive_part(room, until, most)) is None:
+            assert link.awaited == 1
+            parts += 1
+        # Behind the number of the question.
+        assert bytes(frame[4:]) == whole[4:]
+        assert frame.obj is room.obj
+        assert parts == -(-len(whole) // most)
+        assert link.awaited == 0
+    finally:
+        link.close()
+
+
+class Seen:
+    """What the engine does, in order: parts that were read, replies that were whole, commits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
+        self.events: list[str] = []
+        read, commit = Feeder.read, Engine.commit
+        monkeypatch.setattr(feeder, "_PART", part)
+
+        def reads(end: Feeder, now: float) -> Read:
+            found = read(end, now)
+            self.events.append("part" if found is None else "whole")
+            return found
+
+        def commits(engine: Engine, **how: object) -> bool:
+            done = commit(engine, **how)  # type: ignore[arg-type]
+            if done:
+                self.events.append("commit")
+            return done
+
+        monkeypatch.setattr(Feeder, "read", reads)
+        monkeypatch.setattr(Engine, "commit", commits)
+
+
+def test_the_target_is_served_and_commits_come_while_a_long_reply_is_on_its_way(
+    source: Side,
+    target: Side,
+    proxies: tuple[Proxy, Proxy],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = Seen(monkeypatch, 20_000)
+    topic = unique("slowly")
+    source.make(topic, 3)
+    flow = Flow(source, target, commit_interval_ms="50")
+    remote = flow.add(topic)
+    for partition, _ in itertools.product(range(3), range(4)):
+        source.write(topic, partition, [Record(0, NOW, b"k", os.urandom(MB // 4))])
+    proxies[0].answer_rate = MB
+    with Running(flow, topic) as running:
+        running.caught_up()
+    compare(flow, topic, remote)
+    inside = [a == c == "part" and b == "commit" for a, b, c in triples(seen.events)]
+    assert any(inside), seen.events
+
+
+def triples(events: list[str]) -> zip[tuple[str, str, str]]:
+    return zip(events, events[1:], events[2:], strict=False)
+
+
+def test_connections_cut_between_two_parts(
+    source: Side,
+    target: Side,
+    proxies: tuple[Proxy, Proxy],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = Seen(monkeypatch, 3_000)
+    chance = random.Random(5)
+    topic = unique("torn")
+    source.make(topic, 3)
+    flow = Flow(source, target, commit_interval_ms="50")
+    remote = flow.add(topic)
+    # A reply takes a tenth of a second, so that most cuts are in the middle of one.
+    proxies[0].answer_rate = 6 * MB // 5
+    with Running(flow, topic) as running:
+        for _ in range(12):
+            running.write(4, pause=0.005)
+            chance.choice(proxies).cut()
+        running.caught_up()
+    assert sum(proxy.cuts for proxy in proxies) >= 12
+    assert seen.events.count("part") > 3 * seen.events.count("whole") > 0
+    compare(flow, topic, remote)
