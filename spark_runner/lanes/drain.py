@@ -76,7 +76,7 @@ class Drain:
                 raise ProducerLost(Code.REQUEST_TIMED_OUT, "wait for the last replies")
             for pipe in self._sockets.wait(pipes, _LISTEN_S if pipes else RETRY_BUSY_S):
                 if isinstance(pipe, Pipe):
-                    self._outlet.receive(pipe, now)
+                    self._outlet.receive(pipe, time.monotonic())
             self._outlet.give_up_overdue(now)
 
 

@@ -63,6 +63,8 @@ class Feeder:
         # that they may be read from again by then, and would leave a hole.
         self._left: set[tuple[bytes, int]] = set()
         self.sent_at = 0.0
+        # When the last part of a reply came that is not whole yet; 0 while none has begun.
+        self._heard_at = 0.0
         self.retry_at = 0.0
         self._in_vain = 0
         # How long the reply under way was waited for so far, part by part.
@@ -113,9 +115,18 @@ class Feeder:
         self._session.ask_for(min(most, self._stride.size))
         self.arena = arena
         self.sent_at = now
+        self._heard_at = 0.0
         until = now + self._patience_s
         self.link.renew_login(until)
         self.link.send([self._session.request(self.link.next_correlation())], until)
+
+    def is_overdue(self, now: float, patience: float) -> bool:
+        """Nothing for so long, in seconds; or the rest of a reply that has begun does not come."""
+        if self.arena is None:
+            return False
+        if self._heard_at:
+            return now - self._heard_at > RECEIVE_S
+        return now - self.sent_at > patience
 
     def read(self, now: float) -> tuple[Arena, list[fetch.Fetched]] | None:
         """The next part of the reply that is there; None while more of it is to come.
@@ -128,6 +139,7 @@ class Feeder:
         frame = self.link.receive_part(arena.view, now + RECEIVE_S, _PART)
         self._reading_s += time.monotonic() - began
         if frame is None:
+            self._heard_at = time.monotonic()
             return None
         self._stride.came(len(frame), self._reading_s)
         self._reading_s = 0.0

@@ -138,7 +138,7 @@ class Intake:
         """No reply long after the broker's own wait: the connection is of no use any more."""
         patience = self._limits.request_s + self._limits.max_wait_ms / 1000
         for feeder in list(self.feeders()):
-            if feeder.arena is not None and now - feeder.sent_at > patience:
+            if feeder.is_overdue(now, patience):
                 self._sources.lost(feeder, now, None)
 
     def closed(self, feeder: Feeder, now: float) -> None:

@@ -61,6 +61,8 @@ class Outlet:
         # Counts the producer epochs: a track has to be confirmed anew under each.
         self._number = 0
         self._lull = Lull()
+        # The pipes whose first answer since the last end is still to come.
+        self._first: set[tuple[int, int]] = set()
 
     # -- what the loop asks
 
@@ -113,8 +115,11 @@ class Outlet:
         except KafkaUnavailable as error:
             self._returns.lost(pipe, now, error)
             return
-        if any(track.confirmed != self._number for track in flight):
-            self._lull.answered(pipe.took_s)
+        if pipe.home in self._first:
+            self._first.discard(pipe.home)
+            # Our own records end a transaction; they do not begin one.
+            if not any(track.ledger for track in flight):
+                self._lull.answered(pipe.took_s)
         by_key = self._homes.by_key
         for answer in answers:
             track = by_key[answer.key, answer.partition]
@@ -151,16 +156,14 @@ class Outlet:
         one.
         """
         self._number += 1
-        self._lull.begin(now)
-        self._members.clear()
+        self._ended(now)
         for track in tracks:
             for parcel in track.queue:
                 parcel.stamped = False
 
     def same_epoch(self, now: float) -> None:
         """A transaction of version 1 has ended: the sequences go on."""
-        self._lull.begin(now)
-        self._members.clear()
+        self._ended(now)
 
     def restart(self) -> None:
         """The producer is another one: nothing that was on its way counts."""
@@ -168,6 +171,11 @@ class Outlet:
         self._members.clear()
         self._returns.forget()
         self._homes.restart()
+
+    def _ended(self, now: float) -> None:
+        self._lull.begin(now)
+        self._first = set(self._homes.pipes)
+        self._members.clear()
 
     # -- out
 

@@ -35,10 +35,11 @@ class Sockets:
             # More may have been taken from the socket than was asked for.
             if stream.pending() and end.link.awaited:
                 at_hand.append(end)
-        if at_hand:
-            return at_hand
-        found = self._poller.poll(max(0.0, seconds) * 1000 + 0.5)
+        found = self._poller.poll(0 if at_hand else max(0.0, seconds) * 1000 + 0.5)
         ready = [self._watched[number] for number, _ in found]
+        if at_hand:
+            # What a source has sent ahead must not keep the target's answers waiting.
+            ready += [end for end in at_hand if end not in ready]
         if len(ready) > 1:
             ready.sort(key=_target_first)
         return ready

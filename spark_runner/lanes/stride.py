@@ -1,9 +1,9 @@
 """How much to ask one source broker for at once: pure; only a slow connection makes it small.
 
-A reply is read in one go. Until all of it is there nothing else is done: no commit, no order heard;
-and what is not there in time is given up with the connection. So what is asked for begins small,
-doubles while replies are there at once, and shrinks to what comes in half a second. On a fast
-network the full size is reached with the sixth reply.
+A reply is read in parts of 4 MB. Until a part is there nothing else is done: no commit, no order
+heard; and what is not there in time is given up with the connection. So what is asked for begins
+small, doubles while replies are there at once, and shrinks to what comes in half a second. On a
+fast network the full size is reached with the sixth reply.
 """
 
 from __future__ import annotations

@@ -58,8 +58,19 @@ def test_the_engine_sends_nothing_in_it_and_wakes_at_its_end(
 ) -> None:
     outlets: list[Outlet] = []
     sent: list[float] = []
-    woken = 0
+    judged: list[float] = []
+    ends = woken = 0
     wakes_at, send = Outlet.wakes_at, Pipe.send
+    begin, answered = Lull.begin, Lull.answered
+
+    def begins(lull: Lull, now: float) -> None:
+        nonlocal ends
+        ends += 1
+        begin(lull, now)
+
+    def hears(lull: Lull, took_s: float) -> None:
+        judged.append(took_s)
+        answered(lull, took_s)
 
     def wakes(outlet: Outlet, now: float) -> float:
         nonlocal woken
@@ -77,6 +88,8 @@ def test_the_engine_sends_nothing_in_it_and_wakes_at_its_end(
             sent.append(now)
         send(pipe, flight, now)  # type: ignore[arg-type]
 
+    monkeypatch.setattr(Lull, "begin", begins)
+    monkeypatch.setattr(Lull, "answered", hears)
     monkeypatch.setattr(Outlet, "wakes_at", wakes)
     monkeypatch.setattr(Pipe, "send", sends)
     topic = unique("lull")
@@ -91,3 +104,6 @@ def test_the_engine_sends_nothing_in_it_and_wakes_at_its_end(
     compare(flow, topic, remote)
     assert sent
     assert woken
+    # Of one broker, with two connections at the most; and an answer takes time.
+    assert 0 < len(judged) <= 2 * ends
+    assert min(judged) > 0

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
+import socket
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest
@@ -15,12 +19,17 @@ from spark_runner.lanes import feeder
 from spark_runner.lanes.arena import Arena
 from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.feeder import Feeder
+from spark_runner.lanes.pipe import Pipe
+from spark_runner.lanes.sockets import Sockets
 from spark_runner.wire import messages
+from spark_runner.wire.cluster import RECEIVE_S
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.fetch import Fetched
 from spark_runner.wire.records import Record
+from spark_runner.wire.stream import PlainStream
 from tests.wire.independent import compare
 from tests.wire.proxy import Proxy
+from tests.wire.reading import reading
 from tests.wire.running import NOW, Running
 from tests.wire.world import Flow, Side, unique
 
@@ -128,3 +137,44 @@ def test_connections_cut_between_two_parts(
     assert sum(proxy.cuts for proxy in proxies) >= 12
     assert seen.events.count("part") > 3 * seen.events.count("whole") > 0
     compare(flow, topic, remote)
+
+
+def test_a_source_is_not_given_up_for_what_others_took_while_its_reply_lay_ready(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeder, "_PART", 10_000)
+    topic = unique("ready")
+    source.make(topic)
+    flow = Flow(source, target)
+    flow.add(topic)
+    source.write(topic, 0, [Record(0, NOW, b"k", os.urandom(100_000))])
+    intake, _ = reading(flow)
+    intake.pump(time.monotonic())
+    (end,) = intake.feeders()
+    assert Sockets().wait([end], 10) == [end]
+    # As after a commit of a hundred seconds.
+    end.sent_at -= 100
+    began = time.monotonic()
+    intake.receive(end, time.monotonic())
+    assert end.arena is not None
+    intake.give_up_overdue(began)
+    assert list(intake.feeders()) == [end]
+    # And the rest of a reply does not take for ever to come.
+    intake.give_up_overdue(time.monotonic() + RECEIVE_S + 0.1)
+    assert list(intake.feeders()) == []
+
+
+def test_what_was_read_ahead_of_a_source_does_not_keep_answers_of_the_target_waiting() -> None:
+    """A connection with TLS has always something at hand in the middle of a reply."""
+    ends: list[Any] = []
+    with contextlib.ExitStack() as stack:
+        for kind in (Feeder, Pipe):
+            ours, theirs = socket.socketpair()
+            stack.enter_context(ours)
+            stack.enter_context(theirs).sendall(b"abc")
+            end: Any = kind.__new__(kind)
+            end.link = SimpleNamespace(stream=PlainStream(ours, "there"), awaited=1)
+            ends.append(end)
+        ends[0].link.stream.receive_into(memoryview(bytearray(1)), time.monotonic() + 5)
+        assert ends[0].link.stream.pending()
+        assert Sockets().wait(ends, 0) == ends[::-1]

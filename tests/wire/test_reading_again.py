@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import time
 
-from spark_runner.lanes import setup
 from spark_runner.lanes.intake import Intake
 from spark_runner.lanes.sockets import Sockets
-from spark_runner.lanes.throttle import Throttle
 from spark_runner.lanes.track import Track
-from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.records import Record
-from tests.wire.world import Driver, Flow, Side, unique
+from tests.wire.reading import reading
+from tests.wire.world import Flow, Side, unique
 
 
 def firsts(track: Track) -> list[int]:
     return [parcel.first for parcel in track.queue]
-
-
-def never(track: Track, verdict: Verdict) -> None:
-    raise AssertionError(f"{track.name}: {verdict.reason}")
 
 
 def take(intake: Intake, track: Track, until: int) -> None:
@@ -39,25 +33,7 @@ def test_a_reply_that_was_asked_for_before_the_partition_was_left_makes_no_hole(
     source.make(topic)
     flow = Flow(source, target)
     flow.add(topic)
-    work = flow.work()
-    track = setup.track_of(work.partitions[0], {})
-    limits = setup.limits_of(
-        {},
-        brokers=1,
-        isolation_level="read_committed",
-        newest=17,
-        memory_bytes=64 << 20,
-        request_s=20.0,
-    )
-    intake = Intake(
-        source.client,
-        [track],
-        setup.arenas_for(limits, brokers=1),
-        limits,
-        offer=lambda _track: None,
-        stop=never,
-        throttle=Throttle(work, Driver()),
-    )
+    intake, track = reading(flow)
     for value in (b"0", b"1"):
         source.write(topic, 0, [Record(0, 1, b"k", value)])
     take(intake, track, 2)
