@@ -89,7 +89,10 @@ class House:
         assert popen is not None
         for process in psutil.Process(popen.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                if process.parent().name() == "make" and "celery" in " ".join(process.cmdline()):
+                # Between the list and the question the parent may have died.
+                parent = process.parent()
+                of_make = parent is not None and parent.name() == "make"
+                if of_make and "celery" in " ".join(process.cmdline()):
                     return process
         return None
 
