@@ -37,18 +37,21 @@ class Traffic:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Delays:
-    """Milliseconds; nan where nothing arrived. `missing` records never came."""
+    """Milliseconds; nan where nothing arrived. `missing` never came, `repeats` came again."""
 
     p50_ms: float
     p90_ms: float
     p99_ms: float
     max_ms: float
     missing: int
+    repeats: int
 
 
 def summarise(pairs: Sequence[int], *, skip_before: int, sent: int) -> Delays:
     """Delays of (intended, received, intended, received, ...) in nanoseconds."""
     intended, received = pairs[::2], pairs[1::2]
+    # Each record has its own moment.
+    once = set(intended)
     delays = sorted(
         (two - one) / 1e6 for one, two in zip(intended, received, strict=True) if one >= skip_before
     )
@@ -57,7 +60,8 @@ def summarise(pairs: Sequence[int], *, skip_before: int, sent: int) -> Delays:
         p90_ms=percentile(delays, 0.90),
         p99_ms=percentile(delays, 0.99),
         max_ms=delays[-1] if delays else math.nan,
-        missing=max(0, sent - len(intended)),
+        missing=max(0, sent - len(once)),
+        repeats=len(intended) - len(once),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import threading
 import time
 from collections.abc import Mapping
 
@@ -142,6 +143,9 @@ class Measurement:
             seconds=cell.latency_s,
         )
         before = sampler.last
+        epochs: list[int] = []
+        timer = threading.Timer(cell.warm_s, lambda: epochs.append(self._system.epoch()))
+        timer.start()
         source, target = latency.measure(
             self._brokers.source,
             self._brokers.target,
@@ -150,10 +154,15 @@ class Measurement:
             self._environment,
         )
         after = sampler.last
+        timer.join(1)
         if target.missing:
             raise BenchError(f"{target.missing:,} live records did not reach the target in time.")
+        if target.repeats:
+            raise BenchError(f"{target.repeats:,} live records reached the target twice.")
         self._found |= {
             "rate": cell.rate,
+            "live_s": cell.latency_s,
+            "handovers": self._system.epoch() - epochs[0],
             "live_cores": (after.replicator - before.replicator) / (after.at - before.at),
             **{key: _known(value) for key, value in _times("", target).items()},
             **{key: _known(value) for key, value in _times("source_", source).items()},
@@ -182,19 +191,36 @@ class Measurement:
         copy = read_trails(self._brokers.target, places, deadline_s=deadline)
         records = sum(map(len, copy.values()))
         wrong = difference(self._data.trail, copy, renamed, whole=self._drained)
+        if not wrong and self._live and self._drained:
+            wrong = self._verify_live(deadline)
         if not wrong:
             ends = sum((self._brokers.target_topics.ends(places) or {}).values())
             self._figures(samples, records / ends if ends else 1.0)
         return records, wrong
 
+    def _verify_live(self, deadline: float) -> str:
+        live, brokers = self._data.live, self._brokers
+        remote = self.order.renamed[live]
+        sent = read_trails(
+            brokers.source, brokers.source_topics.places([live]), deadline_s=deadline
+        )
+        copy = read_trails(
+            brokers.target, brokers.target_topics.places([remote]), deadline_s=deadline
+        )
+        return difference(sent, copy, {live: remote}, whole=True)
+
     def _figures(self, samples: list[window.Sample], records_per_offset: float) -> None:
         total = int(self._data.records / records_per_offset)
-        steady = window.steady(samples, total=total, warm_s=self._cell.warm_s)
+        steady = window.steady(
+            samples, total=total, warm_s=self._cell.warm_s, window_s=self._cell.window_s
+        )
         found = window.figures(
             steady,
             record_bytes=self._cell.shape.record_bytes,
             records_per_offset=records_per_offset,
+            began_at=window.first_record_at(samples),
         )
+        self._found["rss_mb"] = max(sample.memory for sample in samples) / 1e6
         if found is not None:
             row = dataclasses.asdict(found)
             self._found |= {"short_window": row.pop("short"), **row}

@@ -10,11 +10,11 @@ from controlplane.bench.setting import Setting
 
 COPY_HEAD = (
     "cell", "system", "runs", "CPU-s/GB", "less CPU", "opening", "source", "target", "all", "MB/s",
-    "faster", "records/s", "memory MB", "first s", "window s", "foreign", "steal",
+    "faster", "records/s", "memory MB", "first s", "after s", "window s", "foreign", "steal",
 )  # fmt: skip
 LIVE_HEAD = (
     "cell", "system", "runs", "p50 ms", "p90 ms", "p99 ms", "max ms", "source p50", "source p99",
-    "source max", "cores",
+    "source max", "cores", "over s", "handovers",
 )  # fmt: skip
 IDLE_HEAD = ("cell", "system", "runs", "partitions", "idle cores", "over s", "memory MB")
 Rows = list[list[str]]
@@ -68,6 +68,7 @@ def _copy_rows(runs: Sequence[Run]) -> Rows:
                     _told(spread(run.records_s for run in same), ",.0f"),
                     _told(spread(run.rss_mb for run in same), ",.0f"),
                     _told(spread(run.first_record_s for run in same), ".1f"),
+                    _told(spread(run.warmed_s for run in same), ".0f"),
                     _windows(same),
                     _told(spread(run.foreign_cores for run in same), ".2f"),
                     _told(spread(run.steal for run in same), ".2f"),
@@ -97,8 +98,12 @@ def _live_rows(runs: Sequence[Run]) -> Rows:
                 _told(spread(getattr(run, name) for run in same), ".1f")
                 for name in (*names, *sources)
             ]
-            cores = _told(spread(run.live_cores for run in same), ".2f")
-            rows.append([cell, _name(label, same), str(len(same)), *figures, cores])
+            rest = [
+                _told(spread(run.live_cores for run in same), ".2f"),
+                _told(spread(run.live_s for run in same), ".0f"),
+                _told(spread(run.handovers for run in same), ".0f"),
+            ]
+            rows.append([cell, _name(label, same), str(len(same)), *figures, *rest])
     return rows
 
 
@@ -177,10 +182,13 @@ they fall short of what we want, is in [performance.md](performance.md).
 How to read it:
 
 - **CPU-s/GB** is user and system time of the replicator's whole process tree, children that ended
-  included, per GB (10^9 bytes) of uncompressed records (key, value, header), over a steady window
-  after start-up. It is what a shared machine measures well; MB/s depends on what else runs there.
+  included, per GB (10^9 bytes) of uncompressed records (key, value, header), over a window of
+  **window s** seconds that began **after s** seconds of copying. It is what a shared machine
+  measures well; MB/s depends on what else runs there.
 - **opening** is the same over the first 20 s of copying: until its JVM has compiled what it runs,
-  which takes some 40 s of full load, MirrorMaker 2 costs twice to three times as much.
+  MirrorMaker 2 costs more. That takes some 40 s of full load, so a window is 30 s long and begins
+  after 40 s, or sooner where the data is over before: then it is the last 30 s, and where a run
+  does not even last so long, its last three quarters.
 - **source** and **target** are the same for the two brokers: a replicator that sends small batches
   leaves its cost there. The target broker's includes the questions that measure progress.
 - **all** is the replicator's and both brokers' together.
@@ -195,7 +203,10 @@ How to read it:
   digest of key, value, headers and timestamp in each partition. A run that differs has no figures.
 - Latency is open loop: each record carries the moment it was meant to be sent. A consumer on the
   source itself, in the same run, shows what the machine and the brokers take without any copying.
-- Systems ran in alternating order (A B C, C B A), each into fresh topics under fresh aliases.
+  **handovers** is how often one Spark task followed another within **over s**, the seconds that
+  were measured.
+- Who runs first changes from cell to cell, and within a cell from pass to pass (A B C, C B A).
+  Each run is into fresh topics under fresh aliases.
 - Before each run what memory lies free is filled with page cache, as a broker's is in service (up
   to 64 GB). A virtual machine's memory need not be backed by its host until it is touched, and a
   broker that was the first to touch it paid ten times the usual for each GB, which is nobody's

@@ -39,6 +39,7 @@ class Run:
     drained: bool = False
     first_record_s: float | None = None
     window_s: float | None = None
+    warmed_s: float | None = None
     short_window: bool = False
     cpu_s_per_gb: float | None = None
     opening_cpu_s_per_gb: float | None = None
@@ -59,6 +60,8 @@ class Run:
     source_p90_ms: float | None = None
     source_p99_ms: float | None = None
     source_max_ms: float | None = None
+    live_s: float | None = None
+    handovers: int | None = None
     live_cores: float | None = None
     idle_cores: float | None = None
     idle_s: float | None = None

@@ -86,6 +86,10 @@ class System(abc.ABC):
         """How it copies, in its own words, while it runs; nothing where there is one way only."""
         return ""
 
+    def epoch(self) -> int:
+        """How many tasks have copied one after the other; none where nothing is handed over."""
+        return 0
+
     @abc.abstractmethod
     def stop(self) -> None:
         """Stop cleanly, so that all it has taken is on the target; at worst by force."""

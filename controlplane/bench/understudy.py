@@ -94,6 +94,10 @@ class Understudy(System):
                 lanes.add(f"{part.lane}: {part.why}" if part.why else part.lane)
         return "+".join(sorted(lanes - {""}))
 
+    def epoch(self) -> int:
+        known = (launcher.read_status(self.directory, flow) for flow in self._flows)
+        return sum(part.epoch for status in known if status for part in status.slices)
+
     def _last_words(self) -> str:
         for name in (launcher.OUTPUT_FILE, "runner.log"):
             path = self.directory / name

@@ -43,22 +43,27 @@ class Figures:
     cores: float
     foreign_cores: float
     steal: float
-    rss_mb: float
+    # How long it had copied before the window began.
+    warmed_s: float
     short: bool
 
 
 def first_record_at(samples: Sequence[Sample]) -> float | None:
     """When the first record was seen on the target."""
-    return next((sample.at for sample in samples if sample.offsets > 0), None)
+    began = _began(samples)
+    return None if began is None else samples[began].at
 
 
-def steady(samples: Sequence[Sample], *, total: int, warm_s: float) -> list[Sample]:
+def steady(
+    samples: Sequence[Sample], *, total: int, warm_s: float, window_s: float
+) -> list[Sample]:
     """The samples after warm-up and before the copy runs dry.
 
-    Warm-up is `warm_s`, but at most a quarter of the time from the first record to the last: a
-    system that is done in seconds has nothing to warm up that would not count.
+    Warm-up is `warm_s`. Where a run is too short for that and a window of `window_s` behind it, the
+    window comes first, but a quarter of the time from the first record to the last is left out in
+    any case: a system that is done in seconds has nothing to warm up that would not count.
     """
-    began = next((at for at, sample in enumerate(samples) if sample.offsets > 0), None)
+    began = _began(samples)
     if began is None:
         return []
     last = next(
@@ -66,14 +71,20 @@ def steady(samples: Sequence[Sample], *, total: int, warm_s: float) -> list[Samp
         len(samples) - 1,
     )
     span = samples[last].at - samples[began].at
-    warm_until = samples[began].at + min(warm_s, WARM_SHARE * span)
+    warm_until = samples[began].at + min(warm_s, max(WARM_SHARE * span, span - window_s))
     first = next((at for at in range(began, last) if samples[at].at >= warm_until), began)
     return list(samples[first : last + 1])
 
 
+def _began(samples: Sequence[Sample]) -> int | None:
+    return next((at for at, sample in enumerate(samples) if sample.offsets > 0), None)
+
+
 def opening(samples: Sequence[Sample], *, total: int) -> list[Sample]:
     """The first OPENING_S of copying, or less when it was over before."""
-    began = next((sample.at for sample in samples if sample.offsets > 0), math.inf)
+    began = first_record_at(samples)
+    if began is None:
+        return []
     return [
         sample
         for at, sample in enumerate(samples)
@@ -83,9 +94,13 @@ def opening(samples: Sequence[Sample], *, total: int) -> list[Sample]:
 
 
 def figures(
-    window: Sequence[Sample], *, record_bytes: int, records_per_offset: float = 1.0
+    window: Sequence[Sample],
+    *,
+    record_bytes: int,
+    records_per_offset: float = 1.0,
+    began_at: float | None = None,
 ) -> Figures | None:
-    """Figures of a window; None when nothing moved in it.
+    """Figures of a window; None when nothing moved in it. `began_at`: when the copying began.
 
     Transaction markers take offsets too: `records_per_offset` is what the finished copy had.
     """
@@ -106,7 +121,7 @@ def figures(
         cores=replicator / seconds,
         foreign_cores=foreign(first, last),
         steal=(last.stolen - first.stolen) / seconds,
-        rss_mb=max(sample.memory for sample in window) / 1e6,
+        warmed_s=first.at - (first.at if began_at is None else began_at),
         short=seconds < SHORT_S,
     )
 

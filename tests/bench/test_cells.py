@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.bench.cells import Cell, chosen, full_cells, quick_cells
+from controlplane.bench.cells import OURS, Cell, chosen, full_cells, quick_cells
 from controlplane.bench.contenders import LABELS
 from controlplane.bench.mirror_maker import PROFILES, properties
 from controlplane.bench.systems import Link, Order
@@ -18,6 +18,12 @@ ORDER = Order(
 def test_systems_run_forwards_and_then_backwards() -> None:
     cell = Cell(name="x", contenders=("a", "b"), passes=3)
     assert cell.sequence == ["a", "b", "b", "a", "a", "b"]
+
+
+def test_who_is_first_changes_from_cell_to_cell() -> None:
+    pairs = [cell for cell in full_cells() if OURS in cell.contenders and len(cell.contenders) > 1]
+    first = [OURS in cell.contenders[: len(cell.contenders) // 2] for cell in pairs]
+    assert abs(first.count(True) - first.count(False)) <= 1
 
 
 def test_a_pattern_chooses_cells_or_systems_in_cells() -> None:

@@ -92,19 +92,25 @@ def test_the_loop_is_measured_and_its_copy_verified(
     assert 0 < (run.first_record_s or 0) < 60
     assert 0 < (run.p50_ms or 0) <= (run.p99_ms or 0) <= (run.max_ms or 0)
     assert 0 < (run.source_p50_ms or 0) < 10_000
+    assert (run.live_s, run.handovers) == (2.0, 0)
     assert (run.idle_s or 0) >= 0.5
     assert not any(f"r{run.number}s0" in name for name in running.target_topics.names())
 
 
 class Liar(CopyLoop):
-    """The loop, but it rounds timestamps: nothing that a count would notice."""
+    """The loop, but timestamps change: nothing that a count would notice."""
 
     label = system = "liar"
+
+    def __init__(self, stamp: str, directory: Path) -> None:
+        super().__init__(directory, dict(os.environ))
+        self._stamp = stamp
+        directory.mkdir()
 
     def start(self, order: Order) -> None:
         program = self.directory / "liar.py"
         honest = PROGRAM.read_text()
-        program.write_text(honest.replace("message.timestamp()[1]", "message.timestamp()[1] & ~1"))
+        program.write_text(honest.replace("message.timestamp()[1]", self._stamp))
         assert program.read_text() != honest
         link = order.links[0]
         where = [order.source, order.target, order.codec, f"{link.source_alias}.", *link.topics]
@@ -123,14 +129,23 @@ class Dead(CopyLoop):
 def test_a_copy_that_differs_has_no_figures(
     running: Running, data: Data, guard: Guard, tmp_path: Path
 ) -> None:
-    (tmp_path / "liar").mkdir()
-    system = Liar(tmp_path / "liar", {**os.environ, **guard.environment})
+    system = Liar("message.timestamp()[1] & ~1", tmp_path / "liar")
     run = measure(system, running, data, guard, dataclasses.replace(CELL, latency_s=0.0))
     assert run.records == data.records
     # The first record with an odd timestamp, whichever millisecond the data began in.
     assert re.search(r"differs from its source at record [01]\b", run.failure)
     assert not run.digest_ok
     assert (run.cpu_s_per_gb, run.mb_s, run.first_record_s) == (None, None, None)
+
+
+def test_live_traffic_that_differs_has_no_figures_either(
+    running: Running, data: Data, guard: Guard, tmp_path: Path
+) -> None:
+    stamp = "message.timestamp()[1] + message.topic().endswith('-live')"
+    run = measure(Liar(stamp, tmp_path / "liar"), running, data, guard)
+    assert "-live" in run.failure
+    assert "differs from its source at record 0" in run.failure
+    assert (run.p50_ms, run.cpu_s_per_gb) == (None, None)
 
 
 def test_a_system_that_dies_is_a_run_that_says_why(

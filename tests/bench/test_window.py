@@ -37,19 +37,25 @@ def a_run(seconds: int, total: int, start_up: int = 5) -> list[Sample]:
 
 
 def test_start_up_warm_up_and_the_last_trickle_are_outside_the_window() -> None:
-    window = steady(a_run(100, 1_000_000), total=1_000_000, warm_s=10)
+    window = steady(a_run(100, 1_000_000), total=1_000_000, warm_s=10, window_s=30)
     assert window[0].at == pytest.approx(16)
     assert window[-1].at == pytest.approx(102)
 
 
-def test_warm_up_is_at_most_a_quarter_of_a_short_run() -> None:
-    window = steady(a_run(8, 1_000_000), total=1_000_000, warm_s=10)
-    assert window[0].at <= 5 + 1 + 8 / 4 + 1
+def test_a_run_too_short_for_the_whole_warm_up_is_measured_over_its_last_seconds() -> None:
+    window = steady(a_run(60, 1_000_000), total=1_000_000, warm_s=40, window_s=30)
+    assert window[-1].at - window[0].at == pytest.approx(30)
+    assert window[0].at == pytest.approx(34)
+
+
+def test_a_quarter_of_a_short_run_is_warm_up() -> None:
+    window = steady(a_run(8, 1_000_000), total=1_000_000, warm_s=10, window_s=30)
+    assert 5 + 1 + 8 / 4 - 1 <= window[0].at <= 5 + 1 + 8 / 4 + 1
 
 
 def test_a_run_that_was_stopped_early_is_measured_to_its_end() -> None:
     samples = a_run(100, 1_000_000)[:50]
-    assert steady(samples, total=1_000_000, warm_s=10)[-1] is samples[-1]
+    assert steady(samples, total=1_000_000, warm_s=10, window_s=30)[-1] is samples[-1]
 
 
 def test_the_opening_is_the_first_seconds_of_copying() -> None:
@@ -61,7 +67,7 @@ def test_the_opening_is_the_first_seconds_of_copying() -> None:
 
 def test_nothing_copied_gives_no_window_and_no_figures() -> None:
     samples = [sample(at, 0) for at in range(10)]
-    assert steady(samples, total=10, warm_s=1) == []
+    assert steady(samples, total=10, warm_s=1, window_s=30) == []
     assert first_record_at(samples) is None
     assert figures(samples, record_bytes=1_000) is None
 
@@ -71,8 +77,9 @@ def test_figures_are_differences_over_the_window() -> None:
         sample(10, 1_000_000, 5, source=1, target=2, tracked=10, busy=15, stolen=0),
         sample(20, 3_000_000, 25, source=3, target=8, tracked=40, busy=50, stolen=0.5),
     ]
-    found = figures(window, record_bytes=1_000)
+    found = figures(window, record_bytes=1_000, began_at=2)
     assert found is not None
+    assert found.warmed_s == 8
     assert found.records_s == pytest.approx(200_000)
     assert found.mb_s == pytest.approx(200)
     assert found.cpu_s_per_gb == pytest.approx(10)
@@ -81,7 +88,6 @@ def test_figures_are_differences_over_the_window() -> None:
     assert found.cores == pytest.approx(2)
     assert found.foreign_cores == pytest.approx(0.5)
     assert found.steal == pytest.approx(0.05)
-    assert found.rss_mb == pytest.approx(20)
     assert not found.short
 
 
