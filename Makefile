@@ -100,7 +100,7 @@ test-native: $(VENV)/.dev ## The laws of the functions in C, thirty times as man
 test-soak: $(VENV)/.dev ## The long runs: all on for twenty minutes, storms of faults and of kill -9, failovers (RUN="-k name" narrows it)
 	$(PYTEST) -m soak --timeout 7200 $(RUN)
 
-system: ## Install Chromium and PostgreSQL from the system's packages when they are missing
+system: ## Install Chromium, PostgreSQL, Java and a C compiler from the system's packages when they are missing
 	@bash .ci/system-packages
 
 ##@ Run one service (docker-compose.yml runs these)
@@ -142,7 +142,7 @@ image: ## Build the image of docker-compose.yml (needs a Docker engine)
 
 runtime: $(VENV)/.runtime ## Only the Python packages that running needs
 
-compiled: $(VENV)/.runtime ## Machine code of the engine's hot modules, for a fifth to a half less of its processor time; needs a C compiler
+compiled: $(VENV)/.runtime ## Machine code of the engine's hot modules, for a fifth to a half less of its processor time; needs a C compiler and the headers of Python
 	@$(PY) -c "import mypyc, setuptools" 2>/dev/null || bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -c requirements-dev.txt mypy setuptools
 	@$(PY) -m spark_runner.compile || true
 
