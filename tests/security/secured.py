@@ -26,7 +26,9 @@ OAUTH_CLIENT = "copier-client"
 
 # What the listeners' certificates are like; all but the first two are wrong in one way.
 CERTIFICATES = ("TLS", "MTLS", "EXPIRED", "FUTURE", "ELSEWHERE", "STRANGER", "ENDING")
-SASL = ("LOGIN", "LOGINTLS", "PLAINONLY")
+SASL = ("LOGIN", "LOGINTLS", "PLAINONLY", "RENEWED")
+# At that listener a login holds so long (KIP-368).
+RENEWED_MS = 1500
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
@@ -178,6 +180,10 @@ class SecuredBroker:
             found[f"{prefix}{mechanism}.sasl.jaas.config"] = (
                 f"{package}.scram.ScramLoginModule required;"
             )
+        if "renewed" in prefix:
+            for mechanism in mechanisms:
+                key = f"{prefix}{mechanism.lower()}.connections.max.reauth.ms"
+                found[key] = str(RENEWED_MS)
         oauth = prefix + "oauthbearer.sasl."
         handler = f"{package}.oauthbearer.OAuthBearerValidatorCallbackHandler"
         return found | {
