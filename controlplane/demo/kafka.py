@@ -21,7 +21,8 @@ from confluent_kafka.admin import AdminClient
 from controlplane.demo.class_archive import archive_options
 from controlplane.demo.errors import DemoError
 from controlplane.demo.faults import PortTaken, explain, port_taken, words_of
-from controlplane.demo.jars import kafka_jars
+from controlplane.demo.jars import BROKER as NEWEST
+from controlplane.demo.jars import JarSet, kafka_jars
 from controlplane.demo.java import plain_environment
 from controlplane.demo.kafka_files import LOGGING, Listener, Seat, server_properties
 from controlplane.demo.kafka_java import BROKER, BrokerJava, new_cluster_id
@@ -54,6 +55,7 @@ class KafkaBroker:
         cluster_id: str = "",
         seat: Seat | None = None,
         leaves_classes: Path | None = None,
+        jars: JarSet = NEWEST,
     ) -> None:
         self.directory = directory
         self.name = name
@@ -66,10 +68,12 @@ class KafkaBroker:
         self._seat = seat
         self._cluster_id = cluster_id or new_cluster_id()
         self._leaves_classes = leaves_classes
+        self._jars = jars
         self._java = BrokerJava(
             directory,
             ["-XX:+UseSerialGC", "-Xms64m", f"-Xmx{heap}", *jvm],
             plain_environment(dict(environment or {})),
+            jars,
         )
 
     @property
@@ -207,6 +211,9 @@ class KafkaBroker:
     def _classes(self) -> list[str]:
         if self._leaves_classes is not None:
             return [f"-XX:ArchiveClassesAtExit={self._leaves_classes}"]
+        if self._jars is not NEWEST:
+            # The archive is of other classes.
+            return []
         return archive_options(lambda path: leave_classes(path, self._java.environment))
 
     def _answers(self) -> bool:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from controlplane.demo.jars import kafka_jars
+from controlplane.demo.jars import JarSet, kafka_jars
 from controlplane.demo.java import find_java
 
 FORMAT_DEADLINE = 90.0
@@ -29,16 +29,21 @@ class BrokerJava:
     """What each Java of this broker gets: options, log settings, class path, environment."""
 
     def __init__(
-        self, directory: Path, options: Sequence[str], environment: Mapping[str, str]
+        self,
+        directory: Path,
+        options: Sequence[str],
+        environment: Mapping[str, str],
+        jars: JarSet,
     ) -> None:
         self.environment = dict(environment)
         self.settings = str(directory / "server.properties")
         self._directory = directory
+        self._jars = jars
         self._options = list(options)
 
     def command(self, main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self._directory / 'log4j2.properties'}"
-        every = [*self._options, *options, logging, "-cp", f"{kafka_jars()}/*"]
+        every = [*self._options, *options, logging, "-cp", f"{kafka_jars(jars=self._jars)}/*"]
         return [find_java(), *every, main, *arguments]
 
     def format(self, cluster_id: str, options: Sequence[str]) -> str:
