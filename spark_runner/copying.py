@@ -142,9 +142,11 @@ class Copying:
             run.forgive()
 
     def retry_faulted(self) -> None:
-        """Partitions that a record or a right stopped are tried again; gaps are not."""
+        """Partitions that a record or a right stopped are tried again; gaps are not, nor what a
+        person has decided to pass by: the next plan does that."""
+        passed = self._board.passed()
         for place, error in list(self._board.errors.items()):
-            if error.state == "faulted":
+            if error.state == "faulted" and place not in passed:
                 del self._board.errors[place]
                 if self._plan is not None and place in self._plan.slices:
                     index = self._plan.slices[place]

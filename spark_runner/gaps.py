@@ -25,11 +25,13 @@ _SEEN_BY_LANES: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positio
 class Orders:
     """What a plan has to reckon with besides the two clusters.
 
-    `stopped`: partitions that lanes stopped by a gap, so that their positions rest.
+    `stopped`: partitions that lanes stopped by a gap, so that their positions rest. `passed`: those
+    that rest before records which a person has decided to pass by.
     """
 
     decisions: tuple[Decision, ...] = ()
     stopped: Mapping[Place, PartitionError] = dataclasses.field(default_factory=dict)
+    passed: Mapping[Place, GapFacts] = dataclasses.field(default_factory=dict)
 
     def makes_anew(self, topic: str, ledger: Ledger) -> bool:
         """Whether a person decided that this topic gets another remote topic, and it is open."""
@@ -82,6 +84,32 @@ def apply_decisions(
             resets = resets_after(decision, known.resets)
             kept = known.kept + keeps_map(decision)
             rows.append(dataclasses.replace(row, resets=resets, kept=kept, repeats=known.repeats))
+    return rows
+
+
+def pass_by(
+    draft: Draft, passed: Mapping[Place, GapFacts], newest: Mapping[Place, Position]
+) -> list[Position]:
+    """The positions to write down, behind what is passed by; `newest` is as the target has it now.
+
+    Where something before it was not committed after all, that is copied first. Where a plan that
+    wrote it came to nothing, it is told again.
+    """
+    rows = []
+    for place, facts in passed.items():
+        work, known = draft.work.get(place), newest.get(place)
+        if work is None or known is None or facts.behind is None:
+            continue
+        if known.position == facts.position:
+            # Of another epoch of the leader than the last batch that crossed, perhaps: with that
+            # one the broker would call the log truncated.
+            row = dataclasses.replace(known, position=facts.behind, leader_epoch=None)
+        elif known.position >= facts.behind:
+            row = known
+        else:
+            continue
+        draft.work[place] = dataclasses.replace(work, start=row.position)
+        rows.append(row)
     return rows
 
 

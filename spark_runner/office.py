@@ -62,7 +62,7 @@ class Office:
         self.agenda = agenda
         # A moment to come, at which the end of a bounded run is looked up.
         self._until = until
-        # Gaps whose numbers the planner was asked for, and when.
+        # Gaps whose numbers the planner was asked for, or which it was asked to pass by, and when.
         self._asked: dict[tuple[Place, int | None], float] = {}
         self.is_planned = False
         self.trouble: dict[Errand, str] = {}
@@ -104,10 +104,11 @@ class Office:
         if self._copying.fenced:
             self.agenda.suggest("owner")
             return
-        unnumbered = self._board.unnumbered()
+        wanted = self._board.unnumbered()
+        wanted |= {(place, gap.behind) for place, gap in self._board.passed().items()}
         asked = {gap for gap, at in self._asked.items() if now < at + NUMBERS_AGAIN_S}
-        if unnumbered - asked:
-            self._asked = dict.fromkeys(unnumbered, now)
+        if wanted - asked:
+            self._asked = dict.fromkeys(wanted, now)
             self.agenda.want("plan")
         faulted = any(error.state == "faulted" for error in self._board.errors.values())
         if self.agenda.retry_faulted(now, any_faulted=faulted):
@@ -197,7 +198,8 @@ class Office:
 
     def _act_of_planning(self, errand: Errand) -> Callable[[], Any] | None:
         desk, positions = self._desk, self._board.positions()
-        orders = Orders(self._board.job.decisions, self._board.gaps())
+        board = self._board
+        orders = Orders(board.job.decisions, board.gaps(), board.passed())
         most = self._slots.free_for(self._flow)
         if most == 0:
             self._refuse(1)

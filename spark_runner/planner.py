@@ -132,7 +132,7 @@ class Planner:
         earlier plans.
         """
         self._remote.missing = set()
-        self._decided &= orders.stopped.keys()
+        self._decided &= orders.stopped.keys() | orders.passed.keys()
         rest = {place: at for place, at in positions.items() if place not in self._decided}
         self._ledger = self._ledger.at(rest)
         source = self._source.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)

@@ -15,7 +15,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
 from spark_runner.cut_logs import cut_logs
 from spark_runner.draft import Draft
-from spark_runner.gaps import Orders, apply_decisions, find_gaps
+from spark_runner.gaps import Orders, apply_decisions, find_gaps, pass_by
 from spark_runner.lost_positions import copied_before, put_back
 from spark_runner.positions import Ledger, Place
 from spark_runner.starts import Ranges
@@ -67,6 +67,8 @@ class Settler:
         known = newest.positions
         rows = [*whole, *self._put_back(draft, found, known)]
         rows += apply_decisions(draft, ledger, orders.decisions, held)
+        if orders.passed:
+            rows += pass_by(draft, orders.passed, self._read().positions)
         noted = [
             dataclasses.replace(row, **_mark_of(facts))
             for place, facts in _found(draft).items()

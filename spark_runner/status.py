@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from mirrors.domain.gaps import GapFacts, passes_by
 from mirrors.domain.jobs import (
     JobSpec,
     JobState,
@@ -80,6 +81,17 @@ class Board:
 
     def gaps(self) -> dict[Place, PartitionError]:
         return {place: error for place, error in self.errors.items() if error.state == "gap"}
+
+    def passed(self) -> dict[Place, GapFacts]:
+        """What is in the way of a partition, where a person has decided to pass exactly that by."""
+        ways = {(d.topic, d.partition, d.facts.position): d for d in self.job.decisions}
+        return {
+            place: gap
+            for place, error in self.errors.items()
+            if (gap := error.gap) is not None
+            and (decision := ways.get((*place, gap.position))) is not None
+            and passes_by(decision, gap)
+        }
 
     def unnumbered(self) -> set[tuple[Place, int | None]]:
         """Gaps of which only the lane has spoken, or not from where the partition stands now."""

@@ -1,4 +1,4 @@
-"""Gaps: stretches of source offsets that can no longer be copied; what a person may decide of one.
+"""Gaps: stretches of source offsets that cannot be copied; what a person may decide of one.
 
 The planner finds the facts, an operator decides on exactly these, and the planner applies the
 decision only while they still hold: what was lost since was not decided on. Applied once, the facts
@@ -24,6 +24,8 @@ GapKind = Literal[
     "remote_truncated",
     "target_replaced",
     "positions_lost",
+    "refused",
+    "damaged",
 ]
 Choice = Literal["accept", "restart"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -39,6 +41,9 @@ _OF_MEMBERS: dict[str, GapKind] = {
 _NEW_SOURCE: tuple[GapKind, ...] = ("recreated", "source_replaced")
 # Behind the position that follows, the same facts may come again.
 _GONE_BACK: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positions_lost")
+# Records that are there and do not cross: the partition is tried again until they do, or until a
+# person passes them by.
+IN_THE_WAY: tuple[GapKind, ...] = ("refused", "damaged")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +56,7 @@ class GapFacts:
     somebody else wrote, and the one behind the last. Of `remote_truncated` the remote partition
     ends at `remote_end`, and `remote_next` is where our next batch belonged. Of `positions_lost` it
     belonged there as the position says, and yet copies of ours lie behind it, up to, not including,
-    `remote_copied`.
+    `remote_copied`. Of those in the way `behind` is the upstream offset behind them.
     """
 
     kind: GapKind
@@ -64,10 +69,14 @@ class GapFacts:
     remote_end: int | None = None
     remote_next: int | None = None
     remote_copied: int | None = None
+    behind: int | None = None
 
     @property
     def lost(self) -> tuple[int, int] | None:
-        """First and last upstream offset that is gone; None where no number says it."""
+        """First and last upstream offset that is gone or in the way; None where no number says
+        it."""
+        if self.behind is not None:
+            return self.position, self.behind - 1
         if self.kind == "deleted" and self.first is not None:
             return self.position, self.first - 1
         if self.kind == "truncated" and self.end is not None and self.end < self.position:
@@ -103,7 +112,7 @@ class GapFacts:
             return self.end if self.lost else None
         if self.kind == "deleted" or self.kind in _NEW_SOURCE:
             return self.first
-        return self.position
+        return self.position if self.behind is None else self.behind
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,6 +172,20 @@ def gap_of_source(known: Position) -> GapFacts | None:
         first=None,
         end=known.cut_at,
         resets=known.resets,
+    )
+
+
+def passes_by(decision: Decision, facts: GapFacts) -> bool:
+    """Whether it was decided of exactly these that they are never copied. What the source holds
+    elsewhere has nothing to do with that."""
+    then = dataclasses.replace(decision.facts, first=facts.first, end=facts.end)
+    return decision.choice == "accept" and facts.behind is not None and then == facts
+
+
+def in_the_way(kind: GapKind, position: int, resets: int, *, behind: int) -> GapFacts:
+    """Records from `position` up to, not including, `behind` that do not cross as they are."""
+    return GapFacts(
+        kind=kind, position=position, first=None, end=None, resets=resets, behind=behind
     )
 
 

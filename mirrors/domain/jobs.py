@@ -90,7 +90,8 @@ class PartitionStatus:
     as_of: int
     # Why its last batch was not left as it was: a reason of the lane `repack`.
     why: str = ""
-    # In the state gap, once the planner has found its numbers.
+    # What an operator may decide on: in the state gap once the planner has found its numbers, and
+    # in the state faulted where records are in the way.
     gap: GapFacts | None = None
     # What others wrote into the remote partition since the job began, and into which topic.
     remote_topic_id: str = ""

@@ -1,4 +1,4 @@
-"""Gap: a stretch of source offsets that can no longer be copied, and what a person decided."""
+"""Gap: a stretch of source offsets that cannot be copied, and what a person decided."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class GapKind(models.TextChoices):
     REMOTE_TRUNCATED = "remote_truncated"
     TARGET_REPLACED = "target_replaced"
     POSITIONS_LOST = "positions_lost"
+    REFUSED = "refused"
+    DAMAGED = "damaged"
 
 
 class GapState(models.TextChoices):

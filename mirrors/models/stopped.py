@@ -1,6 +1,6 @@
 """Partitions that stopped alone, and the records that wait behind them.
 
-Nothing is ever skipped or parked elsewhere: what a target refuses, or what a source lost, stops
+Nothing is parked elsewhere, or skipped but by a person's decision: what a target refuses, or what a source lost, stops
 its partition there, and whatever follows in it waits until a person decided or the cause is gone.
 """
 

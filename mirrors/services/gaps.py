@@ -15,7 +15,7 @@ from typing import Any, cast
 from django.db import transaction
 from django.db.models import F
 
-from mirrors.domain.gaps import Choice, Decision, GapFacts
+from mirrors.domain.gaps import IN_THE_WAY, Choice, Decision, GapFacts
 from mirrors.domain.jobs import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap, claim
 from mirrors.models.gaps import GapKind, GapState
@@ -40,8 +40,8 @@ def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
             _take(flow, known.get(place), row, row.gap, now)
     for place, gap in known.items():
         found = seen.get(place)
-        # Until its plan is made, a runner names no partition; a lane's verdict has no numbers yet.
-        if status.topics and (found is None or found.state != "gap"):
+        # Until its plan is made, a runner names no partition.
+        if status.topics and (found is None or _is_over(gap, found)):
             _close(flow, gap, found, now)
 
 
@@ -91,7 +91,8 @@ def facts_of(gap: Gap) -> GapFacts:
 
 def digest_of(gap: Gap) -> str:
     """Names exactly the facts that a person sees; the source's end moves on and is none of them."""
-    facts = {**gap.facts, "end": gap.facts["end"] if gap.kind == "truncated" else None}
+    facts = dataclasses.asdict(facts_of(gap))
+    facts["end"] = facts["end"] if gap.kind == "truncated" else None
     text = json.dumps([gap.topic, gap.partition, facts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -131,10 +132,16 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
             code="stale",
         )
     facts = facts_of(gap)
-    at = facts.first if choice == "restart" else facts.accepted_at
     if choice == STOP:
         return
-    if facts.first is None:
+    if choice == "restart" and facts.kind in IN_THE_WAY:
+        raise Conflict(
+            f"Copied anew, {gap} would meet the same records again. Choose accept, which passes "
+            "them by, or stop, which waits until the target takes them.",
+            code="in_the_way",
+        )
+    at = facts.first if choice == "restart" else facts.accepted_at
+    if facts.first is None and facts.kind not in IN_THE_WAY:
         raise Conflict(
             f"What the source still holds of {gap} is not known yet, so nobody can say where "
             "copying would go on. Ask again when the source answers.",
@@ -151,6 +158,10 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
 def _take(
     flow: Flow, gap: Gap | None, row: PartitionStatus, facts: GapFacts, now: datetime
 ) -> None:
+    if gap is not None and gap.kind in IN_THE_WAY and facts.position > cast("int", gap.position):
+        # That one was got past between two looks, and this is another.
+        _close(flow, gap, row, now)
+        gap = None
     if gap is not None:
         facts = _completed(facts, facts_of(gap))
     lost = facts.lost or _copies_lost(flow, gap, row, facts, now) or (None, None)
@@ -183,6 +194,14 @@ def _take(
         claim(Gap.objects.filter(pk=gap.pk), state=GapState.OPEN, reason=why, who=RUNNER)
         note(flow, what="gap: open again", who=RUNNER, why=f"{gap}: {why}")
     Gap.objects.filter(pk=gap.pk).update(**values)
+
+
+def _is_over(gap: Gap, row: PartitionStatus) -> bool:
+    if row.gap is None and gap.kind in IN_THE_WAY:
+        # It is tried again and again, and while it is, nothing is known.
+        return row.position is not None and row.position > cast("int", gap.position)
+    # A lane's verdict has no numbers yet.
+    return row.gap is None and row.state != "gap"
 
 
 def _completed(facts: GapFacts, before: GapFacts) -> GapFacts:
@@ -219,7 +238,13 @@ def _close(flow: Flow, gap: Gap, row: PartitionStatus | None, now: datetime) -> 
     if row is None:
         why = "The flow does not copy this partition any more."
     elif gap.state == GapState.OPEN:
-        why = "The runner can read on from the position again."
+        why = (
+            "It has crossed since."
+            if gap.kind in IN_THE_WAY
+            else "The runner can read on from the position again."
+        )
+    elif gap.kind in IN_THE_WAY:
+        why = f"Copying goes on behind it, as {gap.decided_by} decided."
     else:
         why = f"Copying went on, as {gap.decided_by} decided."
     ends = gap.state if gap.state != GapState.OPEN and row is not None else GapState.CLOSED

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -53,12 +53,19 @@ class Part:
     below: Callable[[HttpRequest, Flow], dict[str, Any]] | None = None
 
 
+def _asks(flow: Flow, **place: OuterRef) -> Exists:
+    """Whether an operator may decide something there: also of a record that is in the way."""
+    return Exists(Gap.objects.filter(flow=flow, state=GapState.OPEN, closed_at=None, **place))
+
+
 def _topics(flow: Flow) -> QuerySet[FlowTopic]:
-    return FlowTopic.objects.filter(flow=flow)
+    asks = _asks(flow, topic=OuterRef("topic"))
+    return FlowTopic.objects.filter(flow=flow).annotate(asks=asks)
 
 
 def _partitions(flow: Flow) -> QuerySet[FlowPartition]:
-    return FlowPartition.objects.filter(flow=flow)
+    asks = _asks(flow, topic=OuterRef("topic"), partition=OuterRef("partition"))
+    return FlowPartition.objects.filter(flow=flow).annotate(asks=asks)
 
 
 def _groups(flow: Flow) -> QuerySet[GroupOffset]:

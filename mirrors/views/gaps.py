@@ -11,7 +11,8 @@ from django.views.decorators.http import require_http_methods
 
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.figures import arrow, count
+from mirrors.domain.figures import arrow, count, plural
+from mirrors.domain.gaps import IN_THE_WAY
 from mirrors.models import Gap, Role, needs, role_of
 from mirrors.models.gaps import GapKind
 from mirrors.services import gaps
@@ -103,11 +104,14 @@ def _figures(gap: Gap) -> list[tuple[str, str]]:
             ("First of them in the source", count(gap.first_lost)),
             ("Last of them in the source", count(gap.last_lost)),
         ]
+    what = "lost"
+    if gap.kind in IN_THE_WAY:
+        what, source = gap.kind, source[:1]
     return [
         *source,
-        ("First lost", count(gap.first_lost)),
-        ("Last lost", count(gap.last_lost)),
-        ("Offsets lost", count(gap.count)),
+        (f"First {what}", count(gap.first_lost)),
+        (f"Last {what}", count(gap.last_lost)),
+        (f"Offsets {what}", count(gap.count)),
     ]
 
 
@@ -117,7 +121,10 @@ def _choices(gap: Gap) -> dict[str, str]:
     told: dict[str, str] = {
         "stop": f"Nothing is copied of {gap}; all other partitions go on.",
     }
-    if facts.first is None:
+    is_in_the_way = facts.kind in IN_THE_WAY
+    if is_in_the_way:
+        told["stop"] = f"{gap} waits and is tried again until it crosses; all others go on."
+    elif facts.first is None:
         return told
     if facts.accepted_at is not None:
         lost = "" if facts.count is None else f" {count(facts.count)} offsets are given up."
@@ -128,10 +135,14 @@ def _choices(gap: Gap) -> dict[str, str]:
         if gap.kind == GapKind.POSITIONS_LOST:
             lost = f" What lies at {count(facts.count)} offsets of {target} is copied once more."
             new_map = " A new map of offsets begins there."
+        if is_in_the_way:
+            lost = f" {plural(facts.count or 0, 'offset')} before it: never copied."
         told["accept"] = (
             f"Copying goes on at offset {count(facts.accepted_at)} of {source}.{lost} What is on "
             f"{target} already stays.{new_map}"
         )
+    if is_in_the_way:
+        return told
     told["restart"] = (
         f"The partition begins anew at offset {count(facts.first)} of {source}. What is on "
         f"{target} already stays, so records that are still on both sides are there twice; "

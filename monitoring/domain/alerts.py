@@ -28,7 +28,7 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "stands": ("The source grows and nothing was copied for so many seconds", "s"),
     "flow_failed": ("The flow failed and is not tried again by itself", ""),
     "flow_degraded": ("The flow is degraded, or fails again and again", ""),
-    "gap": ("Records of either side are lost or changed, and a decision is waited for", ""),
+    "gap": ("Records are lost, changed or refused, and a decision is waited for", ""),
     "stale": ("The flow should run and sent no figures for so many seconds", "s"),
     "runner_down": ("A runner that flows need is not ready", ""),
     "forecast": ("Retention deletes records before they are copied, within so many seconds", "s"),

@@ -177,7 +177,18 @@ class Preparer:
         track.queued_bytes -= size
 
     def _damaged(self, track: Track, parcel: Parcel, what: str) -> None:
-        self._end(track, target_trouble.damaged(track, parcel.first, what))
+        # Only what lies directly behind it says where it ends: its own numbers may be damaged too.
+        following = next(itertools.islice(track.queue, 1, None), None)
+        behind = None
+        if (
+            following is not None
+            and following.arena is parcel.arena
+            and following.at == parcel.at + parcel.size
+            and following.header[3] == 2
+            and _is_sound(following)
+        ):
+            behind = following.header[0]
+        self._end(track, target_trouble.damaged(track, parcel.first, what, behind))
 
     def _end(self, track: Track, verdict: Verdict) -> None:
         """What is before this still crosses, what is behind it not: neither what was read, nor what

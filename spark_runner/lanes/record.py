@@ -201,7 +201,8 @@ class _Copy:
             if suspects.is_one:
                 reason = refusals.of_record(part.work, suspects.first, suspects.error, self._work)
                 code = refusals.code_of(suspects.error)
-                self.progress.refuse(part, suspects.first, code, reason)
+                own = suspects.is_its_own
+                self.progress.refuse(part, suspects.first, code, reason, is_its_own=own)
             else:
                 self._probing[place] = Probe(suspects.first, suspects.last)
         self._start_again()

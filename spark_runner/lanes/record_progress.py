@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from mirrors.domain.gaps import GapFacts
+from mirrors.domain.gaps import GapFacts, in_the_way
 from mirrors.domain.lanes import Lane
 from spark_runner.lanes.repeats import RepeatsSeen
 from spark_runner.lanes.resuming import resume
@@ -144,8 +145,10 @@ class Progress:
 
     def stop_refused(self, part: CopiedPartition) -> None:
         """All that lies before the refused record has been copied."""
-        if part.refused is not None:
-            self._stopped(part, part.refused)
+        error = part.refused
+        if error is not None:
+            gap = error.gap and dataclasses.replace(error.gap, position=part.next)
+            self._stopped(part, dataclasses.replace(error, gap=gap))
 
     def stop_cut(self, cut: Mapping[Track, Verdict]) -> None:
         for track, it in cut.items():
@@ -155,7 +158,11 @@ class Progress:
         part.error = part.track.error = error
         self._new_errors.append(error)
 
-    def refuse(self, part: CopiedPartition, offset: int, code: str, reason: str) -> None:
+    def refuse(
+        self, part: CopiedPartition, offset: int, code: str, reason: str, *, is_its_own: bool
+    ) -> None:
+        """`is_its_own`: what is wrong is in the bytes of this one record."""
+        resets = part.track.resets
         part.refused = PartitionError(
             topic=part.work.topic,
             partition=part.work.partition,
@@ -163,6 +170,7 @@ class Progress:
             state="faulted",
             code=code,
             reason=reason,
+            gap=in_the_way("refused", offset, resets, behind=offset + 1) if is_its_own else None,
         )
 
     def committed(self, parts: Iterable[CopiedPartition]) -> None:

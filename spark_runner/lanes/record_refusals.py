@@ -94,7 +94,12 @@ class Suspects:
     @property
     def is_one(self) -> bool:
         """A refused batch may hold many records; other refusals name theirs."""
-        return self.first == self.last or self.error.code() not in _OF_BATCHES
+        return self.first == self.last or not self.is_its_own
+
+    @property
+    def is_its_own(self) -> bool:
+        """Whether it is refused for its bytes, and not for a right or a topic that is missing."""
+        return self.error.code() in _OF_BATCHES
 
 
 def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[Place, Suspects]:

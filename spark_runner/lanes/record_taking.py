@@ -67,7 +67,7 @@ class Taking:
             headers = fidelity.headers_of(message)
         except fidelity.Unfaithful as error:
             reason = refusals.sentence(part.work, offset, error.message)
-            self._progress.refuse(part, offset, error.code, reason)
+            self._progress.refuse(part, offset, error.code, reason, is_its_own=True)
             self._stop_at(part)
             return
         self._writer.write(part.work, offset, key, value, timestamp, headers)

@@ -5,9 +5,11 @@ The broker's own name of it comes along, and its text when there is one.
 
 from __future__ import annotations
 
+from mirrors.domain.gaps import GapFacts, in_the_way
 from mirrors.kafka.codes import Code, name_of
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
+from spark_runner.wire.codes import BATCH_REFUSED
 
 # Brokers learn of a new topic one after the other; then metadata that differs is not old any more.
 REPLACED_AFTER_S = 1.0
@@ -51,7 +53,13 @@ def refused(track: Track, offset: int, number: int, said: str, target: str) -> V
         f"The record at {track.name} offset {offset} was not copied: {why}{quoted}. "
         "The partition waits there; the others go on."
     )
-    return Verdict("faulted", code, reason, offset)
+    # What it was refused for is in the bytes of this one record.
+    gap = _one_record(track, offset) if number in BATCH_REFUSED else None
+    return Verdict("faulted", code, reason, offset, gap)
+
+
+def _one_record(track: Track, offset: int) -> GapFacts:
+    return in_the_way("refused", offset, track.resets, behind=offset + 1)
 
 
 def too_large(track: Track, offset: int, size: int, target: str) -> Verdict:
@@ -61,16 +69,21 @@ def too_large(track: Track, offset: int, size: int, target: str) -> Verdict:
         f"{size} bytes, and {track.remote_topic} on {target} takes {track.policy.most_bytes}; "
         "raise its max.message.bytes. The partition waits there; the others go on."
     )
-    return Verdict("faulted", "too_large", reason, offset)
+    return Verdict("faulted", "too_large", reason, offset, _one_record(track, offset))
 
 
-def damaged(track: Track, offset: int, what: str) -> Verdict:
-    """The source's bytes are not what their writer meant: nothing of that is passed on."""
+def damaged(track: Track, offset: int, what: str, behind: int | None) -> Verdict:
+    """The source's bytes are not what their writer meant: nothing of that is passed on.
+
+    `behind` is where the next batch begins, if that is sound: what a damaged one says of itself
+    counts for nothing.
+    """
     reason = (
         f"The batch at {track.name} offset {offset} is damaged: {what}. It is not copied: compare "
         "the replicas of that partition. The partition waits there; the others go on."
     )
-    return Verdict("faulted", "corrupt_source", reason, offset)
+    gap = None if behind is None else in_the_way("damaged", offset, track.resets, behind=behind)
+    return Verdict("faulted", "corrupt_source", reason, offset, gap)
 
 
 def overdue(

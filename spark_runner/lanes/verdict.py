@@ -11,7 +11,8 @@ from spark_runner.work import ErrorState, PartitionError
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     """`state` gap: offsets that can no longer be read are an operator's to decide on; faulted:
-    something to mend. Without an offset it is the first one not copied."""
+    something to mend, or with a gap, to pass by. Without an offset it is the first one not
+    copied."""
 
     state: ErrorState
     code: str
@@ -22,6 +23,10 @@ class Verdict:
     def on(self, place: tuple[str, int], done: int) -> PartitionError:
         """What is told of the partition, of which all before `done` has crossed."""
         topic, partition = place
+        gap = self.gap
+        if gap is not None and gap.behind is not None:
+            # Holes before it are part of it: a position lies behind what crossed.
+            gap = dataclasses.replace(gap, position=done)
         return PartitionError(
             topic=topic,
             partition=partition,
@@ -29,5 +34,5 @@ class Verdict:
             state=self.state,
             code=self.code,
             reason=self.reason,
-            gap=self.gap,
+            gap=gap,
         )

@@ -9,8 +9,8 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from mirrors.domain.gaps import GapFacts
-from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicStatus
+from mirrors.domain.gaps import GapFacts, in_the_way
+from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicState, TopicStatus
 from mirrors.models import Flow, Gap
 from mirrors.services import job_rows, progress
 from mirrors.services.clock import milliseconds
@@ -24,6 +24,7 @@ class Runner:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
+        self.position = 10
         self._job = rows.job(flow)
         self._now = milliseconds(timezone.now())
 
@@ -41,11 +42,17 @@ class Runner:
         self._job.refresh_from_db()
         assert progress.ingest(flow=self.flow, job=self._job, status=status)
 
+    @staticmethod
+    def _state(gap: GapFacts | None) -> TopicState:
+        if gap is None:
+            return "in_sync"
+        return "gap" if gap.behind is None else "faulted"
+
     def _row(self, number: int, gap: GapFacts | None) -> PartitionStatus:
         return PartitionStatus(
             topic="orders", partition=number, remote_topic="p.orders",
-            state="gap" if gap else "in_sync", reason="It was deleted." if gap else "",
-            position=10, source_end=50, source_stable_end=50, time_lag_ms=0, lane="raw",
+            state=self._state(gap), reason="It was deleted." if gap else "",
+            position=self.position, source_end=50, source_stable_end=50, time_lag_ms=0, lane="raw",
             as_of=self._now, gap=gap,
         )  # fmt: skip
 
@@ -93,6 +100,51 @@ def test_a_gap_has_exact_numbers_and_closes_itself_when_it_is_gone(
     told = viewer.get(f"/api/v1/flows/{runner.flow.pk}/transitions/").json()["results"]
     assert [row["to"] for row in told[:2]] == ["gap: closed", "gap: opened"]
     assert "offsets 10 to 29, 20 in all" in told[1]["why"]
+
+
+def test_a_refused_record_is_tried_again_until_it_crosses_or_is_passed_by(
+    operator: APIClient, runner: Runner
+) -> None:
+    facts = in_the_way("refused", 10, 0, behind=11)
+    runner.says(facts, facts)
+    other, gap = listed(operator, runner)
+    assert (gap["kind"], gap["first_lost"], gap["last_lost"], gap["count"]) == (
+        "refused",
+        10,
+        10,
+        1,
+    )
+    # It is tried again; while it is, nothing is known.
+    runner.says(None, None)
+    assert [row["closed_at"] for row in listed(operator, runner)] == [None, None]
+    again = decide(operator, gap, choice="restart")
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "in_the_way")
+    assert decide(operator, gap, digest=gap["digest"]).status_code == 200
+    runner.says(facts, facts)
+    runner.says(None, None)
+    assert decisions(runner) == [(0, "accept", None)]
+    runner.position = 11
+    runner.says(None, None)
+    rows = {row["id"]: row for row in listed(operator, runner)}
+    assert rows[gap["id"]]["closed_why"] == "Copying goes on behind it, as operator decided."
+    assert rows[other["id"]]["closed_why"] == "It has crossed since."
+    assert decisions(runner) == []
+
+
+def test_the_next_refused_record_is_another_gap_however_soon_it_comes(
+    operator: APIClient, runner: Runner
+) -> None:
+    runner.says(in_the_way("refused", 10, 0, behind=11))
+    [gap] = listed(operator, runner)
+    assert decide(operator, gap, digest=gap["digest"]).status_code == 200
+    # Nothing was seen in between.
+    runner.position = 11
+    runner.says(in_the_way("refused", 11, 0, behind=12))
+    new, old = listed(operator, runner)
+    assert (old["state"], old["first_lost"], old["decided_by"]) == ("accepted", 10, "operator")
+    assert old["closed_at"] is not None
+    assert (new["state"], new["first_lost"], new["decided_by"]) == ("open", 11, "")
+    assert decisions(runner) == []
 
 
 def test_an_operator_accepts_and_the_runner_is_told_once(

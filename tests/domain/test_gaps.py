@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 
 from mirrors.domain.gaps import (
     CHOICES,
+    IN_THE_WAY,
     Decision,
     GapFacts,
+    GapKind,
     gap_of_generation,
     gap_of_mark,
     gap_of_range,
     gap_of_remote,
+    in_the_way,
+    passes_by,
     resets_after,
     resume_at,
 )
@@ -55,6 +59,23 @@ def test_a_range_is_a_gap_exactly_when_the_position_lies_outside(
     assert facts.count == len(lost)
     resumed = resume_at(decision(facts), facts)
     assert resumed == (first + size if kind == "truncated" else first)
+
+
+@laws
+@given(kind=st.sampled_from(IN_THE_WAY), at=OFFSETS, size=st.integers(1, 50), later=OFFSETS)
+def test_what_is_in_the_way_is_passed_by_whole_and_no_further(
+    kind: GapKind, at: int, size: int, later: int
+) -> None:
+    facts = in_the_way(kind, at, 0, behind=at + size)
+    assert (facts.lost, facts.count) == ((at, at + size - 1), size)
+    assert facts.accepted_at == at + size
+    assert passes_by(decision(facts), dataclasses.replace(facts, first=0, end=200 + later))
+    assert not passes_by(decision(facts, "restart"), facts)
+    # Of another record, or of a batch that reaches further, nobody has decided.
+    for other in ({"position": at + 1 + later}, {"behind": at + size + 1 + later}, {"resets": 1}):
+        assert not passes_by(decision(facts), dataclasses.replace(facts, **other))  # type: ignore[arg-type]
+    # Nothing else goes on by it.
+    assert resume_at(decision(facts), facts) is None
 
 
 @laws

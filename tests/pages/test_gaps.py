@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from mirrors.domain.gaps import remote_cut
+from mirrors.domain.gaps import in_the_way, remote_cut
 from mirrors.domain.runs import Run
 from mirrors.models import Flow, Gap
 from tests.mirrors.maps import keep_map
@@ -60,6 +60,23 @@ def test_a_gap_without_numbers_says_when_more_can_be_decided(flow: Flow, signed_
     page = signed_in("operator").get(f"/flows/{flow.pk}/gaps/{row.pk}/").content.decode()
     assert page.count('name="choice"') == 1
     assert "What else can be done is known once the source has been asked" in page
+
+
+def test_a_refused_record_can_be_passed_by_but_not_copied_anew(flow: Flow, signed_in: As) -> None:
+    facts = in_the_way("refused", 10, 0, behind=11)
+    reason = "The record at orders-1 offset 10 was not copied: it is too large."
+    row = world.gap(
+        flow, partition=1, kind="refused", reason=reason, facts=dataclasses.asdict(facts), count=1
+    )
+    world.partition(flow, "orders", 1, state="faulted", reason=reason)
+    operator = signed_in("operator")
+    page = operator.get(f"/flows/{flow.pk}/gaps/{row.pk}/").content.decode()
+    assert 'value="restart"' not in page
+    assert "Copying goes on at offset 11 of" in page
+    assert "1 offset before it: never copied" in page
+    assert "First refused" in page
+    link = f'{reason} <a href="/flows/{flow.pk}/gaps/?q=orders">Decide</a>'
+    assert link in operator.get(f"/flows/{flow.pk}/partitions/").content.decode()
 
 
 def test_who_sees_a_partition_that_stands_at_a_gap_is_led_to_the_decision(

@@ -8,8 +8,10 @@ import time
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from mirrors.domain.gaps import GapFacts
 from mirrors.domain.jobs import JobStatus, PartitionStatus
 from tests.spark.lab import Flow, Lab, partition_row
+from tests.spark.test_gaps import decide
 
 
 def stopped_row(
@@ -25,6 +27,52 @@ def stopped_row(
     row = partition_row(status, topic, partition)
     assert row is not None
     return row
+
+
+def test_a_refused_record_is_passed_by_when_a_person_says_so_and_nothing_else(lab: Lab) -> None:
+    flow = lab.flow()
+    topic = lab.create(flow.topic("passed"))
+    lab.write(topic, ["before"])
+    flow.start().wait_in_sync(topic)
+    alter(lab, flow.remote(topic), max_message_bytes="20000")
+    large = {"value": random.Random(1).randbytes(100_000)}
+    lab.write(topic, ["1", large, "3", large, "5"], **{"linger.ms": 200})
+    facts = in_the_way_of(flow, topic, at=2)
+    assert (facts.lost, facts.count) == ((2, 2), 1)
+    decide(flow, topic, "accept", facts)
+    # The next one is another, of which nobody has decided.
+    facts = in_the_way_of(flow, topic, at=4)
+    assert [row[1] for row in lab.read(flow.remote(topic), target=True)[0]] == [
+        b"before",
+        b"1",
+        b"3",
+    ]
+    # Tried again meanwhile, it is the same, and the decision is done.
+    flow.restart()
+    assert in_the_way_of(flow, topic, at=4) == facts
+    decide(flow, topic, "accept", facts)
+    flow.wait_in_sync(topic)
+    flow.wait_state("running")
+    lab.write(topic, ["6"])
+    flow.wait_copied({(topic, 0): 7})
+    kept = [row for row in lab.read(topic)[0] if row[1] != large["value"]]
+    assert lab.read(flow.remote(topic), target=True)[0] == kept
+    flow.stop()
+
+
+def in_the_way_of(flow: Flow, topic: str, *, at: int) -> GapFacts:
+    """What is refused there."""
+
+    def look(status: JobStatus) -> bool:
+        row = partition_row(status, topic)
+        gap = None if row is None else row.gap
+        return gap is not None and gap.position == at
+
+    row = partition_row(flow.wait(lambda s: look(s) and s.state == "degraded"), topic)
+    assert row is not None
+    assert row.gap is not None
+    assert (row.state, row.position, row.gap.kind) == ("faulted", at, "refused")
+    return row.gap
 
 
 def alter(lab: Lab, topic: str, **configs: str) -> None:

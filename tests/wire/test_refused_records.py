@@ -31,7 +31,16 @@ def refused_in_the_middle(source: Side, topic: str, bad: Record) -> None:
         source.write(topic, 1, [good] * 4)
 
 
-def check_stop(flow: Flow, topic: str, remote: str, error: PartitionError, offset: int) -> None:
+def check_stop(
+    flow: Flow,
+    topic: str,
+    remote: str,
+    error: PartitionError,
+    offset: int,
+    *,
+    kind: str = "refused",
+    count: int = 1,
+) -> None:
     assert (error.topic, error.partition) == (topic, 0)
     assert error.offset == offset
     assert str(offset) in error.reason
@@ -39,6 +48,9 @@ def check_stop(flow: Flow, topic: str, remote: str, error: PartitionError, offse
     copied, wanted = bare(flow.target.read(remote, 0)), bare(flow.source.read(topic, 0))
     assert copied == wanted[: len(copied)]
     assert len(copied) == offset, "all before it has crossed, also what was in its batch"
+    assert error.gap is not None
+    assert (error.gap.kind, error.gap.position) == (kind, offset)
+    assert error.gap.behind == offset + count
 
 
 def test_a_timestamp_in_the_future(source: Side, target: Side) -> None:
@@ -153,8 +165,29 @@ def test_a_batch_damaged_in_memory_is_never_passed_on(
     monkeypatch.setattr(spark_runner.lanes.intake, "scan", flip_a_bit)
     error = only_error(stopped(flow))
     assert error.code == "corrupt_source"
-    check_stop(flow, topic, remote, error, 6)
+    # The whole batch, which ends where the next one begins.
+    check_stop(flow, topic, remote, error, 6, kind="damaged", count=3)
     monkeypatch.undo()
     result, _ = flow.copy()
     assert result.errors == ()
     assert bare(target.read(remote, 0)) == bare(source.read(topic, 0))
+
+
+def test_of_a_damaged_batch_at_the_end_nobody_can_say_where_it_ends(
+    source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow, topic, _ = two_partitions(source, target)
+    for _ in range(2):
+        source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 2)
+    original = spark_runner.lanes.intake.scan
+
+    def flip_a_bit(track: Any, arena: Any, *rest: Any) -> int:
+        found = original(track, arena, *rest)
+        for parcel in track.queue:
+            if parcel.first == 2:
+                arena.view[parcel.at + 100] ^= 0x10
+        return found
+
+    monkeypatch.setattr(spark_runner.lanes.intake, "scan", flip_a_bit)
+    error = only_error(stopped(flow))
+    assert (error.code, error.offset, error.gap) == ("corrupt_source", 2, None)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.shapes import FailoverPicture, PartitionPicture
+from mirrors.domain.gaps import IN_THE_WAY
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from mirrors.domain.snapshot import TopicState
 from mirrors.domain.specs import FlowSpec
@@ -134,7 +135,8 @@ def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionPicture]:
     """Every partition that the flow copies, heartbeats left out: those are ours."""
     gaps = {
         (gap.topic, gap.partition): gap.reason or f"it is {gap.kind}."
-        for gap in Gap.objects.filter(flow=flow, closed_at=None)
+        # What waits behind a record that does not cross is counted as not copied.
+        for gap in Gap.objects.filter(flow=flow, closed_at=None).exclude(kind__in=IN_THE_WAY)
     }
     kept: dict[Place, FlowPartition | None] = {
         (row.topic, row.partition): None
