@@ -1,7 +1,8 @@
 """Partitions that stopped alone, and the records that wait behind them.
 
-Nothing is parked elsewhere, or skipped but by a person's decision: what a target refuses, or what a source lost, stops
-its partition there, and whatever follows in it waits until a person decided or the cause is gone.
+Nothing is parked elsewhere, or skipped but by a person's decision: what a target refuses, or what a
+source lost, stops its partition there, and whatever follows in it waits until a person decided or
+the cause is gone.
 """
 
 from __future__ import annotations

@@ -64,11 +64,9 @@ def test_a_gap_without_numbers_says_when_more_can_be_decided(flow: Flow, signed_
 
 def test_a_refused_record_can_be_passed_by_but_not_copied_anew(flow: Flow, signed_in: As) -> None:
     facts = in_the_way("refused", 10, 0, behind=11)
-    reason = "The record at orders-1 offset 10 was not copied: it is too large."
-    row = world.gap(
-        flow, partition=1, kind="refused", reason=reason, facts=dataclasses.asdict(facts), count=1
-    )
-    world.partition(flow, "orders", 1, state="faulted", reason=reason)
+    reason = "The record at orders-2 offset 10 was not copied: it is too large."
+    row = world.gap(flow, kind="refused", reason=reason, facts=dataclasses.asdict(facts), count=1)
+    flow.partitions.filter(topic="orders", partition=2).update(state="faulted", reason=reason)
     operator = signed_in("operator")
     page = operator.get(f"/flows/{flow.pk}/gaps/{row.pk}/").content.decode()
     assert 'value="restart"' not in page
