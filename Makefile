@@ -87,6 +87,9 @@ test-crashes: $(VENV)/.dev ## 240 kill -9 of copiers (UNDERSTUDY_CRASHES=60 of e
 test-takeover: $(VENV)/.dev ## A real MirrorMaker 2, then a flow, then MirrorMaker 2 again in mid-stream: nothing lost, little repeated
 	$(PYTEST) tests/spark/test_relay.py --timeout 900 -m "" $(RUN)
 
+test-older: $(VENV)/.dev ## Real brokers of Kafka 4.0, 3.9 and 2.8 (with ZooKeeper), fetched for it: copied from, to and within
+	$(PYTEST) tests/wire/test_older_brokers.py --timeout 900 -m "" $(RUN)
+
 test-failover: $(VENV)/.dev ## The source killed -9 under load twenty times: loss and re-reads are as they were predicted
 	$(PYTEST) tests/journeys/test_judged_failover.py --timeout 3600 -m "" -s $(RUN)
 
@@ -174,5 +177,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-failover test-native test-soak system requirements compiled help migrate \
+.PHONY: .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-older test-failover test-native test-soak system requirements compiled help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static

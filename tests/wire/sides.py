@@ -19,6 +19,7 @@ from spark_runner.lanes.scan import Filter
 from spark_runner.wire import codecs, fetch, produce
 from spark_runner.wire.batch import CONTROL, Pen, Sequences
 from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.messages import PRODUCE
 from spark_runner.wire.metadata import TopicView
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
 from spark_runner.wire.records import Record, batches, decode_batch, encode_batch, read_header
@@ -93,10 +94,12 @@ class Side:
         """One batch as it is: no identity, no sequence, unless it carries them already."""
         view = self.client.describe([topic], soon())[topic]
         link = self.client.link(view.leaders[partition].node, "test", soon())
-        writer = produce.RequestWriter(13, how.get("transactional_id"), timeout_ms=10_000)
-        rows = [(view.topic_id, [(partition.to_bytes(4, "big"), batch)])]
+        version = link.version(PRODUCE, 9, produce.MOST, "Produce")
+        writer = produce.RequestWriter(version, how.get("transactional_id"), timeout_ms=10_000)
+        key = view.topic_id if version == produce.BY_ID else produce.name_key(topic)
+        rows = [(key, [(partition.to_bytes(4, "big"), batch)])]
         link.send(writer.parts(link.next_correlation(), rows), soon())
-        return produce.read_reply(link.receive(None, soon()), 13)[1][0]
+        return produce.read_reply(link.receive(None, soon()), version)[1][0]
 
     def write(
         self, topic: str, partition: int, records: Sequence[Record], *, codec: int = codecs.NONE

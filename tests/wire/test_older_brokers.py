@@ -1,4 +1,7 @@
-"""Real brokers of an older Kafka, beside the newest: 4.0, which takes records by name alone."""
+"""Real brokers of older Kafkas beside the newest: 4.0, 3.9, and 2.8 with ZooKeeper.
+
+All of them take records by topic name alone, and 2.8 hands them out so too.
+"""
 
 from __future__ import annotations
 
@@ -9,46 +12,45 @@ from pathlib import Path
 import pytest
 
 from controlplane.demo.guard import Guard
-from controlplane.demo.jars import JarSet
 from controlplane.demo.kafka import KafkaBroker
+from spark_runner.lanes.scan import OLD_FORMAT
+from spark_runner.wire import codecs
+from spark_runner.wire.messages import FETCH, PRODUCE
+from spark_runner.wire.records import Record
 from tests.spark.lab import Lab
 from tests.wire.independent import compare
-from tests.wire.running import PARTITIONS, Running
+from tests.wire.older import ZooKept, kraft
+from tests.wire.running import NOW, PARTITIONS, Running
 from tests.wire.world import Flow, Side, soon, unique
 
 # Their jars are fetched for these tests alone.
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
-OLDER = JarSet(
-    name="kafka-4.0.2",
-    title="Kafka 4.0.2",
-    modules=(
-        ("org.apache.kafka", "kafka_2.13", "4.0.2"),
-        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
-    ),
-    checksums=Path(__file__).with_name("kafka-4.0.2.sha256"),
-)
-PRODUCE, FETCH = 0, 1
 WAYS = ["up", "down", "within"]
+# The newest Produce and Fetch that each speaks.
+NEWEST = {"4.0.2": (12, 17), "3.9.2": (11, 17), "2.8.2": (9, 12)}
+
+
+@pytest.fixture(scope="module", params=NEWEST)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[KafkaBroker]:
-    broker = KafkaBroker(
-        tmp_path_factory.mktemp("older"),
-        name="older",
-        heap="512m",
-        jvm=("-XX:TieredStopAtLevel=1",),
-        environment=guard.environment,
-        jars=OLDER,
-    )
+def older(
+    version: str, tmp_path_factory: pytest.TempPathFactory, guard: Guard
+) -> Iterator[KafkaBroker | ZooKept]:
+    directory = tmp_path_factory.mktemp("older")
+    # What of KRaft there was in 2.8 knew no transactions.
+    kind = ZooKept if version == "2.8.2" else kraft
+    broker = kind(version, directory, guard.environment)
     try:
         yield broker.start()
     finally:
         broker.kill()
 
 
-def sides(way: str, older: KafkaBroker, newest: str) -> tuple[str, str]:
+def sides(way: str, older: KafkaBroker | ZooKept, newest: str) -> tuple[str, str]:
     """From the older to the newest, the other way round, or between older ones."""
     return {
         "up": (older.bootstrap, newest),
@@ -60,7 +62,7 @@ def sides(way: str, older: KafkaBroker, newest: str) -> tuple[str, str]:
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize("way", WAYS)
 def test_live_traffic_crosses_as_it_is(
-    older: KafkaBroker, primary: str, way: str, delivery: str
+    version: str, older: KafkaBroker | ZooKept, primary: str, way: str, delivery: str
 ) -> None:
     above, below = sides(way, older, primary)
     source, target = Side("one", above), Side("two", below)
@@ -76,16 +78,36 @@ def test_live_traffic_crosses_as_it_is(
         running.write(5)
         running.caught_up()
     compare(flow, topic, remote)
-    if way != "up":
-        (node,) = target.client.brokers
-        link = target.client.link(node, "look", soon())
-        assert link.versions[PRODUCE][1] < 13, "these brokers know topics by id"
-        assert link.versions[FETCH][1] >= 13
+    for side in {"up": [source], "down": [target], "within": [source, target]}[way]:
+        (node,) = side.client.brokers
+        speaks = side.client.link(node, "look", soon()).versions
+        assert tuple(speaks[key][1] for key in (PRODUCE, FETCH)) == NEWEST[version]
+
+
+@pytest.mark.parametrize("version", ["2.8.2"], indirect=True)
+@pytest.mark.parametrize("codec", [codecs.NONE, codecs.GZIP, codecs.SNAPPY, codecs.LZ4])
+@pytest.mark.parametrize("kept", ["0.9.0", "0.10.2"])
+def test_what_a_broker_keeps_in_an_old_format_arrives_in_the_new_one(
+    older: ZooKept, primary: str, kept: str, codec: int
+) -> None:
+    source, target = Side("one", older.bootstrap), Side("two", primary)
+    topic = unique("format")
+    source.make(topic, message_format_version=kept)
+    # The broker writes them down in its own format.
+    rows = [Record(0, NOW, b"k%d" % at, b"v" * at * 100) for at in range(30)]
+    for number in range(3):
+        source.write(topic, 0, rows[number * 10 : number * 10 + 10], codec=codec)
+    flow = Flow(source, target, commit_interval_ms="100")
+    remote = flow.add(topic)
+    _, driver = flow.copy()
+    lanes = {lane.why for row in driver.figures for lane in row.lanes}
+    assert OLD_FORMAT in lanes
+    compare(flow, topic, remote)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_runner_makes_the_topic_copies_and_goes_on_after_a_restart(
-    older: KafkaBroker, primary: str, way: str, tmp_path: Path, guard: Guard
+    older: KafkaBroker | ZooKept, primary: str, way: str, tmp_path: Path, guard: Guard
 ) -> None:
     lab = Lab(*sides(way, older, primary), tmp_path / "runner", {**os.environ, **guard.environment})
     lab.start_runner()
