@@ -102,7 +102,10 @@ def test_what_a_broker_keeps_in_an_old_format_arrives_in_the_new_one(
     _, driver = flow.copy()
     lanes = {lane.why for row in driver.figures for lane in row.lanes}
     assert OLD_FORMAT in lanes
-    compare(flow, topic, remote)
+    # Format 0 knows no time.
+    at = -1 if kept == "0.9.0" else NOW
+    copied = [(row.timestamp, row.key, row.value) for row in target.read(remote, 0)]
+    assert copied == [(at, row.key, row.value) for row in rows]
 
 
 @pytest.mark.parametrize("way", WAYS)
