@@ -199,6 +199,20 @@ def test_what_was_lost_after_the_decision_has_to_be_decided_anew(
     assert decisions(runner) == []
 
 
+def test_a_gap_of_an_earlier_version_is_the_same_gap(operator: APIClient, runner: Runner) -> None:
+    runner.says(FACTS)
+    [gap] = listed(operator, runner)
+    row = Gap.objects.get(pk=gap["id"])
+    Gap.objects.update(facts={key: said for key, said in row.facts.items() if key != "behind"})
+    assert listed(operator, runner)[0]["digest"] == gap["digest"]
+    assert decide(operator, gap, digest=gap["digest"]).status_code == 200
+    runner.says(FACTS)
+    assert listed(operator, runner)[0]["state"] == "accepted"
+    # One without any facts can be looked at.
+    Gap.objects.update(facts={})
+    assert listed(operator, runner)[0]["id"] == gap["id"]
+
+
 def test_a_gap_of_which_the_source_says_nothing_cannot_be_accepted(
     operator: APIClient, runner: Runner
 ) -> None:
