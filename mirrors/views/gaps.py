@@ -136,7 +136,7 @@ def _choices(gap: Gap) -> dict[str, str]:
             lost = f" What lies at {count(facts.count)} offsets of {target} is copied once more."
             new_map = " A new map of offsets begins there."
         if is_in_the_way:
-            lost = f" {plural(facts.count or 0, 'offset')} before it: never copied."
+            lost = f" Left out for good: {plural(facts.count or 0, 'offset')}."
         told["accept"] = (
             f"Copying goes on at offset {count(facts.accepted_at)} of {source}.{lost} What is on "
             f"{target} already stays.{new_map}"
