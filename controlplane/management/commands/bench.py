@@ -23,7 +23,9 @@ class Command(BaseCommand):
     help = "Measure MirrorMaker 2, a plain loop and this product beside each other, and verify all."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--quick", action="store_true", help="five minutes instead of an hour")
+        parser.add_argument(
+            "--quick", action="store_true", help="five minutes instead of a good hour"
+        )
         parser.add_argument(
             "--only",
             action="append",
