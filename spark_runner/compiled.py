@@ -70,6 +70,7 @@ MODULES = (
     "spark_runner.wire.codecs",
     "spark_runner.wire.crc32c_patch",
     "spark_runner.wire.fetch",
+    "spark_runner.wire.heads",
     "spark_runner.wire.produce",
     "spark_runner.wire.records",
     "spark_runner.wire.stream",

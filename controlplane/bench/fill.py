@@ -19,7 +19,7 @@ from spark_runner.wire import produce
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.crc32c import crc32c
-from spark_runner.wire.messages import PRODUCE
+from spark_runner.wire.heads import PRODUCE
 from spark_runner.wire.stream import Buffer
 
 _IN_FLIGHT = 4

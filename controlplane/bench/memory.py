@@ -19,7 +19,8 @@ import psutil
 _PIECE = 1 << 20
 FILE_BYTES = 256 << 20
 _PROBES = 8
-# Less than this stays free: the kernel begins to take pages from the cache at some dozens of MB.
+# Less than this may stay free. The kernel may keep more than that free by itself: from there on it
+# gives up others' pages for ours, the source's log first, and what lies free becomes no less.
 FREE_BYTES = 900 << 20
 # To fill more memory than this takes longer than what it would mend.
 MOST_BYTES = 64 << 30
@@ -53,9 +54,13 @@ class Ballast:
         for path in set(self._files) - set(kept):
             path.unlink()
         self._files = kept
-        while len(self._files) < self._most and psutil.virtual_memory().free > FREE_BYTES:
+        free = psutil.virtual_memory().free
+        while len(self._files) < self._most and free > FREE_BYTES:
             self._files.append(self._write())
             filled += 1
+            before, free = free, psutil.virtual_memory().free
+            if before - free < FILE_BYTES // 2:
+                break
         if filled:
             told = f"{filled * FILE_BYTES / 1e9:.1f} GB in {time.monotonic() - began:.0f} s"
             self._say(f"  memory filled with page cache: {told}")

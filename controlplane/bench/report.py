@@ -207,11 +207,11 @@ How to read it:
   were measured.
 - Who runs first changes from cell to cell, and within a cell from pass to pass (A B C, C B A).
   Each run is into fresh topics under fresh aliases.
-- Before each run what memory lies free is filled with page cache, as a broker's is in service (up
-  to 64 GB). A virtual machine's memory need not be backed by its host until it is touched, and a
-  broker that was the first to touch it paid ten times the usual for each GB, which is nobody's
-  speed. Then the source's log is read twice, so that it stays in memory and is not read from the
-  disk: what is filled in is newer, so the kernel would give up the log first.
+- Before each run of a gigabyte or more what memory lies free is filled with page cache, as a
+  broker's is in service (up to 64 GB). A virtual machine's memory need not be backed by its host
+  until it is touched, and a broker that was the first to touch it paid ten times the usual for each
+  GB, which is nobody's speed. Then the source's log is read twice, so that it stays in memory and
+  is not read from the disk: what is filled in is newer, so the kernel would give up the log first.
 - The opponent at its defaults, and tuned as its operators advise, with two tasks, and with one
   (`mm2-tuned-1`). Ours has its defaults, one task among them. All settings stand below.
 """

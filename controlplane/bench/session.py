@@ -31,6 +31,8 @@ RESULT, SETTING = "result.json", "setting.json"
 LOCK_PATIENCE_S = 3_600.0
 # Uncompressed megabytes that must fit twice, on the source and on the target, with room to spare.
 _DISK_FACTOR = 2.5
+# What writes less than this takes next to nothing of new memory.
+_FILLED_FOR_MB = 1_000
 
 Say = Callable[[str], None]
 
@@ -112,7 +114,8 @@ class Session:
             )
             configuration = system.configuration(measurement.order)
             self.setting.configurations.setdefault(label, configuration)
-            ballast.top_up()
+            if cell.backlog_mb >= _FILLED_FOR_MB:
+                ballast.top_up()
             recalled = brokers.recall(data.topics)
             self._say(f"  the source's log is in memory: {recalled / 1e9:.1f} GB")
             run = measurement.run()

@@ -14,7 +14,7 @@ from spark_runner.wire import fetch
 from spark_runner.wire.cluster import RECEIVE_S
 from spark_runner.wire.codes import SESSION_LOST
 from spark_runner.wire.connection import Connection
-from spark_runner.wire.messages import FETCH
+from spark_runner.wire.heads import FETCH
 from spark_runner.wire.produce import name_key
 
 _SESSION_RETRY_S = 0.1

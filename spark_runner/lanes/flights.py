@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_runner.lanes.parcel import Parcel
 from spark_runner.lanes.track import Track
-from spark_runner.wire.messages import TopicKey
+from spark_runner.wire.heads import TopicKey
 from spark_runner.wire.stream import Buffer
 
 Flight = dict[Track, Parcel]

@@ -11,7 +11,7 @@ from spark_runner.lanes.window import Window
 from spark_runner.wire import produce
 from spark_runner.wire.cluster import RECEIVE_S
 from spark_runner.wire.connection import Connection
-from spark_runner.wire.messages import PRODUCE
+from spark_runner.wire.heads import PRODUCE
 
 
 class Pipe:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from spark_runner.wire import varint
-from spark_runner.wire.messages import FETCH, TopicKey, request_header
+from spark_runner.wire.heads import FETCH, TopicKey, request_header
 
 LEAST: Final = 12
 BY_ID: Final = 13

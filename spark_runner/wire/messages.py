@@ -43,15 +43,8 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-TopicKey = bytes
-"""What names a topic on the wire: 16 bytes of id, or the name as a compact string."""
+from spark_runner.wire.heads import CLIENT_ID
 
-CLIENT_ID: Final = "understudy"
-
-PRODUCE: Final = 0
-FETCH: Final = 1
-_CLIENT_ID: Final = CLIENT_ID.encode()
-_HEADER: Final = struct.Struct(f">hhih{len(_CLIENT_ID)}sB")
 _CORRELATION: Final = struct.Struct(">i")
 # Behind the frame's length, the key and the version.
 _CORRELATION_AT: Final = 8
@@ -73,11 +66,6 @@ SPOKEN: dict[Any, tuple[Any, int, int]] = {
     # since Kafka 3.0
     DescribeTransactionsRequest: (DescribeTransactionsResponse, 0, 0),
 }
-
-
-def request_header(key: int, version: int, correlation: int) -> bytes:
-    """The header of a flexible request (KIP-482), for messages that are encoded by hand."""
-    return _HEADER.pack(key, version, correlation, len(_CLIENT_ID), _CLIENT_ID, 0)
 
 
 def encode(request: Any, version: int, correlation: int) -> bytes:

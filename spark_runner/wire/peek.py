@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_runner.wire import fetch
 from spark_runner.wire.connection import Connection
-from spark_runner.wire.messages import FETCH
+from spark_runner.wire.heads import FETCH
 from spark_runner.wire.produce import name_key
 
 _WAIT_MS = 50

@@ -10,7 +10,7 @@ import struct
 from typing import Final, NamedTuple
 
 from spark_runner.wire import by_hand, varint
-from spark_runner.wire.messages import PRODUCE, TopicKey, request_header
+from spark_runner.wire.heads import PRODUCE, TopicKey, request_header
 from spark_runner.wire.stream import Buffer
 
 LEAST: Final = 9

@@ -12,10 +12,16 @@ from controlplane.bench import memory
 
 
 class Machine:
-    """So much memory and disk, as psutil and shutil tell it; files of a ballast take of both."""
+    """So much memory and disk, as psutil and shutil tell it; files of a ballast take of both.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path, *, disk: int) -> None:
+    The kernel keeps some memory free by itself.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, directory: Path, *, disk: int, kept: int = 0
+    ) -> None:
         self.directory = directory
+        self.kept = kept
         self.total = 10 * memory.FILE_BYTES
         self.taken = self.written = 0
         monkeypatch.setattr(memory.psutil, "virtual_memory", self._memory)
@@ -27,7 +33,7 @@ class Machine:
         self.ballast = memory.Ballast(directory, needed=1e9, say=self.said.append)
 
     def _memory(self) -> SimpleNamespace:
-        return SimpleNamespace(total=self.total, free=max(0, self.total - self.taken))
+        return SimpleNamespace(total=self.total, free=max(self.kept, self.total - self.taken))
 
     def _write(self, *_: object) -> Path:
         self.taken += memory.FILE_BYTES
@@ -54,6 +60,15 @@ def test_what_lies_free_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert machine.said
     machine.ballast.top_up()
     assert len(machine.said) == 1
+
+
+def test_it_ends_where_the_kernel_gives_up_others_pages_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(monkeypatch, tmp_path, disk=10**12, kept=4 * memory.FILE_BYTES)
+    machine.ballast.top_up()
+    # The seventh took nothing of what was free.
+    assert machine.written == 7
 
 
 def test_no_more_disk_is_taken_than_there_is_memory(
@@ -83,8 +98,12 @@ def test_a_file_of_the_ballast_is_on_the_disk_and_in_the_cache_until_it_is_given
 ) -> None:
     monkeypatch.setattr(memory, "FILE_BYTES", 3 << 20)
     monkeypatch.setattr(memory, "FREE_BYTES", -1)
-    total = SimpleNamespace(total=6 << 20, free=0)
-    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: total)
+    free = iter(range(10**9, 0, -(3 << 20)))
+    monkeypatch.setattr(
+        memory.psutil,
+        "virtual_memory",
+        lambda: SimpleNamespace(total=6 << 20, free=next(free)),
+    )
     ballast = memory.Ballast(tmp_path / "ballast", needed=0, say=lambda text: None)
     ballast.top_up()
     one, two = (tmp_path / "ballast").iterdir()

@@ -19,7 +19,7 @@ from spark_runner.lanes.scan import Filter
 from spark_runner.wire import codecs, fetch, produce
 from spark_runner.wire.batch import CONTROL, Pen, Sequences
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.messages import PRODUCE
+from spark_runner.wire.heads import PRODUCE
 from spark_runner.wire.metadata import TopicView
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
 from spark_runner.wire.records import Record, batches, decode_batch, encode_batch, read_header

@@ -11,7 +11,7 @@ from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.tuning import Tuning
 from spark_runner.wire import produce
-from spark_runner.wire.messages import PRODUCE
+from spark_runner.wire.heads import PRODUCE
 from spark_runner.wire.metadata import Leader, TopicView
 
 TOPIC_ID = bytes(range(16))

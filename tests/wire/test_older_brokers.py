@@ -15,7 +15,7 @@ from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
 from spark_runner.lanes.scan import OLD_FORMAT
 from spark_runner.wire import codecs
-from spark_runner.wire.messages import FETCH, PRODUCE
+from spark_runner.wire.heads import FETCH, PRODUCE
 from spark_runner.wire.records import Record
 from tests.spark.lab import Lab
 from tests.wire.independent import compare

@@ -17,7 +17,7 @@ from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.sources import Sources
 from spark_runner.lanes.window import Window
-from spark_runner.wire import messages
+from spark_runner.wire import heads, messages
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.records import Record
 from tests.wire.running import NOW, PARTITIONS
@@ -87,7 +87,7 @@ def quota(side: Side, name: str, value: float) -> Iterator[None]:
 
 def set_quota(side: Side, name: str, value: float | None) -> None:
     entry = AlterClientQuotasRequest.EntryData
-    who = [entry.EntityData(entity_type="client-id", entity_name=messages.CLIENT_ID)]
+    who = [entry.EntityData(entity_type="client-id", entity_name=heads.CLIENT_ID)]
     what = [entry.OpData(key=name, value=value or 0.0, remove=value is None)]
     request = AlterClientQuotasRequest(entries=[entry(entity=who, ops=what)], validate_only=False)
     # Asked by a side of its own, for its answers may be throttled too.
