@@ -123,3 +123,63 @@ def test_an_answer_that_stops_half_way_is_given_up_at_its_deadline(
     assert time.monotonic() - began < DEADLINE_S / 2
     stream.close()
     server.close()
+
+
+class Listener:
+    """Takes what it is sent, and counts the TLS records."""
+
+    def __init__(self, store: Path) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(store)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._listener = socket.create_server((HOST, 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.heard = b""
+        self.records: list[int] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        plain, _ = self._listener.accept()
+        is_done = False
+        while got := plain.recv(1 << 16):
+            self._incoming.write(got)
+            try:
+                if not is_done:
+                    self._tls.do_handshake()
+                    is_done = True
+                # One call of OpenSSL's gives what one record holds.
+                while piece := self._tls.read(1 << 20):
+                    self.heard += piece
+                    self.records.append(len(piece))
+            except ssl.SSLWantReadError:
+                pass
+            finally:
+                if self._outgoing.pending:
+                    plain.sendall(self._outgoing.read())
+        plain.close()
+
+    def close(self) -> None:
+        self._thread.join(DEADLINE_S)
+        self._listener.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_sent_arrives_in_whole_records_however_it_is_cut(
+    keys: tuple[Path, Path], seed: int
+) -> None:
+    dice = random.Random(seed)
+    sizes = [1, 10, 61, RECORD, 33_000, 131_071, 131_072, 131_073, 400_000]
+    parts = [dice.randbytes(dice.choice(sizes)) for _ in range(30)]
+    listener = Listener(keys[0])
+    plain = PlainStream(socket.create_connection((HOST, listener.port)), "here")
+    context = ssl.create_default_context(cafile=str(keys[1]))
+    stream = TlsStream(plain, context, HOST, time.monotonic() + DEADLINE_S)
+    stream.send(parts, time.monotonic() + DEADLINE_S)
+    plain.socket.shutdown(socket.SHUT_WR)
+    listener.close()
+    stream.close()
+    whole = b"".join(parts)
+    assert listener.heard == whole
+    assert listener.records[:-1] == [RECORD] * (len(whole) // RECORD)
