@@ -20,7 +20,8 @@ from controlplane.bench.results import (
     write,
 )
 from controlplane.bench.session import Session
-from controlplane.bench.setting import Setting, as_told
+from controlplane.bench.setting import Setting, as_told, machine_line
+from spark_runner import compiled
 
 
 def run(label: str, number: int, cpu: float | None = None, **other: object) -> Run:
@@ -146,3 +147,16 @@ def test_runs_that_are_added_stand_beside_those_of_the_last_result(tmp_path: Pat
     assert "`manage.py bench` and `manage.py bench --add --only latency` wrote this" in page
     assert "2 x B" in page
     assert "tasks.max = 2" in page
+
+
+@pytest.mark.parametrize(("is_used", "told"), [(True, "engine compiled"), (False, "NOT compiled")])
+def test_a_page_tells_what_the_engine_ran_as(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_used: bool, told: str
+) -> None:
+    monkeypatch.setattr(compiled, "use", lambda: None)
+    monkeypatch.setattr(compiled, "is_used", lambda: is_used)
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("model name\t: A\nmodel name\t: A\n")
+    line = machine_line(cpuinfo)
+    assert line.startswith("2 x A (Python 3.")
+    assert line.endswith(f"{told})")
