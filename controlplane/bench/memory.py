@@ -19,9 +19,13 @@ import psutil
 _PIECE = 1 << 20
 FILE_BYTES = 256 << 20
 _PROBES = 8
-# Less than this may stay free. The kernel may keep more than that free by itself: from there on it
-# gives up others' pages for ours, the source's log first, and what lies free becomes no less.
+# Less than this may stay free.
 FREE_BYTES = 900 << 20
+# The kernel may keep more than that free by itself, up to such a part of all: from there on it
+# gives up others' pages for ours, the source's log first, and what lies free becomes no less.
+_KEPT = 8
+# What a topic held that was just deleted leaves the disk, and with it the memory, a second later.
+SETTLE_S = 4.0
 # To fill more memory than this takes longer than what it would mend.
 MOST_BYTES = 64 << 30
 
@@ -49,6 +53,7 @@ class Ballast:
 
     def top_up(self) -> None:
         """Fill what lies free. Files that were given up meanwhile only take disk, and go first."""
+        time.sleep(SETTLE_S)
         began, filled = time.monotonic(), 0
         kept = [path for path in self._files if _is_cached(path)]
         for path in set(self._files) - set(kept):
@@ -59,7 +64,7 @@ class Ballast:
             self._files.append(self._write())
             filled += 1
             before, free = free, psutil.virtual_memory().free
-            if before - free < FILE_BYTES // 2:
+            if before - free < FILE_BYTES // 2 and free < self._most * FILE_BYTES // _KEPT:
                 break
         if filled:
             told = f"{filled * FILE_BYTES / 1e9:.1f} GB in {time.monotonic() - began:.0f} s"
