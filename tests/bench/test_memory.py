@@ -116,6 +116,7 @@ def test_a_file_of_the_ballast_is_on_the_disk_and_in_the_cache_until_it_is_given
 ) -> None:
     monkeypatch.setattr(memory, "FILE_BYTES", 3 << 20)
     monkeypatch.setattr(memory, "FREE_BYTES", -1)
+    monkeypatch.setattr(memory, "SETTLE_S", 0)
     free = iter(range(10**9, 0, -(3 << 20)))
     monkeypatch.setattr(
         memory.psutil,
