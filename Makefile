@@ -33,7 +33,7 @@ shots: $(VENV)/.dev ## Pictures of every page of the demo (started if none runs)
 clean-demo: ## Remove what the demo left in .demo/
 	@if [ -x $(PY) ]; then $(PY) manage.py demo --clean; else rm -rf .demo; fi
 
-bench: compiled ## MirrorMaker 2, a plain loop and this product side by side, an hour; QUICK=1: five minutes
+bench: compiled ## MirrorMaker 2, a plain loop and this product side by side, about an hour; QUICK=1: five minutes
 	@exec $(PY) manage.py bench $(if $(QUICK),--quick) $(RUN)
 
 bench-web: $(VENV)/.runtime ## Pages, lists, scrape and sweep timed on 500 flows, 50,000 partitions and 30 days of history

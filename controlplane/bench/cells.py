@@ -62,7 +62,7 @@ def quick_cells() -> list[Cell]:
 
 
 def full_cells() -> list[Cell]:
-    """An hour: the centre point in full, then one factor at a time.
+    """About an hour: the centre point in full, then one factor at a time.
 
     A backlog keeps the tuned opponent busy for longer than its window of 30 s, so that the window
     begins as late as may be; it is no more than lies in memory twice on a machine of 24 GB, for a

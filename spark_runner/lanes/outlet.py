@@ -99,7 +99,7 @@ class Outlet:
                     track.held_until = now + RETRY_S
             if now < self._lull.until:
                 continue
-            while pipe.ready and pipe.may_send(now) and self._launch(pipe, now, which):
+            while pipe.may_send(now) and self._launch(pipe, now, which):
                 pass
             pipe.was_full |= bool(pipe.ready) and len(pipe.flights) >= self._tuning.in_flight
 

@@ -151,11 +151,6 @@ class Connection:
 
     def receive(self, into: memoryview | None, deadline: float) -> memoryview:
         """The next reply without its length, in `into` when it fits there."""
-        if into is None and self._frame is None:
-            short = self.stream.short_frame(deadline)
-            if short is not None:
-                self._check(short)
-                return short
         while (frame := self.receive_part(into, deadline, _LONGEST_FRAME)) is None:
             pass
         return frame
@@ -176,11 +171,6 @@ class Connection:
         if upto < len(frame):
             return None
         self._frame = None
-        self._check(frame)
-        return frame
-
-    def _check(self, frame: memoryview) -> None:
-        """The answer is that to the oldest question."""
         (correlation,) = _LENGTH.unpack_from(frame)
         if not self._open or correlation != self._open.popleft():
             raise KafkaUnavailable(
@@ -188,6 +178,7 @@ class Connection:
                 "given up.",
                 code="protocol",
             )
+        return frame
 
     def _begin_frame(self, into: memoryview | None, deadline: float) -> memoryview:
         """Where the reply that begins now belongs."""

@@ -25,7 +25,6 @@ Buffer = bytes | bytearray | memoryview
 IOV_MAX: Final = 1024
 # An answer is its length and then itself, and several small ones come at once: one call takes all.
 _AHEAD: Final = 4096
-_PREFIX: Final = 4
 # Of a long answer so many bytes at once are woken for: to wake for each piece as it comes took a
 # tenth more of the processor. More would be a large part of what may be under way between two
 # distant places, and its sender would have to wait. Fewer than the least are taken as they come.
@@ -72,19 +71,6 @@ class PlainStream:
             else:
                 at += self.receive_some(view[at:] if at else view, deadline, size - at)
 
-    def short_frame(self, deadline: float) -> memoryview | None:
-        """The next answer without its length, if one call takes all of it; otherwise None, and
-        `receive_into` gives it from its length on. None too for what is none: shorter than its id.
-        """
-        if self._begin == self._end:
-            self._end, self._begin = self.receive_some(self._ahead, deadline), 0
-        begin = self._begin + _PREFIX
-        stop = begin + int.from_bytes(self._ahead[self._begin : begin], "big")
-        if not begin + _PREFIX <= stop <= self._end:
-            return None
-        self._begin = stop
-        return memoryview(bytes(self._ahead[begin:stop]))
-
     def receive_some(self, view: memoryview, deadline: float, surely: int = 0) -> int:
         """Take what is there, or wait for what fills the view: so many bytes are sure to come.
 
@@ -116,9 +102,7 @@ class PlainStream:
             self._send(parts[first : first + IOV_MAX], deadline)
 
     def _send(self, parts: Sequence[Buffer], deadline: float) -> None:
-        left = 0
-        for part in parts:
-            left += len(part)
+        left = sum(map(len, parts))
         while True:
             self._arm(socket.SO_SNDTIMEO, deadline)
             try:

@@ -68,10 +68,6 @@ class TlsStream:
     def pending(self) -> bool:
         return self._tls.pending() > 0 or self._incoming.pending > 0
 
-    def short_frame(self, deadline: float) -> memoryview | None:
-        """As a plain one tells. A record holds such an answer, and comes as a whole anyway."""
-        return None
-
     def receive_into(self, view: memoryview, deadline: float) -> None:
         at, size = 0, len(view)
         read = self._read

@@ -82,56 +82,6 @@ def test_small_answers_that_came_together_are_taken_in_one_call(
     assert stream.asked == 1
 
 
-def frames(stream: PlainStream, count: int) -> list[bytes]:
-    """As a connection reads them: whole where they are at hand, else their length and the rest."""
-    found = []
-    for _ in range(count):
-        short = stream.short_frame(time.monotonic() + WITHIN_S)
-        if short is None:
-            short = memoryview(read(stream, int.from_bytes(read(stream, 4), "big")))
-        found.append(bytes(short))
-    return found
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_answers_are_the_same_whether_they_are_at_hand_or_not(
-    ends: tuple[socket.socket, Counted], seed: int
-) -> None:
-    dice = random.Random(seed)
-    sizes = [4, 5, 300, 4087, 4088, 4091, 4092, 4093, 9_000, 200_000]
-    answers = [dice.randbytes(dice.choice(sizes)) for _ in range(60)]
-    whole = b"".join(len(answer).to_bytes(4, "big") + answer for answer in answers)
-    pieces, at = [], 0
-    while at < len(whole):
-        pieces.append(whole[at : at + dice.choice([1, 3, 4, 7, 4096, 5000, 100_000])])
-        at += len(pieces[-1])
-    writer = threading.Thread(target=say, args=(ends[0], pieces))
-    writer.start()
-    assert frames(ends[1], len(answers)) == answers
-    writer.join(WITHIN_S)
-    assert not ends[1].pending()
-
-
-def test_short_answers_that_came_together_are_one_call(
-    ends: tuple[socket.socket, Counted],
-) -> None:
-    there, stream = ends
-    there.sendall(b"".join((300).to_bytes(4, "big") + bytes([n]) * 300 for n in range(8)))
-    time.sleep(0.1)
-    assert frames(stream, 8) == [bytes([n]) * 300 for n in range(8)]
-    assert stream.asked == 1
-
-
-@pytest.mark.parametrize("length", [0, 3, 0x7FFFFFFF, 0xFFFFFFFF])
-def test_what_is_no_answer_is_left_to_who_says_so(
-    ends: tuple[socket.socket, Counted], length: int
-) -> None:
-    there, stream = ends
-    there.sendall(length.to_bytes(4, "big") + b"HTTP/1.1 400")
-    assert stream.short_frame(time.monotonic() + WITHIN_S) is None
-    assert read(stream, 4) == length.to_bytes(4, "big")
-
-
 def test_a_long_answer_is_not_woken_for_piece_by_piece(
     ends: tuple[socket.socket, Counted],
 ) -> None:

@@ -24,7 +24,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--quick", action="store_true", help="five minutes instead of an hour"
+            "--quick", action="store_true", help="five minutes instead of about an hour"
         )
         parser.add_argument(
             "--only",
