@@ -85,6 +85,7 @@ def _full_cells() -> list[Cell]:
         warm_s=30.0,
         latency_s=45.0,
     )
+    idle = Cell(name="idle-1000", partitions=1_000, backlog_mb=70)
     everybody = ("mm2-default", OPPONENT, "mm2-tuned-1", "loop", "understudy-alo", OURS)
     return [
         dataclasses.replace(centre, contenders=everybody),
@@ -101,7 +102,9 @@ def _full_cells() -> list[Cell]:
         dataclasses.replace(live, contenders=("mm2-default", OPPONENT)),
         # So long that one task hands over to the next while it is measured.
         dataclasses.replace(live, latency_s=120.0, contenders=("understudy-alo", OURS)),
-        Cell(name="idle-1000", partitions=1_000, backlog_mb=70, idle_s=120.0),
+        # What an idle opponent takes is as steady after one minute as after two.
+        dataclasses.replace(idle, idle_s=60.0, contenders=(OPPONENT,)),
+        dataclasses.replace(idle, idle_s=120.0, contenders=(OURS,)),
         Cell(name="flows-5", flows=5, backlog_mb=2_000, contenders=(OURS,)),
         Cell(name="flows-20", flows=20, backlog_mb=2_000, contenders=(OURS,)),
     ]
