@@ -25,6 +25,8 @@ Trail = Mapping[Place, "array[int]"]
 """For each partition the digest after each record, first to last."""
 
 _READERS = 2
+# What is read at once fits into a processor's cache: 5,000 records took a quarter longer.
+_AT_ONCE = 200
 _LENGTHS = struct.Struct(">qiii")
 
 
@@ -69,7 +71,7 @@ def read_share(
                     f"Checking the copy was not done within {deadline_s:.0f} s: {len(waiting)} "
                     f"partitions are left, {topic}-{partition} first. Is the machine overloaded?"
                 )
-            for message in consumer.consume(5000, timeout=0.1):
+            for message in consumer.consume(_AT_ONCE, timeout=0.1):
                 _take(message, trails, waiting)
     finally:
         consumer.close()
@@ -141,6 +143,6 @@ def _settings(bootstrap: str) -> dict[str, str | int | bool]:
         "check.crcs": True,
         "fetch.wait.max.ms": 50,
         "fetch.queue.backoff.ms": 5,
-        "queued.max.messages.kbytes": 131_072,
+        "queued.max.messages.kbytes": 16_384,
         "log_level": 0,
     }

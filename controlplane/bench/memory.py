@@ -8,8 +8,6 @@ broker in service has its memory full of page cache and writes into pages that o
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +16,6 @@ import psutil
 
 _PIECE = 1 << 20
 FILE_BYTES = 256 << 20
-_PROBES = 8
 # Less than this may stay free.
 FREE_BYTES = 900 << 20
 # The kernel may keep more than that free by itself, up to such a part of all: from there on it
@@ -26,60 +23,53 @@ FREE_BYTES = 900 << 20
 _KEPT = 8
 # What a topic held that was just deleted leaves the disk, and with it the memory, a second later.
 SETTLE_S = 4.0
+# A run that writes less than this takes next to nothing of new memory.
+LEAST_MB = 1_000
 # To fill more memory than this takes longer than what it would mend.
 MOST_BYTES = 64 << 30
 
 
 class Ballast:
-    """Files that nobody reads, in the page cache, clean: what the kernel gives up first.
+    """Files that nobody needs, in the page cache, clean: what the kernel gives up first.
 
-    They take as much disk as the machine has memory, while the benchmark runs. `needed` is what it
-    needs of the disk for itself; where both do not fit, memory is left as it is.
+    They are holes from end to end, which take memory as they are read, and no disk: so those that
+    were given up may stay.
     """
 
-    def __init__(self, directory: Path, *, needed: float, say: Callable[[str], None]) -> None:
+    def __init__(self, directory: Path, *, say: Callable[[str], None]) -> None:
         self._directory = directory
         self._say = say
-        self._files: list[Path] = []
         memory = psutil.virtual_memory().total
-        room = shutil.disk_usage(directory.parent).free - needed
-        self._most = 0 if memory > min(MOST_BYTES, room) else memory // FILE_BYTES
+        self._most = 0 if memory > MOST_BYTES else memory // FILE_BYTES
         if not self._most:
             say(
-                f"memory is left as it is: to fill {memory / 1e9:,.0f} GB with page cache needs as "
-                f"much disk ({room / 1e9:,.0f} GB are to spare) and is done up to "
-                f"{MOST_BYTES / 1e9:,.0f} GB"
+                f"memory is left as it is: {memory / 1e9:,.0f} GB are more than is filled with "
+                f"page cache, {MOST_BYTES / 1e9:,.0f} GB"
             )
 
-    def top_up(self) -> None:
-        """Fill what lies free. Files that were given up meanwhile only take disk, and go first."""
+    def top_up(self, *, writes_mb: int) -> None:
+        """Fill what lies free, for a run that writes so much."""
+        if writes_mb < LEAST_MB:
+            return
         time.sleep(SETTLE_S)
         began, filled = time.monotonic(), 0
-        kept = [path for path in self._files if _is_cached(path)]
-        for path in set(self._files) - set(kept):
-            path.unlink()
-        self._files = kept
         free = psutil.virtual_memory().free
-        while len(self._files) < self._most and free > FREE_BYTES:
-            self._files.append(self._write())
+        while filled < self._most and free > FREE_BYTES:
+            self._make()
             filled += 1
             before, free = free, psutil.virtual_memory().free
             if before - free < FILE_BYTES // 2 and free < self._most * FILE_BYTES // _KEPT:
                 break
         if filled:
             told = f"{filled * FILE_BYTES / 1e9:.1f} GB in {time.monotonic() - began:.0f} s"
-            self._say(f"  memory filled with page cache: {told}")
+            self._say(f"  memory filled with page cache: {told}, {free / 1e9:.1f} GB lie free")
 
-    def _write(self) -> Path:
+    def _make(self) -> None:
         self._directory.mkdir(exist_ok=True)
         path = self._directory / f"{time.monotonic_ns()}"
-        piece = os.urandom(_PIECE)
-        with path.open("wb", buffering=0) as file:
-            for _ in range(FILE_BYTES // _PIECE):
-                file.write(piece)
-            # Only what is on the disk can be given up at no cost.
-            os.fsync(file.fileno())
-        return path
+        with path.open("wb") as file:
+            file.truncate(FILE_BYTES)
+        read_through(path)
 
 
 def read_through(path: Path) -> int:
@@ -89,19 +79,3 @@ def read_through(path: Path) -> int:
         while got := file.readinto(piece):
             size += got
     return size
-
-
-def _is_cached(path: Path) -> bool:
-    """Whether the page cache has all places of a file that are asked for; it has all or little."""
-    with path.open("rb") as file:
-        for share in range(_PROBES):
-            try:
-                os.preadv(
-                    file.fileno(), [bytearray(1)], share * FILE_BYTES // _PROBES, os.RWF_NOWAIT
-                )
-            except BlockingIOError:
-                return False
-            except OSError:
-                # The file system cannot say; to write all anew each time would take minutes.
-                return True
-    return True

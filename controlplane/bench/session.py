@@ -31,8 +31,6 @@ RESULT, SETTING = "result.json", "setting.json"
 LOCK_PATIENCE_S = 3_600.0
 # Uncompressed megabytes that must fit twice, on the source and on the target, with room to spare.
 _DISK_FACTOR = 2.5
-# What writes less than this takes next to nothing of new memory.
-_FILLED_FOR_MB = 1_000
 
 Say = Callable[[str], None]
 
@@ -92,7 +90,7 @@ class Session:
                 f"{self.directory} has {free:,.0f} MB free, the largest cell may need "
                 f"{needed:,.0f}. Free some disk, or choose smaller cells with --only or --backlog."
             )
-        return Ballast(self._work / "ballast", needed=needed * 1e6, say=self._say)
+        return Ballast(self._work / "ballast", say=self._say)
 
     def _run_cell(
         self, cell: Cell, brokers: Brokers, environment: Mapping[str, str], ballast: Ballast
@@ -114,8 +112,7 @@ class Session:
             )
             configuration = system.configuration(measurement.order)
             self.setting.configurations.setdefault(label, configuration)
-            if cell.backlog_mb >= _FILLED_FOR_MB:
-                ballast.top_up()
+            ballast.top_up(writes_mb=cell.backlog_mb)
             recalled = brokers.recall(data.topics)
             self._say(f"  the source's log is in memory: {recalled / 1e9:.1f} GB")
             run = measurement.run()

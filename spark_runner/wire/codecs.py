@@ -11,6 +11,8 @@ import lz4.frame
 import snappy
 import zstandard
 
+from spark_runner.wire.varint import read_unsigned
+
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -30,18 +32,25 @@ _ZSTD_LEVEL, _ZSTD_QUICK_LEVEL = 3, 1
 # To make a context takes longer than to unpack a small batch with it; it is for one thread alone.
 _contexts = threading.local()
 
-# Larger than any batch that a broker takes: a damaged length must not eat the machine.
+# Larger than any batch that a broker takes: neither a length that lies nor a batch that holds
+# thousands of times what it weighs may eat the machine.
 MOST_INFLATED: Final = 1 << 30
+# So many times what they weigh may bytes hold, by the format: 255 in each byte of a match's length
+# (LZ4); a block of 128 KB that repeats one byte in four (zstd, RFC 8878 section 3.1.1.2).
+_LZ4_MOST_TIMES, _ZSTD_MOST_TIMES = 255, 1 << 15
+# Behind each piece that may hold this part of all that is allowed it is seen whether it is enough.
+_ZSTD_PIECES: Final = 8
+_LZ4_FLAGS, _LZ4_SIZED, _LZ4_SIZE_AT, _LZ4_SIZE_END = 4, 0x08, 6, 14
 
 
 class Unreadable(ValueError):
-    """The bytes are not what their codec says."""
+    """The bytes are not what their codec says, or hold more than a batch may."""
 
 
-def decompress(codec: int, data: memoryview) -> bytes:
-    """The records section of a batch, inflated."""
+def decompress(codec: int, data: memoryview, most: int = MOST_INFLATED) -> bytes:
+    """The records section of a batch, inflated; Unreadable where that is more than `most` bytes."""
     try:
-        return _READERS[codec](data)
+        return _READERS[codec](data, most)
     except (zlib.error, RuntimeError, zstandard.ZstdError, snappy.UncompressError) as error:
         raise Unreadable(f"{NAMES[codec]} data cannot be read ({error})") from None
 
@@ -58,15 +67,26 @@ def compress_quickly(codec: int, data: bytes | bytearray) -> bytes | bytearray:
     return _zstd(data, _ZSTD_QUICK_LEVEL) if codec == ZSTD else _WRITERS[codec](data)
 
 
-def _gunzip(data: memoryview) -> bytes:
+def _too_large(codec: int, most: int) -> Unreadable:
+    return Unreadable(f"{NAMES[codec]} data holds more than {most:,} bytes")
+
+
+def _plain(data: memoryview, most: int) -> bytes:
+    return bytes(data)
+
+
+def _gunzip(data: memoryview, most: int) -> bytes:
     out = b""
     rest: bytes | memoryview = data
     # A gzip stream may have several members.
     while rest:
         member = zlib.decompressobj(_GZIP_WINDOW)
-        out += member.decompress(rest, MOST_INFLATED - len(out)) + member.flush()
+        # One more than is allowed; and not flush(), which would inflate all that is left.
+        out += member.decompress(rest, most - len(out) + 1)
+        if len(out) > most:
+            raise _too_large(GZIP, most)
         if not member.eof:
-            raise Unreadable("gzip data ends too early or is too large")
+            raise Unreadable("gzip data ends too early")
         rest = member.unused_data
     return out
 
@@ -76,17 +96,30 @@ def _gzip(data: bytes | bytearray) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-def _unsnap(data: memoryview) -> bytes:
+def _unsnap(data: memoryview, most: int) -> bytes:
     raw = bytes(data)
     if not raw.startswith(_XERIAL_MAGIC):
-        return bytes(snappy.uncompress(raw))
+        return _unsnap_block(raw, 0, most)
     out = []
-    at = len(_XERIAL)
+    at, held = len(_XERIAL), 0
     while at < len(raw):
         size = int.from_bytes(raw[at : at + 4], "big")
-        out.append(snappy.uncompress(raw[at + 4 : at + 4 + size]))
+        block = _unsnap_block(raw[at + 4 : at + 4 + size], held, most)
+        out.append(block)
+        held += len(block)
         at += 4 + size
     return b"".join(out)
+
+
+def _unsnap_block(block: bytes, held: int, most: int) -> bytes:
+    # How much it holds stands in front, and is taken from the machine before anything is read.
+    try:
+        size, _ = read_unsigned(block, 0)
+    except IndexError:
+        raise Unreadable("snappy data ends too early") from None
+    if held + size > most:
+        raise _too_large(SNAPPY, most)
+    return bytes(snappy.uncompress(block))
 
 
 def _snap(data: bytes | bytearray) -> bytes:
@@ -97,9 +130,26 @@ def _snap(data: bytes | bytearray) -> bytes:
     return bytes(out)
 
 
-def _unlz4(data: memoryview) -> bytes:
+def _unlz4(data: memoryview, most: int) -> bytes:
+    # What a frame says that it holds is taken from the machine before anything is read.
+    if len(data) >= _LZ4_SIZE_END and data[_LZ4_FLAGS] & _LZ4_SIZED:
+        size = int.from_bytes(data[_LZ4_SIZE_AT:_LZ4_SIZE_END], "little")
+        if size > most:
+            raise _too_large(LZ4, most)
+    if len(data) * _LZ4_MOST_TIMES > most:
+        return _unlz4_carefully(data, most)
     inflated: bytes = lz4.frame.decompress(data)
     return inflated
+
+
+def _unlz4_carefully(data: memoryview, most: int) -> bytes:
+    frame = lz4.frame.LZ4FrameDecompressor()
+    out: bytes = frame.decompress(data, most + 1)
+    if len(out) > most:
+        raise _too_large(LZ4, most)
+    if not frame.eof:
+        raise Unreadable("lz4 data ends too early")
+    return out
 
 
 def _lz4(data: bytes | bytearray, level: int = _LZ4_LEVEL) -> bytes:
@@ -114,20 +164,26 @@ def _lz4(data: bytes | bytearray, level: int = _LZ4_LEVEL) -> bytes:
     return packed
 
 
-def _unzstd(data: memoryview) -> bytes:
+def _unzstd(data: memoryview, most: int) -> bytes:
     unpacker = getattr(_contexts, "unpacker", None)
     if unpacker is None:
         unpacker = _contexts.unpacker = zstandard.ZstdDecompressor()
-    out = b""
-    rest: bytes | memoryview = data
+    out = []
+    held, piece = 0, max(1, most // _ZSTD_MOST_TIMES // _ZSTD_PIECES)
+    at, size = 0, len(data)
     # The frames of streaming writers do not say how large they are; and there may be several.
-    while rest:
+    while at < size:
         frame = unpacker.decompressobj()
-        out += frame.decompress(rest)
-        if not frame.eof:
-            raise Unreadable("zstd data ends too early")
-        rest = frame.unused_data
-    return out
+        while not frame.eof:
+            if at >= size:
+                raise Unreadable("zstd data ends too early")
+            part = data[at : at + piece]
+            out.append(frame.decompress(part))
+            held += len(out[-1])
+            if held > most:
+                raise _too_large(ZSTD, most)
+            at += len(part) - len(frame.unused_data)
+    return b"".join(out)
 
 
 def _zstd(data: bytes | bytearray, level: int = _ZSTD_LEVEL) -> bytes:
@@ -138,7 +194,13 @@ def _same(data: bytes | bytearray) -> bytes | bytearray:
     return data
 
 
-_READERS: tuple[Callable[[memoryview], bytes], ...] = (bytes, _gunzip, _unsnap, _unlz4, _unzstd)
+_READERS: tuple[Callable[[memoryview, int], bytes], ...] = (
+    _plain,
+    _gunzip,
+    _unsnap,
+    _unlz4,
+    _unzstd,
+)
 _WRITERS: tuple[Callable[[bytes | bytearray], bytes | bytearray], ...] = (
     _same,
     _gzip,

@@ -1,8 +1,8 @@
-"""Memory is filled before a run, files that were given up go, and a small disk is left alone."""
+"""Memory is filled before a run, without any disk."""
 
 from __future__ import annotations
 
-import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,40 +12,26 @@ from controlplane.bench import memory
 
 
 class Machine:
-    """So much memory and disk, as psutil and shutil tell it; files of a ballast take of both.
-
-    The kernel keeps some memory free by itself.
-    """
+    """So much memory, as psutil tells it, of which the kernel keeps some free by itself."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, directory: Path, *, disk: int, kept: int = 0
+        self, monkeypatch: pytest.MonkeyPatch, directory: Path, *, kept: int = 0, files: int = 40
     ) -> None:
-        self.directory = directory
         self.kept = kept
-        self.total = 40 * memory.FILE_BYTES
-        self.taken = self.written = 0
+        self.total = files * memory.FILE_BYTES
+        self.taken = self.made = 0
         monkeypatch.setattr(memory, "SETTLE_S", 0)
         monkeypatch.setattr(memory.psutil, "virtual_memory", self._memory)
-        monkeypatch.setattr(memory.shutil, "disk_usage", lambda path: SimpleNamespace(free=disk))
-        monkeypatch.setattr(memory.Ballast, "_write", self._write)
-        monkeypatch.setattr(memory, "_is_cached", lambda path: path.name not in self.given_up)
-        self.given_up: list[str] = []
+        monkeypatch.setattr(memory.Ballast, "_make", self._make)
         self.said: list[str] = []
-        self.ballast = memory.Ballast(directory, needed=1e9, say=self.said.append)
+        self.ballast = memory.Ballast(directory, say=self.said.append)
 
     def _memory(self) -> SimpleNamespace:
         return SimpleNamespace(total=self.total, free=max(self.kept, self.total - self.taken))
 
-    def _write(self, *_: object) -> Path:
+    def _make(self, *_: object) -> None:
         self.taken += memory.FILE_BYTES
-        self.written += 1
-        path = self.directory / f"{self.written:03}"
-        path.touch()
-        return path
-
-    @property
-    def files(self) -> list[str]:
-        return sorted(path.name for path in self.directory.iterdir())
+        self.made += 1
 
 
 def test_a_file_is_read_to_its_end(tmp_path: Path) -> None:
@@ -55,81 +41,98 @@ def test_a_file_is_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_what_lies_free_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, tmp_path, disk=10**12)
-    machine.ballast.top_up()
+    machine = Machine(monkeypatch, tmp_path)
+    machine.ballast.top_up(writes_mb=10_000)
     assert machine.total - machine.taken <= memory.FREE_BYTES
     assert machine.said
-    machine.ballast.top_up()
+    machine.ballast.top_up(writes_mb=10_000)
     assert len(machine.said) == 1
+
+
+def test_it_is_not_filled_for_what_writes_next_to_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(monkeypatch, tmp_path)
+    machine.ballast.top_up(writes_mb=memory.LEAST_MB - 1)
+    assert (machine.made, machine.said) == (0, [])
+    machine.ballast.top_up(writes_mb=memory.LEAST_MB)
+    assert machine.made
 
 
 def test_it_ends_where_the_kernel_gives_up_others_pages_for_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = Machine(monkeypatch, tmp_path, disk=10**12, kept=4 * memory.FILE_BYTES)
-    machine.ballast.top_up()
+    machine = Machine(monkeypatch, tmp_path, kept=4 * memory.FILE_BYTES)
+    machine.ballast.top_up(writes_mb=10_000)
     # The last one took nothing of what was free.
-    assert machine.written == 37
+    assert machine.made == 37
 
 
 def test_it_goes_on_while_much_is_free_though_others_free_more_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = Machine(monkeypatch, tmp_path, disk=10**12)
+    machine = Machine(monkeypatch, tmp_path)
     machine.taken = 10 * memory.FILE_BYTES
-    make = machine._write
+    make = machine._make
 
-    def make_while_logs_are_deleted(*_: object) -> Path:
-        if machine.written < 5:
+    def make_while_logs_are_deleted(*_: object) -> None:
+        if machine.made < 5:
             machine.taken -= memory.FILE_BYTES
-        return make()
+        make()
 
-    monkeypatch.setattr(memory.Ballast, "_write", make_while_logs_are_deleted)
-    machine.ballast.top_up()
+    monkeypatch.setattr(memory.Ballast, "_make", make_while_logs_are_deleted)
+    machine.ballast.top_up(writes_mb=10_000)
     assert machine.total - machine.taken <= memory.FREE_BYTES
 
 
-def test_no_more_disk_is_taken_than_there_is_memory(
+def test_what_was_given_up_is_filled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, tmp_path)
+    machine.ballast.top_up(writes_mb=10_000)
+    for _ in range(20):
+        # A run took its memory from these files, and its topics were deleted.
+        machine.taken -= 4 * memory.FILE_BYTES
+        machine.ballast.top_up(writes_mb=10_000)
+        assert machine.total - machine.taken <= memory.FREE_BYTES
+
+
+def test_a_file_system_that_keeps_no_holes_in_memory_is_not_asked_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = Machine(monkeypatch, tmp_path, disk=10**12)
-    machine.ballast.top_up()
-    for _ in range(5):
-        # A run took its memory from the oldest files, and its topics were deleted.
-        machine.given_up = machine.files[:4]
-        machine.taken -= 4 * memory.FILE_BYTES
-        machine.ballast.top_up()
-        assert not set(machine.given_up) & set(machine.files)
-        assert machine.total - machine.taken <= memory.FREE_BYTES
-    assert len(machine.files) <= 40
+    machine = Machine(monkeypatch, tmp_path)
+
+    def make_nothing(*_: object) -> None:
+        machine.made += 1
+
+    monkeypatch.setattr(memory.Ballast, "_make", make_nothing)
+    machine.ballast.top_up(writes_mb=10_000)
+    assert machine.made == 40
+    assert "10.7 GB lie free" in machine.said[0]
 
 
-def test_a_small_disk_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, tmp_path, disk=3 * 10**9)
+def test_very_much_memory_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, tmp_path, files=memory.MOST_BYTES // memory.FILE_BYTES + 1)
     assert "memory is left as it is" in machine.said[0]
-    machine.ballast.top_up()
+    machine.ballast.top_up(writes_mb=10_000)
     assert machine.taken == 0
 
 
-def test_a_file_of_the_ballast_is_on_the_disk_and_in_the_cache_until_it_is_given_up(
+def test_what_is_filled_in_lies_in_memory_and_not_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "FILE_BYTES", 3 << 20)
-    monkeypatch.setattr(memory, "FREE_BYTES", -1)
+    size = 64 << 20
+    monkeypatch.setattr(memory, "FILE_BYTES", size)
     monkeypatch.setattr(memory, "SETTLE_S", 0)
-    free = iter(range(10**9, 0, -(3 << 20)))
+    free = iter([0, 10**9, 0])
     monkeypatch.setattr(
         memory.psutil,
         "virtual_memory",
-        lambda: SimpleNamespace(total=6 << 20, free=next(free)),
+        lambda: SimpleNamespace(total=10**9, free=next(free)),
     )
-    ballast = memory.Ballast(tmp_path / "ballast", needed=0, say=lambda text: None)
-    ballast.top_up()
-    one, two = (tmp_path / "ballast").iterdir()
-    assert min(path.stat().st_blocks * 512 for path in (one, two)) >= 3 << 20
-    with two.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    ballast.top_up()
-    assert one.exists()
-    assert not two.exists()
-    assert len(list((tmp_path / "ballast").iterdir())) == 2
+    ballast = memory.Ballast(tmp_path / "ballast", say=lambda text: None)
+    ballast.top_up(writes_mb=10_000)
+    [path] = (tmp_path / "ballast").iterdir()
+    assert (path.stat().st_size, path.stat().st_blocks) == (size, 0)
+    told = subprocess.run(
+        ["fincore", "--bytes", "--noheadings", "-o", "RES", path], check=True, capture_output=True
+    )
+    assert int(told.stdout) == size
