@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import sys
 import time
 from argparse import ArgumentParser
@@ -73,6 +74,8 @@ class Command(BaseCommand):
         directory = options["dir"] or base / ".bench"
         properties = dict(text.partition("=")[::2] for text in options["flow_property"])
         session = Session(directory, say=self._say, flow_properties=properties)
+        # As Ctrl-C does: brokers end, and tens of gigabytes of test data go.
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             if options["last"]:
                 session.recall()
@@ -85,6 +88,8 @@ class Command(BaseCommand):
             raise CommandError(error.message) from error
         except KeyboardInterrupt:
             raise CommandError("Stopped; all that was started has been ended.") from None
+        finally:
+            signal.signal(signal.SIGTERM, before)
         self.stdout.write(report.table(session.runs))
         if options["write_docs"]:
             report.write_document(session.runs, session.setting, base / "docs" / "benchmarks.md")
