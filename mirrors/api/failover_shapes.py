@@ -120,6 +120,8 @@ class FailoverBriefSerializer(serializers.ModelSerializer[FailoverRun]):
             "kind",
             "state",
             "reason",
+            "verification",
+            "verification_reason",
             "since",
             "groups",
             "asked_reason",

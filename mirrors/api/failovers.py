@@ -40,6 +40,7 @@ class FailoverViewSet(
     filter_fields: ClassVar = {
         "kind": "kind",
         "state": "state",
+        "verification": "verification",
         "source": "flow__source__alias",
         "target": "flow__target__alias",
     }

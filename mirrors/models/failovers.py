@@ -37,6 +37,15 @@ class WaitsFor(models.TextChoices):
     TROUBLE = "trouble"
 
 
+class Verification(models.TextChoices):
+    """How far a run verified where groups resume; `domain.failover.verification` says when."""
+
+    VERIFIED = "verified"
+    PARTLY_VERIFIED = "partly_verified"
+    NOT_VERIFIED = "not_verified"
+    NONE = "none"
+
+
 class FailoverRun(models.Model):
     """The row first, then the queue. `mark` is in the names of the groups that it throws away.
 
@@ -50,6 +59,8 @@ class FailoverRun(models.Model):
     kind = models.CharField(max_length=16, choices=FailoverKind)
     state = models.CharField(max_length=16, choices=FailoverState, default=FailoverState.QUEUED)
     reason = models.TextField(blank=True)
+    verification = models.CharField(max_length=16, choices=Verification, default=Verification.NONE)
+    verification_reason = models.TextField(blank=True, default="")
     since = models.DateTimeField(default=timezone.now)
     groups = models.JSONField(default=list)
     why = models.CharField(max_length=500, blank=True)

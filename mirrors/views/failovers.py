@@ -19,7 +19,7 @@ from mirrors.domain.figures import arrow
 from mirrors.domain.runbook.steps import KINDS
 from mirrors.domain.runbook.worse import EXPECTED, standing_blockers
 from mirrors.models import FailoverRun, Flow, Role, needs
-from mirrors.models.failovers import OPEN_RUNS, FailoverKind, FailoverState
+from mirrors.models.failovers import OPEN_RUNS, FailoverKind, FailoverState, Verification
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import failovers, simulation
 from mirrors.services.runbook import asking
@@ -39,6 +39,7 @@ QUESTION = Question(
         Column("label", "Flow", ("flow__source__alias", "flow__target__alias")),
         Column("kind", "Kind", ("kind",)),
         Column("state", "State", ("state",)),
+        Column("verification", "Verified", ("verification",)),
         Column("created_at", "Asked", ("created_at",)),
         Column("ended_at", "Lasted"),
         Column("requested_by", "By", ("requested_by",)),
@@ -46,7 +47,11 @@ QUESTION = Question(
     ),
     search=("label", "requested_by", "reason", "why"),
     default="-pk",
-    filters={"state": tuple(FailoverState.values), "kind": tuple(FailoverKind.values)},
+    filters={
+        "state": tuple(FailoverState.values),
+        "verification": tuple(Verification.values),
+        "kind": tuple(FailoverKind.values),
+    },
 )
 
 
@@ -63,7 +68,8 @@ def list_runs(request: HttpRequest) -> HttpResponseBase:
     table = QUESTION.table(request, rows)
     states = filter_of("state", "State", FailoverState.values, table.chosen)
     kinds = filter_of("kind", "Kind", FailoverKind.values, table.chosen)
-    context = {"table": table, "filters": [kinds, states]}
+    verified = filter_of("verification", "Verified", Verification.values, table.chosen)
+    context = {"table": table, "filters": [kinds, states, verified]}
     return render_page(request, "mirrors/failovers.html", context, section="failovers", every=3)
 
 
@@ -88,6 +94,8 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
         "is_open": run.state in OPEN_RUNS,
         "old": run.ended_at is not None and timezone.now() - run.ended_at > asking.fresh_for(),
         "totals": result.get("totals"),
+        "tone": _tone(run),
+        "verified_label": "nothing verified" if run.verification == Verification.NONE else "",
         "steps": run.steps.all(),
         "plan": plan,
         "in_the_way": standing_blockers("switchover", plan) if plan else (),
@@ -131,6 +139,18 @@ def abort(request: HttpRequest, pk: int) -> HttpResponse:
     except UnderstudyError as error:
         messages.error(request, error.message)
     return redirect("failover", pk=pk)
+
+
+def _tone(run: FailoverRun) -> str:
+    """How the outcome of a simulation looks: green only where all is verified and nothing lost."""
+    if run.state != FailoverState.SUCCEEDED:
+        return "resting" if run.state == FailoverState.ABORTED else "critical"
+    if run.verification == Verification.NONE:
+        return "resting"
+    totals = (run.result or {}).get("totals") or {}
+    if run.verification == Verification.VERIFIED and totals.get("loss") == 0:
+        return "good"
+    return "critical" if run.verification == Verification.NOT_VERIFIED else "attention"
 
 
 def _commands(request: HttpRequest, run: FailoverRun) -> list[dict[str, str]]:

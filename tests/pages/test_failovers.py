@@ -118,6 +118,20 @@ def test_the_result_says_what_is_lost_read_twice_and_to_be_done(viewer: Client, 
     assert run.reason in viewer.get("/failovers/").content.decode()
 
 
+def test_a_simulation_that_verified_nothing_is_not_green(viewer: Client, flow: Flow) -> None:
+    run = finished(flow, verdict="unproven")
+    reason = "The one group-partition is not verified."
+    FailoverRun.objects.update(verification="not_verified", verification_reason=reason)
+    shown = viewer.get(f"/failovers/{run.pk}/").content.decode()
+    listed = viewer.get("/failovers/").content.decode()
+    for page in (shown, listed):
+        assert 'data-state="not_verified"' in page
+        assert reason in page
+    assert 'class="notice" data-state="critical"' in shown
+    assert 'data-state="succeeded"' not in listed
+    assert "No run matches" in viewer.get("/failovers/?verification=verified").content.decode()
+
+
 def test_an_empty_list_says_what_to_do(viewer: Client, db: None) -> None:
     assert "Nothing simulated yet" in viewer.get("/failovers/").content.decode()
 

@@ -109,7 +109,10 @@ def _drain_ms(waiting: int | None, rate: float | None) -> int | None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Over all places; loss counts each partition once, whichever groups read it."""
+    """Over all group-partitions; loss counts each partition once, whichever groups read it.
+
+    `loss_unknown`: the number of partitions whose loss is unknown.
+    """
 
     groups: int
     places: int
@@ -119,6 +122,7 @@ class Totals:
     unread: int
     loss: int | None
     loss_is: LossIs
+    loss_unknown: int
     re_reads: int | None
     first_record_ms: int | None
     drain_ms: int | None
@@ -143,6 +147,7 @@ def sum_up(rows: Sequence[PlaceResult], losses: Iterable[Loss]) -> Totals:
         if "unknown" in hows
         else sum(loss.records for loss in known if loss.records is not None),
         loss_is=next((how for how in order if how in hows), "counted"),
+        loss_unknown=sum(loss.records is None or loss.how == "unknown" for loss in known),
         re_reads=None
         if None in repeats
         else sum(repeat for repeat in repeats if repeat is not None),

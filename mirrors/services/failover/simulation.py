@@ -18,6 +18,7 @@ from django.utils import timezone
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.failover.result import PlaceResult, Totals, sentence, sum_up, to_json
+from mirrors.domain.failover.verification import Compared, Verified, verify
 from mirrors.domain.figures import plural
 from mirrors.domain.runbook.worse import standing_blockers
 from mirrors.kafka.throwaway import PREFIX, delete_groups, find_groups
@@ -117,6 +118,11 @@ class _Simulation:
         self._noted = 0.0
         self._progress: dict[str, Any] = {}
         self._read = False
+        self._keep(verify(None))
+
+    def _keep(self, verified: Verified) -> None:
+        self.found["verification"] = verified.verification
+        self.found["verification_reason"] = verified.reason
 
     def perform(self) -> tuple[str, str]:
         seen, plan = self._step("look", self._look)
@@ -128,6 +134,7 @@ class _Simulation:
         self.found["result"] = to_json(
             rows, totals, sentence=words, source_trouble=seen.picture.source_trouble
         )
+        self._keep(_verified(plan, totals))
         good = not totals.differs and not totals.unread
         return (FailoverState.SUCCEEDED if good else FailoverState.FAILED), words
 
@@ -221,3 +228,16 @@ class _Simulation:
         if seen.untold:
             words += f" {plural(len(seen.untold), 'partition')} of the source could not be asked."
         return (rows, totals), words
+
+
+def _verified(plan: FailoverPlan, totals: Totals) -> Verified:
+    return verify(
+        Compared(
+            places=totals.places,
+            proven=totals.proven,
+            differs=totals.differs,
+            unread=totals.unread,
+            unknown_losses=totals.loss_unknown,
+            blockers=len(standing_blockers("switchover", plan.to_dict())),
+        )
+    )
