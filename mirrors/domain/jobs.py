@@ -70,6 +70,9 @@ class TopicStatus:
     state: TopicState
     reason: str
     partitions: int
+    # Why it is not copied, for programs: `cannot_be_created`, `not_described`,
+    # `deleted_on_source`, `filtered`; empty otherwise.
+    code: str = ""
 
 
 # Not frozen: they are made by the thousand every few seconds, and that would cost twice as much.
@@ -98,6 +101,13 @@ class PartitionStatus:
     strangers: tuple[Stretch, ...] = ()
     # At least once: records that lie twice on the target by now, as committed with the position.
     repeats: int | None = None
+    # Why it is stopped, for programs; empty while it is not.
+    code: str = ""
+    # Where the records that the target should hold begin, where no position of the generation
+    # that the source holds now says it. The ends are of that generation too.
+    source_first: int | None = None
+    # The source's end, when it was asked for, was below the position as it was then: another log.
+    source_end_below_position: bool = False
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:
@@ -149,6 +159,8 @@ class JobStatus:
     warnings: tuple[str, ...] = ()
     # Until there is a plan, no topics and no partitions say nothing.
     is_planned: bool = True
+    # Which right the principal lacks to see topics that it may be meant to copy.
+    not_visible: str = ""
     topics: tuple[TopicStatus, ...] = ()
     partitions: tuple[PartitionStatus, ...] = ()
     slices: tuple[SliceStatus, ...] = ()

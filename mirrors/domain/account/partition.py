@@ -1,0 +1,194 @@
+"""What is owed of one topic-partition: how many records, how sure that is, how old, and why.
+
+A. Nothing here is more optimistic than the facts: an unknown amount is None, never 0.
+B. Only copies of the generation that the source holds now count as copied. A topic that was
+   deleted and created again owes all its records, wherever the old position was.
+C. An amount by offsets is an upper bound: transaction markers, aborted and compacted records have
+   offsets too. Only an empty range is counted exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from mirrors.domain.gaps import GapFacts, GapKind
+
+Certainty = Literal["counted", "at_most", "at_least", "unknown"]
+State = Literal[
+    "in_step",
+    "behind",
+    "stalled",
+    "waiting_for_decision",
+    "cannot_be_created",
+    "not_described",
+    "not_visible",
+    "recreated",
+    "source_replaced",
+    "deleted_on_source",
+    "left_behind",
+    "filtered",
+    "unknown",
+]
+# Worst first: the state of a topic or flow is the first that one of its partitions is in.
+SEVERITY: tuple[State, ...] = (
+    "source_replaced",
+    "recreated",
+    "waiting_for_decision",
+    "cannot_be_created",
+    "not_described",
+    "not_visible",
+    "stalled",
+    "unknown",
+    "left_behind",
+    "behind",
+    "in_step",
+    "deleted_on_source",
+    "filtered",
+)
+# A person has to act; replication alone does not end these.
+BLOCKING: frozenset[State] = frozenset(
+    {
+        "source_replaced",
+        "recreated",
+        "waiting_for_decision",
+        "cannot_be_created",
+        "not_described",
+        "not_visible",
+    }
+)
+
+# The source holds other records than those that were copied.
+_OTHER_SOURCE: tuple[GapKind, ...] = ("recreated", "source_replaced")
+# The copies are not where they were, so everything is owed again.
+_OTHER_TARGET: tuple[GapKind, ...] = ("remote_recreated", "remote_missing", "target_replaced")
+_CODES: dict[str, State] = {
+    "cannot_be_created": "cannot_be_created",
+    "not_described": "not_described",
+    "deleted_on_source": "deleted_on_source",
+    "filtered": "filtered",
+}
+
+
+class PartitionFacts(NamedTuple):
+    """What was observed of one topic-partition. Offsets are of the source, moments epoch ms.
+
+    `first`: where the records of the present generation begin that the target should hold; it
+    counts where no position of that generation exists. `end`: what the flow may read up to (the
+    last stable offset for committed records only), as of `observed_at`. `position`: the next
+    offset to be copied. `end_below_position`: the log ended below the position when it was asked,
+    so it is another log than the one that was copied. `code` and `reason` say why it is stopped.
+    """
+
+    topic: str
+    partition: int
+    position: int | None = None
+    first: int | None = None
+    end: int | None = None
+    observed_at: int | None = None
+    time_lag_ms: int | None = None
+    is_stopped: bool = False
+    code: str = ""
+    reason: str = ""
+    gap: GapFacts | None = None
+    end_below_position: bool = False
+    is_left_behind: bool = False
+
+
+class Owed(NamedTuple):
+    """What is owed of one topic-partition. `records` is None exactly when `certainty` is unknown.
+
+    `time_lag_ms` is the age of the oldest record owed, None where nobody knows it.
+    """
+
+    topic: str
+    partition: int
+    state: State
+    records: int | None
+    certainty: Certainty
+    observed_at: int | None
+    time_lag_ms: int | None
+    reason: str = ""
+
+
+def evaluate(facts: PartitionFacts) -> Owed:
+    """The account of one topic-partition, as of the moment of its facts."""
+    records = _records(facts)
+    certainty: Certainty = "at_most"
+    if records is None:
+        certainty = "unknown"
+    elif records == 0:
+        certainty = "counted"
+    return Owed(
+        topic=facts.topic,
+        partition=facts.partition,
+        state=_state(facts, records),
+        records=records,
+        certainty=certainty,
+        observed_at=facts.observed_at,
+        time_lag_ms=0 if records == 0 else facts.time_lag_ms,
+        reason=facts.reason or ("" if records is not None else _why_unknown(facts)),
+    )
+
+
+def owed_from(facts: PartitionFacts) -> int | None:
+    """The first source offset that the target does not hold; None where nobody knows it."""
+    gap, position, first = facts.gap, facts.position, facts.first
+    if gap is not None and gap.kind in _OTHER_SOURCE + _OTHER_TARGET:
+        return first if first is not None else gap.first
+    if gap is not None and gap.kind == "truncated":
+        # What was cut off and written again is owed from the cut on.
+        begins = first if first is not None else gap.first
+        known = [offset for offset in (begins, gap.end) if offset is not None]
+        return max(known, default=None)
+    if facts.end_below_position:
+        return None
+    return position if position is not None else first
+
+
+def _records(facts: PartitionFacts) -> int | None:
+    if facts.code in {"deleted_on_source", "filtered"}:
+        return 0
+    start = owed_from(facts)
+    if start is None or facts.end is None:
+        return None
+    gap = facts.gap
+    lost = 0
+    if gap is not None and gap.kind == "remote_truncated" and gap.lost_there is not None:
+        # The target lost copies below the position as well.
+        lost = gap.lost_there[1] - gap.lost_there[0] + 1
+    return max(0, facts.end - start) + lost
+
+
+def _state(facts: PartitionFacts, records: int | None) -> State:
+    if facts.code == "deleted_on_source" or facts.code == "filtered":
+        return _CODES[facts.code]
+    if facts.is_left_behind:
+        return "left_behind"
+    if facts.code in _CODES:
+        return _CODES[facts.code]
+    if facts.gap is not None:
+        return _STATE_OF_GAP.get(facts.gap.kind, "waiting_for_decision")
+    if facts.end_below_position:
+        return "recreated"
+    if facts.is_stopped:
+        return "stalled"
+    if records is None:
+        return "unknown"
+    return "in_step" if records == 0 else "behind"
+
+
+_STATE_OF_GAP: dict[GapKind, State] = {
+    "recreated": "recreated",
+    "source_replaced": "source_replaced",
+}
+
+
+def _why_unknown(facts: PartitionFacts) -> str:
+    if facts.end_below_position:
+        return (
+            "The source ends below the copied position: the topic was truncated or recreated, and "
+            "what it holds now has not been compared yet."
+        )
+    if facts.end is None:
+        return "The end of the source was never read."
+    return "Where the records that should be copied begin was never read."

@@ -1,0 +1,53 @@
+"""An amount that is owed, in words that claim no more than is known."""
+
+from __future__ import annotations
+
+from mirrors.domain.account.partition import Certainty, State
+from mirrors.domain.account.totals import NAMED, Total
+from mirrors.domain.figures import duration, plural
+
+STATE_WORDS: dict[State, str] = {
+    "in_step": "in step",
+    "behind": "behind",
+    "stalled": "stalled",
+    "waiting_for_decision": "waiting for a decision",
+    "cannot_be_created": "cannot be created on the target",
+    "not_described": "cannot be described",
+    "not_visible": "not visible to the principal",
+    "recreated": "recreated on the source",
+    "source_replaced": "source cluster replaced",
+    "deleted_on_source": "deleted on the source",
+    "left_behind": "left behind by decision",
+    "filtered": "not selected",
+    "unknown": "unknown",
+}
+_BOUNDS: dict[Certainty, str] = {"counted": "", "at_most": "at most ", "at_least": "at least "}
+
+
+def amount(records: int | None, certainty: Certainty, one: str = "record") -> str:
+    """`2,485 records`, `at most 12 records`, `an unknown number of records`."""
+    if certainty == "unknown" or records is None:
+        return f"an unknown number of {one}s"
+    return f"{_BOUNDS[certainty]}{plural(records, one)}"
+
+
+def owed(found: Total) -> str:
+    """`at least 2,485 records; unknown for 3 partitions of orders`."""
+    if not found.unknown:
+        return amount(found.records, found.certainty)
+    if found.certainty == "unknown":
+        return f"an unknown number of records ({unknown_part(found)})"
+    return f"{amount(found.records, found.certainty)}; {unknown_part(found)}"
+
+
+def unknown_part(found: Total) -> str:
+    """`unknown for 3 partitions of orders, payments`."""
+    names = ", ".join(found.unknown_topics[:NAMED])
+    more = " and others" if len(found.unknown_topics) > NAMED else ""
+    of = f" of {names}{more}" if names else ""
+    return f"unknown for {plural(found.unknown, 'partition')}{of}"
+
+
+def age(observed_at: int | None, now: int) -> str:
+    """`4 s ago`, or `never`."""
+    return "never" if observed_at is None else f"{duration(max(0, now - observed_at))} ago"

@@ -1,0 +1,133 @@
+"""Sums of what is owed. One unknown part makes a sum a lower bound; it never hides the others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from mirrors.domain.account.partition import SEVERITY, Certainty, State
+
+# Older than this, an observation of the source says only what was owed at least.
+OLD_AFTER_MS = 30_000
+# So many topics with an unknown amount are named.
+NAMED = 3
+
+
+class Part(Protocol):
+    """What a sum needs of its parts; an `Owed` is one, a stored row another."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def records(self) -> int | None: ...
+    @property
+    def certainty(self) -> Certainty: ...
+    @property
+    def observed_at(self) -> int | None: ...
+    @property
+    def time_lag_ms(self) -> int | None: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Total:
+    """What several topic-partitions owe together.
+
+    `records` sums the known amounts and `unknown` counts the topic-partitions without one.
+    `observed_at` (epoch ms) is the oldest observation in the sum, None where a part was never
+    observed. `time_lag_ms` is the greatest known one, and None while none of those that owe
+    something is known. `unknown_topics` names the first few topics with an unknown amount.
+    """
+
+    records: int
+    unknown: int
+    certainty: Certainty
+    observed_at: int | None
+    time_lag_ms: int | None
+    partitions: int
+    states: Mapping[State, int] = dataclasses.field(default_factory=dict)
+    unknown_topics: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> State:
+        """The worst state of the parts."""
+        return next((state for state in SEVERITY if self.states.get(state)), "in_step")
+
+    @property
+    def exact_or_none(self) -> int | None:
+        """For a reader that has no room for a certainty: None unless every part is known."""
+        return None if self.unknown else self.records
+
+    def as_of(self, now: int, old_after_ms: int = OLD_AFTER_MS) -> Total:
+        """The same sum as it may be stated at `now`: an old observation is a lower bound."""
+        certainty = aged(self.certainty, self.observed_at, now, old_after_ms)
+        return dataclasses.replace(self, certainty=certainty)
+
+
+NOTHING = Total(
+    records=0, unknown=0, certainty="counted", observed_at=None, time_lag_ms=0, partitions=0
+)
+
+
+def aged(
+    certainty: Certainty, observed_at: int | None, now: int, old_after_ms: int = OLD_AFTER_MS
+) -> Certainty:
+    """What may be stated at `now` of an amount that was observed at `observed_at`."""
+    if certainty in ("counted", "at_most") and (
+        observed_at is None or now - observed_at > old_after_ms
+    ):
+        return "at_least"
+    return certainty
+
+
+def total(parts: Iterable[Part]) -> Total:
+    """The sum of what the parts owe."""
+    records = unknown = count = 0
+    oldest: int | None = None
+    never_observed = False
+    lag: int | None = None
+    certainties: set[Certainty] = set()
+    states: Counter[State] = Counter()
+    topics: dict[str, None] = {}
+    owing = False
+    for part in parts:
+        count += 1
+        states[part.state] += 1
+        if part.state in ("filtered", "deleted_on_source"):
+            continue
+        certainties.add(part.certainty)
+        if part.records is None:
+            unknown += 1
+            topics[part.topic] = None
+        else:
+            records += part.records
+        owing = owing or part.records != 0
+        if part.observed_at is None:
+            never_observed = True
+        elif oldest is None or part.observed_at < oldest:
+            oldest = part.observed_at
+        if part.records != 0 and part.time_lag_ms is not None:
+            lag = part.time_lag_ms if lag is None else max(lag, part.time_lag_ms)
+    return Total(
+        records=records,
+        unknown=unknown,
+        certainty=certainty_of(certainties, known=records > 0),
+        observed_at=None if never_observed else oldest,
+        time_lag_ms=lag if owing else 0,
+        partitions=count,
+        states=dict(states),
+        unknown_topics=tuple(topics)[: NAMED + 1],
+    )
+
+
+def certainty_of(parts: Iterable[Certainty], *, known: bool) -> Certainty:
+    """How sure a sum is; `known`: its known parts are more than nothing."""
+    found = set(parts)
+    if "unknown" in found:
+        return "at_least" if known else "unknown"
+    if "at_least" in found:
+        return "at_least"
+    return "at_most" if "at_most" in found else "counted"
