@@ -122,9 +122,10 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="verify_flow",
         title="Verify",
-        check="Where the groups stand on the target; whether anything comes to the source.",
+        check="The groups' offsets on the target; whether anything is written on the source.",
         act="None.",
-        wait="Every group that was set has consumed there, or has nothing to read.",
+        wait="Every group that was set and had members on the source before the fence has "
+        "consumed on the target, or has nothing to read.",
         undo=_NOTHING,
         limit_s=120,
         accepts=True,

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from mirrors.domain.checkpoints import IDLE
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.figures import plural
@@ -48,7 +49,7 @@ def _detect(context: Context) -> Outcome:
     list_groups(target, deadline_s=DEADLINE_S)
     context.alive()
     try:
-        list_groups(source, deadline_s=DEADLINE_S)
+        listed = list_groups(source, deadline_s=DEADLINE_S)
     except UnderstudyError as error:
         if context.planned:
             words = (
@@ -61,7 +62,9 @@ def _detect(context: Context) -> Outcome:
     words = f"{source.alias} and {target.alias} answer."
     if not context.planned:
         words += " A switchover would lose nothing; this does not wait."
-    return done(words, source_answers=True)
+    groups = {row["group"] for row in context.plan["places"]}
+    active = sorted(name for name in groups & listed.keys() if listed[name].state not in IDLE)
+    return done(words, source_answers=True, active_groups=active)
 
 
 def _verify(context: Context) -> Outcome:

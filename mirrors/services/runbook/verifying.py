@@ -1,87 +1,88 @@
-"""Verify: consumers go on on the target, and nothing comes to the source any more; with numbers."""
+"""Verify: consumers resume on the target, and nothing is written on the source any more."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils import timezone
 
-from mirrors.domain.checkpoints import IDLE
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import plural
+from mirrors.domain.runbook.consumers import GroupProgress, judge_progress
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.kafka.groups import list_groups, read_offsets
 from mirrors.services.clock import milliseconds
 from mirrors.services.runbook.checkpoints import ends_downstream
-from mirrors.services.runbook.context import Context, Handler, done, not_yet
+from mirrors.services.runbook.context import Context, Handler, Place, done, not_yet
 from mirrors.services.runbook.fencing import source_ends
 from mirrors.services.runbook.groups import SET
 
 DEADLINE_S = 10.0
 
 
-@dataclasses.dataclass
-class Progress:
-    """One group on the target since it was set: what it consumed, and what it had to."""
-
-    group: str
-    state: str = ""
-    consumed: int = 0
-    to_read: int = 0
-
-    @property
-    def works(self) -> bool:
-        """It consumed, or has members and nothing to read."""
-        return self.consumed > 0 or (self.to_read == 0 and self.state not in IDLE)
-
-
 def _wait(context: Context) -> Outcome:
     rows = [row for row in context.kept("reset_groups").get("rows", []) if row["state"] in SET]
+    now = milliseconds(timezone.now())
+    began = context.row.result.get("looked_at") or now
     groups = _progress(context, rows)
     context.alive()
     late = _written_since(context)
+    found = judge_progress(groups, waited_ms=now - began)
     numbers = {
         "groups": [{**dataclasses.asdict(one), "works": one.works} for one in groups],
+        "not_awaited": [*found.idle, *found.unknown],
         "written_on_source": late,
-        "verified_at": milliseconds(timezone.now()),
+        "looked_at": began,
+        "verified_at": now,
     }
-    working = [one for one in groups if one.works]
     consumed = plural(sum(one.consumed for one in groups), "record")
     words = (
-        f"{len(working):,} of {plural(len(groups), 'group')} work on {context.spec.target.alias}; "
-        f"{consumed} consumed there. {_source_words(context, late)}"
-    )
-    if len(working) == len(groups):
-        return done(words, **numbers)
-    waiting = next(one.group for one in groups if not one.works)
-    return not_yet(f"{words} Not yet: {waiting}.", again_ms=2_000, **numbers)
+        f"{len(found.working):,} of {plural(len(groups), 'group')} consume on "
+        f"{context.spec.target.alias}; {consumed} consumed there. {_source_words(context, late)} "
+        f"{found.sentence}"
+    ).strip()
+    if found.awaited:
+        return not_yet(words, again_ms=2_000, **numbers)
+    return done(words, **numbers)
 
 
-def _progress(context: Context, rows: Iterable[dict[str, Any]]) -> list[Progress]:
-    target, found = context.spec.target, {row["group"]: Progress(row["group"]) for row in rows}
-    if not found:
+def _progress(context: Context, rows: Sequence[dict[str, Any]]) -> list[GroupProgress]:
+    """Each group that was set: its state on the target, what it consumed and what it has to."""
+    target = context.spec.target
+    wanted: dict[str, list[Place]] = {}
+    for row in rows:
+        wanted.setdefault(row["group"], []).append((row["remote_topic"], row["partition"]))
+    if not wanted:
         return []
-    rows = list(rows)
+    active = context.kept("detect").get("active_groups")
     states = list_groups(target, deadline_s=DEADLINE_S)
-    wanted = {
-        group: [(row["remote_topic"], row["partition"]) for row in rows if row["group"] == group]
-        for group in found
-    }
     offsets = read_offsets(target, wanted, deadline_s=DEADLINE_S).done
     ends = ends_downstream(context.flow, {(row["topic"], row["partition"]) for row in rows})
+    consumed: Counter[str] = Counter()
+    to_read: Counter[str] = Counter()
     for row in rows:
-        one, place = found[row["group"]], (row["remote_topic"], row["partition"])
-        one.state = states[one.group].state if one.group in states else ""
-        stands = offsets[one.group].done.get(place) if one.group in offsets else None
-        one.consumed += 0 if stands is None else max(0, stands.offset - row["to"])
-        one.to_read += max(0, ends.get((row["topic"], row["partition"]), row["to"]) - row["to"])
-    return list(found.values())
+        group, place = row["group"], (row["remote_topic"], row["partition"])
+        at = offsets[group].done.get(place) if group in offsets else None
+        consumed[group] += 0 if at is None else max(0, at.offset - row["to"])
+        end = ends.get((row["topic"], row["partition"]), row["to"])
+        to_read[group] += max(0, end - row["to"])
+    return [
+        GroupProgress(
+            group=group,
+            was_active=None if active is None else group in active,
+            state=states[group].state if group in states else "",
+            consumed=consumed[group],
+            to_read=to_read[group],
+        )
+        for group in wanted
+    ]
 
 
 def _written_since(context: Context) -> int | None:
-    """Records that came to the source after the fence; None when it cannot be asked."""
+    """Offsets written on the source after the fence; None when it cannot be asked."""
     fence = context.kept("fence_producers")
     if not context.source_answers or "ends" not in fence:
         return None
@@ -95,8 +96,8 @@ def _written_since(context: Context) -> int | None:
 def _source_words(context: Context, late: int | None) -> str:
     alias = context.spec.source.alias
     if late is None:
-        return f"Whether anything still comes to {alias} is not known."
-    return f"{plural(late, 'record')} came to {alias} since the fence."
+        return f"Whether anything is still written on {alias} is unknown."
+    return f"{plural(late, 'record')} written on {alias} since the fence."
 
 
 VERIFY_FLOW = Handler(wait=_wait)

@@ -1,0 +1,43 @@
+"""Which groups the last step of a run waits for."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrors.domain.runbook.consumers import PATIENCE_MS, GroupProgress, judge_progress
+
+groups = st.lists(
+    st.builds(
+        GroupProgress,
+        group=st.text("abc", min_size=1, max_size=6),
+        was_active=st.none() | st.booleans(),
+        state=st.sampled_from(["", "Empty", "Stable", "Dead"]),
+        consumed=st.integers(0, 3),
+        to_read=st.integers(0, 3),
+    ),
+    unique_by=lambda row: row.group,
+)
+
+
+@given(groups, st.integers(0, 2 * PATIENCE_MS))
+def test_every_group_is_in_one_list_and_only_active_ones_hold_a_run_up(
+    rows: list[GroupProgress], waited_ms: int
+) -> None:
+    found = judge_progress(rows, waited_ms=waited_ms)
+    listed = [*found.working, *found.awaited, *found.idle, *found.unknown]
+    assert sorted(listed) == sorted(row.group for row in rows)
+    by_name = {row.group: row for row in rows}
+    assert all(by_name[name].was_active is not False for name in found.awaited)
+    if waited_ms >= PATIENCE_MS:
+        assert all(by_name[name].was_active for name in found.awaited)
+
+
+def test_a_group_without_consumers_before_the_fence_is_listed_and_not_waited_for() -> None:
+    rows = [
+        GroupProgress(group="app", was_active=True, state="Stable", consumed=3, to_read=9),
+        GroupProgress(group="report", was_active=False, to_read=9),
+    ]
+    found = judge_progress(rows, waited_ms=0)
+    assert found.awaited == ()
+    assert found.sentence == "Without a consumer before the fence, not waited for: report."
