@@ -11,15 +11,22 @@ from mirrors.services.offsets.run_rows import write_blocks
 
 
 def keep_map(
-    flow: Flow, topic: str, partition: int, runs: Sequence[Run], *, position: int, at_once: int
+    flow: Flow,
+    topic: str,
+    partition: int,
+    runs: Sequence[Run],
+    *,
+    position: int,
+    at_once: int,
+    follows: int | None = None,
 ) -> PartitionMap:
-    """`at_once` runs a transaction."""
+    """`at_once` runs a transaction. `follows`: where what was taken over ends downstream."""
     known = PartitionMap.objects.create(
         flow=flow, topic=topic, partition=partition, generation="g", position=position
     )
     block: OpenBlock | None = None
     for at in range(0, len(runs), at_once):
-        packed = pack(block, runs[at : at + at_once])
+        packed = pack(block, runs[at : at + at_once], follows)
         block = packed.open
         write_blocks((known.pk, _row(one, at)) for one in packed.blocks)
     return known

@@ -62,6 +62,36 @@ def _of_change(change: Change) -> Finding:
     )
 
 
+def extra_partition_finding(
+    topic: str, remote: str, partition: int, *, held: tuple[int, int] | None, was_copied: bool
+) -> Finding:
+    """A partition that the remote topic has and the source topic has not.
+
+    `held`: its first offset and its end, None where the target does not say. `was_copied`: an
+    earlier generation of the source topic had it, and the flow copied it.
+    """
+    where = f"{remote}-{partition} is on the target only"
+    if held is None:
+        words = "and the target does not say what it holds"
+    elif held[0] >= held[1]:
+        words = "and it is empty"
+    else:
+        words = f"and it holds at most {held[1] - held[0]:,} records, offsets {held[0]} to "
+        words += f"{held[1] - 1}"
+    if was_copied:
+        words += "; this flow copied them when the source topic had more partitions"
+    is_foreign = (held is None or held[0] < held[1]) and not was_copied
+    return Finding(
+        about="partition",
+        kind="extra",
+        name=topic,
+        weight="differs" if is_foreign else "note",
+        partition=partition,
+        target_offset=None if held is None else held[0],
+        sentence=f"{where}, {words}.",
+    )
+
+
 def group_findings(
     places: Iterable[GroupPlace], states: dict[str, str], *, synced: bool
 ) -> tuple[list[Finding], Aspect]:

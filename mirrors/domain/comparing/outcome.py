@@ -12,7 +12,7 @@ from mirrors.domain.comparing.findings import Aspect
 Verdict = Literal["same", "differs", "partly"]
 _WORDS = {
     "topic": ("topic is missing", "topics are missing"),
-    "partition": ("topic lacks partitions", "topics lack partitions"),
+    "partition": ("topic differs in its partitions", "topics differ in their partitions"),
     "config": ("setting differs", "settings differ"),
     "acl": ("access rule is missing", "access rules are missing"),
     "group": ("group offset is ahead", "group offsets are ahead"),

@@ -23,6 +23,7 @@ from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.groups import list_groups
 from mirrors.models import Flow
+from mirrors.services.comparing.extra_partitions import find_extra_partitions
 from mirrors.services.comparing.rules import compare_rules
 from mirrors.services.deadlines import Budget
 from mirrors.services.groups.group_survey import survey_groups
@@ -51,6 +52,8 @@ def look_at_shape(
         tick()
     plan, pictures = _topics(spec, topics, now)
     tick()
+    extra = find_extra_partitions(flow, spec, plan.copied, pictures[1])
+    tick()
     changes, left = plan_configs(*pictures, spec, plan.copied)
     changed = SyncPlan(create=plan.create, grow=plan.grow, configs=changes)
     only = [row.remote_topic for row in plan.copied] if topics else []
@@ -74,7 +77,11 @@ def look_at_shape(
                 f"{row.topic} is not copied: {row.reason}." for row in plan.skipped if row.fault
             ),
         ),
-        Aspect(about="partition", compared=_partitions(plan.copied), differs=len(plan.grow)),
+        Aspect(
+            about="partition",
+            compared=_partitions(plan.copied),
+            differs=len(plan.grow) + len({row.name for row in extra if row.weight == "differs"}),
+        ),
         Aspect(
             about="config",
             compared=_settings(spec, plan.copied, pictures[0]),
@@ -87,7 +94,7 @@ def look_at_shape(
     return Shape(
         copied=plan.copied,
         pictures=pictures,
-        findings=(*shape_findings(changed), *rule_findings, *groups),
+        findings=(*shape_findings(changed), *extra, *rule_findings, *groups),
         aspects=aspects,
     )
 
