@@ -13,6 +13,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import DatabaseError
+
+from mirrors.kafka import cleartext
 
 MINIMUM_JAVA = 17
 
@@ -78,6 +81,39 @@ def signing_key(app_configs: Any, **options: Any) -> list[CheckMessage]:
     return [Warning(text, hint=hint, id="understudy.W007")]
 
 
+def cleartext_logins(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    allowed = os.environ.get(cleartext.VARIABLE, "").strip()
+    if not allowed:
+        return []
+    text = f"Passwords and tokens may be sent to Kafka without encryption: {allowed}."
+    hint = f"Use SASL_SSL or SCRAM on these clusters, then remove {cleartext.VARIABLE}."
+    return [Warning(text, hint=hint, id="understudy.W008")]
+
+
+def refused_settings(
+    app_configs: Any, *, databases: Any = None, **options: Any
+) -> list[CheckMessage]:
+    """Saved clusters and channels whose references or logins this deployment refuses.
+
+    Run by `migrate` and by `check --database default`: after an upgrade it names what to change.
+    """
+    if not databases or "default" not in databases:
+        return []
+    from mirrors.services.clusters import refused_clusters  # noqa: PLC0415 (models are not loaded)
+    from monitoring.addresses import refused_channels  # noqa: PLC0415 (the same)
+
+    try:
+        refused = {**refused_clusters(), **refused_channels()}
+    except DatabaseError:
+        # The tables are not there yet: this is the first migration.
+        return []
+    hint = 'docs/operations.md, "Secrets", lists the settings and how to move a secret.'
+    return [
+        Warning(f"{name} cannot connect: {why}", hint=hint, id="understudy.W009")
+        for name, why in refused.items()
+    ]
+
+
 def install() -> None:
     """Java is asked for at deployment only: it takes a second, and the web needs none."""
     register(python_packages, Tags.compatibility)
@@ -85,3 +121,5 @@ def install() -> None:
     register(java, Tags.compatibility, deploy=True)
     register(secret_key, Tags.security, deploy=True)
     register(signing_key, Tags.security, deploy=True)
+    register(cleartext_logins, Tags.security, deploy=True)
+    register(refused_settings, Tags.database)

@@ -16,21 +16,19 @@ import ipaddress
 import os
 import re
 import urllib.parse
-from pathlib import PurePath
 
 import urllib3
 
 from mirrors.kafka import egress
 from mirrors.kafka.lookup import resolve_host
-from mirrors.kafka.secrets import SecretUnavailable, check_reference, resolve
+from mirrors.kafka.secret_purposes import Purpose
+from mirrors.kafka.secrets import check_reference, resolve
 
 VARIABLE = "UNDERSTUDY_NOTIFY_ALLOW"
 RESOLVE_S = 5.0
 TIMEOUT = urllib3.Timeout(connect=5.0, read=10.0)
 _ANSWER_BYTES = 300
 _AGAIN = {408, 425, 429}
-PREFIX = "UNDERSTUDY_NOTIFY_"
-FILE_PREFIX = "notify"
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 # Ours to set, or of the connection itself.
 _OURS = {"host", "content-length", "content-type", "transfer-encoding", "connection"}
@@ -140,22 +138,12 @@ def is_reference(text: str) -> bool:
 
 
 def reveal(reference: str) -> str:
-    if sentence := refusal(reference):
-        raise SecretUnavailable(sentence)
-    return resolve(reference).reveal()
+    return resolve(reference, purpose=Purpose.NOTIFY).reveal()
 
 
 def refusal(reference: str) -> str | None:
     """Why a request may not use a reference; None when it may."""
-    scheme, _, rest = reference.partition(":")
-    name = rest if scheme == "env" else PurePath(rest).name
-    wanted = PREFIX if scheme == "env" else FILE_PREFIX
-    if is_reference(reference) and not name.startswith(wanted):
-        return (
-            f"Channels and hooks use only secrets that were made for them: env:{PREFIX}… or a file "
-            f"whose name begins with {FILE_PREFIX}."
-        )
-    return check_reference(reference)
+    return check_reference(reference, purpose=Purpose.NOTIFY)
 
 
 def check_headers(headers: dict[str, str]) -> str | None:

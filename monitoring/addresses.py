@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import urllib.parse
 
-from mirrors.outgoing import is_reference, refusal
-from monitoring.models import ChannelKind
+from mirrors.outgoing import check_headers, is_reference, refusal
+from monitoring.models import Channel, ChannelKind
 
 _MAIL = re.compile(r"[^@\s,]+@[^@\s,]+")
 
@@ -27,3 +27,17 @@ def check_target(kind: str, target: str) -> str | None:
     except ValueError:
         good = False
     return None if good else "Give an address that begins with https:// or http://, or env:NAME."
+
+
+def refused_channels() -> dict[str, str]:
+    """Saved channels whose references this deployment refuses: name -> the first reason."""
+    found: dict[str, str] = {}
+    rows = Channel.objects.order_by("name").values("name", "target", "secret", "headers")
+    for row in rows:
+        texts = [text for text in (row["target"], row["secret"]) if is_reference(text)]
+        refused = [why for text in texts if (why := refusal(text))]
+        if why := check_headers(row["headers"]):
+            refused.append(why)
+        if refused:
+            found[f"Channel {row['name']}"] = refused[0]
+    return found

@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.kafka.secret_purposes import RESERVED_FILES
 from spark_runner import compiled
 from spark_runner.java import java_options, keep_archive
 from spark_runner.spark_settings import chosen_by_operator, settings_beside
@@ -68,6 +69,9 @@ def open_context(*, name: str, master: str, directory: Path, java: str) -> Spark
     )
     for key, value in settings.items():
         conf.set(key, value)
+    if not is_local(master):
+        # Paths only: references that an executor resolves do not reach these files either.
+        conf.set(f"spark.executorEnv.{RESERVED_FILES}", os.environ.get(RESERVED_FILES, ""))
     context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
     if not is_local(master):

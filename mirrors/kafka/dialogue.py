@@ -18,6 +18,7 @@ from kafka.errors import KafkaProtocolError
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from mirrors.kafka import cleartext
 from mirrors.kafka.login import Refused, log_in
 from mirrors.kafka.lookup import resolve_host
 from mirrors.kafka.replies import reply_of
@@ -95,6 +96,14 @@ class Dialogue:
 
     def open(self) -> Self:
         """All steps up to a usable connection; Broken names the one that failed."""
+        facts = self.facts
+        cleartext.check(
+            self.host,
+            self.port,
+            alias=facts.alias,
+            mechanism=facts.mechanism,
+            tls=facts.tls is not None,
+        )
         try:
             self._connect()
             self._secure()

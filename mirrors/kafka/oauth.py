@@ -19,7 +19,7 @@ from typing import Any
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import egress, secrets
+from mirrors.kafka import cleartext, egress, secrets
 from mirrors.kafka.secrets import Secret
 
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -129,6 +129,7 @@ def _post(spec: ClusterSpec, url: str, deadline: float) -> tuple[int, Secret]:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     host = parts.hostname or ""
     egress.check(host, port)
+    cleartext.check_endpoint(url, alias=spec.alias)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     connection = _connection(spec, parts.scheme, host, port, deadline)
     try:

@@ -3,24 +3,21 @@
 `env:NAME` is a variable, `file:/path` a whole file, `properties:/path:key` one key of a file of
 Java properties, as MM2's FileConfigProvider reads it.
 
-Which names and which directories may be referenced is a setting of the deployment
-(UNDERSTUDY_SECRET_ENV_PATTERN, UNDERSTUDY_SECRET_ROOTS), never of the person who types a reference.
+What a reference may name depends on the purpose of the secret and on settings of the deployment
+(`secret_purposes`), never on the person who types the reference.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.properties import read_properties
+from mirrors.kafka.secret_purposes import Purpose, name_refusal, path_refusal
 
-# Not the keys that sign our own sessions and certificates: a broker would be shown them.
-DEFAULT_ENV_PATTERN = r"^(?!UNDERSTUDY_(SECRET|SIGNING)_KEY$)(UNDERSTUDY_|KAFKA_)[A-Z0-9_]+$"
-DEFAULT_ROOTS = "/run/secrets"
 MAX_BYTES = 512 * 1024
 HIDDEN = "(hidden)"
 
@@ -77,32 +74,42 @@ class QuietStr(str):
         return HIDDEN
 
 
-def resolve(reference: str, *, environ: Mapping[str, str] | None = None) -> Secret:
+def resolve(
+    reference: str,
+    *,
+    purpose: Purpose = Purpose.KAFKA,
+    environ: Mapping[str, str] | None = None,
+) -> Secret:
     """The value behind a reference, or SecretUnavailable with a sentence that names it."""
     environment = os.environ if environ is None else environ
     scheme, _, rest = reference.partition(":")
     if scheme == "env" and rest:
-        return _from_environment(reference, rest, environment)
+        return _from_environment(reference, rest, purpose, environment)
     if scheme == "file" and rest:
-        return _from_file(reference, rest, environment)
+        return _from_file(reference, rest, purpose, environment)
     if scheme == "properties" and rest:
-        return _from_properties(reference, rest, environment)
+        return _from_properties(reference, rest, purpose, environment)
     raise SecretUnavailable(
         "A secret must be given as a reference, env:NAME or file:/path, never as the value itself."
     )
 
 
-def check_reference(reference: str, *, environ: Mapping[str, str] | None = None) -> str | None:
+def check_reference(
+    reference: str,
+    *,
+    purpose: Purpose = Purpose.KAFKA,
+    environ: Mapping[str, str] | None = None,
+) -> str | None:
     """Why a reference cannot be accepted, without reading it; None when its shape is allowed."""
     environment = os.environ if environ is None else environ
     scheme, _, rest = reference.partition(":")
     try:
         if scheme == "env" and rest:
-            _check_name(reference, rest, environment)
+            _check_name(reference, rest, purpose, environment)
         elif scheme == "file" and rest:
-            _check_path(reference, rest, environment)
+            _check_path(reference, rest, purpose, environment)
         elif scheme == "properties" and rest:
-            _check_path(reference, rest.rpartition(":")[0], environment)
+            _check_path(reference, rest.rpartition(":")[0], purpose, environment)
         else:
             return "Give a reference, env:NAME or file:/path, not the secret itself."
     except SecretUnavailable as error:
@@ -110,17 +117,15 @@ def check_reference(reference: str, *, environ: Mapping[str, str] | None = None)
     return None
 
 
-def _check_name(reference: str, name: str, environ: Mapping[str, str]) -> None:
-    pattern = environ.get("UNDERSTUDY_SECRET_ENV_PATTERN", DEFAULT_ENV_PATTERN)
-    if re.fullmatch(pattern, name) is None:
-        raise SecretUnavailable(
-            f"The secret reference {reference} is not allowed: the name must match {pattern} "
-            "(UNDERSTUDY_SECRET_ENV_PATTERN)."
-        )
+def _check_name(reference: str, name: str, purpose: Purpose, environ: Mapping[str, str]) -> None:
+    if (why := name_refusal(name, purpose, environ)) is not None:
+        raise SecretUnavailable(f"The secret reference {reference} is not allowed: {why}.")
 
 
-def _from_environment(reference: str, name: str, environ: Mapping[str, str]) -> Secret:
-    _check_name(reference, name, environ)
+def _from_environment(
+    reference: str, name: str, purpose: Purpose, environ: Mapping[str, str]
+) -> Secret:
+    _check_name(reference, name, purpose, environ)
     value = environ.get(name, "")
     if not value:
         raise SecretUnavailable(
@@ -130,29 +135,16 @@ def _from_environment(reference: str, name: str, environ: Mapping[str, str]) -> 
     return Secret(value)
 
 
-def _roots(environ: Mapping[str, str]) -> list[Path]:
-    named = environ.get("UNDERSTUDY_SECRET_ROOTS", DEFAULT_ROOTS)
-    return [Path(root).resolve() for root in named.split(os.pathsep) if root.startswith("/")]
-
-
-def _check_path(reference: str, path: str, environ: Mapping[str, str]) -> Path:
-    real = Path(path)
-    allowed = "\x00" not in path and real.is_absolute()
-    if allowed:
-        # The real path decides: neither .. nor a symlink leads out of an allowed root.
-        real = Path(os.path.realpath(path))
-        allowed = any(real.is_relative_to(root) for root in _roots(environ))
-    if not allowed:
-        roots = environ.get("UNDERSTUDY_SECRET_ROOTS", DEFAULT_ROOTS)
-        raise SecretUnavailable(
-            f"The secret reference {reference} is not allowed: the file must lie under {roots} "
-            "(UNDERSTUDY_SECRET_ROOTS)."
-        )
+def _check_path(reference: str, path: str, purpose: Purpose, environ: Mapping[str, str]) -> Path:
+    # The real path decides: neither .. nor a symbolic link leads out of an allowed root.
+    real = Path(os.path.realpath(path.replace("\x00", "")))
+    if (why := path_refusal(path, real, purpose, environ)) is not None:
+        raise SecretUnavailable(f"The secret reference {reference} is not allowed: {why}.")
     return real
 
 
-def _from_file(reference: str, path: str, environ: Mapping[str, str]) -> Secret:
-    real = _check_path(reference, path, environ)
+def _from_file(reference: str, path: str, purpose: Purpose, environ: Mapping[str, str]) -> Secret:
+    real = _check_path(reference, path, purpose, environ)
     try:
         # Not a FIFO or a device: reading one could wait for ever.
         if not real.is_file():
@@ -184,9 +176,11 @@ def _from_file(reference: str, path: str, environ: Mapping[str, str]) -> Secret:
     return Secret(text)
 
 
-def _from_properties(reference: str, rest: str, environ: Mapping[str, str]) -> Secret:
+def _from_properties(
+    reference: str, rest: str, purpose: Purpose, environ: Mapping[str, str]
+) -> Secret:
     path, _, key = rest.rpartition(":")
-    lines, _ = read_properties(_from_file(reference, path, environ).reveal())
+    lines, _ = read_properties(_from_file(reference, path, purpose, environ).reveal())
     # The last line of a key counts, as in Java.
     value = {line.key: line.value for line in lines}.get(key, "")
     if not value:

@@ -11,7 +11,7 @@ import ssl
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import egress, secrets
+from mirrors.kafka import cleartext, egress, secrets
 from mirrors.kafka.oauth import TokenSource, token_source
 from mirrors.kafka.secrets import Secret, SecretUnavailable
 
@@ -132,15 +132,18 @@ def connection_facts(spec: ClusterSpec) -> ConnectionFacts:
     if problems := spec.validate():
         raise InvalidSettings(problems)
     bootstrap = parse_bootstrap(spec.bootstrap_servers)
+    sasl = uses_sasl(spec)
+    login = spec.sasl_mechanism if sasl else ""
     for host, port in bootstrap:
         egress.check(host, port)
-    sasl = uses_sasl(spec)
+        # Before the secret is resolved: librdkafka logs in wherever it connects.
+        cleartext.check(host, port, alias=spec.alias, mechanism=login, tls=uses_tls(spec))
     oauth = sasl and spec.sasl_mechanism == "OAUTHBEARER"
     return ConnectionFacts(
         alias=spec.alias,
         bootstrap=bootstrap,
         tls=tls_context(spec),
-        mechanism=spec.sasl_mechanism if sasl else "",
+        mechanism=login,
         username=spec.sasl_username if sasl else "",
         password=password_of(spec) if sasl and not oauth else None,
         token=token_source(spec) if oauth else None,

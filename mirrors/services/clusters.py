@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import egress
+from mirrors.kafka import cleartext, egress
 from mirrors.kafka.probe import ProbeReport, probe
 from mirrors.kafka.secrets import check_reference
 from mirrors.models import Cluster, ClusterTest, Flow, claim
@@ -216,7 +216,22 @@ def problems_of(spec: ClusterSpec) -> dict[str, list[str]]:
             errors[name] = [refusal]
     if "bootstrap_servers" not in errors and (refused := egress.refusals(spec.bootstrap_servers)):
         errors["bootstrap_servers"] = refused
+    for name, sentences in cleartext.refusals(spec).items():
+        errors.setdefault(name, sentences)
     return errors
+
+
+def refused_clusters() -> dict[str, str]:
+    """Saved clusters that this deployment refuses to connect to: name -> the first reason."""
+    # Only these columns: it is read before a migration has added others.
+    names = ("alias", "bootstrap_servers", "security_protocol", "sasl_mechanism", "properties")
+    found: dict[str, str] = {}
+    for row in Cluster.objects.order_by("alias").values(*names, *REFERENCES):
+        refused = [why for name in REFERENCES if row[name] and (why := check_reference(row[name]))]
+        refused += [why for whys in cleartext.refusals(ClusterSpec(**row)).values() for why in whys]
+        if refused:
+            found[f"Cluster {row['alias']}"] = refused[0]
+    return found
 
 
 def _validate(spec: ClusterSpec) -> None:

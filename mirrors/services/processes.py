@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from mirrors import launcher
 from mirrors.domain.jobs import RunnerStatus
+from mirrors.kafka.secret_purposes import RESERVED_FILES, own_files
 from mirrors.models import Runner, claim
 from mirrors.models.runners import RunnerState
 from mirrors.services import runner_logs
@@ -25,7 +26,14 @@ SUPERVISOR = "reconciler"
 # A start that was claimed and never written down: its worker died in between.
 CLAIM_PATIENCE_MS = 8_000
 # The control plane's own secrets stay out of the process that talks to Kafka.
-_KEPT_BACK = ("DATABASE_URL", "REDIS_URL", "UNDERSTUDY_SECRET_KEY", "UNDERSTUDY_SIGNING_KEY")
+_KEPT_BACK = (
+    "DATABASE_URL",
+    "REDIS_URL",
+    "UNDERSTUDY_SECRET_KEY",
+    "UNDERSTUDY_SIGNING_KEY",
+    "UNDERSTUDY_SMTP_PASSWORD",
+    "UNDERSTUDY_NOTIFY_",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,7 +124,13 @@ def replace(*, runner: Runner, reason: str) -> None:
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_KEPT_BACK)}
+    """What the runner inherits, and the paths that its references must not reach.
+
+    It does not have the variables that name those files, so it is given the paths themselves.
+    """
+    passed = {name: text for name, text in os.environ.items() if not name.startswith(_KEPT_BACK)}
+    passed[RESERVED_FILES] = os.pathsep.join(own_files(os.environ))
+    return passed
 
 
 def _adopt(runner: Runner, status: RunnerStatus) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.kafka import cleartext
 from mirrors.kafka.codes import Code, failure
 from mirrors.kafka.security import ConnectionFacts
 from spark_runner.wire import messages, sasl
@@ -50,6 +51,9 @@ class Connection:
         self._renew_at = float("inf")
         # KIP-219: a broker answers at once and then stays deaf for the throttle time.
         self.quiet_until = 0.0
+        cleartext.check(
+            host, port, alias=facts.alias, mechanism=facts.mechanism, tls=facts.tls is not None
+        )
         plain = dial(host, port, alias=facts.alias, deadline=deadline, buffers=buffers)
         self.where = plain.where
         self.stream: PlainStream | TlsStream = plain

@@ -49,7 +49,7 @@ def test_a_secret_is_taken_as_a_reference_only(admin: APIClient) -> None:
     body = {
         "alias": "west",
         "bootstrap_servers": "west:9092",
-        "security_protocol": "SASL_PLAINTEXT",
+        "security_protocol": "SASL_SSL",
         "sasl_mechanism": "PLAIN",
         "sasl_username": "copier",
         "sasl_password": "hunter2-hunter2",

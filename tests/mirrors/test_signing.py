@@ -45,6 +45,11 @@ def test_a_key_that_is_given_is_used_and_a_wrong_one_is_named(
     assert "hunter2" not in refused.value.message
 
 
-def test_no_reference_to_a_secret_leads_to_it() -> None:
+def test_no_reference_to_a_secret_leads_to_it(signing_key: Path) -> None:
     assert check_reference("env:UNDERSTUDY_SIGNING_KEY", environ={}) is not None
-    assert check_reference("env:UNDERSTUDY_SIGNING_KEYS", environ={}) is None
+    place = signing_key.with_name("given.pem")
+    named = {
+        "UNDERSTUDY_SIGNING_KEY_PATH": str(place),
+        "UNDERSTUDY_SECRET_ROOTS": str(place.parent),
+    }
+    assert "belongs to Understudy" in (check_reference(f"file:{place}", environ=named) or "")

@@ -96,10 +96,10 @@ def test_a_secret_reference_that_leads_nowhere_is_said_and_never_shown(lab: Lab)
         security_protocol="SASL_PLAINTEXT",
         sasl_mechanism="PLAIN",
         sasl_username="u",
-        sasl_password="env:UNDERSTUDY_TEST_NO_SUCH_SECRET",
+        sasl_password="env:KAFKA_TEST_NO_SUCH_SECRET",
     )
     status = flow.start().wait_state("degraded")
-    assert "UNDERSTUDY_TEST_NO_SUCH_SECRET" in status.reason
+    assert "KAFKA_TEST_NO_SUCH_SECRET" in status.reason
     flow.stop()
 
 

@@ -23,7 +23,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.keys import keys_of_failover as keys
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.domain.signing import signature
-from mirrors.outgoing import check_headers, post, reveal
+from mirrors.outgoing import check_headers, post, refusal, reveal
 from mirrors.services.runbook.context import Context, Handler, done, failed, person, skipped
 
 COMMAND_S = 120.0
@@ -69,6 +69,9 @@ def check(hooks: dict[str, Any]) -> dict[str, list[str]]:
     headers = keys.headers_of(hooks.get(keys.HEADERS) or "")
     if "webhook" in ways and (why := check_headers(headers)):
         found[keys.HEADERS] = [why]
+    secret = hooks.get(keys.SECRET)
+    if "webhook" in ways and secret and (why := refusal(secret)):
+        found[keys.SECRET] = [why]
     return found
 
 
