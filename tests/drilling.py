@@ -13,6 +13,7 @@ from mirrors.domain.evidence.certificates import fingerprint_of, seal
 from mirrors.domain.evidence.objectives import Measured, Objectives, judge
 from mirrors.domain.failover.plan import plan_failover
 from mirrors.domain.failover.result import Totals
+from mirrors.domain.failover.verification import Compared, verify
 from mirrors.models import Certificate, Drill, DrillRun, FailoverRun, Flow, SigningKey
 from mirrors.services.evidence import certificates, drill_runs, drills
 from mirrors.services.failover import failovers, simulation
@@ -27,6 +28,7 @@ TOTALS = Totals(
     unread=0,
     loss=0,
     loss_is="counted",
+    loss_unknown=0,
     re_reads=0,
     first_record_ms=12,
     drain_ms=40,
@@ -41,11 +43,15 @@ def simulated(run: FailoverRun, *, state: str = "succeeded", **totals: Any) -> N
         failovers.begin_step(run=taken, name=name)
         failovers.end_step(run=taken, name=name, state="succeeded", reason="As it should.")
     found = dataclasses.replace(TOTALS, **totals)
+    compared = Compared(places=found.places, proven=found.proven, differs=found.differs)
+    verified = verify(compared if state == "succeeded" else None)
     failovers.end_run(
         run_id=run.pk,
         state=state,
         reason="All is well." if state == "succeeded" else "backup refused.",
         swept=True,
+        verification=verified.verification,
+        verification_reason=verified.reason,
         plan=plan_failover(picture()).to_dict(),
         result={
             "sentence": "All is well.",

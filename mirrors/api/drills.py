@@ -135,6 +135,8 @@ class DrillRunSerializer(serializers.ModelSerializer[DrillRun]):
             "schedule",
             "state",
             "reason",
+            "verification",
+            "verification_reason",
             "requested_by",
             "failover",
             "objectives",
@@ -178,6 +180,7 @@ class DrillRunViewSet(
     ordering_fields = ("id", "state", "created_at", "ended_at")
     filter_fields: ClassVar = {
         "state": "state",
+        "verification": "verification",
         "flow_name": "flow_name",
         "source": "flow__source__alias",
         "target": "flow__target__alias",

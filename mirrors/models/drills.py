@@ -6,8 +6,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from mirrors.domain.evidence.objectives import Objectives
-from mirrors.models.failovers import FailoverRun
+from mirrors.domain.evidence.objectives import Objectives, result_words
+from mirrors.models.failovers import FailoverRun, Verification
 from mirrors.models.flows import Flow
 
 
@@ -53,10 +53,17 @@ class Drill(models.Model):
 
 
 class DrillState(models.TextChoices):
+    """`no_objectives`: it ended well, and there was nothing to judge it by."""
+
     QUEUED = "queued"
     RUNNING = "running"
     PASSED = "passed"
+    NO_OBJECTIVES = "no_objectives"
     FAILED = "failed"
+
+
+# A drill in one of these says what it verified of the target.
+ENDED_WELL = (DrillState.PASSED, DrillState.NO_OBJECTIVES)
 
 
 class DrillRun(models.Model):
@@ -74,6 +81,8 @@ class DrillRun(models.Model):
     groups = models.JSONField(default=list)
     state = models.CharField(max_length=16, choices=DrillState, default=DrillState.QUEUED)
     reason = models.TextField(blank=True)
+    verification = models.CharField(max_length=16, choices=Verification, default=Verification.NONE)
+    verification_reason = models.TextField(blank=True, default="")
     requested_by = models.CharField(max_length=150)
     run = models.OneToOneField(
         FailoverRun, on_delete=models.SET_NULL, null=True, related_name="drill_run"
@@ -100,6 +109,11 @@ class DrillRun(models.Model):
 
     def __str__(self) -> str:
         return f"drill of {self.flow_name}"
+
+    @property
+    def label(self) -> str:
+        """Its state as pages and certificates say it."""
+        return result_words(self.state, self.verification)
 
 
 class SigningKey(models.Model):

@@ -15,7 +15,7 @@ from mirrors.domain.duty_table import DUTY_NAMES
 from mirrors.domain.evidence.objectives import Objectives
 from mirrors.domain.evidence.proven import LastDrills, Proven, last_proven
 from mirrors.domain.evidence.readiness import Readiness, ReadinessPicture, readiness
-from mirrors.models.drills import Drill, DrillRun, DrillState, FlowObjectives
+from mirrors.models.drills import ENDED_WELL, Drill, DrillRun, DrillState, FlowObjectives
 from mirrors.models.duties import DutyRun
 from mirrors.models.flows import Flow
 from mirrors.models.gaps import Gap, GapState
@@ -33,7 +33,7 @@ def with_proof(rows: QuerySet[Any]) -> QuerySet[Any]:
     """The same flows with what `proof_of` needs of their drills."""
     ended = DrillRun.objects.filter(flow=OuterRef("pk"), ended_at__isnull=False)
     newest = ended.order_by("-ended_at", "-pk")
-    passed = newest.filter(state=DrillState.PASSED)
+    passed = newest.filter(state__in=ENDED_WELL)
     return rows.annotate(
         proven_at=Subquery(passed.values("ended_at")[:1]),
         drilled_at=Subquery(newest.values("ended_at")[:1]),
@@ -48,7 +48,8 @@ def proof_of(flow: Any, now: datetime) -> Proven:
     last = LastDrills(
         passed_at=flow.proven_at,
         ended_at=flow.drilled_at,
-        ended_well=flow.drill_state == DrillState.PASSED,
+        ended_well=flow.drill_state in ENDED_WELL,
+        had_objectives=flow.drill_state != DrillState.NO_OBJECTIVES,
         reason=flow.drill_reason or "",
         scheduled=flow.drill_planned,
     )

@@ -15,7 +15,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_safe
 
 from mirrors.domain.evidence.certificates import LONGEST, Verification
-from mirrors.domain.evidence.sheets import sheets_of, title_of
+from mirrors.domain.evidence.sheets import sheets_of, state_of, title_of
 from mirrors.models import Certificate, Role, SigningKey, needs
 from mirrors.services.errors import TooMany
 from mirrors.services.evidence.certificate_pdf import draw_pdf
@@ -38,6 +38,8 @@ def show_certificate(request: HttpRequest, number: str) -> HttpResponse:
         "certificate": known,
         "verification": found,
         "title": title_of(found.document) if found.document else f"Certificate {number}",
+        "result": found.document["result"] if found.document else "",
+        "result_state": state_of(found.document) if found.document else "unknown",
         "sheets": sheets_of(found.document) if found.genuine and found.document else (),
         "kept": _evidence(known) is not None,
         "address": request.build_absolute_uri(reverse("verify-one", args=[number])),

@@ -18,6 +18,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import arrow
 from mirrors.models import Drill, DrillRun, Flow, Role, needs
 from mirrors.models.drills import DrillState
+from mirrors.models.failovers import Verification
 from mirrors.services.evidence import drills
 from mirrors.services.evidence.certificates import evidence_of
 from mirrors.views.render import render_page
@@ -29,6 +30,7 @@ HISTORY = Question(
         Column("pk", "Drill", ("pk",), number=True),
         Column("flow_name", "Flow", ("flow_name",)),
         Column("state", "Result", ("state",)),
+        Column("verification", "Verified", ("verification",)),
         Column("created_at", "When", ("created_at",)),
         Column("measured.rpo_ms", "RPO", number=True, title="Age of the oldest record not copied"),
         Column("measured.loss", "Lost", number=True, title="Records that would be lost"),
@@ -38,7 +40,7 @@ HISTORY = Question(
     ),
     search=("flow_name", "reason", "requested_by"),
     default="-pk",
-    filters={"state": tuple(DrillState.values)},
+    filters={"state": tuple(DrillState.values), "verification": tuple(Verification.values)},
 )
 SCHEDULES = Question(
     columns=(
@@ -65,9 +67,10 @@ def list_runs(request: HttpRequest) -> HttpResponseBase:
     for run in table.page:
         _mark(run)
     states = filter_of("state", "Result", DrillState.values, table.chosen)
+    verified = filter_of("verification", "Verified", Verification.values, table.chosen)
     context = {
         "table": table,
-        "filters": [states],
+        "filters": [states, verified],
         "tab": "history",
         "commands": [curl(request, "Read the history", "GET", "drill-runs/")],
     }
@@ -113,6 +116,7 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponse:
         "is_open": is_open,
         "title": f"Drill {run.pk} of {arrow(run.flow_name)}",
         "verdict": run.verdict or {},
+        "tone": _tone(run),
         "kept": evidence_of(run.run) is not None,
         "commands": [curl(request, "Read this drill", "GET", f"drill-runs/{pk}/")],
     }
@@ -133,6 +137,12 @@ def drill_now(request: HttpRequest, pk: int) -> HttpResponse:
         return redirect("drill-run", pk=known.pk) if known else redirect("flow", pk=pk)
     tasks.run_drills.delay_on_commit()
     return redirect("drill-run", pk=run.pk)
+
+
+def _tone(run: DrillRun) -> str:
+    """Green only where all is verified and every objective was met."""
+    good = run.state == DrillState.PASSED and run.verification == Verification.VERIFIED
+    return "good" if good else "attention"
 
 
 def _mark(run: Any) -> Any:

@@ -15,7 +15,7 @@ from django.urls import reverse
 from mirrors.domain.evidence.proven import LastDrills, proven_state
 from mirrors.domain.figures import BEHIND_AFTER_MS, duration
 from mirrors.models import DrillRun, Transition
-from mirrors.models.drills import DrillState
+from mirrors.models.drills import ENDED_WELL
 from mirrors.models.proving import readiness_of
 from monitoring import history, links
 from monitoring.alerting import is_silenced
@@ -136,7 +136,7 @@ def changes() -> QuerySet[Transition]:
 
 def trust_of(flows: Mapping[FlowPicture, int], now: datetime) -> str:
     """What drills have proven of all flows but drafts, in a sentence."""
-    passed = Q(state=DrillState.PASSED)
+    passed = Q(state__in=ENDED_WELL)
     ended = DrillRun.objects.filter(ended_at__isnull=False).order_by().values_list("flow")
     last = {
         flow: (ended_at, passed_at)

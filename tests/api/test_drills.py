@@ -52,17 +52,18 @@ def test_a_drill_now_is_followed_to_its_certificate_and_verified(
     finished(DrillRun.objects.get())
     run = viewer.get(f"{API}drill-runs/{made.json()['id']}/").json()
     assert (run["state"], run["requested_by"], run["verdict"]["passed"]) == (
-        "passed",
+        "no_objectives",
         "operator",
-        True,
+        False,
     )
+    assert (run["verification"], bool(run["verification_reason"])) == ("verified", True)
     (listed,) = viewer.get(f"{API}certificates/").json()["results"]
     assert listed["number"] == run["certificate"]
     whole = viewer.get(f"{API}certificates/{run['certificate']}/").json()
     assert whole["document"]["drill"]["number"] == run["id"]
     verify = f"{API}certificates/verify/"
     assert viewer.post(verify, {"text": whole["text"]}).json()["genuine"] is True
-    changed = viewer.post(verify, {"text": whole["text"].replace("passed", "failed", 1)}).json()
+    changed = viewer.post(verify, {"text": whole["text"].replace("verified", "Verified", 1)}).json()
     assert (changed["genuine"], changed["code"]) == (False, "changed")
     (key,) = viewer.get(f"{API}certificates/keys/").json()
     assert key["fingerprint"] == whole["document"]["key"]["fingerprint"]

@@ -9,7 +9,7 @@ import pytest
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.evidence.measuring import FlowFigures, StepTimes, measure
-from mirrors.domain.evidence.objectives import Measured, Objectives, judge
+from mirrors.domain.evidence.objectives import Measured, Objectives, judge, result_words
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 GOOD = Measured(
@@ -99,6 +99,14 @@ def test_places_that_are_wrong_or_unproven_fail_it_without_any_objective(
     assert words in verdict.sentence
 
 
+def test_a_drill_without_objectives_is_not_called_passed() -> None:
+    verdict = judge(Objectives(), measured(loss=10))
+    assert verdict.outcome == "no_objectives"
+    words = result_words(verdict.outcome, "verified")
+    assert words == "offsets verified, no objectives set"
+    assert result_words("passed", "partly_verified") == "passed"
+
+
 def test_a_simulation_that_failed_fails_the_drill_with_its_own_words() -> None:
     verdict = judge(Objectives(rpo_seconds=1), Measured(), trouble="backup refused.")
     assert (verdict.passed, verdict.sentence, verdict.breaches) == (False, "backup refused.", ())
@@ -106,11 +114,16 @@ def test_a_simulation_that_failed_fails_the_drill_with_its_own_words() -> None:
 
 def test_what_should_be_known_is_remarked_and_fails_nothing() -> None:
     verdict = judge(Objectives(), measured(unproven=1, proven=3, re_reads=5))
-    assert verdict.passed
+    assert (verdict.outcome, verdict.passed) == ("no_objectives", False)
     text = " ".join(verdict.remarks)
     assert "no objectives" in text
     assert "1 of 4 places are not proven by content" in text
     assert "5 records would be read twice" in text
+    blocked = judge(Objectives(rto_seconds=9), measured(blockers=("orders waits.",)))
+    assert (blocked.outcome, blocked.remarks) == (
+        "passed",
+        ("1 blocker would refuse a switchover: orders waits.",),
+    )
     nothing = judge(Objectives(rto_seconds=9), Measured(loss=0, rto_ms=1))
     assert "No consumer group has offsets" in " ".join(nothing.remarks)
 
@@ -138,7 +151,7 @@ def test_an_age_that_nobody_reported_lately_is_not_known(facts: Any, words: str)
     assert words in found.rpo_why
 
 
-@pytest.mark.parametrize("how", ["last_known", "unknown"])
+@pytest.mark.parametrize("how", ["last_known", "at_least", "unknown"])
 def test_a_loss_by_old_figures_is_no_measurement(how: str) -> None:
     dead = {**result(loss=3, loss_is=how), "source_trouble": "primary refused the connection."}
     found = measure(dead, STEPS, figures())

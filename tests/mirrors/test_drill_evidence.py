@@ -12,6 +12,7 @@ from pytest_django import Settings
 
 from mirrors.domain.evidence.canonical import canonical
 from mirrors.domain.evidence.certificates import fingerprint_of
+from mirrors.domain.runbook.worse import standing_blockers
 from mirrors.models import FailoverRun, Flow, SigningKey
 from mirrors.services.evidence import certificates, drill_runs, drills
 from mirrors.services.evidence.evidence_pruning import delete_old_runs, drop_old_rows
@@ -34,6 +35,10 @@ def test_the_certificate_has_scope_numbers_times_people_and_the_evidence_by_dige
     document = json.loads(text)
     assert document["scope"]["flow"] == flow.name
     assert document["scope"]["groups"] == ["billing"]
+    assert document["result"] == run.label == "offsets verified, no objectives set"
+    assert document["verification"]["result"] == run.run.verification == "verified"
+    blockers = standing_blockers("switchover", run.run.plan)
+    assert document["scope"]["blockers"] == len(blockers) == len(run.measured["blockers"])
     assert document["measured"]["proven"] == 1
     assert document["people"] == [{"who": "ann", "did": "asked for it"}]
     assert [step["name"] for step in document["steps"]] == ["look", "read", "compare", "clean"]
@@ -77,7 +82,7 @@ def test_a_drill_whose_certificate_cannot_be_signed_says_so_and_gets_it_later(
     drill_runs.judge_ended(now=run.created_at)
     assert certificates.issue_missing(now=run.created_at) == 0
     run.refresh_from_db()
-    assert run.state == "passed"
+    assert run.state == "no_objectives"
     assert "not an Ed25519 private key" in run.uncertified
     settings.UNDERSTUDY_SIGNING_KEY = ""
     assert certificates.issue_missing(now=run.created_at) == 1
@@ -109,5 +114,5 @@ def test_old_rows_are_dropped_and_totals_digest_and_certificate_stay(
     assert delete_old_runs(now=ended + timedelta(days=399)) == 0
     assert delete_old_runs(now=ended + timedelta(days=401)) == 1
     run.refresh_from_db()
-    assert (run.run, run.state) == (None, "passed")
+    assert (run.run, run.state) == (None, "no_objectives")
     assert prune()["evidence"] == 0

@@ -124,7 +124,7 @@ def test_every_flow_says_when_it_was_last_proven_and_what_is_lost_of_its_score(
     assert "No drill has ended yet" in never
     drilled(flow)
     for path in ("/", "/flows/", f"/flows/{flow.pk}/", "/runners/default/", "/clusters/backup/"):
-        assert "The last drill passed" in viewer.get(path).content.decode(), path
+        assert "The last drill verified the offsets" in viewer.get(path).content.decode(), path
     tab = viewer.get(f"/flows/{flow.pk}/readiness/").content.decode()
     assert re.search(r"Ready: \d+ of 100", tab)
     assert f'href="/flows/{flow.pk}/objectives/">Set objectives' in tab
@@ -139,7 +139,13 @@ def test_the_certificate_is_read_printed_and_downloaded(viewer: Client, flow: Fl
     run = drilled(flow)
     known = run.certificate
     page = viewer.get(f"/certificates/{known.number}/").content.decode()
-    for words in ("The signature fits", "Objectives", "ann", known.number, "passed"):
+    for words in (
+        "The signature fits",
+        "Objectives",
+        "ann",
+        known.number,
+        "offsets verified, no objectives set",
+    ):
         assert words in page
     got = viewer.get(f"/certificates/{known.number}/json")
     assert got.content.decode() == known.text
@@ -181,7 +187,7 @@ def test_anybody_verifies_a_certificate_pasted_uploaded_or_by_number(
         assert answer.status_code == 200
         assert "Genuine." in answer.content.decode()
         assert known.flow_name.replace("->", "→") in answer.content.decode()
-    changed = client.post("/verify/", {"text": known.text.replace('"passed"', '"Passed"', 1)})
+    changed = client.post("/verify/", {"text": known.text.replace('"verified"', '"Verified"', 1)})
     text = changed.content.decode()
     assert "Not genuine." in text
     assert "changed after it was signed" in text

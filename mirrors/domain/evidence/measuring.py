@@ -12,6 +12,8 @@ from mirrors.domain.figures import OLD_AFTER, duration
 
 # What a real failover needs of our own work until consumers may read: the plan, and their places.
 _RTO_STEPS = ("look", "read")
+# How a loss is known that an objective can be judged by: counted, or an upper bound.
+_MEASURED = ("counted", "at_most")
 _COUNTS = ("groups", "places", "proven", "differs", "unproven", "unread")
 
 
@@ -39,9 +41,13 @@ class FlowFigures:
 
 
 def measure(
-    result: Mapping[str, Any] | None, steps: Sequence[StepTimes], figures: FlowFigures | None
+    result: Mapping[str, Any] | None,
+    steps: Sequence[StepTimes],
+    figures: FlowFigures | None,
+    blockers: Sequence[str] = (),
 ) -> Measured:
-    """`result` is the simulation's, None when it ended before it had one."""
+    """`result` is the simulation's, None when it ended before it had one; `blockers` are the
+    sentences of what would refuse a switchover."""
     totals = (result or {}).get("totals") or {}
     source_trouble = str((result or {}).get("source_trouble") or "")
     loss, loss_is, loss_why = _loss(totals, source_trouble)
@@ -49,6 +55,7 @@ def measure(
     rto_ms, rto_why = _rto(steps)
     return Measured(
         **{name: int(totals.get(name) or 0) for name in _COUNTS},
+        blockers=tuple(blockers),
         re_reads=totals.get("re_reads"),
         loss=loss,
         loss_is=loss_is,
@@ -66,7 +73,8 @@ def _loss(totals: Mapping[str, Any], source_trouble: str) -> tuple[int | None, s
     how = str(totals.get("loss_is", "unknown"))
     if not totals:
         return None, "unknown", "the simulation ended before it had counted"
-    if totals.get("loss") is None or how in {"last_known", "unknown"}:
+    if totals.get("loss") is None or how not in _MEASURED or totals.get("loss_unknown"):
+        # A lower bound meets no objective: what came since is lost as well.
         why = source_trouble.rstrip(".") or "the source could not be asked"
         return None, "unknown", why
     return int(totals["loss"]), how, ""

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.figures import count, duration, plural
 
 LONGEST_S = 365 * 86_400
 MOST_RECORDS = 10**15
+# Blockers that a remark names.
+_NAMED = 3
+# no_objectives: it ended well, and there was no objective to judge it by.
+Outcome = Literal["passed", "no_objectives", "failed"]
 _LIMITS = {"rpo_seconds": LONGEST_S, "rpo_records": MOST_RECORDS, "rto_seconds": LONGEST_S}
 
 
@@ -48,6 +52,7 @@ class Measured:
 
     groups: int = 0
     places: int = 0
+    blockers: tuple[str, ...] = ()
     proven: int = 0
     differs: int = 0
     unproven: int = 0
@@ -79,14 +84,30 @@ class Breach:
 class Verdict:
     """`faults` failed beside the objectives; `remarks` should be known all the same."""
 
-    passed: bool
+    outcome: Outcome
     sentence: str
     breaches: tuple[Breach, ...] = ()
     faults: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
+    @property
+    def passed(self) -> bool:
+        return self.outcome == "passed"
+
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "passed": self.passed}
+
+
+def result_words(state: str, verification: str) -> str:
+    """The state of a drill as people read it; its verification beside it where none judged it."""
+    if state != "no_objectives":
+        return state
+    verified = {
+        "verified": "offsets verified",
+        "partly_verified": "offsets partly verified",
+        "not_verified": "offsets not verified",
+    }.get(verification, "no offsets to verify")
+    return f"{verified}, no objectives set"
 
 
 def judge(objectives: Objectives, measured: Measured, *, trouble: str = "") -> Verdict:
@@ -94,11 +115,16 @@ def judge(objectives: Objectives, measured: Measured, *, trouble: str = "") -> V
     faults = tuple(_faults(measured, trouble))
     breaches = () if trouble and not measured.places else tuple(_breaches(objectives, measured))
     remarks = tuple(_remarks(objectives, measured, trouble))
-    passed = not faults and not breaches
+    failed = bool(faults or breaches)
     words = [*faults, *(breach.sentence for breach in breaches)]
-    sentence = _good_news(objectives, measured) if passed else " ".join(words)
+    sentence = " ".join(words) if failed else _good_news(objectives, measured)
+    outcome: Outcome = "passed" if objectives.is_set else "no_objectives"
     return Verdict(
-        passed=passed, sentence=sentence, breaches=breaches, faults=faults, remarks=remarks
+        outcome="failed" if failed else outcome,
+        sentence=sentence,
+        breaches=breaches,
+        faults=faults,
+        remarks=remarks,
     )
 
 
@@ -166,13 +192,19 @@ def _missed(
 
 def _remarks(objectives: Objectives, measured: Measured, trouble: str) -> Iterator[str]:
     if not objectives.is_set:
-        yield "The flow has no objectives, so only the places of its groups were judged."
+        yield "The flow has no objectives, so only where its groups resume was judged."
     if not measured.places and not trouble:
         yield "No consumer group has offsets in what this flow copies, so no place was proven."
     if measured.proven and measured.unproven:
         yield (
             f"{measured.unproven:,} of {plural(measured.places, 'place')} are not proven by "
             "content; the evidence says of each why."
+        )
+    if measured.blockers:
+        more = len(measured.blockers) - _NAMED
+        yield (
+            f"{plural(len(measured.blockers), 'blocker')} would refuse a switchover: "
+            f"{' '.join(measured.blockers[:_NAMED])}{f' And {more:,} more.' if more > 0 else ''}"
         )
     if measured.re_reads:
         yield f"{plural(measured.re_reads, 'record')} would be read twice."

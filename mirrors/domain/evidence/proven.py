@@ -14,11 +14,12 @@ ProvenState = Literal["proven", "stale", "failed", "never"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LastDrills:
-    """`passed_at` is the last that passed; the rest is of the last that ended, passed or not."""
+    """`passed_at` is the last that ended well; the rest is of the last that ended at all."""
 
     passed_at: datetime | None = None
     ended_at: datetime | None = None
     ended_well: bool = False
+    had_objectives: bool = True
     reason: str = ""
     scheduled: bool = False
 
@@ -59,6 +60,11 @@ def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> P
         sentence = (
             f"The last drill passed {_old(age)} ago; after {plural(stale_after.days, 'day')} that "
             "proves nothing any more. Run one."
+        )
+    elif not last.had_objectives:
+        sentence = (
+            f"The last drill verified the offsets {_old(age)} ago. No objectives are set to judge "
+            "it by."
         )
     else:
         sentence = f"The last drill passed {_old(age)} ago."

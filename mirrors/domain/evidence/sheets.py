@@ -44,10 +44,17 @@ def title_of(document: Mapping[str, Any]) -> str:
     return f"Drill of {arrow(document['scope']['flow'])}: {document['result']}"
 
 
+def state_of(document: Mapping[str, Any]) -> str:
+    """`passed`, `failed` or `no_objectives`."""
+    result = str(document["result"])
+    return result if result in ("passed", "failed") else "no_objectives"
+
+
 def _result(document: Mapping[str, Any]) -> Sheet:
     drill = document["drill"]
     rows = [
         ("Result", document["result"]),
+        *_verification(document),
         ("In a sentence", document["sentence"]),
         ("Drill", f"number {drill['number']}"),
         ("Schedule", drill["schedule"] or "none: a person asked for it"),
@@ -56,6 +63,14 @@ def _result(document: Mapping[str, Any]) -> Sheet:
         ("Ended", _time(drill["ended_at"])),
     ]
     return Sheet("Result", tuple(row for row in rows if row[1] != UNKNOWN))
+
+
+def _verification(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A certificate from before this was told apart has none."""
+    found = document.get("verification")
+    if not found:
+        return []
+    return [("Verification", f"{found['result'].replace('_', ' ')}. {found['reason']}".strip())]
 
 
 def _objectives(document: Mapping[str, Any]) -> Sheet:
@@ -116,7 +131,7 @@ def _scope(scope: Mapping[str, Any]) -> Sheet:
             ("Topics", _names(scope["topics"], scope["topic_count"])),
             ("Partitions", count(scope["partition_count"])),
             ("Groups", _names(scope["groups"], scope["group_count"])),
-            ("In the way of a real failover then", count(scope["blockers"])),
+            ("Blockers of a switchover then", count(scope["blockers"])),
         ),
     )
 

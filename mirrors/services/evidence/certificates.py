@@ -18,6 +18,7 @@ from django.db import IntegrityError, transaction
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.evidence.canonical import canonical, digest_of
 from mirrors.domain.evidence.certificates import Verification, seal, verify
+from mirrors.domain.runbook.worse import standing_blockers
 from mirrors.models import Certificate, DrillRun, FailoverRun
 from mirrors.models.drills import DrillState
 from mirrors.services.clock import moment
@@ -118,7 +119,8 @@ def _facts(run: DrillRun, number: str, now: datetime) -> dict[str, Any]:
     return {
         "number": number,
         "issued_at": _time(now),
-        "result": "passed" if run.state == DrillState.PASSED else "failed",
+        "result": run.label,
+        "verification": {"result": run.verification, "reason": run.verification_reason},
         "sentence": run.reason,
         "breaches": verdict.get("breaches", []),
         "faults": verdict.get("faults", []),
@@ -160,7 +162,8 @@ def _scope(run: DrillRun, simulated: FailoverRun | None) -> dict[str, Any]:
         "topics": topics[:MOST_NAMES],
         "topic_count": len(topics),
         "partition_count": len(partitions),
-        "blockers": len(plan.get("blockers", [])),
+        # The same that the steps and a switchover count: what does not end by itself.
+        "blockers": len(standing_blockers("switchover", plan)) if plan else 0,
         "warnings": len(plan.get("warnings", [])),
     }
 

@@ -15,6 +15,8 @@ from django.db.models import Q
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.evidence.measuring import FlowFigures, StepTimes, measure
 from mirrors.domain.evidence.objectives import Measured, Objectives, Verdict, judge
+from mirrors.domain.failover.verification import Verified, verify
+from mirrors.domain.runbook.worse import standing_blockers
 from mirrors.models import DrillRun, FailoverRun, Flow, claim
 from mirrors.models.drills import DrillState
 from mirrors.models.failovers import FailoverState
@@ -98,9 +100,14 @@ def _judge(run: DrillRun, now: datetime) -> bool:
         StepTimes(name=step.name, started_at=step.started_at, ended_at=step.ended_at)
         for step in simulated.steps.all()
     ]
-    measured = measure(simulated.result, steps, _figures(run))
+    blockers = standing_blockers("switchover", simulated.plan) if simulated.plan else ()
+    measured = measure(simulated.result, steps, _figures(run), blockers)
     verdict = judge(Objectives(**run.objectives), measured, trouble=_trouble(simulated))
-    return _end(run, measured, verdict, simulated.ended_at or now)
+    verified = Verified(
+        verification=simulated.verification,  # type: ignore[arg-type]
+        reason=simulated.verification_reason,
+    )
+    return _end(run, measured, verdict, simulated.ended_at or now, verified)
 
 
 def _trouble(simulated: FailoverRun) -> str:
@@ -121,18 +128,23 @@ def _figures(run: DrillRun) -> FlowFigures | None:
 
 def _fail(run: DrillRun, why: str, now: datetime) -> bool:
     objectives = Objectives(**run.objectives)
-    return _end(run, Measured(), judge(objectives, Measured(), trouble=why), now)
+    verdict = judge(objectives, Measured(), trouble=why)
+    return _end(run, Measured(), verdict, now, verify(None))
 
 
-def _end(run: DrillRun, measured: Measured, verdict: Verdict, now: datetime) -> bool:
+def _end(
+    run: DrillRun, measured: Measured, verdict: Verdict, now: datetime, verified: Verified
+) -> bool:
     return claim(
         DrillRun.objects.filter(pk=run.pk, ended_at=None),
-        state=DrillState.PASSED if verdict.passed else DrillState.FAILED,
+        state=DrillState(verdict.outcome),
         reason=verdict.sentence,
         who=WORKER,
         changes={
             "measured": dataclasses.asdict(measured),
             "verdict": verdict.to_dict(),
+            "verification": verified.verification,
+            "verification_reason": verified.reason,
             "ended_at": now,
         },
     )
