@@ -143,15 +143,25 @@ class Copying:
 
     def retry_faulted(self) -> None:
         """Partitions that a record or a right stopped are tried again; gaps are not, nor what a
-        person has decided to pass by: the next plan does that."""
+        person has decided to pass by: the next plan does that. What a plan has stopped stays so
+        until another plan lets it go on."""
         passed = self._board.passed()
-        for place, error in list(self._board.errors.items()):
-            if error.state == "faulted" and place not in passed:
-                del self._board.errors[place]
-                if self._plan is not None and place in self._plan.slices:
-                    index = self._plan.slices[place]
-                    # What the present epoch still says of it at its end is old.
-                    self._forgiven[place] = self._slices[index].epoch
+        tried = [
+            place
+            for place, error in self._board.errors.items()
+            if error.state == "faulted"
+            and place not in passed
+            and not (self._plan is not None and place in self._plan.stopped)
+        ]
+        for place in tried:
+            del self._board.errors[place]
+        self.forget_errors(tried)
+
+    def forget_errors(self, places: Iterable[Place]) -> None:
+        """What the present epoch still says of these at its end is old."""
+        for place in places:
+            if self._plan is not None and place in self._plan.slices:
+                self._forgiven[place] = self._slices[self._plan.slices[place]].epoch
 
     def resume(self, places: Iterable[Place]) -> None:
         """Partitions that go on elsewhere: what the present epoch says of them is old."""

@@ -5,7 +5,9 @@ Made and used on the clerk's thread only; every call may wait for Kafka, each wi
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections.abc import Collection
 
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.jobs import JobSpec
@@ -74,10 +76,13 @@ class Desk:
     def is_owner(self) -> bool:
         return self.planner.is_owner()
 
-    def sample(self, places: list[Place]) -> Ends:
+    def sample(
+        self, places: list[Place], starts: Collection[Place], positions: dict[Place, int]
+    ) -> Ends:
+        """`positions` as committed before the source is asked."""
         if self._ends is None:
             self._ends = EndsSampler(self._job.source)
-        return self._ends.sample(places)
+        return dataclasses.replace(self._ends.sample(places, starts), positions=positions)
 
     def copy_positions(self, positions: dict[Place, int]) -> None:
         """For MM2: `mm2-offsets.<source>.internal`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from mirrors.domain.filters import TopicSelection
 from mirrors.domain.gaps import GapFacts, gap_of_generation, gap_of_mark, gap_of_range
@@ -17,6 +17,8 @@ from spark_runner.generations import gap_words, generation_gap
 from spark_runner.positions import Ledger, Place
 from spark_runner.starts import Ranges
 from spark_runner.work import ErrorState, PartitionError, PartitionWork
+
+DELETED_ON_SOURCE = "deleted_on_source"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,10 @@ class Plan:
     resumed: frozenset[Place] = frozenset()
     # Where a bounded run ends, in words; empty when it does not, or not yet.
     until: str = ""
+    # Partitions that were copied and that their topic no longer has, each with a sentence.
+    deleted: Mapping[Place, str] = dataclasses.field(default_factory=dict)
+    # Which right the principal lacks to see topics that it may be meant to copy.
+    not_visible: str = ""
 
     @property
     def slice_count(self) -> int:

@@ -1,4 +1,5 @@
-"""How far the source reaches: both ends of each partition, asked seldom while nothing moves.
+"""What the source holds: both ends of each partition, sampled seldom while nothing moves, and its
+log start where no position says what is owed.
 
 Brokers are asked one after another. One that hangs costs a moment, and then is asked behind the
 others and ever more seldom; of what it leads no end is told meanwhile, and of all else it is.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from mirrors.domain.errors import KafkaUnavailable
@@ -17,7 +19,14 @@ from mirrors.kafka.patience import until_answered
 from spark_runner.positions import Place
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.messages import Repeated
-from spark_runner.wire.offsets import READ_COMMITTED, READ_UNCOMMITTED, listed, requests
+from spark_runner.wire.offsets import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    listed,
+    requests,
+)
 
 DEADLINE_S = 5.0
 # For one broker of many, its connection included; the last to be asked have the rest of the time.
@@ -31,12 +40,15 @@ _AGAIN_S = (5.0, 10.0, 20.0, 30.0)
 class Ends:
     """`end` counts everything, `stable` only what a reader of committed records may read.
 
-    Partitions whose leaders did not answer are in neither.
+    Partitions whose leaders did not answer are in neither. `first` has the log starts that were
+    asked for, `positions` what had been committed when the source was asked.
     """
 
     as_of: int
     end: dict[Place, int]
     stable: dict[Place, int]
+    first: Mapping[Place, int] = dataclasses.field(default_factory=dict)
+    positions: Mapping[Place, int] = dataclasses.field(default_factory=dict)
 
 
 class EndsSampler:
@@ -45,28 +57,31 @@ class EndsSampler:
     def __init__(self, source: ClusterSpec) -> None:
         self._cluster = ClusterClient(source)
         self._places: list[Place] = []
+        self._starts: frozenset[Place] = frozenset()
         self._asked: dict[int, list[_Question]] = {}
         self._silent: dict[int, _Silence] = {}
 
     def close(self) -> None:
         self._cluster.close()
 
-    def sample(self, places: list[Place]) -> Ends:
+    def sample(self, places: list[Place], starts: Collection[Place] = ()) -> Ends:
+        """The ends of `places`, and the log starts of those of them that are in `starts`."""
         deadline = time.monotonic() + DEADLINE_S
-        return until_answered(lambda: self._sample(places, deadline), deadline)
+        wanted = frozenset(starts)
+        return until_answered(lambda: self._sample(places, wanted, deadline), deadline)
 
-    def _sample(self, places: list[Place], deadline: float) -> Ends:
+    def _sample(self, places: list[Place], starts: frozenset[Place], deadline: float) -> Ends:
         as_of = int(time.time() * 1000)
-        if places != self._places:
-            self._prepare(places, deadline)
+        if places != self._places or starts != self._starts:
+            self._prepare(places, starts, deadline)
         try:
-            stable, end = self._ask(deadline)
+            first, stable, end = self._ask(deadline)
         except Exception:
             self._places = []
             raise
-        return Ends(as_of, end, stable)
+        return Ends(as_of, end, stable, first)
 
-    def _prepare(self, places: list[Place], deadline: float) -> None:
+    def _prepare(self, places: list[Place], starts: frozenset[Place], deadline: float) -> None:
         views = self._cluster.describe({topic for topic, _ in places}, deadline)
         led = [
             (topic, partition, leader)
@@ -75,15 +90,23 @@ class EndsSampler:
             and (leader := views[topic].leaders.get(partition)) is not None
             and leader.node >= 0
         ]
-        # Stable ends, then ends: in this order the first is never beyond the second.
-        stable, end = (requests(led, isolation=one) for one in (READ_COMMITTED, READ_UNCOMMITTED))
+        begun = [row for row in led if row[:2] in starts]
+        # Log starts, stable ends, ends: in this order none is beyond the next one.
+        sides = [
+            requests(begun, at=EARLIEST, isolation=READ_UNCOMMITTED),
+            *(
+                requests(led, at=LATEST, isolation=one)
+                for one in (READ_COMMITTED, READ_UNCOMMITTED)
+            ),
+        ]
         self._asked = {
-            node: [_Question(node, side[node]) for side in (stable, end)] for node in end
+            node: [_Question(node, side.get(node)) for side in sides] for node in sides[-1]
         }
-        self._silent = {node: kept for node, kept in self._silent.items() if node in end}
-        self._places = list(places)
+        self._silent = {node: kept for node, kept in self._silent.items() if node in sides[-1]}
+        self._places, self._starts = list(places), starts
 
-    def _ask(self, deadline: float) -> tuple[dict[Place, int], dict[Place, int]]:
+    def _ask(self, deadline: float) -> tuple[dict[Place, int], dict[Place, int], dict[Place, int]]:
+        first: dict[Place, int] = {}
         stable: dict[Place, int] = {}
         end: dict[Place, int] = {}
         errors: set[int] = set()
@@ -91,23 +114,24 @@ class EndsSampler:
         for node in self._who_is_asked():
             questions = self._asked[node]
             try:
-                stable_here, end_here = self._answers(node, deadline)
+                first_here, stable_here, end_here = self._answers(node, deadline)
             except KafkaUnavailable as error:
                 problem = error
                 continue
             errors |= {number for question in questions for number in question.errors}
+            first |= first_here
             stable |= stable_here
             end |= end_here
         if errors or problem or not stable:
             # Whoever leads by now is asked the next time.
             self._places = []
         if stable:
-            return stable, end
+            return first, stable, end
         if problem is not None:
             raise problem
         if errors:
             raise failure(min(errors), where=self._cluster.alias, doing="ask for ends")
-        return stable, end
+        return first, stable, end
 
     def _who_is_asked(self) -> list[int]:
         """Those that were silent behind the others, and only when it is time; or if all were."""
@@ -117,7 +141,7 @@ class EndsSampler:
         return due or list(self._asked)
 
     def _answers(self, node: int, deadline: float) -> list[dict[Place, int]]:
-        """Stable ends and ends of what the broker leads."""
+        """Log starts, stable ends and ends of what the broker leads."""
         began = time.monotonic()
         until = deadline if node in self._silent else min(deadline, began + _EACH_S)
         try:
@@ -145,12 +169,14 @@ class _Question:
 
     def __init__(self, node: int, request: Any) -> None:
         self._node = node
-        self._question = Repeated(request)
+        self._question = None if request is None else Repeated(request)
         self._reply: Any = None
         self._found: dict[Place, int] = {}
         self.errors: set[int] = set()
 
     def ask(self, cluster: ClusterClient, deadline: float) -> dict[Place, int]:
+        if self._question is None:
+            return self._found
         reply = cluster.ask(self._question, deadline, node=self._node)
         if reply is not self._reply:
             rows = listed(reply)

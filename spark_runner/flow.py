@@ -236,7 +236,7 @@ class FlowRun(threading.Thread):
             phase=self._phase,
             then=self._then,
             reason=self._reason,
-            troubles=(*troubles, *(error.reason for error in self._board.errors.values())),
+            troubles=(*troubles, *self._board.troubles()),
             is_under_way=self._copying.is_under_way,
             held_back=self._board.held_back,
             has_partitions=self._board.has_partitions,

@@ -110,8 +110,7 @@ class Office:
         if wanted - asked:
             self._asked = dict.fromkeys(wanted, now)
             self.agenda.want("plan")
-        faulted = any(error.state == "faulted" for error in self._board.errors.values())
-        if self.agenda.retry_faulted(now, any_faulted=faulted):
+        if self.agenda.retry_faulted(now, any_faulted=self._board.is_retried):
             self._copying.retry_faulted()
             self.agenda.want("plan")
 
@@ -154,10 +153,13 @@ class Office:
                 self._refuse(plan.slice_count)
             return []
         warnings = (*plan.warnings, *self._copying.warnings())
-        self._board.planned(dataclasses.replace(plan, warnings=warnings))
+        healed = self._board.planned(dataclasses.replace(plan, warnings=warnings))
         self._copying.adopt(plan)
         self._copying.resume(plan.resumed)
+        self._copying.forget_errors(healed)
         self.is_planned = True
+        # What is stopped since this plan is sampled afresh.
+        self.agenda.want("ends")
         return ["opened"]
 
     def _refuse(self, needed: int) -> None:
@@ -192,8 +194,8 @@ class Office:
             self._copying.has_moved = False
             return lambda: desk.copy_positions(positions)
         if errand == "ends":
-            places = self._board.places()
-            return (lambda: desk.sample(places)) if places else None
+            places, starts = self._board.places(), self._board.without_start()
+            return (lambda: desk.sample(places, starts, positions)) if places else None
         return desk.has_changed if errand == "look" else desk.is_owner
 
     def _act_of_planning(self, errand: Errand) -> Callable[[], Any] | None:

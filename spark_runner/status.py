@@ -20,11 +20,13 @@ from mirrors.domain.jobs import (
 )
 from mirrors.domain.lanes import LaneFigure, summed
 from mirrors.domain.schedules import shown
-from spark_runner.draft import Plan
+from mirrors.domain.topics import LONGEST_NAME
+from spark_runner.blocked_topics import BLOCKED, CANNOT_BE_CREATED, blocked_topics
+from spark_runner.draft import DELETED_ON_SOURCE, Plan
 from spark_runner.ends import Ends
 from spark_runner.meter import Amount
 from spark_runner.positions import Place
-from spark_runner.status_rows import Row, state_of
+from spark_runner.status_rows import OTHER_LOG, Row, is_another_log, state_of
 from spark_runner.work import PartitionError, PartitionFigure
 
 
@@ -42,13 +44,21 @@ class Board:
         self.held_back = ""
         self._plan: Plan | None = None
         self._rows: dict[Place, Row] = {}
-        self._remote_topics: dict[str, str | None] = {}
+        self._remote_topics: dict[str, str] = {}
+        self._blocked: tuple[str, ...] = ()
 
-    def planned(self, plan: Plan) -> None:
-        self._plan = plan
-        self._remote_topics = {topic.topic: topic.remote_topic for topic in plan.topics}
+    def planned(self, plan: Plan) -> frozenset[Place]:
+        """Take a plan up; the partitions that it stops no longer, though the plan before did."""
+        healed = self._healed(plan)
+        self._remote_topics = {
+            topic.topic: name
+            for topic in plan.topics
+            # A name that Kafka does not allow is no topic.
+            if (name := topic.remote_topic or "") and len(name) <= LONGEST_NAME
+        }
         for place in plan.resumed:
             self._rows.pop(place, None)
+        for place in plan.resumed | healed:
             self.errors.pop(place, None)
         self._rows = {
             place: self._rows.get(place) or Row(work.start)
@@ -57,8 +67,34 @@ class Board:
             place: self._rows.get(place) or Row(error.offset)
             for place, error in plan.stopped.items()
         }
+        for place, error in plan.stopped.items():
+            self._judge_source(place, error)
         self.errors = {place: e for place, e in self.errors.items() if place in self._rows}
         self.errors |= plan.stopped
+        self._plan = plan
+        self._blocked = blocked_topics(plan.topics, plan.stopped, self.job.target.alias)
+        return healed
+
+    def _healed(self, plan: Plan) -> frozenset[Place]:
+        """What only the plan before had stopped; a word of a lane since then stays."""
+        before = self._plan.stopped if self._plan else {}
+        return frozenset(
+            place
+            for place, error in before.items()
+            if place in plan.partitions and self.errors.get(place) is error
+        )
+
+    def _judge_source(self, place: Place, error: PartitionError) -> None:
+        """What was sampled of an earlier log of the source says nothing of the one there now."""
+        known = self.errors.get(place)
+        row = self._rows[place]
+        if error.code == CANNOT_BE_CREATED:
+            # Whatever was copied into an earlier remote topic is not on the target.
+            row.position = error.offset
+        before = known.gap if known is not None else None
+        gap = error.gap
+        if gap is not None and gap.kind in OTHER_LOG and (not before or before.kind != gap.kind):
+            row.forget_source()
 
     def copied(self, growth: Amount) -> None:
         self._records += growth.records
@@ -108,14 +144,63 @@ class Board:
 
     def reaches(self, ends: Ends) -> None:
         for place, row in self._rows.items():
-            row.reaches(ends.end.get(place), ends.stable.get(place), ends.as_of)
+            row.reaches(
+                ends.end.get(place),
+                ends.stable.get(place),
+                ends.as_of,
+                first=ends.first.get(place),
+                asked_at=ends.positions.get(place),
+                is_stopped=place in self.errors,
+            )
+
+    def without_start(self) -> list[Place]:
+        """Partitions of which no position says where the records begin that are owed."""
+        return [
+            place
+            for place, row in self._rows.items()
+            if row.position is None
+            or row.is_below
+            or ((error := self.errors.get(place)) is not None and error.state == "gap")
+        ]
+
+    def troubles(self) -> tuple[str, ...]:
+        """Why partitions are stopped and topics not replicated: what concerns whole topics first,
+        in one sentence each."""
+        hidden = self._plan.not_visible if self._plan else ""
+        errors = (e.reason for e in self.errors.values() if e.code not in BLOCKED)
+        below = (
+            self._below(place, row)
+            for place, row in self._rows.items()
+            if row.is_below and place not in self.errors
+        )
+        return (*((hidden,) if hidden else ()), *self._blocked, *errors, *below)
+
+    def _below(self, place: Place, row: Row) -> str:
+        return (
+            f"{place[0]}-{place[1]} on {self.job.source.alias} ends at {row.end}, below the "
+            f"position {row.position}: the topic was truncated or recreated. What it holds now is "
+            "compared with what was copied."
+        )
+
+    @property
+    def is_retried(self) -> bool:
+        """Whether something is stopped that may heal without a decision: the cause is looked at
+        again after a while."""
+        if any(error.state == "faulted" for error in self.errors.values()):
+            return True
+        return bool(self._blocked) or (self._plan is not None and bool(self._plan.not_visible))
 
     def positions(self) -> dict[Place, int]:
         return {p: row.position for p, row in self._rows.items() if row.position is not None}
 
     def is_moving(self) -> bool:
-        """Whether the source holds something that was not copied when it was last asked."""
-        return any(row.stable is None or row.position != row.stable for row in self._rows.values())
+        """Whether the source holds something that was not copied when it was last asked, and that
+        is not waiting for anything."""
+        return any(
+            row.stable is None or row.position != row.stable
+            for place, row in self._rows.items()
+            if place not in self.errors or row.stable is None
+        )
 
     def ended(self, now: int) -> str:
         """What ended the run by itself, in words: its window or its end. Empty while it goes on."""
@@ -147,6 +232,8 @@ class Board:
     ) -> JobStatus:
         partitions = [self._partition(place, row, state, now) for place, row in self._rows.items()]
         partitions.sort(key=lambda row: (row.topic, row.partition))
+        topics = tuple(self._topics(partitions))
+        partitions += self._deleted(now)
         return JobStatus(
             job=self.job.job,
             flow=self.job.flow,
@@ -160,7 +247,8 @@ class Board:
             lanes=self._lanes,
             warnings=self._plan.warnings if self._plan else (),
             is_planned=self._plan is not None,
-            topics=tuple(self._topics(partitions)),
+            not_visible=self._plan.not_visible if self._plan else "",
+            topics=topics,
             partitions=tuple(partitions),
             slices=tuple(slices),
         )
@@ -168,7 +256,7 @@ class Board:
     def _partition(self, place: Place, row: Row, state: JobState, now: int) -> PartitionStatus:
         work = self._plan.partitions.get(place) if self._plan else None
         error = self.errors.get(place)
-        time_lag = row.time_lag(now)
+        time_lag = row.time_lag(now, error)
         shown = state_of(row, error, state, time_lag)
         held = self.held_back if shown in ("lagging", "syncing") else ""
         held = held or self._left_out(row.left_out)
@@ -176,7 +264,7 @@ class Board:
             topic=place[0],
             partition=place[1],
             # What has stopped has no work; its copies are there all the same.
-            remote_topic=(work.remote_topic if work else self._remote_topics.get(place[0]) or ""),
+            remote_topic=work.remote_topic if work else self._remote_topics.get(place[0], ""),
             state=shown,
             reason=error.reason if error else held,
             position=row.position,
@@ -190,7 +278,30 @@ class Board:
             remote_topic_id=work.remote_topic_id if work and row.strangers else "",
             strangers=tuple(row.strangers),
             repeats=row.repeats,
+            code=error.code if error else "",
+            source_first=row.first,
+            source_end_below_position=is_another_log(row, error),
         )
+
+    def _deleted(self, now: int) -> list[PartitionStatus]:
+        """Partitions that were copied and that their topic on the source no longer has."""
+        return [
+            PartitionStatus(
+                topic=place[0],
+                partition=place[1],
+                remote_topic=self._remote_topics.get(place[0], ""),
+                state="skipped",
+                reason=reason,
+                position=None,
+                source_end=None,
+                source_stable_end=None,
+                time_lag_ms=None,
+                lane="",
+                as_of=now,
+                code=DELETED_ON_SOURCE,
+            )
+            for place, reason in (self._plan.deleted.items() if self._plan else ())
+        ]
 
     def _left_out(self, count: int) -> str:
         if not count:
@@ -222,6 +333,7 @@ class Board:
                 if found.state in _WELL
                 else found.reason or topic.reason,
                 partitions=topic.partitions,
+                code=topic.code or (found.code if found.code in BLOCKED else ""),
             )
 
 

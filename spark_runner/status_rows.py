@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 
+from mirrors.domain.account.partition import PartitionFacts, owed_from
 from mirrors.domain.continuity.strangers import Stretch
+from mirrors.domain.gaps import GapKind
 from mirrors.domain.jobs import JobState, TopicState
 from spark_runner.work import PartitionError, PartitionFigure
 
 # Who is so far behind for so long is catching up; less is the beat of commits.
 LAGGING_MS = 10_000
+# Gaps of a source that holds another log than the one that was copied.
+OTHER_LOG: tuple[GapKind, ...] = ("recreated", "source_replaced", "truncated")
 # The control plane takes them up every two seconds.
 MOST_STRANGERS = 200
 
@@ -21,6 +25,8 @@ class Row:
         "caught_up_at",
         "end",
         "ends_as_of",
+        "first",
+        "is_below",
         "lane",
         "left_out",
         "position",
@@ -36,6 +42,10 @@ class Row:
         self.timestamp: int | None = None
         self.end: int | None = None
         self.stable: int | None = None
+        # The source's log start; sampled only where no position says what is owed.
+        self.first: int | None = None
+        # The source ended below the position that had been committed before it was asked.
+        self.is_below = False
         self.ends_as_of = 0
         self.lane = self.why = ""
         self.left_out = 0
@@ -50,33 +60,91 @@ class Row:
         self.strangers.extend(figure.strangers)
         self.repeats = figure.repeats
         self.timestamp = figure.timestamp or self.timestamp
-        # The ends were asked a moment ago, and what was copied since was there: never behind it.
-        self.end = None if self.end is None else max(self.end, figure.position)
-        self.stable = None if self.stable is None else max(self.stable, figure.position)
+        if not self.is_below:
+            # The ends were asked a moment ago, and what was copied since was there: never behind.
+            self.end = None if self.end is None else max(self.end, figure.position)
+            self.stable = None if self.stable is None else max(self.stable, figure.position)
         self._look(now)
 
-    def reaches(self, end: int | None, stable: int | None, as_of: int) -> None:
+    def reaches(
+        self,
+        end: int | None,
+        stable: int | None,
+        as_of: int,
+        *,
+        first: int | None = None,
+        asked_at: int | None = None,
+        is_stopped: bool = False,
+    ) -> None:
+        """Take up a sample of the source.
+
+        `asked_at` is the position that was committed when the source was asked: a log that ends
+        below it is not the log that was copied. `is_stopped`: the partition is stopped, so what the
+        source holds now is taken as it is.
+        """
+        self.first = self.first if first is None else first
         if end is None and stable is None:
             # Its leader did not answer: what is known has the age that it had.
             return
-        reached = self.position or 0
+        self.is_below = end is not None and asked_at is not None and end < asked_at
+        reached = 0 if is_stopped or self.is_below else self.position or 0
         self.end = self.end if end is None else max(end, reached)
         self.stable = self.stable if stable is None else max(stable, reached)
         self.ends_as_of = as_of
         self._look(as_of)
 
+    def forget_source(self) -> None:
+        """What was sampled is of another log than the one that is there now."""
+        self.first = self.end = self.stable = None
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all that the source is known to hold is copied."""
+        if self.position is None or self.stable is None or self.is_below:
+            return False
+        return self.position >= self.stable
+
     def _look(self, now: int) -> None:
-        if self.position is not None and self.stable is not None and self.position >= self.stable:
+        if self.is_caught_up:
             self.caught_up_at = now
 
-    def time_lag(self, now: int) -> int | None:
-        """Age of the oldest record not yet copied: at most the time since there was none."""
-        if self.position is None or self.stable is None:
+    def time_lag(self, now: int, error: PartitionError | None = None) -> int | None:
+        """Age of the oldest record that is owed: at most the time since none was.
+
+        None where it is not known; a gap is measured against what the source holds now.
+        """
+        start = self._owed_from(error)
+        if start is None or self.stable is None:
             return None
-        if self.position >= self.stable:
+        if start >= self.stable:
             return 0
         known = [t for t in (self.caught_up_at, self.timestamp) if t is not None]
         return max(0, now - max(known)) if known else None
+
+    def _owed_from(self, error: PartitionError | None) -> int | None:
+        if error is None and not self.is_below:
+            return self.position
+        return owed_from(
+            PartitionFacts(
+                topic="",
+                partition=0,
+                position=self.position,
+                first=self.first,
+                gap=error.gap if error else None,
+                end_below_position=is_another_log(self, error),
+            )
+        )
+
+
+def is_another_log(row: Row, error: PartitionError | None) -> bool:
+    """Whether the source may hold another log than the one that was copied, and no plan has named
+    that gap yet."""
+    gap = error.gap if error else None
+    if gap is not None and gap.kind in OTHER_LOG:
+        return False
+    if error is not None and error.state == "gap" and gap is None:
+        return True
+    return row.is_below
 
 
 def state_of(
@@ -88,6 +156,8 @@ def state_of(
         return "paused"
     if row.stable is None or row.position is None:
         return "pending"
-    if row.position >= row.stable:
+    if row.is_caught_up:
         return "in_sync"
+    if row.is_below:
+        return "lagging"
     return "lagging" if time_lag is None or time_lag > LAGGING_MS else "syncing"

@@ -1,0 +1,189 @@
+"""What a status file says of the source: never less than it holds, whatever was copied before."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mirrors.domain.account.partition import evaluate
+from mirrors.domain.gaps import GapFacts
+from mirrors.domain.jobs import JobSpec, JobStatus, TopicStatus
+from mirrors.domain.specs import ClusterSpec
+from mirrors.services.accounts import facts_of
+from spark_runner.draft import Plan
+from spark_runner.ends import Ends
+from spark_runner.status import Board
+from spark_runner.work import PartitionError, PartitionFigure, PartitionWork
+from tests.spark.lab import partition_row, topic_row
+
+PLACE = ("orders", 0)
+COPIED = 200
+WORK = PartitionWork(
+    topic="orders", topic_id="1", partition=0, remote_topic="a.orders", remote_topic_id="2",
+    start=0,
+)  # fmt: skip
+RECREATED = GapFacts(kind="recreated", position=COPIED, first=0, end=150, was="1", now="3")
+
+
+def a_board() -> Board:
+    ends = [ClusterSpec(alias=alias, bootstrap_servers="b:9") for alias in ("a", "b")]
+    job = JobSpec(
+        job=1, flow=2, name="a->b", generation=1, desired="running", source=ends[0],
+        target=ends[1], properties={},
+    )  # fmt: skip
+    return Board(job, 0)
+
+
+def a_plan(
+    *, stopped: dict[tuple[str, int], PartitionError] | None = None, code: str = "", **more: object
+) -> Plan:
+    stopped = stopped or {}
+    topic = TopicStatus(
+        topic="orders", remote_topic="a.orders", state="pending", reason="", partitions=1, code=code
+    )
+    return Plan(
+        source_cluster_id="", target_cluster_id="", positions_topic="", owner="",
+        partitions={} if PLACE in stopped else {PLACE: WORK},
+        slices={} if PLACE in stopped else {PLACE: 0},
+        stopped=stopped, topics=(topic,), warnings=(), **more,
+    )  # fmt: skip
+
+
+def error(code: str, gap: GapFacts | None = None, state: str = "gap") -> PartitionError:
+    offset = None if gap is None else gap.position
+    return PartitionError(
+        topic="orders", partition=0, offset=offset, state=state, code=code,  # type: ignore[arg-type]
+        reason="is stopped.", gap=gap,
+    )  # fmt: skip
+
+
+def copied() -> Board:
+    """All of two hundred records are copied."""
+    board = a_board()
+    board.planned(a_plan())
+    board.moved([PartitionFigure(topic="orders", partition=0, position=COPIED)], 1_000)
+    board.reaches(sampled(COPIED, as_of=2_000))
+    return board
+
+
+def sampled(
+    end: int, *, as_of: int, first: int | None = None, position: int | None = COPIED
+) -> Ends:
+    return Ends(
+        as_of,
+        {PLACE: end},
+        {PLACE: end},
+        {} if first is None else {PLACE: first},
+        {} if position is None else {PLACE: position},
+    )
+
+
+def told(board: Board, now: int = 10_000) -> JobStatus:
+    return board.status("running", "", (), now)
+
+
+def owed(board: Board) -> int | None:
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    return evaluate(facts_of(row)).records
+
+
+def test_a_source_that_ends_below_the_position_is_another_log_until_a_plan_says_which() -> None:
+    board = copied()
+    assert (owed(board), board.troubles()) == (0, ())
+    board.reaches(sampled(150, as_of=3_000))
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    assert (row.source_end, row.state, row.time_lag_ms) == (150, "lagging", None)
+    assert row.source_end_below_position
+    assert owed(board) is None
+    assert board.without_start() == [PLACE]
+    [words] = board.troubles()
+    assert "ends at 150, below the position 200" in words
+    # A lane that goes on copying does not hide it.
+    board.moved([PartitionFigure(topic="orders", partition=0, position=COPIED + 1)], 3_500)
+    assert owed(board) is None
+    board.reaches(sampled(COPIED + 1, as_of=4_000))
+    assert (owed(board), board.troubles()) == (0, ())
+
+
+def test_what_was_copied_since_the_source_was_asked_is_no_other_log() -> None:
+    board = copied()
+    board.moved([PartitionFigure(topic="orders", partition=0, position=COPIED + 50)], 3_000)
+    board.reaches(sampled(COPIED, as_of=2_900, position=COPIED))
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    assert (row.source_end, row.source_end_below_position) == (COPIED + 50, False)
+
+
+def test_a_gap_of_which_only_a_lane_has_spoken_owes_an_unknown_amount() -> None:
+    board = copied()
+    board.failed([error("generation")])
+    assert owed(board) is None
+
+
+def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() -> None:
+    board = copied()
+    board.failed([error("generation")])
+    board.planned(a_plan(stopped={PLACE: error("generation", RECREATED)}))
+    # What had been sampled was of the topic before.
+    assert owed(board) is None
+    assert board.without_start() == [PLACE]
+    for end in (150, 0, 500):
+        board.reaches(sampled(end, as_of=5_000, first=0))
+        row = partition_row(told(board), "orders")
+        assert row is not None
+        assert (row.source_first, row.source_end, row.code) == (0, end, "generation")
+        assert owed(board) == end
+        # At most the time since nothing was owed.
+        assert row.time_lag_ms == (10_000 - 2_000 if end else 0)
+    # Nothing moves while it waits for a decision.
+    assert not board.is_moving()
+
+
+def test_what_a_plan_stopped_goes_on_when_the_next_one_has_work_for_it() -> None:
+    board = a_board()
+    board.planned(a_plan(stopped={PLACE: error("cannot_be_created", state="faulted")}))
+    assert board.is_retried
+    board.reaches(sampled(7, as_of=5_000, first=2, position=None))
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    assert (row.state, row.position, row.code) == ("faulted", None, "cannot_be_created")
+    assert owed(board) == 5
+    topic = topic_row(told(board), "orders")
+    assert topic is not None
+    assert (topic.state, topic.code) == ("faulted", "cannot_be_created")
+    [words] = board.troubles()
+    assert words == "orders (1 partition) cannot be created on b. is stopped."
+    assert board.planned(a_plan()) == {PLACE}
+    assert (board.troubles(), board.errors, board.is_retried) == ((), {}, False)
+
+
+def test_what_a_lane_said_since_the_plan_stays_when_the_next_plan_has_work() -> None:
+    board = a_board()
+    board.planned(a_plan(stopped={PLACE: error("not_described", state="faulted")}))
+    board.failed([error("too_large", state="faulted")])
+    assert board.planned(a_plan()) == frozenset()
+    assert board.errors[PLACE].code == "too_large"
+
+
+def test_partitions_that_a_topic_no_longer_has_are_named_and_stop_nothing() -> None:
+    board = a_board()
+    board.planned(a_plan(deleted={("orders", 1): "was deleted."}))
+    status = told(board)
+    row = partition_row(status, "orders", 1)
+    assert row is not None
+    assert (row.state, row.code, row.reason) == ("skipped", "deleted_on_source", "was deleted.")
+    assert evaluate(facts_of(row)).state == "deleted_on_source"
+    assert board.troubles() == ()
+    assert board.places() == [PLACE]
+    # An old reader's file and a new one's are the same shape.
+    assert JobStatus.from_json(status.to_json()) == status
+
+
+def test_a_principal_that_sees_no_topic_is_a_trouble_of_the_flow() -> None:
+    board = a_board()
+    plan = dataclasses.replace(a_plan(), not_visible="No topic of a is visible.")
+    board.planned(plan)
+    assert told(board).not_visible == "No topic of a is visible."
+    assert board.troubles() == ("No topic of a is visible.",)
+    assert board.is_retried
