@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from controlplane.demo.api import Api
+from controlplane.demo.arrival import Arrival, describe, milliseconds, not_running, runs
 from controlplane.demo.errors import DemoError
 
 FLOWS_DEADLINE = 240.0
@@ -29,11 +29,38 @@ class Progress:
         self._clusters = clusters
         self._go_on = go_on
 
-    def wait_for_flows(self) -> None:
-        self._until(self._idle_flows, FLOWS_DEADLINE, "Not all flows run")
+    def wait_for_flows(self, kept: Collection[int] = ()) -> list[str]:
+        """Until every flow runs or, if it is one of `kept`, is where an earlier demo left it.
 
-    def wait_for_first_records(self) -> None:
-        self._until(self._silent_ways, RECORDS_DEADLINE, "No record has crossed yet")
+        Answers a sentence for each that does not run. Flows that are new must run.
+        """
+        arrival = Arrival(frozenset(kept), time.time() * 1000)
+
+        def waiting() -> list[str]:
+            return arrival.waiting(self.flows(), time.monotonic())
+
+        self._until(waiting, FLOWS_DEADLINE, "Not all flows run")
+        return not_running(self.flows())
+
+    def open_runs(self) -> list[str]:
+        """A sentence for each simulation, switchover or failover that has not ended."""
+        return [
+            f"The {run['kind']} {run['id']} of {run['flow']} is {run['state']}"
+            f" ({run['reason'] or 'no reason yet'})"
+            for run in self._api.rows("failovers/")
+            if run["ended_at"] is None
+        ]
+
+    def wait_for_first_records(self, kept: Collection[int] = ()) -> None:
+        """Until every way has records; a kept flow that does not run is not waited for."""
+
+        def waiting() -> list[str]:
+            resting = {
+                flow["name"] for flow in self.flows() if flow["id"] in kept and not runs(flow)
+            }
+            return self._silent_ways(resting)
+
+        self._until(waiting, RECORDS_DEADLINE, "No record has crossed yet")
 
     def wait_until_caught_up(self) -> None:
         """Every partition says lag 0, from figures younger than this call."""
@@ -64,23 +91,24 @@ class Progress:
 
     def _idle_flows(self) -> list[str]:
         return [
-            f"{flow['name']} is {flow['observed_state']} ({flow['reason'] or 'no reason yet'})"
+            describe(flow)
             for flow in self.flows()
             if flow["desired_state"] == "running" and flow["observed_state"] != "running"
         ]
 
-    def _silent_ways(self) -> list[str]:
+    def _silent_ways(self, ignored: Collection[str] = ()) -> list[str]:
         return [
             f"nothing of {source} is on {target}"
             for source, target in itertools.permutations(self._clusters, 2)
-            if not has_records(self._clusters[target], f"{source}.")
+            if f"{source}->{target}" not in ignored
+            and not has_records(self._clusters[target], f"{source}.")
         ]
 
     def _silent_flows(self, since: float) -> list[str]:
         silent = []
         for flow in self.flows():
             rows = self._api.rows(f"flows/{flow['id']}/partitions/")
-            newest = max((_milliseconds(row["as_of"]) for row in rows), default=0.0)
+            newest = max((milliseconds(row["as_of"]) for row in rows), default=0.0)
             if newest < since:
                 silent.append(f"the figures of {flow['name']} are {(since - newest):,.0f} ms late")
         return silent
@@ -92,7 +120,7 @@ class Progress:
                 if row["topic"].endswith("heartbeats"):
                     continue  # they never stand still
                 place = f"{flow['name']} {row['topic']}-{row['partition']}"
-                if row["offset_lag"] is None or _milliseconds(row["as_of"]) < since:
+                if row["offset_lag"] is None or milliseconds(row["as_of"]) < since:
                     behind.append(f"{place} has no figure yet")
                 elif row["offset_lag"]:
                     behind.append(f"{place} is {row['offset_lag']:,} records behind")
@@ -120,7 +148,3 @@ def has_records(cluster: str, prefix: str) -> bool:
         return False
     finally:
         consumer.close()
-
-
-def _milliseconds(moment: str | None) -> float:
-    return datetime.fromisoformat(moment).timestamp() * 1000 if moment else 0.0

@@ -55,12 +55,16 @@ def _of() -> str:
 
 
 def plant(facts: dict[str, Any]) -> dict[str, Any]:
-    """Make rows for the facts: `username`, `password`, `token`, `clusters` (alias to address)."""
+    """Make rows for the facts: `username`, `password`, `token`, `clusters` (alias to address).
+
+    `kept` in the answer: the flows that an earlier demo left in this database.
+    """
     token = _person(facts["username"], facts["password"], facts["token"])
     rows = [_cluster(alias, address) for alias, address in facts["clusters"].items()]
     runners.ensure_default_runner(who=WHO)
+    kept = list(Flow.objects.values_list("pk", flat=True))
     ids = [_flow(source, target) for source, target in itertools.permutations(rows, 2)]
-    return {"token": token, "flows": ids}
+    return {"token": token, "flows": ids, "kept": kept}
 
 
 def _person(username: str, password: str, token: str) -> str:

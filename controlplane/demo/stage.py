@@ -51,6 +51,8 @@ class Stage:
         self.supervisor = Supervisor(console.say, workspace.brand.note)
         self.url = self._services.url
         self.facts: dict[str, Any] = {}
+        # Flows of an earlier demo in this directory: they go on where they were.
+        self._kept: frozenset[int] = frozenset()
 
     @property
     def clusters(self) -> dict[str, str]:
@@ -79,11 +81,13 @@ class Stage:
         )
         progress = self.progress
         with self._console.step("Spark runner and both flows") as step:
-            progress.wait_for_flows()
-            step.note = "started by Celery, running"
+            left = progress.wait_for_flows(self._kept)
+            step.note = "started by Celery, " + ("not all run" if left else "running")
+        for sentence in [*left, *progress.open_runs()]:
+            self._console.say(f"   As it was left: {sentence}")
         self._workspace.publish(self.facts)
         with self._console.step("First records across, both ways") as step:
-            progress.wait_for_first_records()
+            progress.wait_for_first_records(self._kept)
             step.note = "seen on the other side"
 
     def fall(self) -> None:
@@ -179,6 +183,7 @@ class Stage:
             }
             planted = self._database.seed(facts)
             self._workspace.keep_secret("token", planted["token"])
+            self._kept = frozenset(planted["kept"])
             self.facts = {"url": self.url, **facts, "token": planted["token"]}
             step.note = "a person, a token, two clusters, two flows"
 
