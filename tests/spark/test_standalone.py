@@ -25,7 +25,7 @@ from tests.spark.test_orders import assert_same, load
 from tests.spark.test_spark_settings import written
 
 PASSWORD = "a-password-that-only-executors-know"
-VARIABLE = "UNDERSTUDY_TEST_STANDALONE_PASSWORD"
+VARIABLE = "KAFKA_TEST_STANDALONE_PASSWORD"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 # Of each of the two workers.
 CORES = 2

@@ -22,18 +22,18 @@ from tests.wire.world import Flow, Side, bare, unique
 
 @pytest.fixture
 def login(odd: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    monkeypatch.setenv("UNDERSTUDY_WIRE_PASSWORD", PASSWORD)
-    monkeypatch.setenv("UNDERSTUDY_WIRE_WRONG", "battery staple")
+    monkeypatch.setenv("KAFKA_WIRE_PASSWORD", PASSWORD)
+    monkeypatch.setenv("KAFKA_WIRE_WRONG", "battery staple")
     return {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "PLAIN",
         "sasl_username": "copier",
-        "sasl_password": "env:UNDERSTUDY_WIRE_PASSWORD",
+        "sasl_password": "env:KAFKA_WIRE_PASSWORD",
     }
 
 
 def test_a_wrong_password_is_said_in_one_sentence(odd: KafkaBroker, login: dict[str, str]) -> None:
-    wrong = login | {"sasl_password": "env:UNDERSTUDY_WIRE_WRONG"}
+    wrong = login | {"sasl_password": "env:KAFKA_WIRE_WRONG"}
     spec = ClusterSpec(alias="a", bootstrap_servers=odd.bootstrap_of("LOGIN"), **wrong)  # type: ignore[arg-type]
     host, port = spec.bootstrap_servers.rsplit(":", 1)
     with pytest.raises(KafkaRefused, match="refused the login") as refused:
