@@ -42,6 +42,7 @@ class Desk:
         """Take the flow over and plan. After a failure the next call begins anew."""
         try:
             planner = self.planner
+            planner.check_start()
             planner.take_over()
             plan = self.plan(most_slices, {}, {}, orders)
             # The first stop or pause must not wait for its connections.

@@ -109,6 +109,8 @@ class FlowRun(threading.Thread):
         self._reason = ""
         # A run that has reached its end, or whose window has closed.
         self._finished = False
+        # The code of a refused first start.
+        self._refusal = ""
         until: int | None = None
         agenda = Agenda(None)
         try:
@@ -179,6 +181,10 @@ class FlowRun(threading.Thread):
             self._phase = "copying"
         elif event == "refused":
             self._fail(self._office.refusal)
+        elif event == "not_started" and self._office.not_started is not None:
+            self._reason = self._office.not_started.message
+            self._refusal = self._office.not_started.code
+            self._leave("stopped", now)
         elif event == "lost":
             self._reason = (
                 "Another runner has taken this flow over; nothing more is written from here. "
@@ -228,7 +234,9 @@ class FlowRun(threading.Thread):
         self._copying.has_news = False
         status = self._board.status(state, reason, self._copying.statuses(as_of), as_of)
         is_over = self._finished and state == "stopped"
-        self._told.write(self.job, dataclasses.replace(status, finished=is_over), now)
+        refusal = self._refusal if state == "stopped" else ""
+        status = dataclasses.replace(status, finished=is_over, refusal=refusal)
+        self._told.write(self.job, status, now)
 
     def _verdict(self) -> tuple[JobState, str]:
         troubles = (*self._office.trouble.values(), *self._copying.troubles())

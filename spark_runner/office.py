@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.jobs import JobSpec
+from mirrors.domain.start_check import StartRefused
 from spark_runner.agenda import Agenda, Errand
 from spark_runner.clerk import Clerk
 from spark_runner.copying import Copying
@@ -24,7 +25,7 @@ from spark_runner.status import Board
 
 Phase = Literal["opening", "copying", "resting", "paused", "failed", "stopped"]
 # What the flow has to know: the rest is folded into the board here.
-Event = Literal["opened", "lost", "refused"]
+Event = Literal["opened", "lost", "refused", "not_started"]
 # Nobody can decide on a gap whose source has not answered yet.
 NUMBERS_AGAIN_S = 60.0
 
@@ -67,6 +68,8 @@ class Office:
         self.is_planned = False
         self.trouble: dict[Errand, str] = {}
         self.refusal = ""
+        # Why the first start was refused, and it is not tried again.
+        self.not_started: StartRefused | None = None
 
     @property
     def busy(self) -> bool:
@@ -84,7 +87,10 @@ class Office:
         events: list[Event] = []
         while (answer := self._clerk.take()) is not None:
             errand: Errand = answer.errand  # type: ignore[assignment]
-            if answer.error is not None:
+            if isinstance(answer.error, StartRefused):
+                self.not_started = answer.error
+                events.append("not_started")
+            elif answer.error is not None:
                 self._stumbled(errand, answer.error, now)
             else:
                 events += self._heard(errand, answer.value, now)

@@ -21,10 +21,12 @@ from mirrors.domain.records import Position
 from mirrors.domain.runs import runs_topic
 from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.start_check import StartRefused
 from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.errors import translate
 from mirrors.kafka.producers.fences import fence
+from mirrors.kafka.writer_signs import look_before_start
 from spark_runner.bounds import Bounds
 from spark_runner.draft import Draft, Plan
 from spark_runner.gaps import Orders, marks_of
@@ -58,6 +60,8 @@ class Planner:
         self.offsets_topic = policy.offsets_topic()
         self._mm2 = Predecessor(self.offsets_topic, job.source.alias, job.target.alias)
         self._owner = owner
+        self._is_first = job.is_first
+        self._accepts_writers = job.accepts_writers
         self._ledger = Ledger({})
         self._first_of_job = True
         self._bounds = Bounds(self.spec.settings)
@@ -82,6 +86,29 @@ class Planner:
             lookout.close()
         self._source.close()
         self._target.close()
+
+    def check_start(self) -> None:
+        """Raise StartRefused where another program writes the topics of a flow that never ran.
+
+        Before anybody is fenced: another installation of the same flow is to go on undisturbed.
+        """
+        if self._accepts_writers:
+            return
+        state = self._target.snapshot(
+            [self.positions_topic], now=0, deadline_s=DEADLINE_S, with_configs=False
+        )
+        ledger = Ledger({})
+        if self.positions_topic in state.topics:
+            ledger = read_ledger(
+                self._target, self.positions_topic, deadline_s=DEADLINE_S, committed=False
+            )
+        is_planned = not ledger.is_new or bool(ledger.positions)
+        if is_planned and not self._is_first:
+            return
+        source = self._source.snapshot(now=0, deadline_s=DEADLINE_S, with_configs=False)
+        signs = look_before_start(self.spec, source, self._target, is_planned=is_planned)
+        if signs.code:
+            raise StartRefused(signs.sentence(), code=signs.code)
 
     def take_over(self) -> None:
         """Become the owner and fence whoever copied this flow before: now its positions rest."""

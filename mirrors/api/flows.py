@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -57,6 +58,13 @@ class FlowSerializer(StoppedSerializer):
         help_text="At least once: records that lie twice on the target, over all partitions.",
     )
     proven = serializers.SerializerMethodField()
+    start_refusal = serializers.CharField(
+        read_only=True,
+        help_text=(
+            "Why the last start was refused: mirrormaker2, foreign_writer or other_installation; "
+            "empty when it was not."
+        ),
+    )
 
     class Meta:
         model = Flow
@@ -75,6 +83,7 @@ class FlowSerializer(StoppedSerializer):
             "waiting_records",
             "repeats",
             "proven",
+            "start_refusal",
             "created_at",
         )
         read_only_fields = ("id", *_SEEN, "created_at")
@@ -102,6 +111,13 @@ class EditSerializer(FlowSerializer):
         if errors:
             raise serializers.ValidationError(errors)
         return attrs
+
+
+class StartSerializer(ReasonSerializer):
+    accept_other_writers = serializers.BooleanField(
+        default=False,
+        help_text="Start though another program writes the same remote topics; recorded.",
+    )
 
 
 class FlowViewSet(viewsets.ModelViewSet[Flow]):
@@ -180,21 +196,30 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         tasks.reconcile_flow.delay_on_commit(flow.pk)
         return Response(self.get_serializer(flow).data, status=code)
 
-    def _act(self, act: Callable[..., Flow], request: Request) -> Response:
-        asked = ReasonSerializer(data=request.data or {})
-        asked.is_valid(raise_exception=True)
-        why = asked.validated_data.get("reason", "")
+    def _act(self, act: Callable[..., Flow], request: Request, why: str | None = None) -> Response:
+        if why is None:
+            asked = ReasonSerializer(data=request.data or {})
+            asked.is_valid(raise_exception=True)
+            why = asked.validated_data.get("reason", "")
         flow = self.get_object()
         changed = act(flow=flow, who=person(request), why=why)
         if changed.pk != flow.pk:
             tasks.reconcile_flow.delay_on_commit(flow.pk)
         return self._changed(changed)
 
-    @extend_schema(request=ReasonSerializer)
+    @extend_schema(request=StartSerializer)
     @action(detail=True, methods=["post"])
     def start(self, request: Request, pk: str) -> Response:
-        """Run. Refused (409) when it was started already."""
-        return self._act(steering.start_flow, request)
+        """Run. Refused (409) when it was started already.
+
+        The first start looks whether another program, such as MirrorMaker 2, writes the same remote
+        topics. If so, the flow ends in `failed`: `reason` and `start_refusal` say why.
+        """
+        asked = StartSerializer(data=request.data or {})
+        asked.is_valid(raise_exception=True)
+        accept = asked.validated_data["accept_other_writers"]
+        act = functools.partial(steering.start_flow, accept_other_writers=accept)
+        return self._act(act, request, asked.validated_data.get("reason", ""))
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])

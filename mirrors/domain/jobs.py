@@ -44,12 +44,17 @@ class JobSpec:
     decisions: tuple[Decision, ...] = ()
     # When the flow's window closes: the runner commits and stops, whether anybody looks or not.
     ends_at: int | None = None
+    # No job of this flow has copied anything yet, as far as the control plane knows.
+    is_first: bool = False
+    # A person said that other programs may write the same topics: nothing is looked for.
+    accepts_writers: bool = False
 
     def to_json(self) -> str:
         fields = {"format": FORMAT, **dataclasses.asdict(self)}
-        if self.ends_at is None:
-            # A runner that was started before an update goes on with what it knows.
-            del fields["ends_at"]
+        # A runner that was started before an update goes on with what it knows.
+        for name in ("ends_at", "is_first", "accepts_writers"):
+            if fields[name] is None or fields[name] is False:
+                del fields[name]
         return json.dumps(fields, indent=1, sort_keys=True)
 
     @classmethod
@@ -156,6 +161,8 @@ class JobStatus:
     lanes: tuple[LaneFigure, ...] = ()
     # Stopped because a bounded run has reached its end.
     finished: bool = False
+    # Why a first start was refused (`start_check.Code`): nothing was copied, and it is not retried.
+    refusal: str = ""
     warnings: tuple[str, ...] = ()
     # Until there is a plan, no topics and no partitions say nothing.
     is_planned: bool = True

@@ -62,7 +62,7 @@ class Decision:
     observed: Observed
     job_ends: JobEnd | None = None
     retry_at: int | None = None
-    # A bounded run has reached its end: the flow is to be stopped from now on.
+    # A bounded run has reached its end, or a first start was refused: the flow is to be stopped.
     finished: bool = False
 
 
@@ -88,6 +88,14 @@ def decide(
         return _towards_stop(job, own, runner, spec, now)
     if job is None:
         return _next_start(jobs, now, most_failures)
+    if own is not None and own.refusal:
+        return Decision(
+            action="remove_spec",
+            reason=own.reason,
+            observed="failed",
+            job_ends="failed",
+            finished=True,
+        )
     if own is not None and own.finished:
         # Who pauses it just then keeps it paused: what is resumed later is another run.
         return Decision(

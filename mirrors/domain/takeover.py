@@ -83,12 +83,21 @@ class Signs:
         )
 
 
-def watched_topics(policy: ReplicationPolicy, stand: Stand) -> set[str]:
-    """The topics of the target whose ends tell that MM2 works."""
+def internal_topics(policy: ReplicationPolicy) -> set[str]:
+    """MM2's own topics of this pair of clusters on the target."""
     source = policy.source_alias
     own = {f"mm2-{what}.{source}.internal" for what in ("offsets", "status", "configs")}
-    own |= {policy.checkpoints_topic(), policy.offset_syncs_topic(source)}
-    return own | {policy.remote_topic(topic) for topic in stand.topics}
+    return own | {policy.checkpoints_topic(), policy.offset_syncs_topic(source)}
+
+
+def watched_topics(policy: ReplicationPolicy, stand: Stand, copied: Iterable[str] = ()) -> set[str]:
+    """The topics of the target whose ends tell that MM2 works.
+
+    `copied`: source topics that the flow selects. MM2 writes positions once a minute, so in its
+    first minute no position names the topics that it fills.
+    """
+    topics = {*stand.topics, *copied}
+    return internal_topics(policy) | {policy.remote_topic(topic) for topic in topics}
 
 
 def read_stand(rows: Iterable[tuple[bytes | None, bytes | None]], source: str) -> Stand:

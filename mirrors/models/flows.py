@@ -55,6 +55,8 @@ class Flow(models.Model):
     # A person's start forgives: failures of jobs from before this count no more.
     forgiven_at = models.DateTimeField(null=True)
     retry_at = models.DateTimeField(null=True)
+    # A person started it beside another program that writes the same remote topics.
+    accepts_other_writers = models.BooleanField(default=False)
     warnings = models.JSONField(default=list, blank=True)
     as_of = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -72,6 +74,13 @@ class Flow(models.Model):
     @property
     def name(self) -> str:
         return f"{self.source.alias}->{self.target.alias}"
+
+    @property
+    def start_refusal(self) -> str:
+        """Why its last start was refused (`start_check.Code`); empty when it was not."""
+        if self.observed_state != ObservedState.FAILED:
+            return ""
+        return self.jobs.order_by("-id").values_list("refusal", flat=True).first() or ""
 
     @property
     def spec(self) -> FlowSpec:
@@ -107,6 +116,8 @@ class Job(models.Model):
     state = models.CharField(max_length=16, choices=JobState, default=JobState.STARTING)
     reason = models.TextField(blank=True)
     error = models.TextField(blank=True)
+    # The code of a refused first start.
+    refusal = models.CharField(max_length=32, blank=True, default="")
     since = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(default=timezone.now)
     ended_at = models.DateTimeField(null=True)

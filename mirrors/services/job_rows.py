@@ -10,7 +10,7 @@ from django.utils import timezone
 from mirrors.domain import supervision
 from mirrors.domain.jobs import JobSpec, JobStatus
 from mirrors.domain.supervision import Decision
-from mirrors.models import Flow, Job, claim
+from mirrors.models import DutyRun, Flow, FlowPartition, Job, claim
 from mirrors.models.flows import DesiredState, JobState
 from mirrors.models.transitions import record
 from mirrors.services import gaps, progress, schedules
@@ -19,6 +19,9 @@ from mirrors.services.processes import SUPERVISOR
 
 # How far back ended jobs are read for the back-off.
 MEMORY = 30
+TAKEOVER = "takeover"
+# How long a takeover's look at the target stands for the look before a first start.
+_CHECK_HOLDS = timedelta(seconds=30)
 
 
 def end_job(*, job: Job, decision: Decision) -> bool:
@@ -70,7 +73,7 @@ def is_settled(*, flow_id: int) -> bool:
     """Whether a flow is what was last asked of it, edits and restarts included."""
     flow = Flow.objects.filter(pk=flow_id).first()
     if flow is None or flow.desired_state == DesiredState.STOPPED:
-        return flow is None or flow.observed_state in {"stopped", "draft", "failed_over"}
+        return flow is None or flow.observed_state in {"stopped", "draft", "failed_over", "failed"}
     job = Job.objects.filter(flow=flow, ended_at__isnull=True).first()
     if job is None or (job.generation, job.restarts) != (flow.generation, flow.restarts):
         return False
@@ -89,7 +92,17 @@ def spec_of(*, flow: Flow, job: Job) -> JobSpec:
         properties=dict(flow.properties),
         decisions=gaps.decisions_of(flow=flow),
         ends_at=schedules.ends_at(flow=flow, now=timezone.now()),
+        is_first=not FlowPartition.objects.filter(flow=flow, position__isnull=False).exists(),
+        accepts_writers=flow.accepts_other_writers or _was_checked(flow),
     )
+
+
+def _was_checked(flow: Flow) -> bool:
+    """Whether a takeover has just watched the target and found MirrorMaker 2 quiet."""
+    run = DutyRun.objects.filter(flow=flow, duty=TAKEOVER, error="").first()
+    if run is None or run.ended_at is None or not run.counts.get("quiet"):
+        return False
+    return run.ended_at > timezone.now() - _CHECK_HOLDS
 
 
 def counts(*, job: Job, flow: Flow) -> bool:

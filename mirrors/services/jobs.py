@@ -196,7 +196,7 @@ def _claim(flow: Flow, job: Job | None, decision: Decision, leaving: str | None)
         reason = leaving
     if observed == ObservedState.STOPPED and job is None and _rests(flow):
         return True
-    if observed == ObservedState.STOPPED:
+    if observed == ObservedState.STOPPED or decision.finished:
         reason = schedules.with_next(
             flow=flow, reason=reason, finished=decision.finished, now=timezone.now()
         )
@@ -244,5 +244,6 @@ def _rests(flow: Flow) -> bool:
     return flow.observed_state in {
         ObservedState.DRAFT,
         ObservedState.STOPPED,
+        ObservedState.FAILED,
         ObservedState.FAILED_OVER,
     }

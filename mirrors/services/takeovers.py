@@ -12,18 +12,19 @@ from datetime import datetime
 from mirrors.domain.duties import Outcome
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.policy import policy_for
-from mirrors.domain.takeover import Place, Signs, read_stand, watched_topics
+from mirrors.domain.takeover import Signs, read_stand, watched_topics
 from mirrors.kafka.admin import Admin
-from mirrors.kafka.groups import list_groups
 from mirrors.kafka.internal import read_to_end
+from mirrors.kafka.writer_signs import ends_of, group_state, selected_topics
 from mirrors.models import DutyRun, Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.duty_runs import close_run, open_run
 from mirrors.services.errors import Conflict
 from mirrors.services.flows.steering import start_flow
+from mirrors.services.job_rows import TAKEOVER
 
-DUTY = "takeover"
+DUTY = TAKEOVER
 SECONDS = 10
 LONGEST_S = 20
 DEADLINE_S = 7.0
@@ -83,33 +84,24 @@ def look(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Signs:
     """Where MM2 stands and whether it moves: what it writes is looked at twice, `seconds` apart."""
     spec = flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-    group = f"{spec.source.alias}-mm2"
+    with Admin(spec.source, client_id="understudy-takeover") as source:
+        here = source.snapshot(now=0, deadline_s=DEADLINE_S, with_configs=False)
     admin = Admin(spec.target, client_id="understudy-takeover")
     try:
         records = read_to_end(admin, policy.offsets_topic(), deadline_s=DEADLINE_S)
         stand = read_stand([(record.key, record.value) for record in records], spec.source.alias)
-        watched = watched_topics(policy, stand)
-        before = _ends(admin, watched)
+        watched = watched_topics(policy, stand, selected_topics(spec, here))
+        before = ends_of(admin, watched)
         sleep(seconds)
-        after = _ends(admin, watched)
+        after = ends_of(admin, watched)
     finally:
         admin.close()
-    listing = list_groups(spec.target, deadline_s=DEADLINE_S).get(group)
+    group, state = group_state(spec)
     return Signs(
         seconds=seconds,
         group_name=group,
-        group="" if listing is None else listing.state,
+        group=state,
         before=before,
         after=after,
         stand=stand,
     )
-
-
-def _ends(admin: Admin, names: set[str]) -> dict[Place, int]:
-    state = admin.snapshot(sorted(names), now=0, deadline_s=DEADLINE_S, with_configs=False)
-    places = [
-        (name, part) for name, topic in state.topics.items() for part in range(topic.partitions)
-    ]
-    if not places:
-        return {}
-    return dict(admin.list_offsets(places, "latest", deadline_s=DEADLINE_S).raise_first().done)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,19 @@ def _delete(*, flow: Flow, who: str, why: str = "") -> None:
 
 ACTS: dict[str, Act] = {
     "start": Act("Start", "is asked to run", steering.start_flow, _startable, main=True),
+    "start_beside": Act(
+        "Start beside other writers",
+        "is asked to run beside other writers",
+        functools.partial(steering.start_flow, accept_other_writers=True),
+        lambda flow: bool(flow.start_refusal),
+        asks=(
+            "Its last start was refused because another program writes the same remote topics on "
+            "{target}. Started nevertheless, both write: consumers there read records twice.",
+            "Stop the other program, or take over from MirrorMaker 2, unless both are to write. "
+            "Who started it beside them is kept in the history.",
+        ),
+        typed=True,
+    ),
     "pause": Act("Pause", "is asked to pause", steering.pause_flow, _desired("running"), main=True),
     "resume": Act(
         "Resume", "is asked to go on", steering.resume_flow, _desired("paused"), main=True

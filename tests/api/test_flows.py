@@ -97,6 +97,18 @@ def test_a_second_start_is_refused(operator: APIClient, flow: dict[str, Any]) ->
     assert "started already" in error_of(again)["message"]
 
 
+def test_a_start_beside_other_writers_is_recorded(
+    operator: APIClient, flow: dict[str, Any]
+) -> None:
+    url = f"/api/v1/flows/{flow['id']}"
+    assert operator.get(f"{url}/").json()["start_refusal"] == ""
+    assert operator.post(f"{url}/start/", {"accept_other_writers": "maybe"}).status_code == 400
+    body = {"accept_other_writers": True, "reason": "both are to write"}
+    assert operator.post(f"{url}/start/", body).json()["desired_state"] == "running"
+    row = Transition.objects.get(to_state="other writers accepted")
+    assert (row.who, row.why) == ("operator", "both are to write")
+
+
 def test_pause_resume_stop_restart_say_what_they_did(
     operator: APIClient, flow: dict[str, Any]
 ) -> None:

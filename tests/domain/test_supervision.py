@@ -45,6 +45,14 @@ def test_a_run_that_ends_while_somebody_pauses_it_is_over_and_the_flow_stays_pau
         assert (decision.job_ends, decision.finished) == ("stopped", False)
 
 
+def test_a_refused_first_start_fails_and_is_not_tried_again() -> None:
+    own = dataclasses.replace(status("stopped", reason="Not started: ..."), refusal="mirrormaker2")
+    decision = step(status=own, runner=runner())
+    assert (decision.action, decision.observed) == ("remove_spec", "failed")
+    assert (decision.job_ends, decision.finished) == ("failed", True)
+    assert decision.reason == "Not started: ..."
+
+
 def spec(job: int = 7, generation: int = 1, desired: str = "running") -> JobSpec:
     return JobSpec(
         job=job, flow=3, name="a->b", generation=generation, desired=desired,

@@ -106,6 +106,36 @@ def test_a_flow_that_fails_is_restarted_at_once_and_then_backs_off(flow: Flow, r
     assert again.retry_at is None
 
 
+def test_a_refused_first_start_stays_failed_until_a_person_accepts_the_other_writer(
+    flow: Flow, root: Path
+) -> None:
+    (root / "default").mkdir()
+    (root / "default" / f"refuse-{flow.pk}").touch()
+    refused = reconcile_until(flow, is_in("failed"))
+    assert (refused.desired_state, refused.start_refusal) == ("stopped", "mirrormaker2")
+    assert refused.reason == "Not started."
+    jobs.reconcile()
+    assert fresh(flow).observed_state == "failed"
+    assert Job.objects.filter(flow=flow).count() == 1
+    assert job_rows.is_settled(flow_id=flow.pk)
+    steering.start_flow(flow=fresh(flow), who=WHO)
+    reconcile_until(flow, lambda now: Job.objects.filter(flow=flow, ended_at=None).exists())
+    reconcile_until(flow, is_in("failed"))
+    steering.start_flow(flow=fresh(flow), who=WHO, accept_other_writers=True)
+    started = reconcile_until(flow, is_in("running"))
+    assert started.start_refusal == ""
+    assert Transition.objects.filter(to_state="other writers accepted", who=WHO).exists()
+    spec = launcher.read_spec(root / "default", flow.pk)
+    assert spec is not None
+    assert spec.accepts_writers
+    # The next start looks again, unless it is accepted again; one that has copied is no first one.
+    steering.stop_flow(flow=started, who=WHO)
+    reconcile_until(flow, is_in("stopped"))
+    steering.start_flow(flow=fresh(flow), who=WHO)
+    spec = job_rows.spec_of(flow=fresh(flow), job=Job.objects.filter(flow=flow).first())
+    assert (spec.accepts_writers, spec.is_first) == (False, False)
+
+
 def test_a_restart_ends_the_job_and_starts_another(flow: Flow) -> None:
     reconcile_until(flow, is_in("running"))
     first = Job.objects.get(flow=flow)

@@ -130,7 +130,13 @@ class Lab:
 
     def write(self, topic: str, values: Iterable[Any], partition: int = 0, **config: Any) -> None:
         """Values alone, or whole records as dictionaries of `produce`'s arguments."""
-        producer = self.writer(**config)
+        self._write(self.writer(**config), topic, values, partition)
+
+    def write_target(self, topic: str, values: Iterable[Any]) -> None:
+        """As another program on the target does."""
+        self._write(Producer({"bootstrap.servers": self.target, "log_level": 0}), topic, values, 0)
+
+    def _write(self, producer: Producer, topic: str, values: Iterable[Any], partition: int) -> None:
         for value in values:
             row = value if isinstance(value, dict) else {"value": str(value).encode()}
             while True:

@@ -20,6 +20,7 @@ from controlplane.demo.kafka_files import LOGGING
 from mirrors.domain.records import ConnectOffset, MalformedRecord
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin
+from mirrors.kafka.groups import list_groups
 from mirrors.kafka.internal import read_to_end
 from tests.spark.lab import Flow, Lab, position, wait_for
 from tests.spark.reading import end_offsets, records
@@ -138,6 +139,16 @@ class World:
         found = records(self.lab.target, self.remote)
         return {at: [(row[1] or b"").decode() for row in rows] for at, rows in found.items()}
 
+    def repeated(self) -> Places:
+        """How many records lie there more than once."""
+        return {at: len(rows) - len(set(rows)) for at, rows in self.copied().items()}
+
+    def is_left(self) -> bool:
+        """Whether MM2's group has no members."""
+        name = f"{self.flow.source_alias}-mm2"
+        found = list_groups(ClusterSpec(alias="target", bootstrap_servers=self.lab.target))
+        return name not in found or found[name].state in {"Empty", "Dead"}
+
     def stored(self) -> Places:
         """The next record by MM2's own positions, whoever wrote them last."""
         spec = ClusterSpec(alias="target", bootstrap_servers=self.lab.target)
@@ -177,6 +188,10 @@ def test_nothing_is_lost_and_only_what_mm2_itself_repeats_is_there_twice(
 ) -> None:
     traffic = Traffic(world.lab, world.topic)
     first = world.mm2()
+    world.flow.start()
+    status = world.flow.wait(lambda status: status.refusal, seconds=60)
+    assert status.refusal == "mirrormaker2", status.reason
+    assert not any(value for value in world.repeated().values())
     if end == "killed":
         wait_for(world.stored, seconds=60, what="MM2's first flush", pause=0.2)
         first.kill()
@@ -188,7 +203,10 @@ def test_nothing_is_lost_and_only_what_mm2_itself_repeats_is_there_twice(
     assert all(count >= 0 for count in declared.values())
     if end == "stopped":
         assert set(declared.values()) == {0}, declared
-    world.flow.start().wait_state("running", seconds=60)
+    # A worker that was killed counts as a member until its session ends.
+    wait_for(world.is_left, seconds=60, what="MM2's group without members", pause=0.5)
+    world.flow.restart()
+    world.flow.wait_state("running", seconds=60)
     world.wait_for_more(ends)
     status = world.flow.stop(seconds=30)
     reached = {at: position(status, world.topic, at) for at in range(PARTITIONS)}

@@ -13,8 +13,12 @@ from mirrors.services.flows.checks import forgive_failures, judge_settings, lock
 from mirrors.services.flows.editing import create_flow
 
 
-def start_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
-    """Run, and forget earlier failures: a flow that is backing off is tried at once."""
+def start_flow(*, flow: Flow, who: str, why: str = "", accept_other_writers: bool = False) -> Flow:
+    """Run, and forget earlier failures: a flow that is backing off is tried at once.
+
+    A flow that has never copied looks first whether another program writes its remote topics, and
+    is not started then. `accept_other_writers` leaves that out, and is recorded.
+    """
     waiting = {ObservedState.BACKING_OFF, ObservedState.FAILED}
     if flow.desired_state == DesiredState.RUNNING and flow.observed_state not in waiting:
         raise Conflict(
@@ -26,6 +30,11 @@ def start_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
         locked = lock_flow(flow)
         judge_settings(locked.source, locked.target, locked.properties, itself=locked)
         forgive_failures(locked)
+        if locked.accepts_other_writers != accept_other_writers:
+            locked.accepts_other_writers = accept_other_writers
+            locked.save(update_fields=["accepts_other_writers"])
+        if accept_other_writers:
+            note(locked, what="other writers accepted", who=who, why=why or "Started beside them.")
         return _ask(locked, DesiredState.RUNNING, who, why or "Started.")
 
 

@@ -1,6 +1,7 @@
 """python -m spark_runner, as the control plane sees it; found first when tests run from here.
 
-A file `fail-<flow>` in its directory makes the flow fail, `done-<flow>` ends its run; `silent`
+A file `fail-<flow>` in its directory makes the flow fail, `done-<flow>` ends its run,
+`refuse-<flow>` refuses its start unless other writers are accepted; `silent`
 stops its reports, of which `silenced` tells; `no-start` makes the process end at once with last
 words.
 """
@@ -50,13 +51,15 @@ class StandIn:
         for flow, spec in specs.items():
             failed = (self.directory / f"fail-{flow}").exists()
             done = (self.directory / f"done-{flow}").exists()
-            self.say(spec, "failed" if failed else "stopped" if done else spec.desired, done=done)
+            refused = (self.directory / f"refuse-{flow}").exists() and not spec.accepts_writers
+            state = "failed" if failed else "stopped" if done or refused else spec.desired
+            self.say(spec, state, done=done, refusal="mirrormaker2" if refused else "")
         for flow in set(self.taken) - set(specs):
             self.say(self.taken.pop(flow), "stopped")
         self.taken.update(specs)
         self.report(tuple(sorted(specs)))
 
-    def say(self, spec: JobSpec, state: str, *, done: bool = False) -> None:
+    def say(self, spec: JobSpec, state: str, *, done: bool = False, refusal: str = "") -> None:
         now = int(time.time() * 1000)
         topic = TopicStatus(
             topic="orders", remote_topic="one.orders", state="in_sync", reason="", partitions=2
@@ -86,8 +89,12 @@ class StandIn:
             if state == "failed"
             else "Reached the ends."
             if done
+            else "Not started."
+            if refusal
             else "",
             finished=done,
+            refusal=refusal,
+            is_planned=not refusal,
             started_at=self.started_at,
             as_of=now,
             records=20,
