@@ -5,16 +5,16 @@ Invariants:
 
 A. Nothing is told that lies beyond the target's end, or in a partition that is not there.
 B. A group with members on the target is never moved.
-C. A group goes back on the target only where nobody but us put it where it stands.
+C. A group goes back on the target only where nobody but us put it where it stands, and never to the
+   log start because its offset on the source has expired.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal, NamedTuple, get_args
 
-from mirrors.domain.offsets import Translation
 from mirrors.domain.records import Checkpoint
+from mirrors.domain.resume import GroupPlace, resume_of
 
 # not_copied: the flow does not carry it. unknown: nobody can say where it would stand. off: the
 # setting says no. waiting: its turn comes. active: it has members there. kept: it consumed there.
@@ -36,33 +36,6 @@ SYNC_STATES: tuple[str, ...] = get_args(SyncState)
 IDLE = ("", "Empty", "Dead")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GroupPlace:
-    """What was seen of one group in one partition of a source topic.
-
-    `left_out` says why the flow does not copy it, `trouble` why the source could not be asked about
-    it and `target_trouble` why the target could not; empty where all is well. `target_end` is None
-    where the target has no such partition.
-    """
-
-    group: str
-    topic: str
-    partition: int
-    remote_topic: str | None = None
-    left_out: str = ""
-    trouble: str = ""
-    target_trouble: str = ""
-    source_offset: int | None = None
-    metadata: str = ""
-    translation: Translation | None = None
-    target_offset: int | None = None
-    target_end: int | None = None
-
-    @property
-    def remote(self) -> str:
-        return f"{self.remote_topic}-{self.partition}"
-
-
 class Emission(NamedTuple):
     """A checkpoint to write, or None and why not; quiet where all was said before."""
 
@@ -79,33 +52,15 @@ class Move(NamedTuple):
     reason: str
 
 
-def downstream_of(place: GroupPlace) -> tuple[int | None, str]:
-    """Where the group would go on on the target, or None and why nobody can say (invariant A)."""
-    if place.left_out or place.remote_topic is None:
-        return None, place.left_out or "the flow does not copy this topic"
-    if place.trouble:
-        return None, place.trouble
-    if place.source_offset is None:
-        return None, "the group has no offset here on the source: none yet, expired, or deleted"
-    found = place.translation
-    if found is None or found.downstream is None:
-        return None, found.reason if found else "no record of this partition was copied yet"
-    if place.target_end is None:
-        return None, f"{place.remote} does not exist on the target"
-    if found.downstream > place.target_end:
-        reason = (
-            f"the map leads to {found.downstream}, but {place.remote} ends at {place.target_end}: "
-            "it was emptied or made again, and the flow has to be planned anew"
-        )
-        return None, reason
-    return found.downstream, found.reason
-
-
 def plan_checkpoint(place: GroupPlace, earlier: Checkpoint | None) -> Emission:
     """The checkpoint that tells more than the `earlier` one of the same group and partition."""
-    downstream, why = downstream_of(place)
+    resume = resume_of(place)
+    downstream = resume.downstream
     if downstream is None or place.source_offset is None or place.remote_topic is None:
-        return Emission(None, why)
+        return Emission(None, resume.reason)
+    if place.is_empty_there:
+        # As MM2, which has no offset sync before the first record either.
+        return Emission(None, resume.reason, is_quiet=True)
     found = Checkpoint(
         place.group,
         place.remote_topic,
@@ -116,6 +71,8 @@ def plan_checkpoint(place: GroupPlace, earlier: Checkpoint | None) -> Emission:
     )
     if earlier is None:
         return Emission(found, "the first of this group here")
+    if resume.outcome == "expired" and downstream <= earlier.downstream:
+        return Emission(None, resume.reason, is_quiet=found.upstream == earlier.upstream)
     if found.upstream < earlier.upstream:
         return Emission(found, "the group was reset backwards on the source")
     if downstream > earlier.downstream:
@@ -134,14 +91,18 @@ def plan_move(place: GroupPlace, *, enabled: bool, state: str, wrote: int | None
     `state` is the group's on the target as Kafka says it ("" where it does not exist). `wrote` is
     where we last put it, None when we never did or do not know.
     """
-    to, why = downstream_of(place)
+    resume = resume_of(place)
+    to = resume.downstream
     if to is None:
-        return Move("not_copied" if place.left_out else "unknown", None, why)
+        return Move("not_copied" if place.left_out else "unknown", None, resume.reason)
     if place.target_trouble:
         return Move("failed", None, place.target_trouble)
     stands = place.target_offset
     if stands == to:
         return Move("in_sync", None, "")
+    if resume.outcome == "expired" and to < (stands or 0) <= (place.target_end or 0):
+        # Where it was put while its offset existed is nearer to what it has read.
+        return Move("in_sync" if stands == wrote else "kept", None, f"{resume.reason}; it stays")
     if not enabled:
         return Move("off", None, "sync.group.offsets.enabled is false")
     if state not in IDLE:

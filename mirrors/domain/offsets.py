@@ -7,7 +7,7 @@ from typing import Literal
 
 from mirrors.domain.runs import Run
 
-Outcome = Literal["exact", "gap", "ahead", "unknown"]
+Outcome = Literal["exact", "gap", "ahead", "expired", "unknown"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,8 @@ class Translation:
 
     exact: the record itself, or the end of what was copied. gap: the record was never copied (a
     transaction's marker, compaction, a filter), so the next one. ahead: the group read records that
-    are not copied yet; it will read them again. unknown: there is no map here. `re_reads`: what it
+    are not copied yet; it will read them again. expired: the committed offset no longer exists (see
+    `domain.resume`). unknown: there is no map here. `re_reads`: what it
     has read already and finds again behind that place, as where two directions lie mixed.
     """
 

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from mirrors.domain.checkpoints import (
     IDLE,
-    GroupPlace,
     Move,
-    downstream_of,
     plan_checkpoint,
     plan_move,
 )
 from mirrors.domain.offsets import Translation
 from mirrors.domain.records import Checkpoint
+from mirrors.domain.resume import GroupPlace, resume_of
 from mirrors.domain.runs import Run
 from mirrors.domain.sync_runs import Sync
 from tests.domain.cases import golden, laws
@@ -203,7 +202,7 @@ def test_checkpoints_go_on_with_the_group_and_back_only_when_it_does(
             assert found.downstream > earlier.downstream
         last = found or earlier
         assert last is not None
-        assert last.downstream == downstream_of(seen)[0]
+        assert last.downstream == resume_of(seen).downstream
         earlier = last
         assert plan_checkpoint(seen, earlier).checkpoint is None
 

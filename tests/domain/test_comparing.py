@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.checkpoints import GroupPlace
 from mirrors.domain.comparing.alignment import MOST, Aligner, Difference, Row
 from mirrors.domain.comparing.chunks import SideDigest, borders, chain, compare_chunks
 from mirrors.domain.comparing.findings import (
@@ -20,6 +19,7 @@ from mirrors.domain.comparing.findings import (
 )
 from mirrors.domain.comparing.outcome import Content, judge, sentence
 from mirrors.domain.offsets import Translation
+from mirrors.domain.resume import GroupPlace
 
 SIZES = st.integers(2, 900)
 FAULTS = ("flipped", "dropped", "swapped", "doubled")

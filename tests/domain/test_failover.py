@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.checkpoints import GroupPlace
 from mirrors.domain.failover.plan import OLDEST_MS, FailoverPlan, plan_failover
 from mirrors.domain.failover.shapes import FailoverPicture, GroupPicture, PartitionPicture
 from mirrors.domain.offsets import Translation
 from mirrors.domain.policy import ReplicationPolicy
+from mirrors.domain.resume import GroupPlace
 from mirrors.domain.runs import Run
 from tests.domain.cases import laws
 from tests.domain.run_map import RunMap

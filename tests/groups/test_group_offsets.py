@@ -56,12 +56,26 @@ def test_idle_groups_follow_forward_and_back_with_their_metadata(world: MakeWorl
     assert "reset backwards" in said(here, fresh)[1]
     assert said(here, behind)[0] == "kept"
     # And forward again, beyond what was copied: to its end, not further.
-    here.commit(fresh, topic, here.copy.ends()[topic, 0] + 50)
+    here.fill(topic, 10)
+    here.commit(fresh, topic, here.copy.ends()[topic, 0])
     here.do(move_groups)
     (row,) = here.rows(group=fresh)
     assert (row.sync_state, row.outcome) == ("moved", "ahead")
     assert row.target_offset == truth[-1][1] + 1
     assert high < row.source_offset
+
+
+def test_a_group_in_a_partition_that_is_empty_on_both_sides_is_placed_at_its_beginning(
+    world: MakeWorld,
+) -> None:
+    group = unique("app")
+    here = world(groups=group, sync_group_offsets_enabled="true")
+    topic = here.topic("orders")
+    here.copy.copy()
+    here.commit(group, topic, 0)
+    assert here.do(move_groups).counts["moved"] == 1
+    assert here.stands(group, topic) == GroupOffset(0)
+    assert said(here, group)[0] == "moved"
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -150,6 +164,7 @@ def test_where_two_directions_share_a_topic_no_group_is_led_past_the_others_reco
     here = world(groups=group, sync_group_offsets_enabled="true", skip_replicated="true")
     topic = here.topic("orders")
     here.fill(topic, 20)
+    here.copy.copy()
     here.commit(group, topic, 10)
     assert here.do(emit_checkpoints).counts["emitted"] == 0
     assert here.do(move_groups).counts["moved"] == 0

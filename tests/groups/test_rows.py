@@ -9,9 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.domain.checkpoints import GroupPlace, Move
+from mirrors.domain.checkpoints import Move
 from mirrors.domain.duties import DutyContext
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.resume import GroupPlace
 from mirrors.kafka.groups import GroupListing
 from mirrors.models import Flow, FlowPartition, GroupBookmark, GroupOffset, PartitionMap
 from mirrors.services.groups.group_rows import known_groups, store_listing, store_places

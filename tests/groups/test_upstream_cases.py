@@ -43,7 +43,7 @@ def test_a_partition_without_records_has_no_checkpoint_until_one_crosses_and_kee
     here.do(emit_checkpoints)
     assert places(here) == [(here.remote(full), 0, 20)]
     told = {(row.topic, row.partition): row.sync_state for row in here.rows()}
-    assert (told[full, 1], told[empty, 0]) == ("unknown", "unknown")
+    assert (told[full, 1], told[empty, 0]) == ("in_sync", "in_sync")
     here.do(move_groups)
     found = read_offsets(here.copy.target.spec, {group: list(remote)}).raise_first().done[group]
     assert found.raise_first().done == remote

@@ -11,13 +11,14 @@ import pytest
 from django.apps import apps
 from django.utils import timezone
 
-from mirrors.domain.checkpoints import GroupPlace, Move, SyncState
+from mirrors.domain.checkpoints import Move, SyncState
 from mirrors.domain.comparing.alignment import Kind
 from mirrors.domain.comparing.findings import About, Finding, Weight
 from mirrors.domain.gaps import GapKind
 from mirrors.domain.jobs import JobSpec, JobStatus, PartitionStatus, TopicState, TopicStatus
 from mirrors.domain.offsets import Outcome
 from mirrors.domain.records import Checkpoint
+from mirrors.domain.resume import GroupPlace
 from mirrors.domain.topics import LONGEST_NAME
 from mirrors.kafka.probe_report import ProbeReport
 from mirrors.models import (

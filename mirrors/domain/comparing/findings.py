@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Literal
 
 from mirrors.domain.changes import Change, SyncPlan
-from mirrors.domain.checkpoints import IDLE, GroupPlace
+from mirrors.domain.checkpoints import IDLE
 from mirrors.domain.comparing.alignment import Difference
+from mirrors.domain.resume import GroupPlace
 
 About = Literal["topic", "partition", "config", "acl", "group", "content"]
 # differs: the two sides are not the same. note: worth knowing, and no difference that matters.

@@ -103,11 +103,32 @@ def find_warnings(
             yield Finding(code="loss", where=name, sentence=words, page="topics")
     for place in places:
         where = f"{place.group} in {place.topic}-{place.partition}"
-        if place.outcome == "ahead":
-            yield Finding(
-                code=place.outcome, where=where, sentence=f"{where}: {place.reason}.", page="groups"
-            )
+        if place.outcome in ("ahead", "expired"):
+            words = f"{where}: {place.reason}.{_skipped(place)}"
+            yield Finding(code=place.outcome, where=where, sentence=words, page="groups")
+    yield from _without_offset(picture)
     yield from _warnings_beside(picture)
+
+
+def _skipped(place: PlacePlan) -> str:
+    if place.skipped == 0:
+        return ""
+    if place.skipped is None:
+        return " Whether the target still holds all that it has not read is unknown."
+    return f" At most {plural(place.skipped, 'record')} that it has not read are gone there."
+
+
+def _without_offset(picture: FailoverPicture) -> Iterator[Finding]:
+    for group in picture.groups:
+        for place in group.places:
+            if place.has_no_offset:
+                where = f"{place.group} in {place.topic}-{place.partition}"
+                words = (
+                    f"{where} has no committed offset on {picture.source} any more: it expired or "
+                    "was deleted. Nothing is set; its client applies auto.offset.reset, on "
+                    f"{picture.target} as on {picture.source}."
+                )
+                yield Finding(code="no_offset", where=where, sentence=words, page="groups")
 
 
 def _gone(picture: FailoverPicture) -> Finding:

@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from mirrors.domain.checkpoints import GroupPlace, downstream_of
 from mirrors.domain.failover.clients import ClientChange, client_changes
 from mirrors.domain.failover.findings import find_blockers, find_warnings
 from mirrors.domain.failover.shapes import (
@@ -26,6 +25,7 @@ from mirrors.domain.failover.shapes import (
     PlacePlan,
 )
 from mirrors.domain.policy import ReplicationPolicy
+from mirrors.domain.resume import GroupPlace, resume_of
 
 # Figures from before that are too old to act upon.
 OLDEST_MS = 15 * 60 * 1000
@@ -66,7 +66,7 @@ def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> Fa
         _place(place, by_place.get((place.topic, place.partition)))
         for group in picture.groups
         for place in group.places
-        if not place.left_out
+        if not place.left_out and not place.has_no_offset
     )
     losses = [row.loss for row in partitions]
     unknown = any(row.certainty == "unknown" for row in partitions)
@@ -133,9 +133,8 @@ def _loss(row: PartitionPicture) -> tuple[int | None, Certainty, str]:
 
 
 def _place(place: GroupPlace, partition: PartitionPlan | None) -> PlacePlan:
-    downstream, reason = downstream_of(place)
-    found = place.translation
-    outcome = "unknown" if downstream is None or found is None else found.outcome
+    resume = resume_of(place)
+    downstream = resume.downstream
     loss = unread = None
     if partition is not None and partition.source_end is not None:
         loss = partition.loss
@@ -149,13 +148,13 @@ def _place(place: GroupPlace, partition: PartitionPlan | None) -> PlacePlan:
         remote_topic=place.remote_topic or "",
         source_offset=place.source_offset,
         downstream_offset=downstream,
-        outcome=outcome,
-        # Without a place nobody can say.
-        re_reads=None if downstream is None or found is None else found.re_reads,
+        outcome=resume.outcome,
+        re_reads=resume.re_reads,
+        skipped=resume.skipped,
         loss=loss,
         unread_loss=unread,
         waiting=None if ended else max(0, (place.target_end or 0) - (downstream or 0)),
-        reason=reason,
+        reason=resume.reason,
     )
 
 

@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from mirrors.domain.figures import plural
+
 # proven: content was compared and agrees. differs: it does not. unproven: nothing to compare.
 Verdict = Literal["proven", "differs", "unproven"]
 
@@ -79,6 +81,24 @@ def prove(samples: Samples) -> Proof:
         compared=compared,
         last_consumed_at=last,
     )
+
+
+def prove_expired(start: int, seen: Sequence[Seen], skipped: int | None, reason: str) -> Proof:
+    """Of a group that resumes at the remote partition's log start: that a reader begins there.
+
+    What it has read before is gone from the source or the target, so there is no content to
+    compare. `skipped` are records that it has not read and that the target no longer holds.
+    """
+    if any(row.offset < start for row in seen):
+        words = f"a reader that begins at {start} gets records from before it"
+        return Proof(verdict="differs", reason=words, in_order=False)
+    if skipped is None:
+        words = f"{reason}; whether all that it has not read is there is unknown"
+        return Proof(verdict="unproven", reason=words)
+    if skipped:
+        words = f"{reason}; {plural(skipped, 'record')} at most that it has not read are gone there"
+        return Proof(verdict="unproven", reason=words, skipped=skipped)
+    return Proof(verdict="proven", reason=reason, skipped=0, in_order=True)
 
 
 def _beside(samples: Samples, last: int | None) -> tuple[int, int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from mirrors.domain.checkpoints import GroupPlace
 from mirrors.domain.failover.beside import Asked, FencePicture, Rights, Standing
 from mirrors.domain.policy import ReplicationPolicy
+from mirrors.domain.resume import GroupPlace
 
 # observed: the source was asked for this plan. last_known: an earlier figure, more may be lost.
 Certainty = Literal["observed", "last_known", "unknown"]
@@ -18,7 +18,8 @@ Page = Literal["", "drift", "plan", "gaps", "groups", "jobs", "topics", "source"
 class PartitionPicture:
     """One copied partition. `source_end` is the last stable offset: what a flow may read.
 
-    `source_end_at` (epoch ms) is set where that end is an earlier figure. `gap` says what is open.
+    `source_last` is the last offset, which includes open transactions. `source_end_at` (epoch ms)
+    is set where the ends are earlier figures. `gap` says what is open.
     """
 
     topic: str
@@ -27,6 +28,7 @@ class PartitionPicture:
     position: int | None
     source_start: int | None = None
     source_end: int | None = None
+    source_last: int | None = None
     source_end_at: int | None = None
     target_end: int | None = None
     gap: str = ""
@@ -108,7 +110,8 @@ class PlacePlan:
     """One group in one partition.
 
     `loss` is the partition's; `unread_loss` is what of it the group has not consumed either.
-    `waiting` is the most that it will find downstream.
+    `skipped` is the most that it has not consumed, that the source still holds and the target no
+    longer does (None: not known); `waiting` is the most that it will find downstream.
     """
 
     group: str
@@ -123,6 +126,7 @@ class PlacePlan:
     unread_loss: int | None
     waiting: int | None
     reason: str
+    skipped: int | None = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,12 @@ from typing import Any
 
 from django.utils import timezone
 
-from mirrors.domain.checkpoints import IDLE, GroupPlace, Move, plan_move
+from mirrors.domain.checkpoints import IDLE, Move, plan_move
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.group_filters import GroupSelection
 from mirrors.domain.offsets import Translation
 from mirrors.domain.policy import ReplicationPolicy, policy_for
+from mirrors.domain.resume import GroupPlace
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_offsets

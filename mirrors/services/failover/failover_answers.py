@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-from mirrors.domain.checkpoints import GroupPlace
-from mirrors.domain.failover.shapes import GroupPicture
+from mirrors.domain.failover.shapes import GroupPicture, PartitionPicture
+from mirrors.domain.offsets import Translation
+from mirrors.domain.resume import GroupPlace
 from mirrors.kafka.admin import Place
 from mirrors.kafka.connection import Partial
 from mirrors.models import Flow
@@ -17,38 +18,54 @@ from mirrors.services.offsets.translation import translate_offsets
 def with_answers(
     flow: Flow,
     groups: Iterable[GroupPicture],
+    source: Iterable[PartitionPicture],
     target: tuple[Mapping[Place, int], Partial[Place, int]],
     states: Mapping[str, str],
     home: Mapping[Place, Place],
     positions: Mapping[Place, int],
 ) -> Iterator[GroupPicture]:
-    """Each place with its translation and the target's end, each group with its state there.
+    """Each place with its translation and the ends of both logs, each group with its state there.
 
+    `source`: the partitions as the source was last seen to have them.
     `home`: remote partitions on the source that came from the target, and go back to themselves.
     `positions`: how far each partition was copied when the picture was taken.
     """
     groups = [_known(group, home) for group in groups]
+    seen = {(row.topic, row.partition): row for row in source}
+    places = [place for group in groups for place in group.places]
+    known = _translations(flow, _asked(places, seen), home, positions)
+    for group in groups:
+        yield dataclasses.replace(
+            group,
+            places=tuple(_with_ends(place, seen, known, *target) for place in group.places),
+            target_state=states.get(group.group, ""),
+        )
+
+
+def _asked(
+    places: Iterable[GroupPlace], source: Mapping[Place, PartitionPicture]
+) -> dict[Place, set[int]]:
+    """The groups' offsets, and where the log of their partitions begins."""
     asked: dict[Place, set[int]] = {}
-    for place in (place for group in groups for place in group.places):
+    for place in places:
+        where = (place.topic, place.partition)
+        start = source[where].source_start if where in source else None
+        offsets = {offset for offset in (place.source_offset, start) if offset is not None}
         if place.source_offset is not None:
-            asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
+            asked.setdefault(where, set()).update(offsets)
+    return asked
+
+
+def _translations(
+    flow: Flow,
+    asked: Mapping[Place, set[int]],
+    home: Mapping[Place, Place],
+    positions: Mapping[Place, int],
+) -> dict[tuple[Place, int], Translation]:
     away = {place: rows for place, rows in asked.items() if place not in home}
     answers = translate_offsets(flow=flow, places=away, positions=positions)
     answers |= answers_home(flow, {place: asked[place] for place in asked.keys() & home.keys()})
-    known = {(where, row.upstream): row for where, rows in answers.items() for row in rows}
-    for group in groups:
-        places = [
-            dataclasses.replace(place, translation=known[where, place.source_offset])
-            if place.source_offset is not None
-            else place
-            for place in group.places
-            for where in ((place.topic, place.partition),)
-        ]
-        yield dataclasses.replace(
-            group,
-            places=tuple(_on_target(place, *target) for place in places),
-            target_state=states.get(group.group, ""),
-        )
+    return {(where, row.upstream): row for where, rows in answers.items() for row in rows}
 
 
 def copied_to(flow: Flow, positions: Mapping[Place, int]) -> dict[Place, int]:
@@ -62,21 +79,31 @@ def copied_to(flow: Flow, positions: Mapping[Place, int]) -> dict[Place, int]:
     }
 
 
-def _on_target(
-    place: GroupPlace, starts: Mapping[Place, int], ends: Partial[Place, int]
+def _with_ends(
+    place: GroupPlace,
+    source: Mapping[Place, PartitionPicture],
+    known: Mapping[tuple[Place, int], Translation],
+    starts: Mapping[Place, int],
+    ends: Partial[Place, int],
 ) -> GroupPlace:
-    where = (place.remote_topic or "", place.partition)
-    end, found = ends.done.get(where), place.translation
+    """With its translation, and where the logs of both sides begin and end."""
+    here, there = (place.topic, place.partition), (place.remote_topic or "", place.partition)
+    row = source.get(here)
+    start = None if row is None else row.source_start
+    kept = None if start is None else known.get((here, start))
     # One that did not answer is not one that is not there.
-    silence = ends.failed[where].message if where in ends.failed else ""
-    place = dataclasses.replace(place, target_end=end, trouble=place.trouble or silence)
-    empty = end is not None and starts.get(where) == end
-    if found is None or found.downstream is not None or not empty:
-        return place
-    # A map has nothing to say of it; who begins at its end sees all that will ever come.
-    reason = "nothing was copied yet: the remote partition is empty"
-    found = dataclasses.replace(found, downstream=end, outcome="exact", reason=reason)
-    return dataclasses.replace(place, translation=found)
+    silence = ends.failed[there].message if there in ends.failed else ""
+    offset = place.source_offset
+    return dataclasses.replace(
+        place,
+        translation=place.translation if offset is None else known[here, offset],
+        source_start=start,
+        source_end=None if row is None else row.source_last,
+        kept_from=None if kept is None else kept.downstream,
+        target_start=starts.get(there),
+        target_end=ends.done.get(there),
+        trouble=place.trouble or silence,
+    )
 
 
 def _known(group: GroupPicture, home: Mapping[Place, Place]) -> GroupPicture:

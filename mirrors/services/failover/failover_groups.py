@@ -6,9 +6,9 @@ import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from mirrors.domain.checkpoints import GroupPlace
 from mirrors.domain.failover.shapes import GroupPicture
 from mirrors.domain.group_filters import GroupSelection
+from mirrors.domain.resume import GroupPlace
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.connection import Partial
 from mirrors.kafka.groups import GroupOffset as Offset

@@ -96,6 +96,7 @@ def look(
         (row.topic, row.partition): row.position for row in theirs.rows if row.position is not None
     }
     here = without(seen.groups, theirs.gone, asked=bool(groups))
+    there = (starts, ends)
     picture = FailoverPicture(
         flow=flow.name,
         policy=policy,
@@ -105,7 +106,7 @@ def look(
         source_trouble=seen.trouble or theirs.trouble,
         writing=_writing(flow),
         partitions=tuple(_with_ends(theirs.rows, ends.done)),
-        groups=tuple(with_answers(flow, here, (starts, ends), states, home, positions)),
+        groups=tuple(with_answers(flow, here, theirs.rows, there, states, home, positions)),
         gone=tuple(sorted({topic for topic, _ in theirs.gone})),
         gone_at=theirs.gone_at,
         standing=standing_of(standing, topics),

@@ -50,12 +50,19 @@ def ask_source(
             level: At = "stable" if committed else "latest"
             ends = source.list_offsets(places, level, deadline_s=deadline_s)
             starts = source.list_offsets(ends.done, "earliest", deadline_s=deadline_s)
+            lasts = ends.done
+            if committed:
+                lasts = source.list_offsets(starts.done, "latest", deadline_s=deadline_s).done
     except UnderstudyError as error:
         left = tuple(row for place, row in known.items() if place not in gone)
         return SourceSeen(rows=left, silence=error.message, gone=gone)
     for place, start in starts.done.items():
         known[place] = dataclasses.replace(
-            known[place], source_end=ends.done[place], source_end_at=None, source_start=start
+            known[place],
+            source_end=ends.done[place],
+            source_last=lasts.get(place),
+            source_end_at=None,
+            source_start=start,
         )
     failed = {**ends.failed, **starts.failed}
     return SourceSeen(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from mirrors.domain.failover.plan import FailoverPlan
-from mirrors.domain.failover.proof import Proof, Samples, Seen, prove
+from mirrors.domain.failover.proof import Proof, Samples, Seen, prove, prove_expired
 from mirrors.domain.failover.result import Loss, PlaceResult, Reading, place_result
 from mirrors.domain.failover.shapes import PartitionPlan, PlacePlan
 from mirrors.domain.specs import ClusterSpec
@@ -108,6 +108,8 @@ def _reading(seen: GroupReading) -> Reading:
 
 def _proof(row: PlacePlan, sides: Sides, reading: GroupReading, mixed: MixedPlaces) -> Proof:
     place, theirs = (row.topic, row.partition), sides.theirs
+    if row.outcome == "expired":
+        return prove_expired(row.downstream_offset or 0, reading.seen, row.skipped, row.reason)
     if sides.look.silence:
         return prove(Samples(source_after=None, target_after=reading.seen))
     if place in sides.look.untold:
@@ -141,9 +143,6 @@ def _keeps_time(row: PlacePlan, sides: Sides) -> bool:
 def _samples(row: PlacePlan, sides: Sides, reading: GroupReading) -> Samples | Proof:
     place, offset = (row.topic, row.partition), row.source_offset or 0
     topic, bounds, theirs = sides.look.topics[row.remote_topic], sides.bounds[place], sides.theirs
-    if offset < bounds.start:
-        words = f"the source keeps records from {bounds.start} on only, so nothing is to compare"
-        return Proof(verdict="unproven", reason=words)
     before = theirs.between(place, offset - STRETCH * BEFORE, min(offset, bounds.position))
     if offset > bounds.position:
         before = theirs.between(place, bounds.position - STRETCH * BEFORE, bounds.position)

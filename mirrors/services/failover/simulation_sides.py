@@ -71,7 +71,8 @@ def read_source(
     if look.silence:
         return Rows(Partial()), Rows(Partial())
     told = [row for row in plan.places if (row.topic, row.partition) not in look.untold]
-    plain = [row for row in told if not mixed.has(row)]
+    # The source no longer holds what lies around an offset that has expired.
+    plain = [row for row in told if not mixed.has(row) and row.outcome != "expired"]
     windows = source_windows(plain, bounds)
     for place, more in mixed.windows().items():
         windows.setdefault(place, []).extend(more)

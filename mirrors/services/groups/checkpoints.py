@@ -9,10 +9,11 @@ from datetime import datetime
 
 from django.db import transaction
 
-from mirrors.domain.checkpoints import GroupPlace, Move, plan_checkpoint, plan_move
+from mirrors.domain.checkpoints import Move, plan_checkpoint, plan_move
 from mirrors.domain.duties import DutyContext, Outcome
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Checkpoint, MalformedRecord
+from mirrors.domain.resume import GroupPlace
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import Row, append

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from mirrors.domain.checkpoints import GroupPlace, Move, plan_move
+from mirrors.domain.checkpoints import Move, plan_move
 from mirrors.domain.duties import DutyContext, Outcome
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.resume import GroupPlace
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.groups import GroupOffset, write_offsets
 from mirrors.services.clock import moment

@@ -8,9 +8,10 @@ from datetime import datetime
 
 from django.db import transaction
 
-from mirrors.domain.checkpoints import GroupPlace, Move, downstream_of
+from mirrors.domain.checkpoints import Move
 from mirrors.domain.group_filters import GroupSelection, GroupVerdict
 from mirrors.domain.records import Checkpoint
+from mirrors.domain.resume import GroupPlace, resume_of
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics import LONGEST_NAME
 from mirrors.kafka.groups import GroupListing
@@ -156,7 +157,7 @@ def store_places(
 def _row(
     flow: Flow, place: GroupPlace, move: Move, wrote: int | None, now: datetime
 ) -> GroupOffset:
-    downstream, why = downstream_of(place)
+    resume = resume_of(place)
     if move.state in ("moved", "in_sync"):
         wrote = place.target_offset
     return GroupOffset(
@@ -166,11 +167,11 @@ def _row(
         partition=place.partition,
         remote_topic="" if place.left_out else place.remote_topic or "",
         source_offset=place.source_offset,
-        translated_offset=downstream,
+        translated_offset=resume.downstream,
         target_offset=place.target_offset,
-        outcome=place.translation.outcome if place.translation else "",
+        outcome=resume.outcome if place.translation or resume.downstream is not None else "",
         sync_state=move.state,
-        reason=move.reason or why,
+        reason=move.reason or resume.reason,
         wrote=wrote,
         as_of=now,
     )

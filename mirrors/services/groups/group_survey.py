@@ -1,7 +1,7 @@
 """Where a flow's groups stand on both sides, and where they would go on: looked at, not changed.
 
-Read in this order, so that nothing is told that is ahead: source offsets, positions and runs, the
-target's ends. What the groups do on the target is read last, as near to an act as can be.
+Read in this order, so that nothing is told that is ahead: source offsets, positions and runs, both
+logs' ends. What the groups do on the target is read last, as near to an act as can be.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from mirrors.domain.checkpoints import GroupPlace
 from mirrors.domain.filters import TopicSelection
 from mirrors.domain.group_filters import GroupVerdict
 from mirrors.domain.offsets import Translation
 from mirrors.domain.policy import policy_for
+from mirrors.domain.resume import GroupPlace
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.connection import Partial
@@ -54,6 +54,7 @@ def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) 
         places = [_mixed(place) for place in places]
     else:
         places = _translated(flow, places)
+    places = _with_source_log(spec.source, places, budget)
     with Admin(spec.target, client_id="understudy-groups") as admin:
         places = _with_ends(admin, places, budget)
     states, places = look_at_target(spec.target, places, budget)
@@ -203,6 +204,27 @@ def _translated(flow: Flow, places: list[GroupPlace]) -> list[GroupPlace]:
     ]
 
 
+def _with_source_log(
+    source: ClusterSpec, places: list[GroupPlace], budget: Budget
+) -> list[GroupPlace]:
+    """Where each partition's log begins and ends now: whether a committed offset still exists."""
+    wanted = {
+        (place.topic, place.partition)
+        for place in places
+        if not place.left_out and place.source_offset is not None
+    }
+    if not wanted:
+        return places
+    with Admin(source, client_id="understudy-groups") as admin:
+        starts = admin.list_offsets(wanted, "earliest", deadline_s=budget.left_s).done
+        ends = admin.list_offsets(wanted, "latest", deadline_s=budget.left_s).done
+    return [
+        dataclasses.replace(place, source_start=starts.get(where), source_end=ends.get(where))
+        for place in places
+        for where in ((place.topic, place.partition),)
+    ]
+
+
 def _with_ends(admin: Admin, places: list[GroupPlace], budget: Budget) -> list[GroupPlace]:
     remote = {place.remote_topic for place in places if not place.left_out and place.remote_topic}
     if not remote:
@@ -212,6 +234,7 @@ def _with_ends(admin: Admin, places: list[GroupPlace], budget: Budget) -> list[G
         (name, number) for name, topic in state.topics.items() for number in range(topic.partitions)
     } & {(place.remote_topic or "", place.partition) for place in places}
     ends = admin.list_offsets(wanted, "latest", deadline_s=budget.left_s)
+    starts = admin.list_offsets(wanted, "earliest", deadline_s=budget.left_s).done
     found = []
     for place in places:
         where = (place.remote_topic or "", place.partition)
@@ -220,5 +243,9 @@ def _with_ends(admin: Admin, places: list[GroupPlace], budget: Budget) -> list[G
             trouble = ends.failed[where].message
         if trouble and not place.left_out:
             place = dataclasses.replace(place, trouble=place.trouble or trouble)
-        found.append(dataclasses.replace(place, target_end=ends.done.get(where)))
+        found.append(
+            dataclasses.replace(
+                place, target_start=starts.get(where), target_end=ends.done.get(where)
+            )
+        )
     return found

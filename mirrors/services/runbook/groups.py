@@ -12,10 +12,11 @@ from typing import Any
 
 from django.utils import timezone
 
-from mirrors.domain.checkpoints import IDLE, GroupPlace, plan_move
+from mirrors.domain.checkpoints import IDLE, plan_move
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import plural
 from mirrors.domain.offsets import Translation
+from mirrors.domain.resume import GroupPlace
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Place
