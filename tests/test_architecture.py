@@ -57,10 +57,10 @@ def modules_importing(*packages: str) -> set[str]:
     return found
 
 
-def test_no_python_file_passes_300_lines_and_no_template_150() -> None:
+def test_no_python_file_passes_600_lines_and_no_template_150() -> None:
     long = {
         path.relative_to(ROOT).as_posix(): lines
-        for pattern, limit in (("*.py", 300), ("*.html", 150))
+        for pattern, limit in (("*.py", 600), ("*.html", 150))
         for path in tracked(pattern)
         if "migrations" not in path.parts
         and (lines := len(path.read_text(encoding="utf-8").splitlines())) > limit
