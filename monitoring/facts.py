@@ -15,6 +15,7 @@ from mirrors.models import DutyRun, Flow, Gap, HeartbeatState, Runner, Transitio
 from mirrors.models.flows import DesiredState
 from mirrors.models.gaps import GapState
 from mirrors.models.reading import flows_with_lag
+from mirrors.services import strangers
 from mirrors.services.processes import SUPERVISOR
 from monitoring import outlooks
 from monitoring.domain.alerts import FlowFacts, OutlookFacts, RunnerFacts
@@ -33,9 +34,11 @@ def of_flows(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
     seen = {row.flow_id: row for row in FlowOutlook.objects.defer("tracks", "held")}
     flows = list(flows_with_lag().annotate(checkpoint_at=_last_checkpoints()))
     windows = _windows(flows, now)
+    foreign = strangers.find_ongoing(now=now)
     for flow in flows:
         began_at, catches_up_until = windows.get(flow.pk, (None, None))
         feed, beat = feeds.get(flow.pk), beats.get(flow.pk)
+        writes = foreign.get(flow.pk)
         yield (
             flow,
             FlowFacts(
@@ -59,6 +62,8 @@ def of_flows(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
                 and _is_on(flow, "heartbeats.replication.enabled"),
                 checkpoint_at=flow.checkpoint_at,
                 checkpoints_on=_is_on(flow, "emit.checkpoints.enabled"),
+                foreign_records=writes.records if writes else 0,
+                foreign_writes=writes.sentence(flow.target.alias) if writes else "",
             ),
         )
 

@@ -11,6 +11,7 @@ _TABS = {
     "gap": "gaps",
     "forecast": "partitions",
     "open_transaction": "partitions",
+    "foreign_writes": "gaps",
     "heartbeat": "heartbeats",
     "checkpoint": "duties",
     "flow_failed": "jobs",

@@ -41,7 +41,7 @@ def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     yield from _rates(labels)
     yield from gauges.ahead(labels, now)
     yield from gauges.duties(labels, now)
-    yield from parts.series(labels)
+    yield from parts.series(labels, now)
     yield from _topics(labels)
     yield from _runners(now)
     yield from _others(now)

@@ -1,18 +1,20 @@
-"""Series of parts: a runner's processes, stopped partitions, repeats, lanes of batches."""
+"""Series of a runner's processes, stopped partitions, repeats, foreign records, lanes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from django.db.models import Max
 
 from mirrors.models import Job, Runner
 from mirrors.models.repeats import repeats_of
 from mirrors.models.stopped import Stopped, stopped_of
+from mirrors.services import strangers
 from monitoring.series import Labels, Series, labelled
 
 
-def series(labels: Mapping[int, Labels]) -> Iterator[Series]:
+def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
     partitions = Series("understudy_flow_stopped_partitions", "Partitions that stopped alone")
     waiting = Series("understudy_flow_waiting_records", "Records behind those partitions")
     found, none = stopped_of(), Stopped()
@@ -21,7 +23,7 @@ def series(labels: Mapping[int, Labels]) -> Iterator[Series]:
         partitions.add(key.flow, stopped.partitions)
         if stopped.waiting is not None:
             waiting.add(key.flow, stopped.waiting)
-    yield from (partitions, waiting, _repeats(labels), _memory())
+    yield from (partitions, waiting, _repeats(labels), _foreign(labels, now), _memory())
     yield from _lanes(labels)
 
 
@@ -31,6 +33,15 @@ def _repeats(labels: Mapping[int, Labels]) -> Series:
         if flow in labels:
             repeats.add(labels[flow].flow, count)
     return repeats
+
+
+def _foreign(labels: Mapping[int, Labels], now: datetime) -> Series:
+    """0 where no other producer was seen within the last minutes."""
+    foreign = Series("understudy_flow_foreign_records", "Found lately, of other producers")
+    found = strangers.find_ongoing(now=now)
+    for flow, key in labels.items():
+        foreign.add(key.flow, found[flow].records if flow in found else 0)
+    return foreign
 
 
 def _memory() -> Series:

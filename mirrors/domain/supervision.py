@@ -76,11 +76,30 @@ def decide(
     status: JobStatus | None,
     now: int,
     most_failures: int | None = None,
+    concern: str = "",
 ) -> Decision:
     """The next step for one flow; `most_failures` None means never to give up.
 
     `spec`, `status`: the flow's files as they are now. `jobs`: since a person's last start.
+    `concern`: why a flow that copies is degraded although its runner sees nothing wrong.
     """
+    decision = _decide(desired, generation, jobs, runner, spec, status, now, most_failures)
+    if not concern or desired != "running" or decision.observed not in ("running", "degraded"):
+        return decision
+    reason = concern if decision.observed == "running" else f"{decision.reason} {concern}".strip()
+    return dataclasses.replace(decision, observed="degraded", reason=reason)
+
+
+def _decide(
+    desired: Desired,
+    generation: int,
+    jobs: Sequence[JobRow],
+    runner: Runner,
+    spec: JobSpec | None,
+    status: JobStatus | None,
+    now: int,
+    most_failures: int | None,
+) -> Decision:
     job = next((job for job in jobs if job.ended_at is None), None)
     # A status file outlives its job: only the open job's own counts.
     own = status if job is not None and status is not None and status.job == job.id else None

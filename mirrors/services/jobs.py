@@ -27,7 +27,7 @@ from mirrors.domain.jobs import JobSpec
 from mirrors.domain.supervision import Decision
 from mirrors.models import Flow, Job, Runner, claim
 from mirrors.models.flows import DesiredState, ObservedState
-from mirrors.services import housekeeping, job_rows, processes, schedules
+from mirrors.services import housekeeping, job_rows, processes, schedules, strangers
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.processes import SUPERVISOR, directory_of
 
@@ -156,8 +156,15 @@ def _step(flow: Flow) -> bool:
         spec=spec,
         status=status,
         now=milliseconds(timezone.now()),
+        concern=_concern(flow),
     )
     return _claim(flow, job, decision, leaving) and _act(flow, job, runner, decision)
+
+
+def _concern(flow: Flow) -> str:
+    """What is wrong with a flow that its runner does not count as trouble."""
+    writes = strangers.find_ongoing(now=timezone.now(), flow=flow).get(flow.pk)
+    return "" if writes is None else writes.sentence(flow.target.alias)
 
 
 def _spec_on_disk(directory: Path, flow: Flow) -> JobSpec | None:

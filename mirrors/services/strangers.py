@@ -1,7 +1,9 @@
-"""What others wrote into remote topics, as gap events: told with exact offsets, nothing stops.
+"""Records of other producers in remote topics, as gap events with exact offsets; nothing stops.
 
-An event grows while more is found within the hour, so that a writer who never stops makes a row an
-hour and partition. It is closed as it is opened: there is nothing for a runner to decide.
+- An event grows while more is found within the hour, so that a producer that never stops makes a
+  row an hour and partition.
+- It is closed as it is opened: there is nothing to decide. While more is found, the flow is
+  degraded (`find_ongoing`), and the alert rule `foreign_writes` fires.
 """
 
 from __future__ import annotations
@@ -11,18 +13,26 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import CharField, Count, Min, OuterRef, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Cast, Concat
 
-from mirrors.domain.continuity.strangers import Stretch, in_words, unknown_yet
+from mirrors.domain.continuity.strangers import (
+    ONGOING,
+    ForeignWrites,
+    Stretch,
+    in_words,
+    unknown_yet,
+)
 from mirrors.domain.gaps import GapFacts
 from mirrors.domain.jobs import JobStatus, PartitionStatus
+from mirrors.domain.policy import policy_for
 from mirrors.models import Flow, Gap
 from mirrors.models.gaps import GapKind, GapState
 from mirrors.models.transitions import note
 
 RUNNER = "runner"
 ONE_EVENT = timedelta(hours=1)
-_CLOSED = "It is told, and copying went on: what is ours lies at other offsets, which are known."
+_CLOSED = "Nothing is to be decided: copying continues, at other offsets of the remote partition."
 
 
 def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
@@ -30,6 +40,44 @@ def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
     for row in status.partitions:
         if row.strangers:
             _take(flow, row, now)
+
+
+def find_ongoing(*, now: datetime, flow: Flow | None = None) -> dict[int, ForeignWrites]:
+    """By flow, of one or of all, what other producers are writing now."""
+    rows = Gap.objects.filter(kind=GapKind.REMOTE_WRITTEN, seen_at__gt=now - ONGOING)
+    if flow is not None:
+        rows = rows.filter(flow=flow)
+    newest = rows.filter(flow=OuterRef("flow")).order_by("-seen_at", "-pk").values("pk")[:1]
+    places = Concat("topic", Value("-"), Cast("partition", CharField()))
+    sums = rows.order_by().values("flow").annotate(
+        records=Sum("count", default=0),
+        partitions=Count(places, distinct=True),
+        since=Min("opened_at"),
+        newest=Subquery(newest),
+    )  # fmt: skip
+    found = {row["flow"]: row for row in sums}
+    if not found:
+        return {}
+    last = Gap.objects.select_related("flow__source", "flow__target")
+    events = last.in_bulk([row["newest"] for row in found.values()])
+    return {
+        pk: ForeignWrites(
+            records=row["records"],
+            partitions=row["partitions"],
+            since=row["since"],
+            last_at=events[row["newest"]].seen_at,
+            place=_remote(events[row["newest"]]),
+            last=events[row["newest"]].facts["end"] - 1,
+        )
+        for pk, row in found.items()
+        if row["newest"] in events
+    }
+
+
+def _remote(event: Gap) -> str:
+    flow = event.flow
+    policy = policy_for(flow.spec.settings, flow.source.alias, flow.target.alias)
+    return f"{policy.remote_topic(event.topic)}-{event.partition}"
 
 
 def _take(flow: Flow, row: PartitionStatus, now: datetime) -> None:

@@ -20,6 +20,7 @@ Kind = Literal[
     "heartbeat",
     "checkpoint",
     "open_transaction",
+    "foreign_writes",
 ]
 # What each kind asks, and the unit of its threshold; those without need none.
 KINDS: dict[Kind, tuple[str, str]] = {
@@ -35,6 +36,7 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "heartbeat": ("The newest heartbeat on the target is older than so many seconds", "s"),
     "checkpoint": ("Checkpoints of consumer groups were last written so many seconds ago", "s"),
     "open_transaction": ("A transaction left open keeps records back for so many seconds", "s"),
+    "foreign_writes": ("Another producer writes into the flow's remote topics", ""),
 }
 # Beyond any lag, and far from what JSON cannot say.
 LARGEST = 1e15
@@ -101,6 +103,9 @@ class FlowFacts:
     heartbeats_on: bool = True
     checkpoint_at: datetime | None = None
     checkpoints_on: bool = True
+    # Records of another producer that are still coming, and the sentence that says where.
+    foreign_records: int = 0
+    foreign_writes: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -155,6 +155,13 @@ def _open_transaction(condition: Condition, flow: FlowFacts, now: datetime) -> R
     return _age(condition, seen.held_since, now, words)
 
 
+def _foreign_writes(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    words = flow.foreign_writes.rstrip(".") or "has remote topics that no other producer writes"
+    if flow.foreign_writes:
+        words = f"has a foreign producer: {words}"
+    return Reading(bool(flow.foreign_writes), not flow.foreign_writes, flow.foreign_records, words)
+
+
 def _age(condition: Condition, since: datetime | None, now: datetime, words: str) -> Reading:
     if since is None:
         return _level(condition, None, "")
@@ -192,4 +199,5 @@ _READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], Reading]] = {
     "heartbeat": _heartbeat,
     "checkpoint": _checkpoint,
     "open_transaction": _open_transaction,
+    "foreign_writes": _foreign_writes,
 }

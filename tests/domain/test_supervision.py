@@ -53,6 +53,16 @@ def test_a_refused_first_start_fails_and_is_not_tried_again() -> None:
     assert decision.reason == "Not started: ..."
 
 
+def test_what_a_runner_does_not_count_as_trouble_degrades_a_flow_that_copies() -> None:
+    well = step(status=status("running"), runner=runner(), concern="Another producer writes.")
+    assert (well.observed, well.reason) == ("degraded", "Another producer writes.")
+    ill = status("degraded", reason="A broker is away.")
+    both = step(status=ill, runner=runner(), concern="Another producer writes.")
+    assert both.reason == "A broker is away. Another producer writes."
+    starting = step(status=status("starting"), runner=runner(), concern="Another producer writes.")
+    assert starting.observed == "starting"
+
+
 def spec(job: int = 7, generation: int = 1, desired: str = "running") -> JobSpec:
     return JobSpec(
         job=job, flow=3, name="a->b", generation=generation, desired=desired,

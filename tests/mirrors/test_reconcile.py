@@ -6,15 +6,17 @@ import itertools
 import os
 import signal
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import IntegrityError
+from django.utils import timezone
 
 from mirrors import launcher
 from mirrors.domain import supervision
-from mirrors.models import Flow, FlowPartition, FlowTopic, Job, Runner, Transition
+from mirrors.models import Flow, FlowPartition, FlowTopic, Gap, Job, Runner, Transition
 from mirrors.services import job_rows, jobs, processes, runners
 from mirrors.services.flows import editing, steering
 from tests.mirrors.conftest import WHO, fresh, is_in, kill, reconcile_until, silence
@@ -134,6 +136,19 @@ def test_a_refused_first_start_stays_failed_until_a_person_accepts_the_other_wri
     steering.start_flow(flow=fresh(flow), who=WHO)
     spec = job_rows.spec_of(flow=fresh(flow), job=Job.objects.filter(flow=flow).first())
     assert (spec.accepts_writers, spec.is_first) == (False, False)
+
+
+def test_a_flow_is_degraded_while_another_producer_writes_its_remote_topics(flow: Flow) -> None:
+    reconcile_until(flow, is_in("running"))
+    now = timezone.now()
+    event = Gap.objects.create(
+        flow=flow, topic="orders", partition=0, kind="remote_written", state="closed", count=7,
+        facts={"position": 3, "end": 12}, opened_at=now, seen_at=now, closed_at=now,
+    )  # fmt: skip
+    degraded = reconcile_until(flow, is_in("degraded"))
+    assert "Another producer writes into one.orders-0 on two: 7 records" in degraded.reason
+    Gap.objects.filter(pk=event.pk).update(seen_at=now - timedelta(minutes=6))
+    reconcile_until(flow, is_in("running"))
 
 
 def test_a_restart_ends_the_job_and_starts_another(flow: Flow) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pytest
 from django.test import Client
 from django.utils import timezone
@@ -9,7 +11,11 @@ from django.utils import timezone
 from mirrors.domain.continuity.strangers import Stretch
 from mirrors.domain.jobs import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap
-from mirrors.services.strangers import fold
+from mirrors.services.strangers import find_ongoing, fold
+from monitoring.domain.alerts import Condition
+from monitoring.domain.readings import read_flow
+from monitoring.facts import of_flows
+from monitoring.metrics import scrape
 from tests.pages import world
 
 
@@ -37,6 +43,44 @@ def test_the_page_has_the_offsets_and_nothing_to_decide(viewer: Client, event: G
     for words in ("First written by others", "41", "Last written by others", "50", "41 to 43, 50"):
         assert words in page
     assert "Decide on exactly these numbers" not in page
+
+
+def test_while_they_go_on_the_flow_says_so_the_rule_fires_and_the_metric_counts(
+    viewer: Client, event: Gap
+) -> None:
+    flow, now = event.flow, timezone.now()
+    writes = find_ongoing(now=now)[flow.pk]
+    assert (writes.records, writes.partitions, writes.place) == (4, 1, "primary.orders-0")
+    assert "Another producer writes into primary.orders-0 on backup: 4 records since" in (
+        writes.sentence("backup")
+    )
+    facts = {row.pk: known for row, known in of_flows(now)}[flow.pk]
+    reading = read_flow(Condition(kind="foreign_writes"), facts, now)
+    assert (reading.holds, reading.value) == (True, 4)
+    assert "primary.orders-0" in reading.sentence
+    assert 'understudy_flow_foreign_records{flow="primary->backup"' in _scraped(now)
+    assert _scraped(now).count("foreign_records{") == Flow.objects.count()
+    assert viewer.get("/alerts/runbooks/foreign_writes/").status_code == 200
+    # Five minutes without one, and it is over.
+    later = now + timedelta(minutes=5, seconds=1)
+    assert find_ongoing(now=later, flow=flow) == {}
+    assert find_ongoing(now=now, flow=flow)[flow.pk] == writes
+
+
+def test_records_in_several_partitions_are_counted_together(event: Gap) -> None:
+    flow = event.flow
+    seen = timezone.now()
+    row = Gap.objects.get(pk=event.pk)
+    row.pk, row.partition, row.count, row.seen_at = None, 1, 10, seen
+    row.save()
+    writes = find_ongoing(now=seen, flow=flow)[flow.pk]
+    assert (writes.records, writes.partitions) == (14, 2)
+    assert "into 2 remote partitions on backup: 14 records" in writes.sentence("backup")
+    assert "the last at offset 50 of primary.orders-1" in writes.sentence("backup")
+
+
+def _scraped(now: datetime) -> str:
+    return scrape(now=now, partitions=False).decode()
 
 
 def test_rest_has_the_same_numbers(viewer: Client, event: Gap) -> None:

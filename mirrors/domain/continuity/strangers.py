@@ -7,11 +7,15 @@ committed or in no transaction, are a stranger's; markers and aborted batches ar
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 # Told one by one up to here; beyond it the first and last offset and the exact number say it.
 SHOWN = 20
+# Foreign writes go on while the last one is younger than this.
+ONGOING = timedelta(minutes=5)
 
 
 class Hole(NamedTuple):
@@ -78,3 +82,30 @@ def in_words(stretches: Iterable[Stretch], *, remote: str, target: str) -> str:
         "offset of a group is translated wrongly by it. Find the writer, and let only Understudy "
         "write remote topics (an ACL)."
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ForeignWrites:
+    """What another producer writes into a flow's remote topics, up to now.
+
+    `since`: from when on these records were found, an hour or so at most. `place` and `last`: the
+    remote partition and the offset of the newest of them, found at `last_at`.
+    """
+
+    records: int
+    partitions: int
+    since: datetime
+    last_at: datetime
+    place: str
+    last: int
+
+    def sentence(self, target: str) -> str:
+        """Without an age, so that it stays the same while nothing new is found."""
+        records = "1 record" if self.records == 1 else f"{self.records:,} records"
+        where = self.place if self.partitions == 1 else f"{self.partitions:,} remote partitions"
+        newest = "" if self.partitions == 1 else f" of {self.place}"
+        return (
+            f"Another producer writes into {where} on {target}: {records} since "
+            f"{self.since:%Y-%m-%d %H:%M} UTC, the last at offset {self.last}{newest}. Consumers "
+            "read them among the copied ones. Find that producer and stop it."
+        )
