@@ -33,6 +33,7 @@ from mirrors.api.cluster_groups import ClusterGroupViewSet
 from mirrors.api.failover_scripts import FailoverScriptViewSet
 from mirrors.api.flow_history import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
 from mirrors.api.imports import ExportViewSet, ImportViewSet
+from mirrors.api.left_behind import LeftBehindViewSet
 from mirrors.api.takeovers import TakeoverViewSet
 from monitoring import api as alerts
 from monitoring.views.metrics import Metrics
@@ -97,6 +98,7 @@ for name, rows in (
     ("outlook", alerts.OutlookViewSet),
     ("readiness", readiness.ReadinessViewSet),
     ("drift", drift.DriftViewSet),
+    ("left-behind", LeftBehindViewSet),
 ):
     router.register(rf"flows/(?P<flow_id>\d{{1,18}})/{name}", rows, basename=f"flow-{name}")
 for name, found in (

@@ -12,6 +12,7 @@ from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job
 from mirrors.models.gaps import Gap
 from mirrors.models.groups import GroupBookmark, GroupOffset, KnownCheckpoint, SyncedPartition
 from mirrors.models.keeping import StandbyNote
+from mirrors.models.left_behind import LeftBehind
 from mirrors.models.offsets import PartitionMap, RunBlock, RunIndex
 from mirrors.models.roles import Role, needs, role_of
 from mirrors.models.runners import Runner, RunnerLog, Sighting
@@ -45,6 +46,7 @@ __all__ = [
     "HeartbeatState",
     "Job",
     "KnownCheckpoint",
+    "LeftBehind",
     "OrphanChunk",
     "OrphanStretch",
     "PartitionMap",

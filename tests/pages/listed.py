@@ -51,6 +51,7 @@ READING = [
     "/comparisons/{pk}/",
     "/comparisons/{pk}/partitions/",
     "/failovers/{pk}/",
+    "/flows/{pk}/left-behind/",
     "/clusters/",
     "/clusters/primary/",
     "/clusters/primary/groups/",

@@ -104,7 +104,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     changing |= {"failback-decide", "failback-groups", "failback-retry", "failback-close"}
     changing |= {"failback-switch"}
     changing |= {"flow-simulate", "failover-abort", "failover-steer", "flow-takeover-check"}
-    changing |= {"failover-lift"}
+    changing |= {"failover-lift", "flow-left-behind-withdraw"}
     for module in (own_pages, mirrors_pages, monitoring_pages):
         for pattern in module.urlpatterns:
             assert isinstance(pattern, URLPattern)

@@ -1,0 +1,71 @@
+"""Decide that a failover leaves a topic or partition behind, withdraw that, and list what holds."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from django.db import IntegrityError, transaction
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.failover.decisions import LeftBehind as Decision
+from mirrors.domain.topics import LONGEST_NAME
+from mirrors.models import Flow, LeftBehind
+from mirrors.models.left_behind import WHOLE_TOPIC
+from mirrors.models.transitions import note
+from mirrors.services.errors import Conflict
+
+_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
+LONGEST_REASON = 500
+MOST_PARTITIONS = 1 << 31
+
+
+def decide(
+    *, flow: Flow, topic: str, partition: int | None, reason: str, who: str, now: datetime
+) -> LeftBehind:
+    """From now on the failovers of this flow leave it on the source and name it.
+
+    Refused when the topic or partition is left behind already.
+    """
+    errors: dict[str, list[str]] = {}
+    if _TOPIC.fullmatch(topic) is None:
+        errors["topic"] = ["Give the name of a topic of the source."]
+    if partition is not None and not 0 <= partition < MOST_PARTITIONS:
+        errors["partition"] = ["Give a partition's number, or leave it out for the whole topic."]
+    if not reason.strip():
+        errors["reason"] = ["Say why: every run, certificate and script names it."]
+    if errors:
+        raise InvalidSettings(errors)
+    row = LeftBehind(
+        flow=flow,
+        topic=topic,
+        partition=WHOLE_TOPIC if partition is None else partition,
+        reason=reason.strip()[:LONGEST_REASON],
+        decided_by=who,
+        decided_at=now,
+    )
+    try:
+        with transaction.atomic():
+            row.save()
+            note(flow, what="left behind", who=who, why=f"{row}: {row.reason}")
+    except IntegrityError:
+        raise Conflict(f"{row} of {flow.name} is left behind already.") from None
+    return row
+
+
+def withdraw(*, row: LeftBehind, why: str, who: str, now: datetime) -> LeftBehind:
+    """The next failover takes it along again. The row stays, for the runs that name it."""
+    with transaction.atomic():
+        mine = LeftBehind.objects.filter(pk=row.pk, withdrawn_at=None)
+        words = why.strip()[:LONGEST_REASON]
+        if not mine.update(withdrawn_at=now, withdrawn_by=who, withdrawn_why=words):
+            raise Conflict(f"The decision about {row} was withdrawn already.")
+        note(row.flow, what="not left behind", who=who, why=f"{row}: {words}".rstrip(": "))
+    row.refresh_from_db()
+    return row
+
+
+def decisions_of(flow: Flow) -> tuple[Decision, ...]:
+    """Those that hold now."""
+    rows = LeftBehind.objects.filter(flow=flow, withdrawn_at=None).order_by("topic", "partition")
+    return tuple(row.decision for row in rows)
