@@ -93,6 +93,9 @@ test-older: $(VENV)/.dev ## Real brokers of Kafka 4.0, 3.9 and 2.8 (with ZooKeep
 test-failover: $(VENV)/.dev ## The source killed -9 under load twenty times: loss and re-reads are as they were predicted
 	$(PYTEST) tests/journeys/test_judged_failover.py --timeout 3600 -m "" -s $(RUN)
 
+test-judge: $(VENV)/.dev ## Sixty rounds by seed: random states of real clusters, every statement compared with an independent count (SEED=7: that one)
+	UNDERSTUDY_JUDGE_SEED="$(SEED)" UNDERSTUDY_JUDGE_ROUNDS="$(or $(ROUNDS),60)" $(PYTEST) tests/judge --timeout 21600 -m "" -s $(RUN)
+
 test-native: $(VENV)/.dev ## The laws of the functions in C, thirty times as many, under the address and undefined-behaviour sanitizers
 	@mkdir -p .compiled
 	$${CC:-cc} -shared -fPIC -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
@@ -177,5 +180,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-older test-failover test-native test-soak system requirements compiled help migrate \
+.PHONY: .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-older test-failover test-judge test-native test-soak system requirements compiled help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static

@@ -1,0 +1,138 @@
+"""Collects all claims of one moment and gives them to the verdicts; what was found comes back."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tests.judge.cluster import now_ms
+from tests.judge.statements import (
+    headline_of,
+    metric_claims,
+    row_claims,
+    sentence_claims,
+    text_of,
+)
+from tests.judge.verdicts import (
+    Claim,
+    Finding,
+    judge_amount,
+    judge_time_lag,
+    judge_unknown,
+)
+from tests.judge.world import World
+
+# So soon a flow in trouble says so, and its alert fires.
+SAID_WITHIN_MS = 30_000
+NOT_WELL = {"degraded", "failed", "backing_off"}
+
+
+def rows(world: World, path: str) -> Iterator[dict[str, Any]]:
+    number = 1
+    while True:
+        page = world.rest(f"{path}?page_size=500&page={number}")
+        yield from page["results"]
+        if not page["next"]:
+            return
+        number += 1
+
+
+def metrics(world: World) -> str:
+    request = urllib.request.Request(  # noqa: S310 - our own server
+        f"{world.stage.url}/metrics?partitions=1",
+        headers={"Authorization": f"Token {world.stage.facts['token']}"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310
+        return str(reply.read().decode())
+
+
+def rest_claims(world: World, flow: dict[str, Any]) -> Iterator[Claim]:
+    yield from row_claims("flow", flow)
+    for row in rows(world, f"{world.path}topics/"):
+        topic = row["topic"]
+        yield from row_claims(f"topic {topic[:60]}", row, topic=topic)
+    for row in rows(world, f"{world.path}partitions/"):
+        topic, number = row["topic"], row["partition"]
+        where = f"partition {topic[:60]}-{number}"
+        yield from row_claims(where, row, topic=topic, partition=number)
+
+
+def page_claims(world: World, sentences: Iterable[str]) -> Iterator[Claim]:
+    """Of the overview's sentences those that name this round's clusters."""
+    for sentence in sentences:
+        if world.source_alias in sentence.replace("→", " ").split() or f"{world.source_alias} " in (
+            sentence
+        ):
+            yield from sentence_claims("overview", sentence)
+
+
+class Check:
+    """One comparison of everything with the ledger."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.findings: list[Finding] = []
+
+    def run(self) -> list[Finding]:
+        world = self.world
+        self.flow = world.rest(world.path)
+        claims = list(rest_claims(world, self.flow))
+        claims += metric_claims(metrics(world), world.name)
+        self.tone, self.title, below = headline_of(world.person.read("/"))
+        claims += page_claims(world, below)
+        self.page = text_of(world.person.read(f"/{world.path}"))
+        world.look()
+        for claim in claims:
+            self._judge(claim)
+        self._judge_unknown(claims)
+        self._judge_silence()
+        return self.findings
+
+    def _judge(self, claim: Claim) -> None:
+        ledger = self.world.ledger
+        truth = ledger.owed(claim.as_of, claim.topic, claim.partition)
+        found = [judge_amount(claim, truth)]
+        if claim.partition is None:
+            oldest = ledger.oldest_owed(claim.as_of, claim.topic)
+            found.append(judge_time_lag(claim, oldest))
+        self.findings += [finding for finding in found if finding is not None]
+
+    def _judge_unknown(self, claims: list[Claim]) -> None:
+        if not self.world.is_calm or self.flow["observed_state"] not in {"running", "degraded"}:
+            return
+        young = now_ms() - 20_000
+        excused = set(self.world.hidden)
+        for topic, lives in self.world.ledger.topics.items():
+            if lives[-1].changed_at > young or (lives[-1].deleted_at or 0) > young:
+                excused.add(topic)
+        # A sum is as unknown as its parts.
+        found = judge_unknown([claim for claim in claims if claim.topic], excused)
+        if found is not None:
+            self.findings.append(found)
+
+    def _judge_silence(self) -> None:
+        """What cannot cross without a person is said: by the state, the headline, an alert."""
+        world = self.world
+        if world.desired != "running" or world.source_is_dead:
+            return
+        late = now_ms() - SAID_WITHIN_MS
+        stuck = [
+            topic
+            for topic, since in world.trouble.items()
+            if since < late and world.ledger.owed(now_ms(), topic).least
+        ]
+        if not stuck:
+            return
+        named = ", ".join(topic[:40] for topic in stuck)
+        if self.flow["observed_state"] not in NOT_WELL:
+            said = f"{self.flow['observed_state']} ({self.flow['reason']})"
+            self._add("silent", "state of the flow", said, f"{named} cannot cross")
+        if self.tone == "good":
+            self._add("silent", "headline", self.title, f"{named} cannot cross")
+        firing = world.rest("alerts/?state=firing&page_size=200")["results"]
+        if not any(alert["flow"] == world.flow for alert in firing):
+            self._add("silent", "alerts", "none fires for the flow", f"{named} cannot cross")
+
+    def _add(self, kind: Any, statement: str, said: str, true: str) -> None:
+        self.findings.append(Finding(kind=kind, statement=statement, said=said, true=true))

@@ -1,0 +1,240 @@
+"""Moves that are about groups, the flow, addresses and whole clusters."""
+
+from __future__ import annotations
+
+from tests.judge.cluster import now_ms
+from tests.judge.mess import (
+    CreateTopic,
+    DeleteTopic,
+    DenyOnSource,
+    DenyOnTarget,
+    GrowTopic,
+    Move,
+    Produce,
+    RecreateTopic,
+    RefuseLength,
+    RefuseName,
+    RefuseRecord,
+    RefuseReplicas,
+    Truncate,
+    WriteForeign,
+    quiet,
+    writable,
+)
+from tests.judge.world import World
+
+
+class CommitGroup(Move):
+    """A group commits anywhere in some partitions, also in empty ones."""
+
+    weight = 5
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and bool(writable(world))
+
+    def do(self, world: World) -> str:
+        group = f"g{world.seed}-{world.chance.randint(1, 4)}"
+        topics = writable(world)
+        offsets = {}
+        for topic in world.chance.sample(topics, min(len(topics), 2)):
+            for number, records in world.living(topic).partitions.items():
+                ends = [record.offset + 1 for record in records if record.gone_at is None]
+                offsets[topic, number] = world.chance.choice([0, *ends]) if ends else 0
+        world.source.commit(group, offsets)
+        for (topic, number), offset in offsets.items():
+            world.ledger.commit(group, topic, number, offset, now_ms())
+        world.groups.add(group)
+        return f"{group} commits in {len(offsets)} partitions"
+
+
+class AbandonGroup(Move):
+    """A group's offset is below what the source still holds."""
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and bool(Truncate._filled(world))
+
+    def do(self, world: World) -> str:
+        topic, number = world.chance.choice(Truncate._filled(world))
+        records = world.living(topic).partitions[number]
+        group = f"g{world.seed}-abandoned"
+        world.source.commit(group, {(topic, number): records[0].offset})
+        world.ledger.commit(group, topic, number, records[0].offset, now_ms())
+        world.groups.add(group)
+        start = records[len(records) // 2].offset + 1
+        world.source.delete_records(topic, number, start)
+        world.ledger.truncate(topic, number, start, now_ms())
+        if world.desired != "running":
+            world.trouble[topic] = now_ms()
+        return f"{group} stays at {records[0].offset} of {topic}-{number}, which begins at {start}"
+
+
+class OpenTransaction(Move):
+    """A transaction that stays open holds back what comes after it."""
+
+    weight = 1
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and world.transaction is None and bool(quiet(world))
+
+    def do(self, world: World) -> str:
+        topic = world.chance.choice(quiet(world))
+        world.begin_open(topic, 15)
+        return f"a transaction is open in {topic}"
+
+
+class EndTransaction(Move):
+    weight = 6
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and world.transaction is not None
+
+    def do(self, world: World) -> str:
+        committed = world.chance.random() < 0.6
+        world.end_open(committed=committed)
+        return f"the open transaction is {'committed' if committed else 'aborted'}"
+
+
+class PauseFlow(Move):
+    """Paused or stopped by a person, who then writes on."""
+
+    def possible(self, world: World) -> bool:
+        return world.desired == "running"
+
+    def do(self, world: World) -> str:
+        act = world.chance.choice(("pause", "stop"))
+        world.rest(f"{world.path}{act}/", {"reason": "the judge"})
+        world.desired = {"pause": "paused", "stop": "stopped"}[act]
+        return f"{act} the flow"
+
+
+class ResumeFlow(Move):
+    weight = 5
+
+    def possible(self, world: World) -> bool:
+        return world.desired != "running"
+
+    def do(self, world: World) -> str:
+        act = "resume" if world.desired == "paused" else "start"
+        world.rest(f"{world.path}{act}/", {"reason": "the judge"})
+        world.desired = "running"
+        return f"{act} the flow"
+
+
+class SlowFlow(Move):
+    """A limit of bandwidth, so that the flow stays behind."""
+
+    weight = 1
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and world.desired == "running" and bool(quiet(world))
+
+    def do(self, world: World) -> str:
+        world.set_properties(**{"bandwidth.limit.bytes": "1000"})
+        topic = world.chance.choice(quiet(world))
+        world.produce(topic, 150, padding=400)
+        return f"1,000 bytes a second, and 60 KB in {topic}"
+
+
+class DeadAddress(Move):
+    """The first address of a cluster is refused, unresolvable or silent."""
+
+    def possible(self, world: World) -> bool:
+        return world.readdressed_at is None
+
+    def do(self, world: World) -> str:
+        kind = world.chance.choice(("refused", "unresolvable", "silent"))
+        alias, side = world.chance.choice(
+            ((world.source_alias, world.source), (world.target_alias, world.target))
+        )
+        servers = f"{world.dead_address(kind)},{side.bootstrap}"
+        world.rest(f"clusters/{alias}/", {"bootstrap_servers": servers}, method="PATCH")
+        world.readdressed_at = now_ms()
+        return f"the first address of {alias} is {kind}"
+
+
+class DecideGaps(Move):
+    """A person decides what waits for it."""
+
+    weight = 3
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and bool(self._open(world))
+
+    @staticmethod
+    def _open(world: World) -> list[dict[str, object]]:
+        rows = world.rest(f"{world.path}gaps/?page_size=200&state=open")["results"]
+        return [row for row in rows if row["closed_at"] is None]
+
+    def do(self, world: World) -> str:
+        topics = sorted({str(row["topic"]) for row in self._open(world)})
+        topic = world.chance.choice(topics)
+        choice = world.chance.choice(("accept", "restart"))
+        refused = []
+        for row in self._open(world):
+            if row["topic"] == topic and row["kind"] not in ("refused", "damaged"):
+                body = {"choice": choice, "reason": "the judge"}
+                code, said = world.ask(f"{world.path}gaps/{row['id']}/decide/", body)
+                refused += [str(said)] if code >= 400 else []
+        if not refused and topic not in world.denied and topic not in world.small:
+            world.trouble.pop(topic, None)
+        return f"decide {choice} for {topic}{': ' + refused[0] if refused else ''}"
+
+
+class KillSource(Move):
+    """kill -9 of the source, under load."""
+
+    weight = 1
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and world.transaction is None and bool(writable(world))
+
+    def do(self, world: World) -> str:
+        topic = world.chance.choice(writable(world))
+        world.produce(topic, 300)
+        world.kill_source()
+        return f"300 records to {topic}, then kill -9 of the source"
+
+
+class ReviveSource(Move):
+    weight = 12
+
+    def possible(self, world: World) -> bool:
+        return world.source_is_dead
+
+    def do(self, world: World) -> str:
+        world.revive_source()
+        return "the source is back"
+
+
+MOVES: tuple[Move, ...] = (
+    Produce(),
+    CreateTopic(),
+    GrowTopic(),
+    DeleteTopic(),
+    RecreateTopic(),
+    RefuseName(),
+    RefuseLength(),
+    RefuseReplicas(),
+    RefuseRecord(),
+    DenyOnSource(),
+    DenyOnTarget(),
+    Truncate(),
+    WriteForeign(),
+    CommitGroup(),
+    AbandonGroup(),
+    OpenTransaction(),
+    EndTransaction(),
+    PauseFlow(),
+    ResumeFlow(),
+    SlowFlow(),
+    DeadAddress(),
+    DecideGaps(),
+    KillSource(),
+    ReviveSource(),
+)
+
+
+def choose(world: World) -> Move:
+    """By the seed, among what is possible now."""
+    able = [move for move in MOVES if move.possible(world)]
+    return world.chance.choices(able, [move.weight for move in able])[0]

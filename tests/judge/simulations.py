@@ -1,0 +1,239 @@
+"""Simulations and real runs, asked for over REST and held against the ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.judge.cluster import now_ms
+from tests.judge.ledger import Bounds
+from tests.judge.statements import moment, owed_claim, sentence_claims
+from tests.judge.verdicts import (
+    Certainty,
+    Claim,
+    Finding,
+    Resume,
+    judge_amount,
+    judge_resume,
+)
+from tests.judge.world import World
+
+ENDED = {"succeeded", "failed", "aborted"}
+SIMULATION_S = 150.0
+RUN_S = 240.0
+_CERTAINTIES: dict[str, Certainty] = {
+    "counted": "counted",
+    "at_most": "at_most",
+    "at_least": "at_least",
+    "last_known": "at_least",
+    "observed": "at_most",
+    "unknown": "unknown",
+}
+# A step that is reached only when producers are refused on the source.
+BEHIND_FENCE = (
+    "drain",
+    "read_checkpoints",
+    "reset_groups",
+    "start_consumers",
+    "redirect_producers",
+    "verify_flow",
+)
+
+
+def simulate(world: World) -> tuple[dict[str, Any] | None, list[Finding]]:
+    """Ask for one, wait, and judge what it says; None where it was refused or did not end."""
+    code, made = world.ask("failovers/", {"flow": world.name, "kind": "simulation"})
+    if code >= 400:
+        return None, [_broken("simulation", f"refused with {code}: {made}")]
+    run = wait(world, f"failovers/{made['id']}/", SIMULATION_S)
+    if run["state"] not in ENDED:
+        return None, [_broken("simulation", f"did not end in {SIMULATION_S:.0f} s")]
+    return run, list(judge_run(world, run))
+
+
+def wait(world: World, path: str, seconds: float) -> dict[str, Any]:
+    until = time.monotonic() + seconds
+    while (run := world.rest(path))["state"] not in ENDED and time.monotonic() < until:
+        time.sleep(0.5)
+    return dict(run)
+
+
+def judge_run(world: World, run: Mapping[str, Any]) -> Iterator[Finding]:
+    """The plan's and the result's figures, every sentence, and where each group resumes."""
+    kind = run["kind"]
+    copies = world.look()
+    if run["state"] == "failed" and not run["result"]:
+        yield _broken(kind, f"failed: {run['reason']}")
+    at = moment(run["started_at"] or run["created_at"])
+    for claim in _amounts(run, at):
+        truth = world.ledger.owed(claim.as_of, claim.topic, claim.partition)
+        if (found := judge_amount(claim, _of_run(truth, world, claim))) is not None:
+            yield found
+    result = run["result"] or {}
+    wrong = 0
+    for row in result.get("partitions", ()):
+        for finding in _resumes(world, kind, row, copies):
+            wrong += finding.kind == "wrong_resume"
+            yield finding
+    if wrong and run.get("verification") == "verified":
+        yield Finding(
+            kind="too_good", statement=f"verification of a {kind}", said="verified", true="wrong"
+        )
+
+
+def _of_run(truth: Bounds, world: World, claim: Claim) -> Bounds:
+    """A run looks at a live source itself, so it knows what was there just before it began."""
+    if world.source_is_dead or claim.topic is not None:
+        return truth
+    return Bounds(max(truth.least, 0), truth.most)
+
+
+def _amounts(run: Mapping[str, Any], at: int) -> Iterator[Claim]:
+    kind = run["kind"]
+    yield from sentence_claims(f"reason of a {kind}", run["reason"] or "", as_of=at)
+    plan, result = run["plan"] or {}, run["result"] or {}
+    for row in plan.get("partitions", ()):
+        age = row.get("source_end_age_ms") or 0
+        yield Claim(
+            statement=f"plan of a {kind}: loss of {row['topic'][:60]}-{row['partition']}",
+            records=row["loss"],
+            certainty="unknown" if row["loss"] is None else _CERTAINTIES[row["certainty"]],
+            as_of=at - age,
+            topic=row["topic"],
+            partition=row["partition"],
+        )
+    totals = result.get("totals")
+    if not totals:
+        return
+    if result.get("sentence"):
+        yield from sentence_claims(f"sentence of a {kind}", result["sentence"], as_of=at)
+    certainty = _CERTAINTIES.get(totals.get("loss_is") or "", "at_most")
+    if totals.get("loss_unknown") and certainty != "unknown":
+        certainty = "at_least"
+    ages = [row.get("source_end_age_ms") or 0 for row in plan.get("partitions", ())]
+    yield Claim(
+        statement=f"result of a {kind}: loss",
+        records=totals.get("loss"),
+        certainty="unknown" if totals.get("loss") is None else certainty,
+        as_of=at - max(ages, default=0),
+    )
+    if owed := result.get("owed") or totals.get("owed"):
+        yield owed_claim(f"result of a {kind}: owed", owed)
+
+
+def _resumes(
+    world: World,
+    kind: str,
+    row: Mapping[str, Any],
+    copies: Mapping[tuple[str, int], list[tuple[int, str]]],
+) -> Iterator[Finding]:
+    topic, number, start = row["topic"], row["partition"], row["downstream_offset"]
+    generation = world.ledger.current(topic)
+    commit = world.ledger.commits.get((row["group"], topic, number))
+    if start is None or generation is None or commit is None:
+        return
+    if commit.generation != generation.number or number not in generation.partitions:
+        return
+    records = generation.partitions[number]
+    said = Resume(
+        statement=f"{kind}: {row['group']} in {topic[:60]}-{number}",
+        downstream=start,
+        re_reads=row.get("re_reads"),
+        skipped=row.get("skipped"),
+        copies=copies.get((row["remote_topic"], number), []),
+        consumed=frozenset(r.value for r in records if r.offset < commit.offset),
+        held=frozenset(r.value for r in records if r.visible_at is not None),
+    )
+    if (found := judge_resume(said)) is not None:
+        yield found
+
+
+def execute(world: World, simulation: Mapping[str, Any], kind: str) -> list[Finding]:
+    """A real run of what was simulated: it goes through, and what it says at its end is true."""
+    asked = {
+        "flow": world.name,
+        "kind": kind,
+        "simulation": simulation["id"],
+        "confirm_alias": world.target_alias,
+        "reason": "the judge",
+    }
+    code, made = world.ask("failovers/", asked)
+    if code >= 400:
+        blockers = (simulation["plan"] or {}).get("blockers")
+        world.steps.append(f"the {kind} is refused: {made}")
+        # What is in the way may refuse it; what is not may not.
+        return [] if blockers else [_broken(kind, f"refused with {code}: {made}")]
+    path = world.ran = f"failovers/{made['id']}/"
+    until = time.monotonic() + RUN_S
+    while (run := world.rest(path))["state"] not in ENDED:
+        if time.monotonic() > until or run["waits_for"] == "trouble":
+            return [_held(kind, run)]
+        if run["waits_for"] == "person":
+            world.ask(f"{path}confirm/", {"reason": "the judge"})
+        time.sleep(0.5)
+    world.steps.append(f"the {kind} {run['state']}: {run['reason']}")
+    world.desired = "stopped"
+    if run["state"] != "succeeded":
+        return [_held(kind, run)]
+    return [*judge_run(world, run), *_judge_groups(world, run)]
+
+
+def _held(kind: str, run: Mapping[str, Any]) -> Finding:
+    """It stopped: behind the fence this is the worst place."""
+    step = next((s for s in run["steps"] if s["state"] in ("failed", "waiting", "running")), None)
+    name = step["name"] if step else "?"
+    behind = name in BEHIND_FENCE
+    return Finding(
+        kind="stopped_behind_fence" if behind else "broken",
+        statement=f"{kind} at step {name}",
+        said=f"{run['state']} {run['waits_for']}: {run['reason']} {step and step['reason']}",
+        true="its simulation found nothing that would stop it",
+    )
+
+
+def _judge_groups(world: World, run: Mapping[str, Any]) -> Iterator[Finding]:
+    """Where each group really stands on the target: it skips nothing."""
+    copies = world.look()
+    for group in world.groups:
+        placed = world.target.committed(group)
+        for (owner, topic, number), commit in world.ledger.commits.items():
+            at = placed.get((world.ledger.remote(topic), number))
+            generation = world.ledger.current(topic)
+            if owner != group or at is None or generation is None:
+                continue
+            row = {
+                "group": group,
+                "topic": topic,
+                "partition": number,
+                "remote_topic": world.ledger.remote(topic),
+                "downstream_offset": at,
+            }
+            if commit.generation == generation.number:
+                yield from _resumes(world, f"{run['kind']}, on the target", row, copies)
+
+
+def judge_counted(world: World, path: str, seconds: float = 60.0) -> list[Finding]:
+    """The source is back: the run gets the counted figure, and it is exact."""
+    until = time.monotonic() + seconds
+    while (run := world.rest(path)).get("counted_loss") is None:
+        if time.monotonic() > until:
+            said = f"no counted figure {seconds:.0f} s after the source came back"
+            return [_broken(run["kind"], said)]
+        time.sleep(1)
+    world.look()
+    truth = world.ledger.owed(now_ms() + 20_000)
+    if run["counted_loss"] == truth.least:
+        return []
+    return [
+        Finding(
+            kind="too_good" if run["counted_loss"] < truth.least else "untrue",
+            statement=f"counted loss of a {run['kind']}",
+            said=f"{run['counted_loss']:,}",
+            true=f"{truth.least:,}",
+        )
+    ]
+
+
+def _broken(kind: str, said: str) -> Finding:
+    return Finding(kind="broken", statement=kind, said=said, true="it could have gone on")

@@ -1,0 +1,92 @@
+"""The product as people run it, with two clusters of the judge's own that may be killed."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from controlplane.demo.kafka import KafkaBroker
+from controlplane.demo.stage import Stage
+from tests.journeys.asking import Rest
+
+# Everyone may do everything until a rule says otherwise; retention acts within a second.
+PROPERTIES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+    "file.delete.delay.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "offsets.topic.num.partitions": "8",
+    "transaction.state.log.num.partitions": "8",
+}
+# Built-in rules wait two minutes before they call somebody; here they call at once.
+RULES_WAIT_S = 1
+
+
+class JudgeStage(Stage):
+    """A demo without its traffic and without its flows."""
+
+    def rise(self) -> None:
+        os.environ.update(self._guard.environment)
+        self._guard.watch()
+        self._workspace.remember(url=self.url)
+        self.supervisor.start()
+        self._side_by_side(self._kafka, self._redis, self._web, self._migrate, self._workers)
+        self._workspace.publish(self.facts)
+        self._clear()
+
+    def start_traffic(self) -> None:
+        """There is none."""
+
+    def kill(self, alias: str) -> None:
+        """kill -9, and nobody starts it again until `revive`."""
+        broker = self._brokers[alias]
+        self.supervisor.release(broker)
+        broker.kill()
+
+    def revive(self, alias: str) -> None:
+        broker = self._brokers[alias]
+        broker.start()
+        self.supervisor.adopt(broker)
+
+    def is_dead(self, alias: str) -> bool:
+        return not self._brokers[alias].alive
+
+    def _clear(self) -> None:
+        """The demo's own flows go; the rules of alerts call at once."""
+        rest = Rest(self)
+        for flow in rest("flows/")["results"]:
+            remove_flow(rest, flow["id"])
+        for rule in rest("alert-rules/?page_size=100")["results"]:
+            rest(f"alert-rules/{rule['id']}/", {"for_seconds": RULES_WAIT_S}, method="PATCH")
+
+    def _new_broker(self, alias: str) -> KafkaBroker:
+        broker = super()._new_broker(alias)
+        return KafkaBroker(
+            broker.directory,
+            name=alias,
+            heap="512m",
+            jvm=("-XX:TieredStopAtLevel=1",),
+            environment=self._guard.environment,
+            properties=PROPERTIES,
+        )
+
+
+def remove_flow(rest: Rest, flow: int, seconds: float = 60.0) -> None:
+    """Stop it, wait until it has stopped, delete it."""
+    path = f"flows/{flow}/"
+    if rest(path)["desired_state"] != "stopped":
+        rest(f"{path}stop/", {"reason": "the judge"})
+    until = time.monotonic() + seconds
+    while (seen := observed(rest, path)) not in {"stopped", "draft", "failed_over"}:
+        assert time.monotonic() < until, f"flow {flow} does not stop: it is {seen}"
+        time.sleep(0.3)
+    rest(path, method="DELETE")
+
+
+def observed(rest: Rest, path: str) -> Any:
+    return rest(path)["observed_state"]

@@ -1,0 +1,53 @@
+"""What the product says is owed is true, in random states of real clusters, counted separately."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.journeys.asking import Person
+from tests.judge.rounds import play
+from tests.judge.stage import JudgeStage
+from tests.staging import on_stage
+
+SEEDS = (3, 5)
+FIRST = 100
+# `make test-judge` plays sixty.
+ROUNDS = int(os.environ.get("UNDERSTUDY_JUDGE_ROUNDS") or "6")
+SEED = os.environ.get("UNDERSTUDY_JUDGE_SEED", "")
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeStage]:
+    with on_stage(tmp_path_factory.mktemp("judge") / "demo", JudgeStage) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def person(judged: JudgeStage) -> Person:
+    return Person(judged)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_statement_is_more_optimistic_than_the_truth(
+    judged: JudgeStage, person: Person, seed: int
+) -> None:
+    outcome = play(judged, person, seed)
+    print(outcome)  # noqa: T201 - to play it again
+    assert outcome.findings == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(6 * 3600)
+def test_many_rounds_end_without_a_finding(judged: JudgeStage, person: Person) -> None:
+    seeds = [int(SEED)] if SEED else range(FIRST, FIRST + ROUNDS)
+    bad = []
+    for seed in seeds:
+        outcome = play(judged, person, seed)
+        print(outcome, flush=True)  # noqa: T201
+        if outcome.findings:
+            bad.append(seed)
+    assert bad == [], f"findings with the seeds {bad}"

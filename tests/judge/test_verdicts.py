@@ -1,0 +1,183 @@
+"""The judge can find: planted statements that are too good, and none where all is true."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.judge.ledger import ASKED_WITHIN_MS, SHOWN_WITHIN_MS, Bounds, Ledger, Record, Seen
+from tests.judge.statements import age_of, headline_of, metric_claims, sentence_claims
+from tests.judge.verdicts import (
+    Certainty,
+    Claim,
+    Resume,
+    judge_amount,
+    judge_resume,
+    judge_time_lag,
+    judge_unknown,
+)
+
+LATE = 1_000_000
+counts = st.integers(0, 50)
+
+
+def claim(records: int | None, certainty: Certainty, **more: object) -> Claim:
+    return Claim(statement="it", records=records, certainty=certainty, as_of=LATE, **more)  # type: ignore[arg-type]
+
+
+def kept(written: int, copied: int, *, aborted: int = 0) -> Ledger:
+    """A topic with so many committed records, of which the first ones are copied."""
+    ledger = Ledger("s.")
+    records = ledger.create("t", 1, 0).partitions[0]
+    for number in range(written + aborted):
+        visible = None if number >= written else 1
+        records.append(Record(number, f"v{number}", 1, visible))
+    values = {f"v{number}" for number in range(copied)}
+    ledger.looks.append(Seen(LATE - 1, {("s.t", 0): values}))
+    return ledger
+
+
+@given(written=counts, copied=counts, aborted=counts, short=st.integers(1, 10))
+def test_a_statement_that_is_too_good_by_one_record_is_found(
+    written: int, copied: int, aborted: int, short: int
+) -> None:
+    owed = max(0, written - copied)
+    truth = kept(written, min(copied, written), aborted=aborted).owed(LATE)
+    assert truth == (owed, owed)
+    for certainty in ("counted", "at_most"):
+        found = judge_amount(claim(owed - short, certainty), truth)  # type: ignore[arg-type]
+        assert found is not None
+        assert found.kind == "too_good"
+    for certainty in ("counted", "at_least"):
+        found = judge_amount(claim(owed + short, certainty), truth)  # type: ignore[arg-type]
+        assert found is not None
+        assert found.kind == "untrue"
+
+
+@given(written=counts, copied=counts, slack=st.integers(0, 10))
+def test_a_true_statement_is_never_found(written: int, copied: int, slack: int) -> None:
+    owed = max(0, written - copied)
+    truth = kept(written, min(copied, written)).owed(LATE)
+    for said in (
+        claim(owed, "counted"),
+        claim(owed + slack, "at_most"),
+        claim(max(0, owed - slack), "at_least"),
+        claim(None, "unknown"),
+    ):
+        assert judge_amount(said, truth) is None
+
+
+def test_what_was_produced_after_the_moment_of_a_statement_is_not_held_against_it() -> None:
+    ledger = kept(3, 3)
+    ledger.living()[0].partitions[0].append(Record(3, "new", LATE + 1, LATE + 1))
+    assert ledger.owed(LATE).least == 0
+    assert ledger.owed(LATE + ASKED_WITHIN_MS + 1).least == 1
+
+
+def test_a_recreated_topic_owes_all_that_it_holds_now() -> None:
+    ledger = kept(5, 5)
+    ledger.delete("t", LATE)
+    ledger.create("t", 1, LATE).partitions[0].append(Record(0, "other", LATE, LATE))
+    assert ledger.owed(LATE + SHOWN_WITHIN_MS - 1).least == 0
+    assert ledger.owed(LATE + SHOWN_WITHIN_MS) == (1, 1)
+
+
+def test_what_the_source_deleted_is_not_owed_any_more() -> None:
+    ledger = kept(5, 2)
+    ledger.truncate("t", 0, 4, LATE)
+    assert ledger.owed(LATE + ASKED_WITHIN_MS).least == 1
+
+
+def test_copies_that_the_target_lost_are_owed_again() -> None:
+    ledger = kept(5, 5)
+    ledger.lose_copies(LATE)
+    ledger.looks.append(Seen(LATE + 1, {}))
+    assert ledger.owed(LATE + SHOWN_WITHIN_MS + 1) == (5, 5)
+
+
+def test_a_time_lag_of_0_is_too_good_while_an_old_record_is_owed() -> None:
+    assert judge_time_lag(claim(1, "at_most", time_lag_ms=0), LATE - 60_000) is not None
+    assert judge_time_lag(claim(1, "at_most", time_lag_ms=60_000), LATE - 60_000) is None
+    assert judge_time_lag(claim(0, "counted", time_lag_ms=0), None) is None
+
+
+def test_unknown_without_a_cause_is_found_beyond_two_percent() -> None:
+    good = [claim(0, "counted", topic=f"t{number}") for number in range(99)]
+    assert judge_unknown([*good, claim(None, "unknown", topic="x")], ()) is None
+    bad = [*good[:20], claim(None, "unknown", topic="x")]
+    assert judge_unknown(bad, ()) is not None
+    assert judge_unknown(bad, ("x",)) is None
+
+
+def resume(downstream: int, **more: object) -> Resume:
+    facts: dict[str, object] = {
+        "statement": "g in t-0",
+        "re_reads": 0,
+        "skipped": 0,
+        "copies": [(0, "a"), (1, "b"), (3, "c")],
+        "consumed": frozenset({"a", "b"}),
+        "held": frozenset({"a", "b", "c"}),
+    }
+    return Resume(downstream=downstream, **{**facts, **more})  # type: ignore[arg-type]
+
+
+def test_a_group_that_skips_a_record_or_reads_one_again_unsaid_is_found() -> None:
+    assert judge_resume(resume(2)) is None
+    assert judge_resume(resume(3)) is None
+    skips = judge_resume(resume(4))
+    assert skips is not None
+    assert skips.kind == "wrong_resume"
+    again = judge_resume(resume(1))
+    assert again is not None
+    assert again.kind == "too_good"
+    assert judge_resume(resume(1, re_reads=1)) is None
+    assert judge_resume(resume(1, re_reads=None)) is None
+
+
+def said(text: str) -> list[tuple[int | None, str, int]]:
+    claims = sentence_claims("page", text, as_of=LATE)
+    return [(one.records, one.certainty, LATE - one.as_of) for one in claims]
+
+
+def test_sentences_are_read_as_a_person_reads_them() -> None:
+    assert said("If s fails now: no data loss (checked 2 s ago).") == [(0, "counted", 2_000)]
+    assert said("Everything was copied. No records were lost.") == [
+        (0, "counted", 0),
+        (0, "counted", 0),
+    ]
+    assert said("At most 1,204 records would be lost.") == [(1204, "at_most", 0)]
+    assert said("At least 2,485 records were lost (source last seen 1 min 9 s ago).") == [
+        (2485, "at_least", 69_000)
+    ]
+    assert said("If s died now: loss unknown, no figures.") == [(None, "unknown", 0)]
+    assert said("114 records would be lost.") == [(114, "counted", 0)]
+    assert said("9,913 records would be read again.") == []
+    assert said("All 7 group-partitions resume at the correct record.") == []
+
+
+def test_an_age_and_the_headline_are_found_on_a_page() -> None:
+    assert age_of("checked 2 h ago") == 7_200_000
+    assert age_of("no age") == 0
+    page = """<section class="verdict" aria-label="Summary"><h1><span data-state="good"></span>
+      The only flow is healthy</h1><p>If a fails now: no data loss. <a href="/x">Never proven.</a>
+      </p><ul><li><strong>b</strong> waits.</li></ul></section>"""
+    assert headline_of(page) == (
+        "good",
+        "The only flow is healthy",
+        ["If a fails now: no data loss. Never proven.", "b waits."],
+    )
+
+
+def test_a_metric_speaks_of_the_moment_of_its_figures() -> None:
+    text = (
+        'understudy_flow_offset_lag_records{flow="a->b",source="a"} 7\n'
+        'understudy_flow_offset_lag_records{flow="b->a",source="b"} 9\n'
+        'understudy_flow_figures_age_seconds{flow="a->b",source="a"} 3\n'
+        'understudy_partition_offset_lag_records{flow="a->b",topic="t",partition="0"} 5\n'
+    )
+    found = list(metric_claims(text, "a->b"))
+    assert [(one.records, one.topic, one.partition) for one in found] == [
+        (7, None, None),
+        (5, "t", 0),
+    ]
+    assert judge_amount(found[0], Bounds(8, 8)) is not None

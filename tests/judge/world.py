@@ -1,0 +1,293 @@
+"""One round's world: two clusters, a flow of its own between them, the ledger, what is broken."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import socket
+import time
+import urllib.error
+from typing import Any
+
+from tests.journeys.asking import Person, Rest
+from tests.judge.cluster import KafkaSide, Place, Writer, now_ms
+from tests.judge.ledger import Generation, Ledger, Record, Seen
+from tests.judge.stage import JudgeStage, remove_flow
+
+PARTITIONS = (1, 2, 3, 6)
+RUNNING_S = 90.0
+
+
+@dataclasses.dataclass
+class OpenTransaction:
+    """`held` are records of others that are hidden behind it."""
+
+    writer: Writer
+    records: list[tuple[str, int, Record]]
+    held: list[Record] = dataclasses.field(default_factory=list)
+
+
+class World:
+    """What moves act on and what is judged. Everything is named after the seed."""
+
+    def __init__(self, stage: JudgeStage, person: Person, seed: int) -> None:
+        self.stage, self.person, self.seed = stage, person, seed
+        self.chance = random.Random(seed)
+        self.rest = Rest(stage)
+        self.prefix = f"j{seed}."
+        self.source_alias, self.target_alias = f"s{seed}", f"t{seed}"
+        self.source = KafkaSide(stage.clusters["primary"])
+        self.target = KafkaSide(stage.clusters["backup"])
+        self.ledger = Ledger(f"{self.source_alias}.")
+        self.steps: list[str] = []
+        self.flow = 0
+        self.groups: set[str] = set()
+        # Topics whose records cannot cross until a person acts, and since when.
+        self.trouble: dict[str, int] = {}
+        # Topics that the product may not describe.
+        self.hidden: set[str] = set()
+        # What was denied, refused or made small, and is put right by another move.
+        self.denied: dict[str, KafkaSide] = {}
+        self.small: set[str] = set()
+        self.desired = "running"
+        # Since when a cluster has an address where nobody answers.
+        self.readdressed_at: int | None = None
+        self.transaction: OpenTransaction | None = None
+        self.acted_at = now_ms()
+        # The address of the real run, once there was one.
+        self.ran = ""
+        self._values = 0
+        self._names = 0
+        self._writers: dict[bool, Writer] = {}
+        self._silent: list[socket.socket] = []
+
+    @property
+    def name(self) -> str:
+        return f"{self.source_alias}->{self.target_alias}"
+
+    @property
+    def path(self) -> str:
+        return f"flows/{self.flow}/"
+
+    @property
+    def source_is_dead(self) -> bool:
+        return self.stage.is_dead("primary")
+
+    @property
+    def is_calm(self) -> bool:
+        """All clusters answer, the flow runs, and nothing is in flight."""
+        return not self.source_is_dead and self.desired == "running" and self.transaction is None
+
+    def begin(self) -> None:
+        """Clusters under names of this round, and its flow."""
+        for alias, side in ((self.source_alias, self.source), (self.target_alias, self.target)):
+            self.rest("clusters/", {"alias": alias, "bootstrap_servers": side.bootstrap})
+        flow = {"source": self.source_alias, "target": self.target_alias}
+        made = self.rest("flows/", {**flow, "properties": self.properties()})
+        self.flow = made["id"]
+        if made["desired_state"] != "running":
+            self.rest(f"{self.path}start/", {"reason": "the judge"})
+
+    def properties(self, **more: str) -> dict[str, str]:
+        names = f"j{self.seed}\\..*"
+        return {
+            "topics": names,
+            "groups": f"g{self.seed}-.*",
+            "refresh.topics.interval.seconds": "1",
+            "refresh.groups.interval.seconds": "2",
+            "emit.checkpoints.interval.seconds": "3",
+            "sync.group.offsets.enabled": "true" if self.seed % 2 else "false",
+            "sync.group.offsets.interval.seconds": "3",
+            "emit.heartbeats.enabled": "false",
+            "heartbeats.replication.enabled": "false",
+            "commit.interval.ms": "200",
+            "failover.fence": "acl" if self.seed % 3 else "none",
+            "failover.start.consumers": "none",
+            "failover.redirect.producers": "none",
+            **more,
+        }
+
+    def set_properties(self, **more: str) -> None:
+        self.rest(self.path, {"properties": self.properties(**more)}, method="PATCH")
+
+    def end(self) -> None:
+        """Put right what the round broke, and remove what it made."""
+        for listener in self._silent:
+            listener.close()
+        if self.source_is_dead:
+            self.revive_source()
+        for topic, side in self.denied.items():
+            side.allow(topic)
+        if self.flow:
+            self._end_runs()
+            remove_flow(self.rest, self.flow)
+            for alias in (self.source_alias, self.target_alias):
+                self.rest(f"clusters/{alias}/", method="DELETE")
+        for side, own in ((self.source, self.prefix), (self.target, self.source_alias)):
+            if left := [topic for topic in side.topics() if topic.startswith(own)]:
+                side.delete(*left)
+
+    def _end_runs(self) -> None:
+        for run in self.rest("failovers/?page_size=20")["results"]:
+            if run["flow"] == self.flow and run["ended_at"] is None:
+                self.ask(f"failovers/{run['id']}/abort/", {"reason": "the round ends"})
+
+    def ask(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """Status and answer of a request that may be refused."""
+        try:
+            return 200, self.rest(path, body)
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(errors="replace")[:600]
+
+    # What is written.
+
+    def new_name(self, word: str = "t") -> str:
+        self._names += 1
+        return f"{self.prefix}{word}{self._names}"
+
+    def create(self, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
+        self.source.create(topic, partitions, config)
+        self.ledger.create(topic, partitions, now_ms())
+        self._wait_for_partitions(topic, partitions)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        self.source.grow(topic, partitions)
+        self.ledger.grow(topic, partitions, now_ms())
+        self._wait_for_partitions(topic, partitions)
+
+    def _wait_for_partitions(self, topic: str, partitions: int) -> None:
+        """A broker, and a producer that knew the topic, hear of it a moment later."""
+        until = time.monotonic() + 20
+        while self.source.topics().get(topic) != partitions:
+            assert time.monotonic() < until, f"{topic} does not get {partitions} partitions"
+            self.wait_a_moment()
+        self._writers.clear()
+
+    def value(self) -> str:
+        self._values += 1
+        return f"{self.seed}-{self._values}"
+
+    def foreign_writer(self) -> Writer:
+        return Writer(self.target)
+
+    @staticmethod
+    def wait_a_moment() -> None:
+        time.sleep(0.2)
+
+    def writer(self, *, bound: bool = False) -> Writer:
+        if bound not in self._writers:
+            self._writers[bound] = Writer(self.source, bound=bound)
+        return self._writers[bound]
+
+    def produce(self, topic: str, count: int, *, how: str = "plain", padding: int = 0) -> None:
+        """`how`: plain, commit or abort. Records are spread over all partitions by chance."""
+        generation = self.ledger.current(topic)
+        assert generation is not None
+        partitions = list(generation.partitions)
+        rows = [((topic, self.chance.choice(partitions)), self.value()) for _ in range(count)]
+        writer = self.writer(bound=how != "plain")
+        if how != "plain":
+            writer.producer.begin_transaction()
+        records = self._written(writer, rows, padding)
+        if how == "commit":
+            writer.producer.commit_transaction(30)
+        elif how == "abort":
+            writer.producer.abort_transaction(30)
+        at = now_ms()
+        for _, _, record in records:
+            record.visible_at = None if how == "abort" else at
+        self._hide_behind_open(records)
+
+    def begin_open(self, topic: str, count: int) -> None:
+        """A transaction that holds back what comes after it until it ends."""
+        generation = self.ledger.current(topic)
+        assert generation is not None
+        writer = Writer(self.source, bound=True)
+        writer.producer.begin_transaction()
+        partition = self.chance.choice(list(generation.partitions))
+        rows = [((topic, partition), self.value()) for _ in range(count)]
+        self.transaction = OpenTransaction(writer, self._written(writer, rows, 0))
+
+    def end_open(self, *, committed: bool) -> None:
+        assert self.transaction is not None
+        if committed:
+            self.transaction.writer.producer.commit_transaction(30)
+        else:
+            self.transaction.writer.producer.abort_transaction(30)
+        at = now_ms()
+        for _, _, record in self.transaction.records:
+            record.visible_at = at if committed else None
+        for record in self.transaction.held:
+            record.visible_at = at
+        self.transaction = None
+
+    def _hide_behind_open(self, records: list[tuple[str, int, Record]]) -> None:
+        """Nobody who reads committed records sees what lies behind an open transaction."""
+        held = {(row[0], row[1]) for row in (self.transaction.records if self.transaction else ())}
+        for topic, partition, record in records:
+            if (topic, partition) in held and record.visible_at is not None:
+                record.visible_at = None
+                assert self.transaction is not None
+                self.transaction.held.append(record)
+
+    def _written(
+        self, writer: Writer, rows: list[tuple[Place, str]], padding: int
+    ) -> list[tuple[str, int, Record]]:
+        sent_at = now_ms()
+        offsets = writer.write(rows, padding)
+        found = []
+        for ((topic, partition), value), offset in zip(rows, offsets, strict=True):
+            record = Record(offset, value, sent_at, None)
+            self.living(topic).partitions[partition].append(record)
+            found.append((topic, partition, record))
+        return found
+
+    def living(self, topic: str) -> Generation:
+        generation = self.ledger.current(topic)
+        assert generation is not None, topic
+        return generation
+
+    # What is broken and mended.
+
+    def kill_source(self) -> None:
+        self.stage.kill("primary")
+        self._writers.clear()
+        self.source.forget()
+
+    def revive_source(self) -> None:
+        self.stage.revive("primary")
+        self.source.forget()
+
+    def dead_address(self, kind: str) -> str:
+        """An address where nobody answers: refused, unresolvable or silent."""
+        if kind == "unresolvable":
+            return "nowhere.invalid:9092"
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        if kind == "refused":
+            listener.close()
+        else:
+            listener.listen(64)
+            self._silent.append(listener)
+        return f"127.0.0.1:{port}"
+
+    # What is seen.
+
+    def look(self) -> dict[Place, list[tuple[int, str]]]:
+        """Read every remote topic of the ledger; kept as a look of the ledger."""
+        at = now_ms()
+        there = self.target.topics()
+        remote = (self.ledger.remote(topic) for topic in self.ledger.topics)
+        copies = self.target.read({name: there[name] for name in remote if name in there})
+        values = {place: {value for _, value in rows} for place, rows in copies.items()}
+        self.ledger.looks.append(Seen(at, values))
+        return copies
+
+    def wait_until_running(self) -> None:
+        until = time.monotonic() + RUNNING_S
+        while (flow := self.rest(self.path))["observed_state"] not in {"running", "degraded"}:
+            assert time.monotonic() < until, (
+                f"{self.name} is {flow['observed_state']} after {RUNNING_S:.0f} s: {flow['reason']}"
+            )
+            time.sleep(0.3)
