@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from mirrors.api.shapes import StrictSerializer
+from mirrors.domain.account.partition import Certainty
 from mirrors.domain.runbook.steps import BY_NAME
 from mirrors.models import FailoverRun, FailoverStep, Flow
 from mirrors.models.failovers import FailoverKind
 from mirrors.models.groups import LONGEST_GROUP
 from mirrors.services.failover import failovers
+
+CERTAINTIES: tuple[str, ...] = get_args(Certainty)
 
 
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
@@ -110,6 +113,11 @@ class FailoverBriefSerializer(serializers.ModelSerializer[FailoverRun]):
     flow = serializers.IntegerField(source="flow_id", read_only=True)
     flow_name = serializers.CharField(source="flow.name", read_only=True)
     asked_reason = serializers.CharField(source="why", read_only=True)
+    counted_loss = serializers.SerializerMethodField()
+    counted_loss_certainty = serializers.SerializerMethodField()
+    counted_re_reads = serializers.SerializerMethodField()
+    counted_re_reads_certainty = serializers.SerializerMethodField()
+    counted_sentence = serializers.SerializerMethodField()
 
     class Meta:
         model = FailoverRun
@@ -135,7 +143,38 @@ class FailoverBriefSerializer(serializers.ModelSerializer[FailoverRun]):
             "created_at",
             "started_at",
             "ended_at",
+            "counted_loss",
+            "counted_loss_certainty",
+            "counted_re_reads",
+            "counted_re_reads_certainty",
+            "counted_sentence",
+            "counted_at",
         )
+
+    @extend_schema_field(serializers.IntegerField(allow_null=True))
+    def get_counted_loss(self, run: FailoverRun) -> int | None:
+        """Records that were not replicated, counted on the source once it answered."""
+        return _counted(run, "loss")
+
+    @extend_schema_field(serializers.ChoiceField(choices=CERTAINTIES, allow_null=True))
+    def get_counted_loss_certainty(self, run: FailoverRun) -> str | None:
+        return _counted(run, "loss_certainty")
+
+    @extend_schema_field(serializers.IntegerField(allow_null=True))
+    def get_counted_re_reads(self, run: FailoverRun) -> int | None:
+        return _counted(run, "re_reads")
+
+    @extend_schema_field(serializers.ChoiceField(choices=CERTAINTIES, allow_null=True))
+    def get_counted_re_reads_certainty(self, run: FailoverRun) -> str | None:
+        return _counted(run, "re_reads_certainty")
+
+    @extend_schema_field(serializers.CharField(allow_null=True))
+    def get_counted_sentence(self, run: FailoverRun) -> str | None:
+        return _counted(run, "sentence")
+
+
+def _counted(run: FailoverRun, name: str) -> Any:
+    return None if run.counted is None else run.counted.get(name)
 
 
 class FailoverSerializer(FailoverBriefSerializer):
@@ -145,8 +184,15 @@ class FailoverSerializer(FailoverBriefSerializer):
     plan = serializers.SerializerMethodField()
     result = serializers.SerializerMethodField()
 
+    counted_rows = serializers.SerializerMethodField()
+
     class Meta(FailoverBriefSerializer.Meta):
-        fields = (*FailoverBriefSerializer.Meta.fields, "plan", "steps", "result")
+        fields = (*FailoverBriefSerializer.Meta.fields, "plan", "steps", "result", "counted_rows")
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_counted_rows(self, run: FailoverRun) -> Any:
+        """What `counted_loss` and `counted_re_reads` are sums of: `partitions` and `places`."""
+        return run.counted_rows
 
     @extend_schema_field(OpenApiTypes.OBJECT)
     def get_plan(self, run: FailoverRun) -> Any:

@@ -48,7 +48,7 @@ class FailoverViewSet(
     def get_queryset(self) -> QuerySet[FailoverRun]:
         rows = FailoverRun.objects.select_related("flow__source", "flow__target").order_by("-id")
         if self.action == "list":
-            return rows.defer("plan", "result")
+            return rows.defer("plan", "result", "counted_rows")
         return rows.prefetch_related("steps")
 
     def get_serializer_class(self) -> Any:

@@ -53,6 +53,10 @@ class FailoverRun(models.Model):
     An execution is worked on in turns: `holder` is the turn that has it, `next_at` when the next
     one is due. `hooks` are the flow's settings for its outside steps as they were when it was
     asked for.
+
+    `counted` are the sums of what was counted on the source afterwards, beside what `result`
+    predicted, and `counted_rows` what they are sums of; `count_due_at` is when that is tried next,
+    null when nothing is left to count.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="failovers")
@@ -84,6 +88,10 @@ class FailoverRun(models.Model):
     waits_for = models.CharField(max_length=16, choices=WaitsFor, blank=True, default="")
     approved_by = models.CharField(max_length=150, blank=True, default="")
     pause_asked_by = models.CharField(max_length=150, blank=True, default="")
+    counted = models.JSONField(null=True)
+    counted_rows = models.JSONField(default=dict)
+    counted_at = models.DateTimeField(null=True)
+    count_due_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ("-id",)

@@ -8,7 +8,13 @@ from __future__ import annotations
 from mirrors.tasks.checks import check_takeover, run_comparison, sweep_comparisons
 from mirrors.tasks.clusters import check_cluster, check_clusters, run_test, sweep_tests
 from mirrors.tasks.failbacks import bring_groups_back, run_failback, settle_orphans, sweep_failbacks
-from mirrors.tasks.failovers import lift_fence, run_drills, run_failover, sweep_failovers
+from mirrors.tasks.failovers import (
+    count_loss,
+    lift_fence,
+    run_drills,
+    run_failover,
+    sweep_failovers,
+)
 from mirrors.tasks.supervision import reconcile, reconcile_flow, reconcile_host, show_sign
 from mirrors.tasks.upkeep import (
     apply_plan,
@@ -33,6 +39,7 @@ __all__ = [
     "check_cluster",
     "check_clusters",
     "check_takeover",
+    "count_loss",
     "fix_drift",
     "lift_fence",
     "look_at_plan",

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from mirrors.services.evidence import certificates, drill_runs, drills
 from mirrors.services.failover import failovers, simulation
-from mirrors.services.runbook import fencing
+from mirrors.services.runbook import fencing, loss_recount
 from mirrors.services.runbook.rows import due_runs
 from mirrors.services.runbook.turn import advance
 from mirrors.tasks.sending import EXPIRES, send_each
@@ -32,9 +32,17 @@ def lift_fence(run_id: int, who: str) -> None:
     fencing.lift_fence(run_id=run_id, who=who)
 
 
+@shared_task(name="mirrors.tasks.count_loss", soft_time_limit=150, time_limit=170)
+def count_loss(run_id: int) -> None:
+    """What an ended failover left on its source, counted once that is back."""
+    loss_recount.recount(run_id=run_id)
+
+
 @shared_task(name="mirrors.tasks.sweep_failovers")
 def sweep_failovers() -> None:
-    send_each(run_failover, [*failovers.waiting_runs(), *due_runs(now=timezone.now())])
+    now = timezone.now()
+    send_each(run_failover, [*failovers.waiting_runs(), *due_runs(now=now)])
+    send_each(count_loss, loss_recount.due_counts(now=now))
     simulation.sweep()
 
 

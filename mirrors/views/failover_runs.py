@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from mirrors import tasks
+from mirrors.domain.account.sentences import amount
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.figures import arrow
 from mirrors.domain.keys import keys_of_failover as keys
@@ -142,6 +143,7 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
         "undoing": bool(run.abort_asked_by) and is_open,
         "radius": blast_radius(run.plan) if run.plan else None,
         "totals": result.get("totals"),
+        "amounts": _amounts(run, result.get("totals") or {}),
         "rows": [step.row for step in steps],
         "places": sorted(places, key=lambda row: row["state"] in ("moved", "in_sync")),
         "more_places": len(places) - SHOWN_ROWS,
@@ -155,6 +157,20 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
     return render_page(
         request, "mirrors/failover_run.html", context, section="failovers", every=every
     )
+
+
+def _amounts(run: FailoverRun, totals: dict[str, Any]) -> dict[str, str]:
+    """What was not replicated and what is read again, as predicted and as counted afterwards."""
+    found = {
+        name: amount(totals.get(name), totals.get(f"{name}_certainty", "counted"))
+        for name in ("loss", "re_reads")
+    }
+    if run.counted is None or totals.get("loss_certainty") == "counted":
+        return found
+    return found | {
+        f"counted_{name}": amount(run.counted[name], run.counted[f"{name}_certainty"])
+        for name in ("loss", "re_reads")
+    }
 
 
 def _commands(

@@ -60,7 +60,7 @@ QUESTION = Question(
 def list_runs(request: HttpRequest) -> HttpResponseBase:
     rows = (
         FailoverRun.objects.select_related("flow__source", "flow__target")
-        .defer("plan", "result")
+        .defer("plan", "result", "counted_rows")
         .annotate(label=Concat("flow__source__alias", Value("->"), "flow__target__alias"))
     )
     if download := QUESTION.export(request, rows, "failovers"):

@@ -41,10 +41,12 @@ def world(primary: str, backup: str, receiver: Receiver) -> Iterator[World]:  # 
 
 
 def state_after(world: World, topic: str, run: FailoverRun) -> dict[str, Any]:
-    """All that a run leaves, without its times."""
+    """All that a run leaves, without its times and what its group consumed by then."""
     world.flow.refresh_from_db()
     totals = {
-        name: figure for name, figure in run.result["totals"].items() if not name.endswith("_ms")
+        name: figure
+        for name, figure in run.result["totals"].items()
+        if not name.endswith(("_ms", "_at")) and name != "consumed"
     }
     return {
         "state": run.state,
@@ -55,7 +57,7 @@ def state_after(world: World, topic: str, run: FailoverRun) -> dict[str, Any]:
             for row in run.result["partitions"]
         ],
         "flow": (world.flow.desired_state, world.flow.observed_state),
-        "group": world.stands(group_of(world), topic),
+        "group": world.stands(group_of(world), topic) is not None,
     }
 
 

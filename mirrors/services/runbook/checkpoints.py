@@ -7,7 +7,6 @@ from typing import Any
 
 from django.utils import timezone
 
-from mirrors.domain.checkpoints import IDLE
 from mirrors.domain.failover.shapes import PlacePlan
 from mirrors.domain.figures import plural
 from mirrors.domain.runbook.machine import Outcome
@@ -17,7 +16,7 @@ from mirrors.services.backward import answers_home, ways_home
 from mirrors.services.divergence import keep
 from mirrors.services.failover.failover_answers import copied_to
 from mirrors.services.runbook.context import Context, Handler, Place, done, failed, not_yet
-from mirrors.services.runbook.looking import plan_now, worse_than_simulated
+from mirrors.services.runbook.looking import active_groups, plan_now, worse_than_simulated
 
 DEADLINE_S = 10.0
 _FAR = (1 << 63) - 1
@@ -59,10 +58,9 @@ def _wait(context: Context) -> Outcome:
 
 def _still_reading(context: Context, places: Iterable[PlacePlan]) -> list[str]:
     """Groups with members on the source that have not consumed all that was copied."""
-    states = list_groups(context.spec.source, deadline_s=DEADLINE_S)
-    busy = {
-        row.group for row in places if row.group in states and states[row.group].state not in IDLE
-    }
+    busy = set(active_groups(context, list_groups(context.spec.source, deadline_s=DEADLINE_S)))
+    seen = context.row.result.get("active_groups") or []
+    context.keep(active_groups=sorted(busy.union(seen)))
     ends = ends_downstream(context.flow, {(row.topic, row.partition) for row in places})
     return sorted(
         {

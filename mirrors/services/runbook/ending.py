@@ -1,13 +1,25 @@
-"""The end of a run: its result, and the flow left so that the way back can follow."""
+"""The end of a run: its result, and the flow left so that a failback can follow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.utils import timezone
 
+from mirrors.domain.account.partition import Owed
+from mirrors.domain.failover.verification import Compared, Verified, verify
 from mirrors.domain.figures import duration, plural
+from mirrors.domain.runbook.loss import (
+    Amount,
+    loss_sentence,
+    owed_of,
+    re_reads_sentence,
+    sum_owed,
+    sum_re_reads,
+)
+from mirrors.domain.runbook.worse import standing_blockers
 from mirrors.models import FailoverRun, FailoverStep, Flow, claim
 from mirrors.models.failovers import FailoverState
 from mirrors.models.flows import DesiredState, ObservedState
@@ -20,8 +32,17 @@ from mirrors.services.work import WORKER
 def end(*, run: FailoverRun, state: str, steps: Sequence[FailoverStep]) -> None:
     found: dict[str, Any] = {}
     if state == FailoverState.SUCCEEDED:
-        found["result"] = _result(run, steps)
+        run.refresh_from_db(fields=["counted", "counted_at"])
+        outcome = _outcome(run, steps)
+        found["result"] = _result(run, steps, outcome)
         reason = found["result"]["sentence"]
+        verified = _verified(run, steps, outcome)
+        found |= {
+            "verification": verified.verification,
+            "verification_reason": verified.reason,
+            # What is not counted yet is counted as soon as the source answers.
+            "count_due_at": None if _is_counted(run) else timezone.now(),
+        }
         _leave(run)
     elif state == FailoverState.ABORTED:
         undone = [step.undo_reason for step in steps if step.undone_at]
@@ -34,6 +55,71 @@ def end(*, run: FailoverRun, state: str, steps: Sequence[FailoverStep]) -> None:
     failovers.end_run(run_id=run.pk, state=state, reason=reason, swept=True, **found)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """What was not replicated and what is read again, `parts` partition by partition."""
+
+    loss: Amount
+    re_reads: Amount
+    parts: tuple[Owed, ...]
+    taken_at: int
+
+
+def _outcome(run: FailoverRun, steps: Sequence[FailoverStep]) -> _Outcome:
+    """Counted where the source answered, else by the last plan's figures and their age."""
+    plan, by_name = run.plan or {}, {step.name: step for step in steps}
+    taken_at = plan.get("taken_at") or milliseconds(timezone.now())
+    parts = tuple(owed_of(row, taken_at=taken_at) for row in plan.get("partitions", []))
+    loss = sum_owed(parts)
+    seen_at = by_name["read_checkpoints"].result.get("groups_seen_at")
+    places = [row for row in plan.get("places", []) if row["downstream_offset"] is not None]
+    is_final = run.kind == "switchover" and seen_at is None
+    re_reads = sum_re_reads(places, observed_at=seen_at or taken_at, is_final=is_final)
+    if run.counted is not None:
+        at = None if run.counted_at is None else milliseconds(run.counted_at)
+        loss = _counted(run.counted, "loss", at)
+        re_reads = _counted(run.counted, "re_reads", at)
+    return _Outcome(loss=loss, re_reads=re_reads, parts=parts, taken_at=taken_at)
+
+
+def _counted(counted: Mapping[str, Any], name: str, at: int | None) -> Amount:
+    unknown = counted[f"{name}_unknown"]
+    return Amount(
+        records=counted[name],
+        certainty=counted[f"{name}_certainty"],
+        unknown=unknown,
+        unknown_words=counted[f"{name}_unknown_words"],
+        observed_at=at,
+    )
+
+
+def _is_counted(run: FailoverRun) -> bool:
+    counted = run.counted or {}
+    return counted.get("loss_certainty") == counted.get("re_reads_certainty") == "counted"
+
+
+def _verified(run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome) -> Verified:
+    """By what the simulation read of the same group-partitions, and what was set of them."""
+    rows = next(step for step in steps if step.name == "reset_groups").result.get("rows", [])
+    simulated = _simulated(run)
+    proven = [
+        row
+        for row in rows
+        if row["state"] in SET and simulated.get(_key(row), {}).get("verdict") == "proven"
+    ]
+    unsure = outcome.loss.unknown
+    if outcome.loss.certainty == "at_least":
+        unsure = sum(part.certainty in ("at_least", "unknown") for part in outcome.parts)
+    return verify(
+        Compared(
+            places=len(rows),
+            proven=len(proven),
+            unknown_losses=unsure,
+            blockers=len(standing_blockers(run.kind, run.plan)) if run.plan else 0,  # type: ignore[arg-type]
+        )
+    )
+
+
 def _leave(run: FailoverRun) -> None:
     """The flow stays stopped: what the target holds from now on is its own."""
     target = run.flow.target.alias
@@ -44,7 +130,7 @@ def _leave(run: FailoverRun) -> None:
     claim(stopped, observed_state=ObservedState.FAILED_OVER, reason=reason, who=WORKER)
 
 
-def _result(run: FailoverRun, steps: Sequence[FailoverStep]) -> dict[str, Any]:
+def _result(run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome) -> dict[str, Any]:
     by_name = {step.name: step for step in steps}
     plan = run.plan or {}
     rows = by_name["reset_groups"].result.get("rows", [])
@@ -67,8 +153,14 @@ def _result(run: FailoverRun, steps: Sequence[FailoverStep]) -> dict[str, Any]:
         for row in rows
     ]
     totals = {
-        "loss": plan.get("loss"),
-        "re_reads": plan.get("re_reads"),
+        "loss": outcome.loss.records,
+        "loss_certainty": outcome.loss.certainty,
+        "loss_unknown": outcome.loss.unknown,
+        "loss_observed_at": outcome.loss.observed_at,
+        "re_reads": outcome.re_reads.records,
+        "re_reads_certainty": outcome.re_reads.certainty,
+        "re_reads_unknown": outcome.re_reads.unknown,
+        "re_reads_observed_at": outcome.re_reads.observed_at,
         "moved": sum(row["state"] in SET for row in rows),
         "not_moved": sum(row["state"] not in SET for row in rows),
         "consumed": sum(one["consumed"] for one in by_name["verify_flow"].result.get("groups", [])),
@@ -76,7 +168,8 @@ def _result(run: FailoverRun, steps: Sequence[FailoverStep]) -> dict[str, Any]:
         "took_ms": _took_ms(run),
         "refused_ms": _refused_ms(by_name),
     }
-    return {"sentence": _sentence(run, totals), "totals": totals, "partitions": partitions}
+    sentence = _sentence(run, totals, outcome)
+    return {"sentence": sentence, "totals": totals, "partitions": partitions}
 
 
 def _took_ms(run: FailoverRun) -> int:
@@ -91,21 +184,17 @@ def _refused_ms(steps: dict[str, FailoverStep]) -> int | None:
     return None if since is None or until is None else max(0, milliseconds(until) - since)
 
 
-def _sentence(run: FailoverRun, totals: dict[str, Any]) -> str:
+def _sentence(run: FailoverRun, totals: dict[str, Any], outcome: _Outcome) -> str:
     source, target = run.flow.source.alias, run.flow.target.alias
-    lost = "An unknown number of records" if totals["loss"] is None else _records(totals["loss"])
     parts = [
-        f"{source} handed over to {target} in {duration(totals['took_ms'])}.",
-        f"{lost} {'was' if totals['loss'] == 1 else 'were'} lost.",
-        f"{plural(totals['moved'], 'place')} of groups stand at their exact offset.",
+        f"{source} failed over to {target} in {duration(totals['took_ms'])}.",
+        loss_sentence(outcome.loss, source=source, now=outcome.taken_at),
+        re_reads_sentence(outcome.re_reads, now=outcome.taken_at),
+        f"{plural(totals['moved'], 'group-partition')} set to their exact offset.",
     ]
     if totals["not_moved"]:
         parts.append(f"{totals['not_moved']:,} were not set; the rows say why.")
     return " ".join(parts)
-
-
-def _records(amount: int) -> str:
-    return "No records" if amount == 0 else plural(amount, "record")
 
 
 def _simulated(run: FailoverRun) -> dict[tuple[str, str, int], dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils import timezone
@@ -12,7 +13,7 @@ from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.figures import plural
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.domain.runbook.worse import what_is_worse
-from mirrors.kafka.groups import list_groups
+from mirrors.kafka.groups import GroupListing, list_groups
 from mirrors.models import FailoverRun
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.failover_look import Look, look
@@ -32,6 +33,8 @@ def plan_now(context: Context) -> tuple[Look, FailoverPlan]:
         tick=context.alive,
     )
     plan = plan_failover(seen.picture)
+    groups = [group.seen_at for group in seen.picture.groups if group.seen_at is not None]
+    context.keep(groups_seen_at=min(groups, default=None))
     run.plan = plan.to_dict()
     FailoverRun.objects.filter(pk=run.pk).update(plan=run.plan)
     return seen, plan
@@ -62,9 +65,13 @@ def _detect(context: Context) -> Outcome:
     words = f"{source.alias} and {target.alias} answer."
     if not context.planned:
         words += " A switchover would lose nothing; this does not wait."
+    return done(words, source_answers=True, active_groups=active_groups(context, listed))
+
+
+def active_groups(context: Context, listed: Mapping[str, GroupListing]) -> list[str]:
+    """Of the plan's groups those with members, on the cluster whose groups are listed."""
     groups = {row["group"] for row in context.plan["places"]}
-    active = sorted(name for name in groups & listed.keys() if listed[name].state not in IDLE)
-    return done(words, source_answers=True, active_groups=active)
+    return sorted(name for name in groups & listed.keys() if listed[name].state not in IDLE)
 
 
 def _verify(context: Context) -> Outcome:

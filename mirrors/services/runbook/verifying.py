@@ -19,8 +19,13 @@ from mirrors.services.runbook.checkpoints import ends_downstream
 from mirrors.services.runbook.context import Context, Handler, Place, done, not_yet
 from mirrors.services.runbook.fencing import source_ends
 from mirrors.services.runbook.groups import SET
+from mirrors.services.runbook.loss_count import count_run
+from mirrors.services.runbook.loss_recount import store
+from mirrors.services.work import WORKER
 
 DEADLINE_S = 10.0
+# A run waits no longer for a count; what is left is counted after its end.
+COUNT_S = 20.0
 
 
 def _wait(context: Context) -> Outcome:
@@ -46,7 +51,25 @@ def _wait(context: Context) -> Outcome:
     ).strip()
     if found.awaited:
         return not_yet(words, again_ms=2_000, **numbers)
-    return done(words, **numbers)
+    return done(f"{words} {_count(context)}".strip(), **numbers)
+
+
+def _count(context: Context) -> str:
+    """What was not replicated, counted while the source answers; why not, where it does not."""
+    if not context.source_answers:
+        return ""
+    try:
+        found = count_run(
+            run=context.run,
+            flow=context.flow,
+            now=timezone.now(),
+            tick=context.alive,
+            deadline_s=COUNT_S,
+        )
+    except UnderstudyError as error:
+        return f"The loss could not be counted: {error.message}"
+    store(run=context.run, found=found, who=WORKER)
+    return found.to_dict(source=context.spec.source.alias)["sentence"]
 
 
 def _progress(context: Context, rows: Sequence[dict[str, Any]]) -> list[GroupProgress]:
@@ -57,7 +80,7 @@ def _progress(context: Context, rows: Sequence[dict[str, Any]]) -> list[GroupPro
         wanted.setdefault(row["group"], []).append((row["remote_topic"], row["partition"]))
     if not wanted:
         return []
-    active = context.kept("detect").get("active_groups")
+    active = _active_before(context)
     states = list_groups(target, deadline_s=DEADLINE_S)
     offsets = read_offsets(target, wanted, deadline_s=DEADLINE_S).done
     ends = ends_downstream(context.flow, {(row["topic"], row["partition"]) for row in rows})
@@ -79,6 +102,14 @@ def _progress(context: Context, rows: Sequence[dict[str, Any]]) -> list[GroupPro
         )
         for group in wanted
     ]
+
+
+def _active_before(context: Context) -> set[str] | None:
+    """Groups that had members on the source at any look of this run; None without a look."""
+    looks = [context.kept(name).get("active_groups") for name in ("detect", "read_checkpoints")]
+    if all(look is None for look in looks):
+        return None
+    return {group for look in looks for group in look or ()}
 
 
 def _written_since(context: Context) -> int | None:
