@@ -23,7 +23,7 @@ from mirrors.models import Cluster, ClusterTest, Role
 from mirrors.services import clusters
 
 _SETTINGS = [field.name for field in dataclasses.fields(ClusterSpec)]
-_SEEN = ["cluster_id", "brokers", "reachable", "reason", "checked_at"]
+_SEEN = ["cluster_id", "brokers", "reachable", "reason", "warnings", "checked_at"]
 
 
 class ClusterSerializer(StrictModelSerializer):

@@ -6,14 +6,15 @@ import dataclasses
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kafka.protocol.sasl import SaslHandshakeRequest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.dialogue import Alien, Broken, Closed, Dialogue, TooOld
+from mirrors.kafka.dialogue import STEPS, Alien, Broken, Closed, Dialogue, TooOld
 from mirrors.kafka.login_words import listed, login_failure
+from mirrors.kafka.protocol.addresses import Address
 from mirrors.kafka.security import ConnectionFacts
 from mirrors.kafka.strangers import greet, name_stranger
 from mirrors.kafka.tls_words import tls_failure
@@ -60,6 +61,31 @@ def explain(
     if isinstance(failed.cause, UnderstudyError):
         return failed.cause
     return STAGES[failed.stage](scene)
+
+
+def explain_none(
+    failures: Mapping[Address, Exception],
+    explained: Callable[[Exception, Address], UnderstudyError],
+) -> UnderstudyError:
+    """Why no address of a cluster serves: the reason of the one that got furthest, and the others.
+
+    A refused login behind a dead address says more than the dead address.
+    """
+    first = max(failures, key=lambda address: _progress(failures[address]))
+    told = explained(failures[first], first)
+    others = [f"{host}:{port}" for host, port in failures if (host, port) != first]
+    if not others:
+        return told
+    return type(told)(
+        f"{told.message} No connection to {', '.join(others)} either.", code=told.code
+    )
+
+
+def _progress(error: Exception) -> int:
+    """How far an attempt came; -1 where it did not begin."""
+    if isinstance(error, Broken):
+        return STEPS.index(error.stage)
+    return -1
 
 
 def _dns(scene: Scene) -> UnderstudyError:

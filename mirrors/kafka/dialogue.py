@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from kafka.errors import KafkaProtocolError
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -25,6 +25,7 @@ from mirrors.kafka.replies import reply_of
 from mirrors.kafka.security import ConnectionFacts
 
 Stage = Literal["dns", "tcp", "tls", "versions", "login", "ask"]
+STEPS: tuple[Stage, ...] = get_args(Stage)
 MAX_FRAME = 100 * 1024 * 1024
 METADATA = 3
 UNSUPPORTED_VERSION = (35).to_bytes(2, "big")

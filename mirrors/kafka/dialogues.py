@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
@@ -14,14 +16,23 @@ from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka import egress
 from mirrors.kafka.codes import COORDINATOR_MOVING
-from mirrors.kafka.diagnosis import explain
-from mirrors.kafka.dialogue import Broken, Dialogue
+from mirrors.kafka.diagnosis import explain, explain_none
+from mirrors.kafka.dialogue import Broken, Dialogue, TooOld
 from mirrors.kafka.errors import translate_number
+from mirrors.kafka.protocol.addresses import BOOK, Address, NoAnswer, connect_any
 from mirrors.kafka.security import connection_facts
 
+__all__ = ["Address", "Coordinators", "Dialogues"]
+
+T = TypeVar("T")
 GROUP = 0
 PAUSE_S = 0.2
-Address = tuple[str, int]
+# One step of a connection, and the whole of it.
+STEP_S, CONNECT_S = 10.0, 10.0
+# To one given broker: nobody can answer for it, and others wait behind it.
+BROKER_S = 5.0
+# A broker that cost this much is not tried again for a while: what others can answer goes first.
+COSTLY_S, AGAIN_S = 1.0, 5.0
 
 
 @dataclasses.dataclass
@@ -41,6 +52,8 @@ class Dialogues:
         self._facts = connection_facts(spec)
         self._client_id = client_id
         self._open: dict[Address, Dialogue] = {}
+        self._learned: list[Address] = []
+        self._costly: dict[Address, tuple[float, Broken]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -67,27 +80,65 @@ class Dialogues:
     def ask(self, address: Address, request: Any, *, at_most: int = 99) -> Any:
         """One question to one broker; our error with its reason when it fails."""
         try:
-            return self._to(address).ask(request, at_most=at_most)
+            return self._ask(address, request, at_most)
         except Broken as broken:
-            self._open.pop(address, None)
-            raise explain(broken, self.spec, self._facts, *address, self.deadline) from None
+            raise self._explained(broken, address) from None
 
     def ask_any(self, request: Any, *, at_most: int = 99) -> Any:
-        """The first address of the bootstrap list that answers; the first reason when none does."""
-        failures: list[UnderstudyError] = []
-        for address in self._facts.bootstrap:
-            try:
-                return self.ask(address, request, at_most=at_most)
-            except UnderstudyError as error:
-                failures.append(error)
-        raise failures[0]
+        """The answer of the first address that gives one; the most telling reason if none does."""
+        return self.on_any(lambda address: self._ask(address, request, at_most))
+
+    def on_any(self, act: Callable[[Address], T]) -> T:
+        """What `act` answers with the first address that serves: open connections, then the rest.
+
+        `act` may raise Broken, which means that the next address is tried.
+        """
+        broken: dict[Address, Exception] = {}
+        waiting = list(self._open) or [self._any_of(self._addresses(), broken)]
+        while True:
+            for address in waiting:
+                try:
+                    with self._half_the_time(address):
+                        return act(address)
+                except Broken as error:
+                    if isinstance(error.cause, TooOld):
+                        raise self._explained(error, address) from None
+                    BOOK.failed(self.spec.alias, address)
+                    broken[address] = error
+            waiting = [self._any_of(self._addresses(), broken)]
+
+    @contextlib.contextmanager
+    def _half_the_time(self, address: Address) -> Iterator[None]:
+        """For a question that others can answer: a broker that hangs leaves them the rest."""
+        dialogue, left = self._open.get(address), self.deadline - time.monotonic()
+        if dialogue is not None and len(self._addresses()) > 1:
+            dialogue.deadline = self.deadline - left / 2
+        try:
+            yield
+        finally:
+            if dialogue is not None:
+                dialogue.deadline = self.deadline
+
+    def _any_of(self, addresses: Iterable[Address], broken: dict[Address, Exception]) -> Address:
+        """Connects to one of them that is not broken."""
+        try:
+            return connect_any(
+                self.spec.alias,
+                [address for address in addresses if address not in broken],
+                self._connect,
+                deadline=self.deadline,
+                most_s=CONNECT_S,
+                failing=(Broken, KafkaUnavailable),
+            )
+        except NoAnswer as none:
+            raise explain_none(broken | none.failures, self._told) from None
 
     def newest(self, address: Address, request: Any) -> int:
         """The newest version of a request that this broker knows."""
         try:
-            return self._to(address).versions.get(request.API_KEY, (0, 0))[1]
+            return self._newest(address, request)
         except Broken as broken:
-            raise explain(broken, self.spec, self._facts, *address, self.deadline) from None
+            raise self._explained(broken, address) from None
 
     def features(self) -> dict[str, int]:
         """The finalised features, as the first broker that was asked tells them."""
@@ -95,7 +146,8 @@ class Dialogues:
 
     def brokers(self) -> list[Address]:
         answer = self.ask_any(MetadataRequest(topics=[]), at_most=12)
-        return [(broker.host, broker.port) for broker in answer.brokers]
+        self._learned = [(broker.host, broker.port) for broker in answer.brokers]
+        return list(self._learned)
 
     def coordinators(self, groups: Iterable[str]) -> Coordinators:
         """Where each group is coordinated; waits while a coordinator is being chosen."""
@@ -136,32 +188,79 @@ class Dialogues:
             time.sleep(PAUSE_S)
 
     def _find(self, groups: list[str]) -> dict[str, Any]:
-        first = self._facts.bootstrap[0]
+        return self.on_any(functools.partial(self._find_at, groups))
+
+    def _find_at(self, groups: list[str], address: Address) -> dict[str, Any]:
         request = FindCoordinatorRequest(key="", key_type=GROUP, coordinator_keys=groups)
-        if self.newest(self._reachable(first), request) >= 4:
-            answer = self.ask_any(request, at_most=4)
+        if self._newest(address, request) >= 4:
+            answer = self._ask(address, request, 4)
             return {one.key: one for one in answer.coordinators}
         return {
-            group: self.ask_any(FindCoordinatorRequest(key=group, key_type=GROUP), at_most=3)
+            group: self._ask(address, FindCoordinatorRequest(key=group, key_type=GROUP), 3)
             for group in groups
         }
 
-    def _reachable(self, first: Address) -> Address:
-        return next(iter(self._open), first)
+    def _newest(self, address: Address, request: Any) -> int:
+        return self._to(address).versions.get(request.API_KEY, (0, 0))[1]
+
+    def _ask(self, address: Address, request: Any, at_most: int) -> Any:
+        try:
+            return self._to(address).ask(request, at_most=at_most)
+        except Broken as broken:
+            if not isinstance(broken.cause, TooOld):
+                self._open.pop(address, None)
+            raise
 
     def _refused(self, number: int, doing: str) -> UnderstudyError:
         return translate_number(number, where=self.spec.alias, doing=doing)
 
+    def _explained(self, broken: Broken, address: Address) -> UnderstudyError:
+        return explain(broken, self.spec, self._facts, *address, self.deadline)
+
+    def _told(self, error: Exception, address: Address) -> UnderstudyError:
+        if isinstance(error, Broken):
+            return self._explained(error, address)
+        assert isinstance(error, UnderstudyError)  # noqa: S101 - nothing else is caught
+        return error
+
+    def _addresses(self) -> list[Address]:
+        """Those of the bootstrap list, then the brokers that were learned meanwhile."""
+        return list(dict.fromkeys([*self._facts.bootstrap, *self._learned]))
+
     def _to(self, address: Address) -> Dialogue:
-        if address not in self._open:
-            if address not in self._facts.bootstrap:
-                egress.check(*address)
-            if time.monotonic() >= self.deadline:
-                raise KafkaUnavailable(
-                    f"Cluster {self.spec.alias} did not answer everything in time.", code="timeout"
-                )
-            dialogue = Dialogue(
-                self._facts, *address, deadline=self.deadline, client_id=self._client_id
-            )
-            self._open[address] = dialogue.open()
+        """The connection to one broker; a broker that cost much is left alone for a while."""
+        if address in self._open:
+            return self._open[address]
+        if (costly := self._costly.get(address)) is not None:
+            until, error = costly
+            if time.monotonic() < until:
+                raise error
+        began = time.monotonic()
+        try:
+            self._connect(address, began + BROKER_S)
+        except Broken as error:
+            now = time.monotonic()
+            BOOK.failed(self.spec.alias, address)
+            if now - began >= COSTLY_S:
+                self._costly[address] = now + AGAIN_S, error
+            raise
+        self._costly.pop(address, None)
         return self._open[address]
+
+    def _connect(self, address: Address, until: float) -> Address:
+        if address not in self._facts.bootstrap:
+            egress.check(*address)
+        if time.monotonic() >= self.deadline:
+            raise KafkaUnavailable(
+                f"Cluster {self.spec.alias} did not answer everything in time.", code="timeout"
+            )
+        dialogue = Dialogue(
+            self._facts,
+            *address,
+            deadline=min(self.deadline, until),
+            step_s=STEP_S,
+            client_id=self._client_id,
+        )
+        self._open[address] = dialogue.open()
+        dialogue.deadline = self.deadline
+        return address

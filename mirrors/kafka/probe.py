@@ -13,13 +13,13 @@ from typing import Any
 
 from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.broker_version_data import BrokerVersionData
-from kafka.protocol.metadata import MetadataRequest
 
-from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
+from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka import egress, rights
 from mirrors.kafka.diagnosis import explain
 from mirrors.kafka.dialogue import Broken, Dialogue
+from mirrors.kafka.probe_addresses import try_addresses
 from mirrors.kafka.probe_report import BrokerReport, ProbeReport
 from mirrors.kafka.rights import Right
 from mirrors.kafka.security import ConnectionFacts, connection_facts
@@ -60,13 +60,14 @@ class _Probe:
         self.spec, self.facts, self.deadline, self.now, self.txn = spec, facts, deadline, now, txn
 
     def run(self) -> ProbeReport:
-        dialogue, warnings = self._first_that_answers()
+        found = try_addresses(self.facts, self._dialogue, self._explained, self.deadline)
+        dialogue, warnings = found.dialogue, found.warnings(self.spec.alias)
         with_certificate = self._expiry(dialogue)
         try:
             cluster, topics = self._look(dialogue)
             version = _version(dialogue)
             brokers = self._visit(cluster.brokers)
-            found = [
+            granted = [
                 *rights.cluster_rights(cluster.authorized_operations or ()),
                 *rights.topic_rights(topics.topics or ()),
                 self._transactions(dialogue),
@@ -74,7 +75,7 @@ class _Probe:
         finally:
             dialogue.close()
         lost = [broker for broker in brokers if broker.reachable is False]
-        sentences = [self._advertised(broker) for broker in lost]
+        sentences = [self._advertised(broker, dialogue) for broker in lost]
         dead = bool(lost) and not any(broker.reachable for broker in brokers)
         return ProbeReport(
             reachable=not dead,
@@ -84,42 +85,28 @@ class _Probe:
             cluster_id=cluster.cluster_id or "",
             version=version,
             features=dict(sorted(dialogue.features.items())),
+            addresses=found.reports,
             brokers=brokers,
             topics=sum(not topic.is_internal for topic in topics.topics or ()),
-            rights=tuple(found),
+            rights=tuple(granted),
             warnings=(*warnings, *with_certificate, *(sentences[1:] if dead else sentences)),
         )
 
-    def _dialogue(self, host: str, port: int) -> Dialogue:
+    def _dialogue(self, host: str, port: int, until: float | None = None) -> Dialogue:
         return Dialogue(
             self.facts,
             host,
             port,
-            deadline=self.deadline,
+            deadline=self.deadline if until is None else until,
             step_s=STEP_S,
             client_id="understudy-probe",
         )
 
-    def _explained(self, broken: Broken, host: str, port: int) -> UnderstudyError:
-        return explain(broken, self.spec, self.facts, host, port, self.deadline)
-
-    def _first_that_answers(self) -> tuple[Dialogue, list[str]]:
-        """The first address with a whole dialogue; those that failed before it are warnings."""
-        failures: list[UnderstudyError] = []
-        for host, port in self.facts.bootstrap:
-            dialogue = self._dialogue(host, port)
-            try:
-                dialogue.open()
-                # A listener that demands a login hangs up at the first real question only.
-                seen = dialogue.ask(MetadataRequest(topics=[]), at_most=12)
-            except Broken as broken:
-                failures.append(self._explained(broken, host, port))
-            else:
-                if seen.brokers:
-                    return dialogue, [error.message for error in failures]
-                failures.append(_no_brokers(host, port))
-            dialogue.close()
-        raise failures[0]
+    def _explained(
+        self, broken: Broken, host: str, port: int, until: float | None = None
+    ) -> UnderstudyError:
+        deadline = self.deadline if until is None else until
+        return explain(broken, self.spec, self.facts, host, port, deadline)
 
     def _look(self, dialogue: Dialogue) -> tuple[Any, Any]:
         host, port = dialogue.host, dialogue.port
@@ -153,8 +140,8 @@ class _Probe:
         except UnderstudyError as error:
             return _broker_report(broker, False, error.message)
 
-    def _advertised(self, broker: BrokerReport) -> str:
-        first = "{}:{}".format(*self.facts.bootstrap[0])
+    def _advertised(self, broker: BrokerReport, dialogue: Dialogue) -> str:
+        first = f"{dialogue.host}:{dialogue.port}"
         return (
             f"Broker {broker.id} advertises {broker.host}:{broker.port} and clients that start at "
             f"{first} are sent there, but: {broker.reason} Correct advertised.listeners of the "
@@ -195,14 +182,6 @@ class _Probe:
             f"Cluster {cluster.cluster_id or 'without an id'}: {len(brokers)} broker{plural}, "
             f"Kafka {version} by its protocol{login}."
         )
-
-
-def _no_brokers(host: str, port: int) -> UnderstudyError:
-    return KafkaUnavailable(
-        f"{host}:{port} answers but knows no broker of its cluster. It may still be starting; try "
-        "again in a moment.",
-        code="no_brokers",
-    )
 
 
 def _before_describe_cluster(topics: Any) -> Any:

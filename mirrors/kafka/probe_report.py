@@ -21,6 +21,24 @@ class BrokerReport:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class AddressReport:
+    """One address of bootstrap.servers; `cluster_id` of the cluster that answers there.
+
+    `reachable` is None for an address that was not tried, and `reason` says why.
+    """
+
+    host: str
+    port: int
+    reachable: bool | None
+    reason: str = ""
+    cluster_id: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ProbeReport:
     """`code` is "ok" or the class of the failure that `message` words; times in milliseconds.
 
@@ -35,6 +53,7 @@ class ProbeReport:
     cluster_id: str = ""
     version: str = ""
     features: dict[str, int] = dataclasses.field(default_factory=dict)
+    addresses: tuple[AddressReport, ...] = ()
     brokers: tuple[BrokerReport, ...] = ()
     topics: int = 0
     rights: tuple[Right, ...] = ()

@@ -30,12 +30,14 @@ class TlsMaterial:
 class ConnectionFacts:
     """All that a client must know to connect.
 
+    `bootstrap` has the addresses that this deployment may connect to, `forbidden` the others.
     `tls` is None without TLS; the server's name to verify is the host that is connected to.
     `mechanism` is empty without SASL. `token` is set for OAUTHBEARER, `password` for the others.
     """
 
     alias: str
     bootstrap: tuple[tuple[str, int], ...]
+    forbidden: tuple[tuple[str, int], ...] = ()
     tls: ssl.SSLContext | None = None
     mechanism: str = ""
     username: str = ""
@@ -131,17 +133,20 @@ def connection_facts(spec: ClusterSpec) -> ConnectionFacts:
     """Resolve everything once; raises InvalidSettings, SecretUnavailable or KafkaUnavailable."""
     if problems := spec.validate():
         raise InvalidSettings(problems)
-    bootstrap = parse_bootstrap(spec.bootstrap_servers)
+    addresses = parse_bootstrap(spec.bootstrap_servers)
+    bootstrap = tuple(address for address in addresses if egress.is_allowed(*address))
+    if not bootstrap:
+        egress.check(*addresses[0])
     sasl = uses_sasl(spec)
     login = spec.sasl_mechanism if sasl else ""
     for host, port in bootstrap:
-        egress.check(host, port)
         # Before the secret is resolved: librdkafka logs in wherever it connects.
         cleartext.check(host, port, alias=spec.alias, mechanism=login, tls=uses_tls(spec))
     oauth = sasl and spec.sasl_mechanism == "OAUTHBEARER"
     return ConnectionFacts(
         alias=spec.alias,
         bootstrap=bootstrap,
+        forbidden=tuple(address for address in addresses if address not in bootstrap),
         tls=tls_context(spec),
         mechanism=login,
         username=spec.sasl_username if sasl else "",

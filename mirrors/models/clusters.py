@@ -45,6 +45,8 @@ class Cluster(models.Model):
     brokers = models.PositiveIntegerField(null=True)
     reachable = models.BooleanField(null=True)
     reason = models.TextField(blank=True)
+    # Sentences: addresses that do not serve, certificates about to expire. They stop nothing yet.
+    warnings = models.JSONField(default=list, blank=True)
     checked_at = models.DateTimeField(null=True)
 
     class Meta:

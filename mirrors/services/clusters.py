@@ -175,6 +175,7 @@ def observe_cluster(*, cluster: Cluster, report: ProbeReport) -> None:
     seen = {
         "reachable": report.reachable,
         "reason": report.message,
+        "warnings": list(report.warnings),
         "checked_at": timezone.now(),
     }
     if report.cluster_id:

@@ -18,6 +18,14 @@ SHEETS = {
 def files_of(cluster: Cluster, test: ClusterTest | None) -> dict[str, Any]:
     """What a file has beyond the page: all groups, and what a test found as rows of one kind."""
     found = test.result if test else {}
+    addresses = [
+        {
+            "asked": f"address {one['host']}:{one['port']}",
+            "answer": _word(one.get("reachable"), "reachable", "unreachable"),
+            "words": one.get("reason") or "",
+        }
+        for one in found.get("addresses", [])
+    ]
     brokers = [
         {
             "asked": f"broker {one['id']}",
@@ -34,7 +42,8 @@ def files_of(cluster: Cluster, test: ClusterTest | None) -> dict[str, Any]:
         }
         for one in found.get("rights", [])
     ]
-    return {"all_groups": groups_of(cluster).order_by("group"), "asked": brokers + rights}
+    asked = addresses + brokers + rights
+    return {"all_groups": groups_of(cluster).order_by("group"), "asked": asked}
 
 
 def _word(known: bool | None, yes: str, no: str) -> str:

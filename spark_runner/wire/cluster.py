@@ -9,10 +9,11 @@ from typing import Any, Unpack
 
 from kafka.protocol.metadata import MetadataRequest
 
-from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.patience import Patience
 from mirrors.kafka.producers.cluster import CONNECT_S, Asked
+from mirrors.kafka.protocol.addresses import BOOK, Address, NoAnswer, connect_any
 from mirrors.kafka.security import connection_facts
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.metadata import TopicView, views
@@ -41,8 +42,6 @@ class ClusterClient:
         self.features: dict[str, int] = {}
         self._facts = connection_facts(spec)
         self._links: dict[tuple[int, str], Connection] = {}
-        # Addresses that failed when last asked, and when: each may take all the time there is.
-        self._failed: dict[tuple[str, int], float] = {}
         # How many connections broke so far: a broker may have died.
         self.broken = 0
 
@@ -71,9 +70,8 @@ class ClusterClient:
                 "be restarting.",
                 code="unreachable",
             )
-        host, port = self.brokers[node]
         until = min(deadline, time.monotonic() + self._connect_s)
-        link = Connection(self._facts, host, port, deadline=until, node=node, buffers=self._buffers)
+        link = self._connect(self.brokers[node], until, node)
         self._links[node, purpose] = link
         return link
 
@@ -89,24 +87,30 @@ class ClusterClient:
         for (_, purpose), link in self._links.items():
             if purpose == "ask":
                 return link
-        problem: KafkaUnavailable | None = None
-        addresses = dict.fromkeys([*self.brokers.values(), *self._facts.bootstrap])
-        # Those that never failed first, then who failed longest ago.
-        for host, port in sorted(addresses, key=lambda address: self._failed.get(address, 0.0)):
-            until = min(deadline, time.monotonic() + self._connect_s)
-            if problem is not None and time.monotonic() >= deadline:
-                break
-            try:
-                link = Connection(self._facts, host, port, deadline=until, buffers=self._buffers)
-            except KafkaUnavailable as error:
-                self._failed[host, port] = time.monotonic()
-                problem = error
-                continue
-            self._failed.pop((host, port), None)
-            # A bootstrap address need not be that of one broker, so this link has no node.
-            self._links[-1, "ask"] = link
-            return link
-        raise problem or KafkaUnavailable(f"Cluster {self.alias}: it has no address.")
+        addresses = [*self.brokers.values(), *self._facts.bootstrap]
+        try:
+            link = connect_any(
+                self.alias,
+                addresses,
+                self._connect,
+                deadline=deadline,
+                most_s=self._connect_s,
+                failing=(KafkaUnavailable, KafkaRefused),
+            )
+        except NoAnswer as none:
+            raise self._unanswered(none.failures) from None
+        # A bootstrap address need not be that of one broker, so this link has no node.
+        self._links[-1, "ask"] = link
+        return link
+
+    def _connect(self, address: Address, until: float, node: int = -1) -> Connection:
+        return Connection(self._facts, *address, deadline=until, node=node, buffers=self._buffers)
+
+    def _unanswered(self, failures: dict[Address, Exception]) -> Exception:
+        """A refusal says more than silence; else what the last attempt found."""
+        refused = [error for error in failures.values() if isinstance(error, KafkaRefused)]
+        none = KafkaUnavailable(f"Cluster {self.alias}: it has no address.")
+        return [none, *failures.values(), *refused][-1]
 
     def ask(self, request: Any, deadline: float, **how: Unpack[Asked]) -> Any:
         """One cold request, asked again on a new connection when one breaks.
@@ -119,10 +123,13 @@ class ClusterClient:
             try:
                 link = self._any(deadline) if node is None else self.link(node, "ask", deadline)
                 until = min(deadline, time.monotonic() + self.request_s)
+                if node is None and len(self.brokers) > 1:
+                    # Others can answer it too: a broker that hangs leaves them half the time.
+                    until = min(until, (time.monotonic() + deadline) / 2)
                 return link.call(request, until, newest=how.get("newest"))
             except KafkaUnavailable:
                 if link is not None:
-                    self._failed[link.host, link.port] = time.monotonic()
+                    BOOK.failed(self.alias, (link.host, link.port))
                     self.broken += 1
                     self.drop(link)
                 elif node is not None:

@@ -67,6 +67,23 @@ def test_a_refused_port_is_named_and_the_cluster_keeps_what_was_known(
     assert (seen["reachable"], seen["cluster_id"], seen["brokers"]) == (False, "known-before", 3)
 
 
+def test_a_dead_address_beside_a_good_one_is_a_warning(
+    admin: APIClient,
+    primary: str,
+    at_once: None,
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    servers = f"127.0.0.1:1,{primary}"
+    admin.post("/api/v1/clusters/", {"alias": "west", "bootstrap_servers": servers})
+    test = outcome(admin, "west", django_capture_on_commit_callbacks)
+    assert test["state"] == "succeeded"
+    assert [row["reachable"] for row in test["result"]["addresses"]] == [False, True]
+    seen = admin.get("/api/v1/clusters/west/").json()
+    assert seen["reachable"] is True
+    (warning,) = seen["warnings"]
+    assert "127.0.0.1:1 refused the connection" in warning
+
+
 def test_one_person_may_not_test_without_end(
     admin: APIClient, two_clusters: Any, settings: Settings
 ) -> None:

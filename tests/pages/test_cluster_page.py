@@ -70,6 +70,21 @@ def test_it_tells_version_topics_the_last_test_and_since_when_figures_are_stale(
     assert re.search(r"Figures stale since 5 min( \d+ s)? ago", text)
 
 
+def test_a_dead_address_is_a_warning_on_the_page_of_a_cluster_that_answers(
+    viewer: Client, primary: Cluster
+) -> None:
+    reason = "10.0.0.7:9092 refused the connection: nothing listens there."
+    addresses = [{"host": "10.0.0.7", "port": 9092, "reachable": False, "reason": reason}]
+    result = {"addresses": addresses, "brokers": [{"id": 1, "host": "b1", "port": 9092}]}
+    ClusterTest.objects.create(cluster=primary, result=result, state="succeeded")
+    Cluster.objects.filter(pk=primary.pk).update(reachable=True, warnings=[reason])
+    text = _text(viewer, "/clusters/primary/")
+    assert text.index(reason) < text.index("Flows out")
+    assert f"address unreachable 10.0.0.7:9092 . {reason}" in re.sub(r" ([.])", r" \1", text)
+    lines = viewer.get("/clusters/primary/?of=test&as=csv").getvalue().decode().splitlines()
+    assert lines[1].startswith("address 10.0.0.7:9092,unreachable,")
+
+
 def test_groups_are_counted_on_both_sides_and_have_a_page(viewer: Client, primary: Cluster) -> None:
     text = _text(viewer, "/clusters/primary/groups/")
     assert re.search(r"audit 1 1 1 0 .*billing 1 3 1 3 ", text)

@@ -1,0 +1,1 @@
+"""Connections to brokers: which address to try, sockets, logins, requests and replies."""

@@ -1,0 +1,141 @@
+"""Which address of a cluster to connect to: any address that answers serves.
+
+A cluster has several addresses, and some of them may be dead: refused, unresolvable, silent, or
+not Kafka. An attempt at one address is bounded while there are others to try. The process
+remembers which address answered last, so only the first conversation pays for a dead one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+Address = tuple[str, int]
+T = TypeVar("T")
+
+# One attempt, from the name's resolution to the login, while other addresses can be tried.
+ATTEMPT_S = 2.0
+# A distant address that answers may take longer than that: this many times its last attempt.
+_MARGIN = 3.0
+_KEPT = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class _Outcome:
+    """How the last attempt ended, on the monotonic clock; `took_s` of one that succeeded."""
+
+    at: float
+    took_s: float | None
+
+
+class AddressBook:
+    """How the last attempt at each address ended, by the alias of its cluster. Thread safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._outcomes: dict[tuple[str, Address], _Outcome] = {}
+
+    def answered(self, alias: str, address: Address, took_s: float) -> None:
+        self._note(alias, address, _Outcome(time.monotonic(), took_s))
+
+    def failed(self, alias: str, address: Address) -> None:
+        self._note(alias, address, _Outcome(time.monotonic(), None))
+
+    def _note(self, alias: str, address: Address, outcome: _Outcome) -> None:
+        with self._lock:
+            self._outcomes.pop((alias, address), None)
+            self._outcomes[alias, address] = outcome
+            if len(self._outcomes) > _KEPT:
+                del self._outcomes[next(iter(self._outcomes))]
+
+    def forget(self) -> None:
+        with self._lock:
+            self._outcomes.clear()
+
+    def ordered(self, alias: str, addresses: Iterable[Address]) -> list[Address]:
+        """The address that answered last, then those not tried yet in their order, then those that
+        failed, the longest ago first."""
+        known = list(dict.fromkeys(addresses))
+        with self._lock:
+            found = {address: self._outcomes.get((alias, address)) for address in known}
+
+        def rank(address: Address) -> tuple[int, float]:
+            outcome = found[address]
+            if outcome is None:
+                return 1, 0.0
+            return (2, outcome.at) if outcome.took_s is None else (0, -outcome.at)
+
+        return sorted(known, key=rank)
+
+    def attempt_s(self, alias: str, address: Address) -> float:
+        """How long an attempt may take while other addresses can be tried."""
+        with self._lock:
+            outcome = self._outcomes.get((alias, address))
+        took = outcome.took_s if outcome is not None else None
+        return ATTEMPT_S if took is None else max(ATTEMPT_S, took * _MARGIN)
+
+
+BOOK = AddressBook()
+
+
+class NoAnswer(Exception):
+    """No address answered; `failures` has the reason for each, in the order of the attempts."""
+
+    def __init__(self, failures: dict[Address, Exception]) -> None:
+        super().__init__(f"{len(failures)} addresses")
+        self.failures = failures
+
+
+def connect_any(
+    alias: str,
+    addresses: Iterable[Address],
+    attempt: Callable[[Address, float], T],
+    *,
+    deadline: float,
+    most_s: float,
+    failing: tuple[type[Exception], ...],
+) -> T:
+    """The outcome of the first attempt that succeeds: `attempt(address, until)`.
+
+    Two rounds. In the first each attempt is bounded, so that a silent address costs little. In the
+    second those that ran into that bound get `most_s`: all of them may be slow. `until` and
+    `deadline` are a monotonic clock's. Raises NoAnswer.
+    """
+    failures: dict[Address, Exception] = {}
+    slow = []
+    known = BOOK.ordered(alias, addresses)
+    for address in known:
+        bound = min(most_s, BOOK.attempt_s(alias, address)) if len(known) > 1 else most_s
+        began = time.monotonic()
+        if failures and began >= deadline:
+            break
+        try:
+            return _attempt(alias, address, attempt, min(deadline, began + bound))
+        except failing as error:
+            failures[address] = error
+            if bound < most_s and time.monotonic() - began >= bound * 0.9:
+                slow.append(address)
+    for address in slow:
+        if time.monotonic() >= deadline:
+            break
+        try:
+            return _attempt(alias, address, attempt, min(deadline, time.monotonic() + most_s))
+        except failing as error:
+            failures[address] = error
+    raise NoAnswer(failures)
+
+
+def _attempt(
+    alias: str, address: Address, attempt: Callable[[Address, float], T], until: float
+) -> T:
+    began = time.monotonic()
+    try:
+        found = attempt(address, until)
+    except Exception:
+        BOOK.failed(alias, address)
+        raise
+    BOOK.answered(alias, address, time.monotonic() - began)
+    return found

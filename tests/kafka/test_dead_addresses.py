@@ -1,0 +1,184 @@
+"""Any address of bootstrap.servers that answers serves, for each conversation with a cluster.
+
+The first conversation of a process pays one bounded attempt for a silent address, the next none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from mirrors.domain.records import Heartbeat
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka import groups, heartbeats, internal, tailing, throwaway, transactions
+from mirrors.kafka.acls import Acls
+from mirrors.kafka.admin import Admin
+from mirrors.kafka.authorised import ask_rights
+from mirrors.kafka.flow_pen import FlowPen, Outgoing
+from mirrors.kafka.group_removal import delete_group, delete_offsets
+from mirrors.kafka.producers.fences import fence
+from mirrors.kafka.protocol import addresses
+from mirrors.kafka.protocol.addresses import BOOK
+from mirrors.kafka.sampling import read_windows
+from spark_runner.ends import EndsSampler
+from spark_runner.wire.cluster import ClusterClient
+from spark_runner.wire.lookout import Lookout
+from tests.dead_addresses import KINDS
+
+Conversation = Callable[[ClusterSpec, str], object]
+# Beyond the bound of one attempt: what the conversation itself takes on a busy machine.
+USUAL_S = 2.0
+
+
+def _id() -> str:
+    return f"dead-{uuid.uuid4().hex[:10]}"
+
+
+def list_groups(spec: ClusterSpec, topic: str) -> object:
+    return groups.list_groups(spec)
+
+
+def move_group(spec: ClusterSpec, topic: str) -> None:
+    place, group = (topic, 0), _id()
+    assert not groups.write_offsets(spec, group, {place: groups.GroupOffset(0)}).failed
+    seen = groups.read_offsets(spec, {group: [place]}).raise_first().done[group]
+    assert seen.done[place].offset == 0
+    assert not delete_offsets(spec, group, [place]).failed
+    delete_group(spec, group)
+
+
+def rights(spec: ClusterSpec, topic: str) -> None:
+    assert not ask_rights(spec, topics=[topic], groups=[_id()]).trouble
+
+
+def access_rules(spec: ClusterSpec, topic: str) -> None:
+    with Acls(spec) as acls:
+        acls.rules()
+
+
+def look_at_topics(spec: ClusterSpec, topic: str) -> None:
+    with Admin(spec) as admin:
+        assert topic in admin.snapshot([topic], now=0).topics
+        admin.list_offsets([(topic, 0)], "latest").raise_first()
+
+
+def tail(spec: ClusterSpec, topic: str) -> None:
+    tails = tailing.Tails(spec)
+    with contextlib.closing(tails):
+        found = tails.find(topic, tailing.Bookmark(), deadline_s=15)
+        assert found is not None
+        internal.append(spec, topic, [internal.Row(b"k", b"v")])
+        again = tails.find(topic, found.done, deadline_s=15)
+        assert again is not None
+        assert again.records is not None, "it went the long way"
+
+
+def read_records(spec: ClusterSpec, topic: str) -> None:
+    internal.append(spec, topic, [internal.Row(b"k", b"v")])
+    with Admin(spec) as admin:
+        assert internal.read_to_end(admin, topic)
+    assert not read_windows(spec, {(topic, 0): [(0, 1)]}, deadline_s=15).failed
+
+
+def fence_ids(spec: ClusterSpec, topic: str) -> None:
+    fence(spec, [_id()], [(topic, 0)], deadline_s=15)
+
+
+def write_as_flow(spec: ClusterSpec, topic: str) -> None:
+    pen = FlowPen(spec, _id())
+    pen.take_over(positions_topic=topic, runs_topic=topic, slices=1, deadline_s=20)
+    with pen.transaction(deadline_s=10):
+        pen.send([Outgoing(topic=topic, partition=0, key=b"k", value=b"v")], deadline_s=10)
+
+
+def transact(spec: ClusterSpec, topic: str) -> None:
+    producer = transactions.open_producer(spec, _id())
+    transactions.take_over(producer, spec, deadline_s=15)
+
+
+def beat(spec: ClusterSpec, topic: str) -> None:
+    heartbeats.ensure_topic(spec, replication_factor=1, deadline_s=15)
+    writer = heartbeats.Writer(spec)
+    assert not writer.write([Heartbeat("a", "b", 1)], deadline_s=10)
+    writer.close()
+
+
+def find_leftovers(spec: ClusterSpec, topic: str) -> None:
+    throwaway.find_groups(spec, f"{throwaway.PREFIX}x")
+
+
+def ask_as_engine(spec: ClusterSpec, topic: str) -> None:
+    with contextlib.closing(ClusterClient(spec)) as client:
+        client.open(time.monotonic() + 15)
+        assert client.describe([topic], time.monotonic() + 5)[topic].leaders
+
+
+def watch_topics(spec: ClusterSpec, topic: str) -> None:
+    with contextlib.closing(Lookout(spec)) as lookout:
+        assert topic in lookout.topics(time.monotonic() + 15)
+
+
+def sample_ends(spec: ClusterSpec, topic: str) -> None:
+    with contextlib.closing(EndsSampler(spec)) as sampler:
+        assert (topic, 0) in sampler.sample([(topic, 0)]).end
+
+
+CONVERSATIONS: tuple[Conversation, ...] = (
+    list_groups,
+    move_group,
+    rights,
+    access_rules,
+    look_at_topics,
+    tail,
+    read_records,
+    fence_ids,
+    write_as_flow,
+    transact,
+    beat,
+    find_leftovers,
+    ask_as_engine,
+    watch_topics,
+    sample_ends,
+)
+
+
+BOUND_S = 0.7
+
+
+@pytest.fixture(autouse=True)
+def no_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each conversation meets the dead address for the first time, and gives it less time."""
+    monkeypatch.setattr(addresses, "ATTEMPT_S", BOUND_S)
+    BOOK.forget()
+    yield
+    BOOK.forget()
+
+
+@pytest.fixture(params=KINDS)
+def half_dead(request: pytest.FixtureRequest, cluster: ClusterSpec) -> Iterator[ClusterSpec]:
+    with KINDS[request.param]() as dead:
+        servers = f"{dead},{cluster.bootstrap_servers}"
+        yield dataclasses.replace(cluster, bootstrap_servers=servers)
+
+
+@pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda act: act.__name__)
+def test_a_dead_first_address_costs_one_bounded_attempt(
+    conversation: Conversation,
+    half_dead: ClusterSpec,
+    cluster: ClusterSpec,
+    topic: Callable[..., str],
+) -> None:
+    name = topic()
+    began = time.monotonic()
+    conversation(cluster, name)
+    usual = time.monotonic() - began
+    BOOK.forget()
+    for bound in (BOUND_S + USUAL_S, USUAL_S):
+        began = time.monotonic()
+        conversation(half_dead, name)
+        assert time.monotonic() - began < usual + bound
