@@ -80,7 +80,11 @@ class AnswerSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(allow_null=True)
     remote_topic = serializers.CharField()
     downstream_offset = serializers.IntegerField(allow_null=True)
-    outcome = serializers.ChoiceField(choices=["exact", "gap", "ahead", "unknown"])
+    outcome = serializers.ChoiceField(choices=["exact", "gap", "ahead", "lower_bound", "unknown"])
+    re_reads = serializers.IntegerField(
+        allow_null=True,
+        help_text="Records at most that are read again; null where nobody knows.",
+    )
     reason = serializers.CharField(allow_blank=True)
 
 
@@ -104,7 +108,9 @@ class OffsetViewSet(viewsets.GenericViewSet[Any]):
 
         `exact`: the record itself, or the end of what was copied. `gap`: it was never copied, so
         the next one that was. `ahead`: the group read what is not copied yet and will read it
-        again. `unknown`: there is no map here.
+        again. `lower_bound`: MirrorMaker 2 copied it before this flow, and its copy is at that
+        offset or later, so no record is skipped; at most `re_reads` are read again. `unknown`:
+        there is no map here.
         """
         question = QuestionSerializer(data=request.data)
         question.is_valid(raise_exception=True)
@@ -156,5 +162,6 @@ class _Names:
             "remote_topic": self._policy.remote_topic(topic),
             "downstream_offset": answer.downstream,
             "outcome": answer.outcome,
+            "re_reads": None if answer.outcome in ("ahead", "unknown") else answer.re_reads,
             "reason": answer.reason,
         }

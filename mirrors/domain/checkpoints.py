@@ -34,6 +34,8 @@ SyncState = Literal[
 SYNC_STATES: tuple[str, ...] = get_args(SyncState)
 # A group in any other state has members, or is about to; Kafka itself refuses those as well.
 IDLE = ("", "Empty", "Dead")
+# Outcomes of resuming too early rather than too late: who stands further stays there.
+AT_LEAST = ("expired", "lower_bound")
 
 
 class Emission(NamedTuple):
@@ -71,7 +73,7 @@ def plan_checkpoint(place: GroupPlace, earlier: Checkpoint | None) -> Emission:
     )
     if earlier is None:
         return Emission(found, "the first of this group here")
-    if resume.outcome == "expired" and downstream <= earlier.downstream:
+    if resume.outcome in AT_LEAST and downstream <= earlier.downstream:
         return Emission(None, resume.reason, is_quiet=found.upstream == earlier.upstream)
     if found.upstream < earlier.upstream:
         return Emission(found, "the group was reset backwards on the source")
@@ -100,7 +102,7 @@ def plan_move(place: GroupPlace, *, enabled: bool, state: str, wrote: int | None
     stands = place.target_offset
     if stands == to:
         return Move("in_sync", None, "")
-    if resume.outcome == "expired" and to < (stands or 0) <= (place.target_end or 0):
+    if resume.outcome in AT_LEAST and to < (stands or 0) <= (place.target_end or 0):
         # Where it was put while its offset existed is nearer to what it has read.
         return Move("in_sync" if stands == wrote else "kept", None, f"{resume.reason}; it stays")
     if not enabled:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from mirrors.domain.runs import Run
 
-Outcome = Literal["exact", "gap", "ahead", "expired", "unknown"]
+Outcome = Literal["exact", "gap", "ahead", "lower_bound", "expired", "unknown"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,16 +16,18 @@ class Translation:
 
     exact: the record itself, or the end of what was copied. gap: the record was never copied (a
     transaction's marker, compaction, a filter), so the next one. ahead: the group read records that
-    are not copied yet; it will read them again. expired: the committed offset no longer exists (see
-    `domain.resume`). unknown: there is no map here. `re_reads`: what it
-    has read already and finds again behind that place, as where two directions lie mixed.
+    are not copied yet; it will read them again. lower_bound: another replicator copied it, and its
+    copy is there or later (`domain.offset_bounds`). expired: the committed offset no longer exists
+    (see `domain.resume`). unknown: there is no map here. `re_reads`: what it has read already and
+    finds again behind that place, as where two directions are mixed; at most that many for a
+    lower bound, and None where nobody knows.
     """
 
     upstream: int
     downstream: int | None
     outcome: Outcome
     reason: str = ""
-    re_reads: int = 0
+    re_reads: int | None = 0
 
 
 NOTHING = "no record of this partition was copied yet"

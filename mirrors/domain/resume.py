@@ -129,10 +129,16 @@ def _why_expired(place: GroupPlace) -> str:
 
 
 def _deleted_there(place: GroupPlace, copied: int) -> str:
+    at = f"{copied} or later" if _is_bound(place) else str(copied)
     return (
-        f"the next record of this group is at {copied} in {place.remote}, which keeps records from "
+        f"the next record of this group is at {at} in {place.remote}, which keeps records from "
         f"{place.target_start} on only"
     )
+
+
+def _is_bound(place: GroupPlace) -> bool:
+    """Whether the translation says "at least here" only."""
+    return place.translation is not None and place.translation.outcome == "lower_bound"
 
 
 def _expired(place: GroupPlace, copied: int | None, why: str) -> Resume:
@@ -140,7 +146,9 @@ def _expired(place: GroupPlace, copied: int | None, why: str) -> Resume:
     if start is None:
         return Resume(None, "unknown", f"{why}, and the log start of {place.remote} is unknown")
     beyond = place.source_end is not None and (place.source_offset or 0) > place.source_end
-    re_reads = None if copied is None or beyond else max(0, copied - start)
+    # Behind a lower bound lies more that it has read than the difference says.
+    is_unsure = copied is None or beyond or _is_bound(place)
+    re_reads = None if is_unsure else max(0, (copied or 0) - start)
     # What the source itself no longer holds is not lost by resuming here.
     unread = place.kept_from if copied is None or beyond else max(copied, place.kept_from or 0)
     skipped = None if unread is None else max(0, start - unread)

@@ -13,7 +13,7 @@ from mirrors.models.gaps import Gap
 from mirrors.models.groups import GroupBookmark, GroupOffset, KnownCheckpoint, SyncedPartition
 from mirrors.models.keeping import StandbyNote
 from mirrors.models.left_behind import LeftBehind
-from mirrors.models.offsets import PartitionMap, RunBlock, RunIndex
+from mirrors.models.offsets import OffsetBounds, PartitionMap, RunBlock, RunIndex
 from mirrors.models.roles import Role, needs, role_of
 from mirrors.models.runners import Runner, RunnerLog, Sighting
 from mirrors.models.transitions import Transition, claim
@@ -47,6 +47,7 @@ __all__ = [
     "Job",
     "KnownCheckpoint",
     "LeftBehind",
+    "OffsetBounds",
     "OrphanChunk",
     "OrphanStretch",
     "PartitionMap",

@@ -107,6 +107,23 @@ class RunBlock(models.Model):
         return f"block at {self.first}"
 
 
+class OffsetBounds(models.Model):
+    """MM2's offset syncs of one partition, for offsets that this flow did not copy.
+
+    Each list holds pairs of a source and a target offset. `proven`: the records at both have the
+    same content; `refuted`: they have not. `as_of`: when the topic of syncs was read.
+    """
+
+    map = models.OneToOneField(PartitionMap, on_delete=models.CASCADE, related_name="bounds")
+    pairs = models.JSONField(default=list)
+    proven = models.JSONField(default=list)
+    refuted = models.JSONField(default=list)
+    as_of = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"bounds of map {self.map_id}"
+
+
 def blocks_around(wanted: Iterable[Wanted]) -> dict[Wanted, Around]:
     """For each the block that begins at or below it, and the next one above.
 

@@ -37,7 +37,7 @@ def show_offsets(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _answer(request: HttpRequest, flow: Flow, asked: dict[str, Any]) -> dict[str, Any]:
     place, offset = (asked["topic"], asked["partition"]), asked["offset"]
-    [answer] = translate_offsets(flow=flow, places={place: [offset]})[place]
+    [answer] = translate_offsets(flow=flow, places={place: [offset]}, with_bounds=True)[place]
     behind = answer.outcome != "exact" and is_behind(flow=flow, places=[place])
     if behind:
         tasks.refresh_runs_of.delay_on_commit(flow.pk)

@@ -54,6 +54,7 @@ def test_each_outcome_is_named_and_answers_come_in_the_order_asked(
     found = answer.json()["offsets"]
     assert set(found[0]) == {
         "topic", "partition", "offset", "remote_topic", "downstream_offset", "outcome", "reason",
+        "re_reads",
     }  # fmt: skip
     assert found[0]["remote_topic"] == "primary.orders"
     assert "1 offsets ahead" in found[0]["reason"]

@@ -105,7 +105,8 @@ def group_findings(
         if states.get(place.group, "") not in IDLE:
             active += 1
             continue
-        exact = place.translation.downstream if place.translation else None
+        is_exact = place.translation is not None and place.translation.outcome != "lower_bound"
+        exact = place.translation.downstream if place.translation and is_exact else None
         if exact is None or place.target_trouble or place.trouble:
             unknown += 1
             continue

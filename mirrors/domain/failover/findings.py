@@ -103,7 +103,7 @@ def find_warnings(
             yield Finding(code="loss", where=name, sentence=words, page="topics")
     for place in places:
         where = f"{place.group} in {place.topic}-{place.partition}"
-        if place.outcome in ("ahead", "expired"):
+        if place.outcome in ("ahead", "expired", "lower_bound"):
             words = f"{where}: {place.reason}.{_skipped(place)}"
             yield Finding(code=place.outcome, where=where, sentence=words, page="groups")
     yield from _without_offset(picture)

@@ -101,6 +101,17 @@ def prove_expired(start: int, seen: Sequence[Seen], skipped: int | None, reason:
     return Proof(verdict="proven", reason=reason, skipped=0, in_order=True)
 
 
+def prove_lower_bound(start: int, seen: Sequence[Seen], re_reads: int | None, reason: str) -> Proof:
+    """Of a group that resumes at a safe lower bound: that a reader begins there.
+
+    The bound itself follows from records that were compared on both sides. `re_reads` is at most.
+    """
+    if any(row.offset < start for row in seen):
+        words = f"a reader that begins at {start} gets records from before it"
+        return Proof(verdict="differs", reason=words, in_order=False)
+    return Proof(verdict="proven", reason=reason, re_reads=re_reads, skipped=0, in_order=True)
+
+
 def _beside(samples: Samples, last: int | None) -> tuple[int, int]:
     """(re-reads, skipped) where one side has nothing left, told by the last consumed record."""
     if last is None:

@@ -63,7 +63,7 @@ def _translations(
     positions: Mapping[Place, int],
 ) -> dict[tuple[Place, int], Translation]:
     away = {place: rows for place, rows in asked.items() if place not in home}
-    answers = translate_offsets(flow=flow, places=away, positions=positions)
+    answers = translate_offsets(flow=flow, places=away, positions=positions, with_bounds=True)
     answers |= answers_home(flow, {place: asked[place] for place in asked.keys() & home.keys()})
     return {(where, row.upstream): row for where, rows in answers.items() for row in rows}
 

@@ -32,6 +32,7 @@ from mirrors.services.failover.failover_source import (
     without,
 )
 from mirrors.services.failover.failover_standing import read_standing, standing_of
+from mirrors.services.offsets.bounds import learn_group_bounds
 from mirrors.services.offsets.run_index import refresh_index
 
 DEADLINE_S = 20.0
@@ -88,6 +89,9 @@ def look(
         seen = _groups(flow, spec, groups, names, source_s)
         tick()
         refresh_index(flow=flow)
+        if not seen.trouble:
+            places_of = [place for group in seen.groups for place in group.places]
+            learn_group_bounds(flow=flow, places=places_of, deadline_s=source_s)
         theirs = _theirs(spec, _with_positions(flow, rows), seen, source_s, tick)
         tick()
         theirs = with_recalled(theirs, flow=flow, spec=spec, target=target, deadline_s=DEADLINE_S)

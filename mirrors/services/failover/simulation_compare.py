@@ -7,7 +7,14 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from mirrors.domain.failover.plan import FailoverPlan
-from mirrors.domain.failover.proof import Proof, Samples, Seen, prove, prove_expired
+from mirrors.domain.failover.proof import (
+    Proof,
+    Samples,
+    Seen,
+    prove,
+    prove_expired,
+    prove_lower_bound,
+)
 from mirrors.domain.failover.result import Loss, PlaceResult, Reading, place_result
 from mirrors.domain.failover.shapes import PartitionPlan, PlacePlan
 from mirrors.domain.specs import ClusterSpec
@@ -110,6 +117,9 @@ def _proof(row: PlacePlan, sides: Sides, reading: GroupReading, mixed: MixedPlac
     place, theirs = (row.topic, row.partition), sides.theirs
     if row.outcome == "expired":
         return prove_expired(row.downstream_offset or 0, reading.seen, row.skipped, row.reason)
+    if row.outcome == "lower_bound":
+        start = row.downstream_offset or 0
+        return prove_lower_bound(start, reading.seen, row.re_reads, row.reason)
     if sides.look.silence:
         return prove(Samples(source_after=None, target_after=reading.seen))
     if place in sides.look.untold:

@@ -23,6 +23,7 @@ from mirrors.models import Flow
 from mirrors.services.backward import other_way
 from mirrors.services.deadlines import Budget
 from mirrors.services.groups.group_rows import has_looked, known_groups, known_places, store_listing
+from mirrors.services.offsets.bounds import learn_bounds
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 
@@ -54,6 +55,8 @@ def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) 
         places = [_mixed(place) for place in places]
     else:
         places = _translated(flow, places)
+        if learn_bounds(flow=flow, answers=_answers(places), deadline_s=budget.left_s):
+            places = _translated(flow, places)
     places = _with_source_log(spec.source, places, budget)
     with Admin(spec.target, client_id="understudy-groups") as admin:
         places = _with_ends(admin, places, budget)
@@ -186,12 +189,20 @@ def _mixed(place: GroupPlace) -> GroupPlace:
     return dataclasses.replace(place, translation=found)
 
 
+def _answers(places: Iterable[GroupPlace]) -> dict[Place, list[Translation]]:
+    found: dict[Place, list[Translation]] = {}
+    for place in places:
+        if place.translation is not None:
+            found.setdefault((place.topic, place.partition), []).append(place.translation)
+    return found
+
+
 def _translated(flow: Flow, places: list[GroupPlace]) -> list[GroupPlace]:
     asked: dict[Place, set[int]] = {}
     for place in places:
         if not place.left_out and place.source_offset is not None:
             asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
-    answers = translate_offsets(flow=flow, places=asked)
+    answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
     found = {(where, row.upstream): row for where, rows in answers.items() for row in rows}
     return [
         dataclasses.replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 
 from django.db.models import Exists, OuterRef, QuerySet
@@ -11,6 +12,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.offsets import Translation
 from mirrors.kafka.groups import read_offsets
 from mirrors.models import Flow, FlowPartition, PartitionMap
+from mirrors.services.offsets.bounds import learn_bounds
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 
@@ -47,10 +49,21 @@ def translate_now(
     """As the index knows it; where more was copied than it knows, it catches up first.
 
     May call Kafka, for `deadline_s` at most: not for pages. When the target does not answer, what
-    is known stands: it is never ahead of the group.
+    is known counts: it is never ahead of the group. What another replicator copied gets a safe
+    lower bound.
     """
     asked = {place: list(offsets) for place, offsets in places.items()}
-    answers = translate_offsets(flow=flow, places=asked)
+    until = time.monotonic() + deadline_s
+    answers = _caught_up(flow, asked, deadline_s)
+    if learn_bounds(flow=flow, answers=answers, deadline_s=max(0.5, until - time.monotonic())):
+        answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
+    return answers
+
+
+def _caught_up(
+    flow: Flow, asked: Mapping[Place, list[int]], deadline_s: float
+) -> dict[Place, list[Translation]]:
+    answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
     doubtful = {
         place for place, rows in answers.items() if any(row.outcome != "exact" for row in rows)
     }
@@ -62,7 +75,7 @@ def translate_now(
         log.info("The offset runs of %s cannot be read: %s", flow.name, error.message)
         return answers
     again = {place: asked[place] for place in asked if place in doubtful}
-    return answers | translate_offsets(flow=flow, places=again)
+    return answers | translate_offsets(flow=flow, places=again, with_bounds=True)
 
 
 def is_behind(*, flow: Flow, places: Iterable[Place]) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from mirrors.domain.offset_bounds import Beside, Pair, bound_of, sentence
 from mirrors.domain.offsets import Translation, nearest, translate_between
 from mirrors.domain.packed_runs import Block, first_run, follows
 from mirrors.domain.runs import Run
-from mirrors.models import Flow, FlowPartition, PartitionMap
+from mirrors.models import Flow, FlowPartition, OffsetBounds, PartitionMap
 from mirrors.models.offsets import Wanted, blocks_around
 from mirrors.services.backward import amend
 
@@ -22,11 +23,14 @@ def translate_offsets(
     flow: Flow,
     places: Mapping[Place, Iterable[int]],
     positions: Mapping[Place, int] | None = None,
+    with_bounds: bool = False,
 ) -> dict[Place, list[Translation]]:
     """For each partition one answer an offset, in the order asked; the index is taken as it is.
 
     `run_index.refresh_index` brings it up to date first, where Kafka may be called. `positions`:
     answers of the moment at which partitions were copied so far, though the index knows more now.
+    `with_bounds`: for where groups resume. An offset that another replicator copied is answered by
+    a safe lower bound, where one is known; nobody may take that for the place of a record.
     """
     asked = {place: list(offsets) for place, offsets in places.items()}
     blocks = _Blocks(_current_maps(flow, asked, positions or {}), asked)
@@ -42,6 +46,8 @@ def translate_offsets(
         ]
         for place, offsets in asked.items()
     }
+    if with_bounds:
+        answers |= blocks.bounded({at: rows for at, rows in answers.items() if at not in reasons})
     return amend(flow=flow, answers=answers)
 
 
@@ -107,6 +113,63 @@ class _Blocks:
             above=above,
             follows=before,
             map_end=known.map_end,
+        )
+
+    def bounded(self, answers: Mapping[Place, list[Translation]]) -> dict[Place, list[Translation]]:
+        """The same answers, with a lower bound instead of `unknown` where one is known."""
+        unknown = {
+            place
+            for place, rows in answers.items()
+            if place in self._maps and any(row.outcome == "unknown" for row in rows)
+        }
+        bounds = {
+            row.map_id: row
+            for row in OffsetBounds.objects.filter(map__in=[self._maps[at].pk for at in unknown])
+        }
+        return {
+            place: [
+                self._bounded(place, row, bounds.get(self._maps[place].pk))
+                if row.outcome == "unknown"
+                else row
+                for row in rows
+            ]
+            if place in unknown
+            else list(rows)
+            for place, rows in answers.items()
+        }
+
+    def _bounded(
+        self, place: Place, answer: Translation, known: OffsetBounds | None
+    ) -> Translation:
+        proven = [] if known is None else [Pair(*row) for row in known.proven]
+        pairs = [] if known is None else [Pair(*row) for row in known.pairs]
+        around = self._beside(place, answer.upstream)
+        found = bound_of(answer.upstream, proven=proven, pairs=pairs, around=around)
+        if found is None:
+            return answer
+        return Translation(
+            upstream=answer.upstream,
+            downstream=found.downstream,
+            outcome="lower_bound",
+            reason=sentence(answer.upstream, found),
+            re_reads=found.re_reads,
+        )
+
+    def _beside(self, place: Place, offset: int) -> Beside:
+        """What the map knows around an offset that lies in none of its runs."""
+        known, at = self._maps[place], self._wanted(place, offset)
+        found = self._around[at]
+        below = above = None
+        if found.first is not None:
+            below, above = self._block(at[0], found.first, found.body).around(at[1])
+        before = None
+        if found.above is not None and above is None:
+            above, before = first_run(found.above), follows(found.above)
+        end = before if above is not None else known.map_end
+        return Beside(
+            None if below is None else below.downstream + below.length,
+            None if above is None else above.downstream,
+            end,
         )
 
     def _block(self, map_id: int, first: int, body: bytes | None) -> Block:

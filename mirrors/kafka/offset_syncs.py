@@ -1,0 +1,160 @@
+"""MM2's topic of offset syncs, read; and whether a pair of it is true, by content of both sides."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.comparing.alignment import Row
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.offset_bounds import Pair
+from mirrors.domain.records import MalformedRecord, OffsetSync
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.kafka.admin import Admin, Place
+from mirrors.kafka.internal import consume
+from mirrors.kafka.side_by_side import Stretches
+
+log = logging.getLogger(__name__)
+
+# Pairs kept of a partition; a longer past is kept at every other pair.
+MOST_PAIRS = 4_000
+# Offsets read behind each side of a pair: the record after it must be the same as well.
+BEHIND = 32
+
+
+def read_pairs(
+    topics: Iterable[tuple[ClusterSpec, str]], limits: Mapping[Place, int], *, deadline_s: float
+) -> dict[Place, list[Pair]]:
+    """All syncs of these source partitions below their limits, in the order of the topics.
+
+    A topic that is missing or cannot be read tells nothing; one that is not read to its end in time
+    tells what was read.
+    """
+    found: dict[Place, list[Pair]] = {}
+    for spec, topic in topics:
+        until = time.monotonic() + deadline_s / 2
+        try:
+            _read(spec, topic, limits, found, until)
+        except UnderstudyError as error:
+            log.info("%s on %s: %s", topic, spec.alias, error.message)
+    return found
+
+
+def _read(
+    spec: ClusterSpec,
+    topic: str,
+    limits: Mapping[Place, int],
+    found: dict[Place, list[Pair]],
+    until: float,
+) -> None:
+    place = (topic, 0)
+    with Admin(spec, client_id="understudy-offset-syncs") as admin:
+        left = max(0.5, until - time.monotonic())
+        state = admin.snapshot([topic], now=0, deadline_s=left, with_configs=False)
+        if topic not in state.topics:
+            return
+        start = admin.list_offsets([place], "earliest", deadline_s=left).raise_first().done[place]
+        end = admin.list_offsets([place], "stable", deadline_s=left).raise_first().done[place]
+    if start >= end:
+        return
+    for record in consume(spec, topic, {0: start}, {0: end}, True, until):
+        try:
+            row = OffsetSync.read(record.key, record.value)
+        except MalformedRecord:
+            continue
+        where = (row.topic, row.partition)
+        if 0 <= row.upstream < limits.get(where, 0) and row.downstream >= 0:
+            pairs = found.setdefault(where, [])
+            pairs.append(Pair(row.upstream, row.downstream))
+            if len(pairs) > MOST_PAIRS:
+                del pairs[: MOST_PAIRS // 2 : 2]
+
+
+def compare_pairs(
+    spec: FlowSpec, pairs: Mapping[Place, Pair], remote: Mapping[Place, Place], *, deadline_s: float
+) -> dict[Place, bool]:
+    """Whether each pair names copies of one record; a partition that cannot be read is left out.
+
+    A record that retention has deleted on one side proves nothing any more: such a pair is false.
+    """
+    until = time.monotonic() + deadline_s
+    with Admin(spec.source) as source, Admin(spec.target) as target:
+        left = deadline_s / 3
+        here = source.list_offsets(pairs, "earliest", deadline_s=left).done
+        there = target.list_offsets(remote.values(), "earliest", deadline_s=left).done
+        kinds = _kinds(source, target, remote, left)
+    verdicts: dict[Place, bool] = {}
+    open_pairs: dict[Place, Pair] = {}
+    for place, pair in pairs.items():
+        if place not in here or remote[place] not in there:
+            continue
+        if pair.upstream < here[place] or pair.downstream < there[remote[place]]:
+            verdicts[place] = False
+        else:
+            open_pairs[place] = pair
+    wanted = {at: (pair.upstream, pair.upstream + BEHIND) for at, pair in open_pairs.items()}
+    copies = {
+        remote[at]: (pair.downstream, pair.downstream + BEHIND) for at, pair in open_pairs.items()
+    }
+    # MM2 reads uncommitted records by default.
+    ours = _rows(spec.source, wanted, until, committed=False)
+    theirs = _rows(spec.target, copies, until, committed=True)
+    for place, pair in open_pairs.items():
+        if place in ours and remote[place] in theirs:
+            keeps_time, compacted = kinds.get(place, (True, False))
+            verdicts[place] = _is_same(
+                pair, ours[place], theirs[remote[place]], keeps_time=keeps_time, alone=compacted
+            )
+    return verdicts
+
+
+def _kinds(
+    source: Admin, target: Admin, remote: Mapping[Place, Place], deadline_s: float
+) -> dict[Place, tuple[bool, bool]]:
+    """Of each partition whether copies keep their time, and whether either side is compacted."""
+    names = {place[0] for place in remote}, {place[0] for place in remote.values()}
+    theirs = source.snapshot(names[0], now=0, deadline_s=deadline_s).topics
+    ours = target.snapshot(names[1], now=0, deadline_s=deadline_s).topics
+    found = {}
+    for place, (name, _) in remote.items():
+        sides = [side for side in (theirs.get(place[0]), ours.get(name)) if side is not None]
+        copy = ours.get(name)
+        found[place] = (
+            copy is None or copy.config("message.timestamp.type") != "LogAppendTime",
+            any("compact" in (side.config("cleanup.policy") or "") for side in sides),
+        )
+    return found
+
+
+def _rows(
+    spec: ClusterSpec, windows: Mapping[Place, tuple[int, int]], until: float, *, committed: bool
+) -> dict[Place, list[Row]]:
+    """The records of each window that could be read; of a partition that failed nothing."""
+    found: dict[Place, list[Row]] = {place: [] for place in windows}
+    with Stretches(spec, windows, committed=committed) as side:
+        while side.open and time.monotonic() < until:
+            for place, piece in side.read().items():
+                found[place] += piece.rows
+        unread = {*side.open, *side.failed}
+    return {place: rows for place, rows in found.items() if place not in unread}
+
+
+def _is_same(
+    pair: Pair, ours: list[Row], theirs: list[Row], *, keeps_time: bool, alone: bool
+) -> bool:
+    """Whether both sides hold the pair's record, and the same one after it where both have one."""
+    if not ours or not theirs:
+        return False
+    if (ours[0].offset, theirs[0].offset) != (pair.upstream, pair.downstream):
+        return False
+    if not _agree(ours[0], theirs[0], keeps_time=keeps_time):
+        return False
+    if alone or len(ours) == 1 or len(theirs) == 1:
+        return True
+    return _agree(ours[1], theirs[1], keeps_time=keeps_time)
+
+
+def _agree(one: Row, two: Row, *, keeps_time: bool) -> bool:
+    same_time = not keeps_time or one.parts[3] == two.parts[3]
+    return one.digest == two.digest and same_time

@@ -1,0 +1,148 @@
+"""Learn from MM2's offset syncs where groups resume in what MM2 copied before a takeover.
+
+Called by workers after a translation that left offsets unknown. Kafka is asked only for those, and
+what was found stays in rows (`OffsetBounds`), from which pages and a failover answer, also when the
+source is gone. `domain.offset_bounds` says why a bound is safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from django.utils import timezone
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.offset_bounds import Pair, candidates
+from mirrors.domain.offsets import Translation
+from mirrors.domain.policy import policy_for
+from mirrors.domain.resume import GroupPlace
+from mirrors.domain.specs import FlowSpec
+from mirrors.kafka.offset_syncs import compare_pairs, read_pairs
+from mirrors.models import Flow, OffsetBounds, PartitionMap
+from mirrors.services.offsets.translation import translate_offsets
+
+log = logging.getLogger(__name__)
+
+Place = tuple[str, int]
+# The topic of syncs is read again after this, for MM2 may have run once more.
+READ_AGAIN = timedelta(minutes=10)
+# Partitions in one go, and pairs tried for an offset: a pair may be of an earlier topic.
+MOST_PLACES = 500
+TRIES = 8
+DEADLINE_S = 20.0
+
+
+def learn_group_bounds(*, flow: Flow, places: Iterable[GroupPlace], deadline_s: float) -> bool:
+    """For groups; True when an answer may be better now. Never raises: unknown stays unknown."""
+    asked: dict[Place, set[int]] = {}
+    for place in places:
+        if not place.left_out and place.source_offset is not None:
+            asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
+    answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
+    return learn_bounds(flow=flow, answers=answers, deadline_s=deadline_s)
+
+
+def learn_bounds(
+    *, flow: Flow, answers: Mapping[Place, Iterable[Translation]], deadline_s: float
+) -> bool:
+    """Prove a nearer pair for each of these answers that is no place of a record."""
+    wanted = {
+        place: sorted(
+            {row.upstream for row in rows if row.outcome in ("unknown", "lower_bound")},
+            reverse=True,
+        )
+        for place, rows in answers.items()
+    }
+    wanted = {place: rows for place, rows in wanted.items() if rows}
+    if not wanted:
+        return False
+    try:
+        return _Learner(flow, wanted, min(deadline_s, DEADLINE_S)).learn()
+    except UnderstudyError as error:
+        log.info("The offset syncs of %s cannot be read: %s", flow.name, error.message)
+        return False
+
+
+class _Learner:
+    def __init__(self, flow: Flow, wanted: Mapping[Place, list[int]], deadline_s: float) -> None:
+        self._flow = flow
+        self._until = time.monotonic() + deadline_s
+        maps = PartitionMap.objects.filter(
+            flow=flow, topic__in={topic for topic, _ in wanted}, position__isnull=False
+        )
+        found = {(row.topic, row.partition): row for row in maps.select_related("bounds")}
+        # What this flow never copied, nor took over, has no bound.
+        self._maps = {at: row for at, row in found.items() if at in wanted and row.position}
+        self._wanted = {at: wanted[at] for at in sorted(self._maps)[:MOST_PLACES]}
+        self._rows: dict[Place, OffsetBounds] = {
+            at: row.bounds
+            for at, row in self._maps.items()
+            if at in self._wanted and hasattr(row, "bounds")
+        }
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.5, self._until - time.monotonic())
+
+    def learn(self) -> bool:
+        if not self._wanted:
+            return False
+        spec = self._flow.spec
+        self._read_again(spec)
+        is_new = False
+        for _ in range(TRIES):
+            tried = self._next_pairs()
+            if not tried or time.monotonic() > self._until:
+                break
+            is_new |= self._prove(spec, tried)
+        return is_new
+
+    def _read_again(self, spec: FlowSpec) -> None:
+        old = timezone.now() - READ_AGAIN
+        stale = [at for at in self._wanted if at not in self._rows or self._rows[at].as_of < old]
+        if not stale:
+            return
+        policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        topics = (
+            (spec.source, policy.offset_syncs_topic(spec.target.alias)),
+            (spec.target, policy.offset_syncs_topic(spec.source.alias)),
+        )
+        limits = {at: self._maps[at].position or 0 for at in stale}
+        found = read_pairs(topics, limits, deadline_s=self._left_s / 2)
+        for at in stale:
+            row = self._rows.setdefault(at, OffsetBounds(map=self._maps[at]))
+            row.pairs = [list(pair) for pair in found.get(at, [])]
+            row.as_of = timezone.now()
+            row.save()
+
+    def _next_pairs(self) -> dict[Place, Pair]:
+        """For each partition the nearest pair that is neither proven nor refuted."""
+        tried: dict[Place, Pair] = {}
+        for place, offsets in self._wanted.items():
+            row = self._rows[place]
+            proven, refuted = _pairs(row.proven), _pairs(row.refuted)
+            for offset in offsets:
+                for pair in candidates(_pairs(row.pairs), offset):
+                    if pair in proven:
+                        break
+                    if pair not in refuted:
+                        tried.setdefault(place, pair)
+                        break
+        return tried
+
+    def _prove(self, spec: FlowSpec, tried: Mapping[Place, Pair]) -> bool:
+        policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        remote = {place: (policy.remote_topic(place[0]), place[1]) for place in tried}
+        verdicts = compare_pairs(spec, tried, remote, deadline_s=self._left_s)
+        for place, is_same in verdicts.items():
+            row, pair = self._rows[place], list(tried[place])
+            (row.proven if is_same else row.refuted).append(pair)
+            row.save(update_fields=["proven", "refuted"])
+        return any(verdicts.values())
+
+
+def _pairs(rows: Iterable[Iterable[int]]) -> list[Pair]:
+    return [Pair(*row) for row in rows]
