@@ -240,6 +240,8 @@ SPECTACULAR_SETTINGS = {
         "DesiredStateEnum": "mirrors.models.flows.DesiredState",
         "FailoverKindEnum": "mirrors.models.failovers.FailoverKind",
         "FailoverStateEnum": "mirrors.models.failovers.FailoverState",
+        "AccountStateEnum": "mirrors.api.accounts.STATES",
+        "CertaintyEnum": "mirrors.api.accounts.CERTAINTIES",
     },
 }
 

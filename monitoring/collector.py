@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import Avg, Count, Max, Q
 
 from mirrors.models import FlowPartition, HeartbeatState, Job
-from mirrors.models.reading import add_lags, labelled_flows
+from mirrors.models.reading import flows_with_lag
 from monitoring.domain.lag import (
     FINE,
     HOUR,
@@ -47,7 +47,7 @@ _FEED_FIELDS = (
 
 def collect(*, now: datetime) -> int:
     """One sample of each flow with fresh figures; how many were written."""
-    flows = add_lags(labelled_flows())
+    flows = list(flows_with_lag())
     feeds = {feed.flow_id: feed for feed in Feed.objects.filter(flow__in=flows)}
     jobs = {job.flow_id: job for job in Job.objects.filter(ended_at=None)}
     beats = {row.flow_id: row for row in HeartbeatState.objects.filter(flow__in=flows)}
@@ -109,8 +109,7 @@ def _figures(flow: Any, job: Job | None, ends: datetime | None, out_of_sync: int
     return Figures(
         as_of=seen_at(flow.as_of, ends),
         counted=counted,
-        offset_lag=flow.offset_lag,
-        time_lag_ms=flow.time_lag_ms,
+        account=flow.account.total if hasattr(flow, "account") else None,
         out_of_sync=out_of_sync,
     )
 
@@ -133,14 +132,16 @@ def _follow(feed: Feed, figures: Figures, now: datetime) -> None:
         feed.stale_since = feed.stale_since or figures.as_of or now
         return
     feed.stale_since = None
-    moved = figures.offset_lag == 0
+    owed = figures.account
+    moved = owed is not None and not owed.records and not owed.unknown
     if figures.counted is not None:
         copied = figures.counted
         moved = moved or feed.job != copied.job or copied.records > feed.records
         feed.as_of, feed.job = copied.as_of, copied.job
         feed.records, feed.bytes = copied.records, copied.bytes
     if moved or feed.moved_at is None:
-        feed.moved_at, feed.lag_when_moved = now, figures.offset_lag
+        feed.moved_at = now
+        feed.lag_when_moved = None if owed is None else owed.records
 
 
 def _row(flow_id: int, sample: Sample) -> LagSample:
@@ -177,6 +178,7 @@ def _roll_up_step(fine: Resolution, coarse: Resolution, at: datetime) -> int:
             Avg("records_per_second"),
             Avg("bytes_per_second"),
             Max("out_of_sync"),
+            Max("unknown_partitions"),
             Max("latency_ms"),
             Max("heartbeat_age_ms"),
         )
@@ -191,6 +193,7 @@ def _roll_up_step(fine: Resolution, coarse: Resolution, at: datetime) -> int:
             records_per_second=row["records_per_second__avg"],
             bytes_per_second=row["bytes_per_second__avg"],
             out_of_sync=row["out_of_sync__max"],
+            unknown_partitions=row["unknown_partitions__max"],
             latency_ms=row["latency_ms__max"],
             heartbeat_age_ms=row["heartbeat_age_ms__max"],
         )

@@ -8,10 +8,21 @@ from typing import Any
 
 from django.db.models import Count, OuterRef, Subquery
 
+from mirrors.domain.account.partition import BLOCKING
+from mirrors.domain.account.sentences import blocked_words
 from mirrors.domain.duty_table import CHECKPOINTS
 from mirrors.domain.keys.control import WINDOW
 from mirrors.domain.timetable import Runs
-from mirrors.models import DutyRun, Flow, Gap, HeartbeatState, Runner, Transition
+from mirrors.models import (
+    DutyRun,
+    Flow,
+    FlowAccount,
+    FlowTopic,
+    Gap,
+    HeartbeatState,
+    Runner,
+    Transition,
+)
 from mirrors.models.flows import DesiredState
 from mirrors.models.gaps import GapState
 from mirrors.models.reading import flows_with_lag
@@ -29,7 +40,7 @@ _IN_FULL = ("as_of", "offset_lag", "loses_at", "held_since")
 def of_flows(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
     """Each flow with what rules judge it by; more flows do not take more queries."""
     feeds = {feed.flow_id: feed for feed in Feed.objects.all()}
-    gaps = _open_gaps()
+    gaps, blocked = _open_gaps(), blocked_topics()
     beats = {row.flow_id: row for row in HeartbeatState.objects.all()}
     seen = {row.flow_id: row for row in FlowOutlook.objects.defer("tracks", "held")}
     flows = list(flows_with_lag().annotate(checkpoint_at=_last_checkpoints()))
@@ -46,8 +57,8 @@ def of_flows(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
                 desired=flow.desired_state,
                 state=flow.observed_state,
                 reason=flow.reason,
-                offset_lag=flow.offset_lag,
-                time_lag_ms=flow.time_lag_ms,
+                account=flow.account.total if hasattr(flow, "account") else None,
+                blocked=blocked.get(flow.pk, ""),
                 as_of=feed.stale_since if feed and feed.stale_since else flow.as_of,
                 since=flow.since,
                 began_at=began_at,
@@ -116,6 +127,19 @@ def outlook_in_full(flow: Flow) -> dict[str, Any]:
         ],
         "held": [{**one, "since": moment(one["since"])} for one in (row.held if row else [])],
     }
+
+
+def blocked_topics() -> dict[int, str]:
+    """By flow the topics that only a person can bring to be replicated, with why, in words."""
+    rows = FlowTopic.objects.filter(account_state__in=BLOCKING).order_by("flow", "topic")
+    found: dict[int, list[tuple[str, Any, str]]] = {}
+    for flow, topic, state, reason in rows.values_list("flow", "topic", "account_state", "reason"):
+        found.setdefault(flow, []).append((topic, state, reason))
+    words = {flow: blocked_words(topics) for flow, topics in found.items()}
+    hidden = FlowAccount.objects.exclude(not_visible="").values_list("flow", "not_visible")
+    for flow, why in hidden:
+        words[flow] = "; ".join(filter(None, (words.get(flow, ""), f"what it cannot see: {why}")))
+    return words
 
 
 def _open_gaps() -> dict[int, int]:

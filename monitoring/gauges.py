@@ -110,7 +110,6 @@ def partitions(labels: Mapping[int, Labels]) -> Iterator[Series]:
             topics[flow, topic, remote] = seen
         if behind is not None:
             lags(f'{seen.lag}{number}"}} {behind}')
-            oldest = 0 if behind == 0 else oldest
         if oldest is not None:
             ages(f'{seen.age}{number}"}} {oldest / 1000}')
         if at is not None:

@@ -21,6 +21,7 @@ FIELDS = (
     "records_per_second",
     "bytes_per_second",
     "out_of_sync",
+    "unknown_partitions",
     "latency_ms",
     "heartbeat_age_ms",
 )

@@ -15,8 +15,9 @@ from django.db.models import Count, Sum
 from mirrors.models import Cluster, FlowTopic, Job, Runner, Sighting
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.proving import readiness_of, with_readiness
-from mirrors.models.reading import add_lags, labelled_flows
+from mirrors.models.reading import flows_with_lag
 from mirrors.models.runners import RunnerState
+from mirrors.services.clock import milliseconds
 from monitoring import gauges, parts
 from monitoring.domain.lag import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
@@ -29,7 +30,7 @@ def scrape(*, now: datetime, partitions: bool) -> bytes:
 
 def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     """Reads the rows once per scrape, a fixed number of queries."""
-    flows = add_lags(with_readiness(labelled_flows()))
+    flows = list(with_readiness(flows_with_lag()))
     labels = {
         flow.pk: Labels.of(flow=flow.label, source=flow.source.alias, target=flow.target.alias)
         for flow in flows
@@ -52,19 +53,36 @@ def _all(now: datetime, partitions: bool) -> Iterator[Series]:
 
 
 def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterator[Series]:
-    """A figure that is not known has no series: 0 would say that nothing is behind."""
-    lag = Series("understudy_flow_offset_lag_records", "Records not yet copied")
+    """A figure that is not known has no series: 0 would say that nothing is behind.
+
+    `understudy_flow_owed_records` is there with a lower bound too, and its label says so.
+    """
+    lag = Series("understudy_flow_offset_lag_records", "Records not yet copied, where all is known")
     age = Series("understudy_flow_time_lag_seconds", "Age of the oldest record not copied")
     old = Series("understudy_flow_figures_age_seconds", "Age of the flow's figures")
+    owed = Series("understudy_flow_owed_records", "Known records not yet copied, by certainty")
+    unknown = Series("understudy_flow_unknown_partitions", "Partitions with an unknown lag")
+    blocked = Series("understudy_flow_blocked_topics", "Topics that wait for a person")
+    seen = Series("understudy_flow_source_seen_age_seconds", "Since the source was last observed")
     for flow in flows:
-        if flow.offset_lag is not None:
-            lag.add(labels[flow.pk].flow, flow.offset_lag)
-        time_lag = 0 if flow.offset_lag == 0 else flow.time_lag_ms
-        if time_lag is not None:
-            age.add(labels[flow.pk].flow, time_lag / 1000)
+        key = labels[flow.pk].flow
         if flow.as_of is not None:
-            old.add(labels[flow.pk].flow, (now - flow.as_of).total_seconds())
-    yield from (lag, age, old)
+            old.add(key, (now - flow.as_of).total_seconds())
+        account = flow.account.total if hasattr(flow, "account") else None
+        if account is None:
+            continue
+        stated = account.as_of(milliseconds(now))
+        if not stated.unknown:
+            lag.add(key, stated.records)
+        if stated.certainty != "unknown":
+            owed.add(f"{key},{labelled(certainty=stated.certainty)}", stated.records)
+        if stated.time_lag_ms is not None and (stated.time_lag_ms or not stated.unknown):
+            age.add(key, stated.time_lag_ms / 1000)
+        unknown.add(key, stated.unknown)
+        blocked.add(key, flow.blocked)
+        if stated.observed_at is not None:
+            seen.add(key, (milliseconds(now) - stated.observed_at) / 1000)
+    yield from (lag, age, old, owed, unknown, blocked, seen)
 
 
 def _states(flows: list[Any], labels: dict[int, Labels]) -> Iterator[Series]:
@@ -136,19 +154,24 @@ def _topics(labels: dict[int, Labels]) -> Iterator[Series]:
     parts = Series("understudy_topic_partitions", "Partitions of the source topic")
     mm2 = Series(f"{MM2}record_age_ms", "Age of the oldest record not copied")
     rows = FlowTopic.objects.exclude(remote_topic=None).order_by()
-    fields = ("flow", "topic", "remote_topic", "offset_lag", "time_lag_ms", "partitions")
-    for flow, topic, remote, behind, oldest, count in rows.values_list(*fields):
+    owed = Series("understudy_topic_owed_records", "Known records not yet copied")
+    unknown = Series("understudy_topic_unknown_partitions", "Partitions with an unknown lag")
+    fields = ("flow", "topic", "remote_topic", "owed", "unknown_partitions", "time_lag_ms")
+    for flow, topic, remote, known, hidden, oldest, count in rows.values_list(
+        *fields, "partitions"
+    ):
         if flow not in labels:
             continue
         key = f"{labels[flow].flow},{labelled(topic=topic)}"
         parts.add(key, count)
-        if behind is not None:
-            lag.add(key, behind)
-            oldest = 0 if behind == 0 else oldest
-        if oldest is not None:
+        owed.add(key, known)
+        unknown.add(key, hidden)
+        if not hidden:
+            lag.add(key, known)
+        if oldest is not None and (oldest or not hidden):
             age.add(key, oldest / 1000)
             mm2.add(f"{labels[flow].mm2},{labelled(topic=remote)}", oldest)
-    yield from (lag, age, parts, mm2)
+    yield from (lag, age, owed, unknown, parts, mm2)
 
 
 def _runners(now: datetime) -> Iterator[Series]:

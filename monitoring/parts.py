@@ -21,7 +21,7 @@ def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
     for flow, key in labels.items():
         stopped = found.get(flow, none)
         partitions.add(key.flow, stopped.partitions)
-        if stopped.waiting is not None:
+        if not stopped.unknown:
             waiting.add(key.flow, stopped.waiting)
     yield from (partitions, waiting, _repeats(labels), _foreign(labels, now), _memory())
     yield from _lanes(labels)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from controlplane.bench.gathered import gather
 from controlplane.bench.sql import earlier, multiply, table
 from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, Job, Runner
+from mirrors.services import accounts
 from monitoring.domain.lag import FINE, HOUR, MINUTE, Resolution
 from monitoring.models import LagSample
 
@@ -71,16 +72,23 @@ def _topics(flows: Sequence[Flow], now: datetime) -> None:
                 partitions=PARTITIONS_A_TOPIC,
                 offset_lag=(flow.pk * at) % 7,
                 time_lag_ms=(flow.pk * at) % 7 * 100,
+                owed=(flow.pk * at) % 7,
+                certainty="at_most",
+                states={"behind": PARTITIONS_A_TOPIC},
+                account_state="behind",
+                observed_at=now,
                 as_of=now,
             )
             for at in range(TOPICS_A_FLOW)
         )
+        _sum_up(flow, now)
     multiply(
         f"INSERT INTO {table(FlowPartition)} (flow_id, topic, partition, remote_topic, state,"
-        " reason, position, source_end, source_stable_end, offset_lag, time_lag_ms, lane, why,"
-        " as_of)"
+        " reason, position, source_end, source_stable_end, offset_lag, time_lag_ms, certainty,"
+        " account_state, code, lane, why, as_of)"
         f" SELECT t.flow_id, t.topic, n.x, t.remote_topic, t.state, '', 1000000, 1000000, 1000000,"
-        f" t.offset_lag, t.time_lag_ms, 'raw', '', t.as_of FROM {table(FlowTopic)} t"
+        f" t.offset_lag, t.time_lag_ms, 'at_most', 'behind', '', 'raw', '', t.as_of"
+        f" FROM {table(FlowTopic)} t"
         " CROSS JOIN numbers n WHERE t.remote_topic LIKE 'spoke-%'",
         PARTITIONS_A_TOPIC,
     )
@@ -98,7 +106,10 @@ def _wide(hub: Cluster, runner: Runner, partitions: int, now: datetime) -> None:
     )
     common = {"flow": flow, "topic": "wide", "remote_topic": "wide.wide", "as_of": now}
     lag = {"state": "in_sync", "offset_lag": 0, "time_lag_ms": 0}
-    FlowTopic.objects.create(**common, **lag, partitions=partitions)
+    FlowTopic.objects.create(
+        **common, **lag, partitions=partitions, states={"in_step": partitions}, observed_at=now
+    )
+    _sum_up(flow, now)
     FlowPartition.objects.bulk_create(
         (
             FlowPartition(
@@ -114,6 +125,11 @@ def _wide(hub: Cluster, runner: Runner, partitions: int, now: datetime) -> None:
         ),
         batch_size=500,
     )
+
+
+def _sum_up(flow: Flow, now: datetime) -> None:
+    rows = FlowTopic.objects.filter(flow=flow)
+    accounts.store(flow=flow, rows=rows, not_visible="", as_of=now)
 
 
 def _history(flows: Sequence[Flow], resolution: Resolution, now: datetime, back: timedelta) -> None:
@@ -135,10 +151,10 @@ def _history(flows: Sequence[Flow], resolution: Resolution, now: datetime, back:
         )
     multiply(
         f"INSERT INTO {table(LagSample)} (flow_id, resolution, at, offset_lag, time_lag_ms,"
-        " records_per_second, bytes_per_second, out_of_sync)"
+        " records_per_second, bytes_per_second, out_of_sync, unknown_partitions)"
         f" SELECT s.flow_id, s.resolution, {earlier('s.at', 's.resolution')},"
         " (s.offset_lag + n.x * 17) % 4000,"
-        " (s.time_lag_ms + n.x * 13) % 60000, s.records_per_second, s.bytes_per_second, 0"
+        " (s.time_lag_ms + n.x * 13) % 60000, s.records_per_second, s.bytes_per_second, 0, 0"
         f" FROM {table(LagSample)} s CROSS JOIN numbers n"
         f" WHERE n.x > 0 AND s.resolution = {resolution.seconds}",
         int(back.total_seconds()) // resolution.seconds,

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 from mirrors import tasks
 from mirrors.api import progress
+from mirrors.api.accounts import AccountOfFlow
 from mirrors.api.readiness import ProofSerializer
 from mirrors.api.shapes import (
     PropertiesField,
@@ -40,7 +41,7 @@ _ACTIONS: dict[str, Callable[..., Flow]] = {
 }
 
 
-class FlowSerializer(StoppedSerializer):
+class FlowSerializer(StoppedSerializer, AccountOfFlow):
     source: Any = serializers.SlugRelatedField(slug_field="alias", queryset=Cluster.objects.all())
     target = serializers.SlugRelatedField(slug_field="alias", queryset=Cluster.objects.all())
     runner = serializers.SlugRelatedField(
@@ -79,6 +80,7 @@ class FlowSerializer(StoppedSerializer):
             *_SEEN,
             "offset_lag",
             "time_lag_ms",
+            "owed",
             "stopped_partitions",
             "waiting_records",
             "repeats",

@@ -6,12 +6,13 @@ from typing import Any
 
 from rest_framework import serializers
 
+from mirrors.api.accounts import AccountOfPartition, AccountOfTopic
 from mirrors.api.shapes import StrictModelSerializer, StrictSerializer
 from mirrors.domain.lanes import LANES
 from mirrors.models import FlowPartition, FlowTopic, Job, Transition
 
 
-class TopicSerializer(StrictModelSerializer):
+class TopicSerializer(AccountOfTopic):
     class Meta:
         model = FlowTopic
         fields = (
@@ -19,15 +20,17 @@ class TopicSerializer(StrictModelSerializer):
             "remote_topic",
             "state",
             "reason",
+            "code",
             "partitions",
             "offset_lag",
             "time_lag_ms",
+            "owed",
             "as_of",
         )
         read_only_fields = fields
 
 
-class PartitionSerializer(StrictModelSerializer):
+class PartitionSerializer(AccountOfPartition):
     class Meta:
         model = FlowPartition
         fields = (
@@ -39,8 +42,11 @@ class PartitionSerializer(StrictModelSerializer):
             "position",
             "source_end",
             "source_stable_end",
+            "source_first",
+            "code",
             "offset_lag",
             "time_lag_ms",
+            "owed",
             "lane",
             "repeats",
             "why",

@@ -20,7 +20,8 @@ class StoppedSerializer(StrictModelSerializer):
 
     def get_waiting_records(self, flow: Flow) -> int | None:
         """Records behind them; none is skipped. Null while an end is not known."""
-        return self._stopped(flow).waiting
+        stopped = self._stopped(flow)
+        return None if stopped.unknown else stopped.waiting
 
     def _stopped(self, flow: Flow) -> Stopped:
         """Asked once for all flows of an answer."""

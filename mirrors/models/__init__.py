@@ -1,5 +1,6 @@
 """The rows of mirrors: what people asked for, what was seen, and who changed what."""
 
+from mirrors.models.accounts import FlowAccount
 from mirrors.models.clusters import Cluster, ClusterTest
 from mirrors.models.comparisons import Comparison, ComparisonFinding, ComparisonPart
 from mirrors.models.drift import AclPreview, CarriedAcl, Drift, TopicBaseline
@@ -36,6 +37,7 @@ __all__ = [
     "FailoverRun",
     "FailoverStep",
     "Flow",
+    "FlowAccount",
     "FlowObjectives",
     "FlowPartition",
     "FlowPlan",

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from mirrors.domain.account.totals import Total
 from mirrors.domain.keys.control import without_old_schedule
 from mirrors.domain.specs import FlowSpec
 from mirrors.models.clusters import Cluster
 from mirrors.models.runners import Runner
+
+
+def epoch_ms(at: datetime | None) -> int | None:
+    return None if at is None else round(at.timestamp() * 1000)
 
 
 class DesiredState(models.TextChoices):
@@ -149,8 +156,18 @@ class FlowTopic(models.Model):
     state = models.CharField(max_length=16)
     reason = models.TextField(blank=True)
     partitions = models.PositiveIntegerField()
+    # Why it is not copied, for programs (`domain.jobs.TopicStatus.code`).
+    code = models.CharField(max_length=32, blank=True, default="")
+    # Null while any partition is unknown; `owed` sums those that are known.
     offset_lag = models.BigIntegerField(null=True)
     time_lag_ms = models.BigIntegerField(null=True)
+    # The rest of `domain.account.totals.Total`.
+    owed = models.BigIntegerField(default=0)
+    unknown_partitions = models.PositiveIntegerField(default=0)
+    certainty = models.CharField(max_length=16, default="counted")
+    states = models.JSONField(default=dict)
+    account_state = models.CharField(max_length=24, default="in_step")
+    observed_at = models.DateTimeField(null=True)
     as_of = models.DateTimeField()
 
     class Meta:
@@ -159,6 +176,20 @@ class FlowTopic(models.Model):
 
     def __str__(self) -> str:
         return self.topic
+
+    @property
+    def total(self) -> Total:
+        """What its partitions owe together."""
+        return Total(
+            records=self.owed,
+            unknown=self.unknown_partitions,
+            certainty=self.certainty,  # type: ignore[arg-type]
+            observed_at=epoch_ms(self.observed_at),
+            time_lag_ms=self.time_lag_ms,
+            partitions=sum(self.states.values()),
+            states=self.states,
+            unknown_topics=(self.topic,) if self.unknown_partitions else (),
+        )
 
 
 class FlowPartition(models.Model):
@@ -173,8 +204,15 @@ class FlowPartition(models.Model):
     position = models.BigIntegerField(null=True)
     source_end = models.BigIntegerField(null=True)
     source_stable_end = models.BigIntegerField(null=True)
+    # Where the records begin that the target should hold, of the generation on the source now.
+    source_first = models.BigIntegerField(null=True)
+    # What is owed of it (`domain.account.partition.Owed`): null when nobody knows.
     offset_lag = models.BigIntegerField(null=True)
     time_lag_ms = models.BigIntegerField(null=True)
+    certainty = models.CharField(max_length=16, default="at_most")
+    account_state = models.CharField(max_length=24, default="in_step")
+    # Why it is stopped, for programs (`domain.jobs.PartitionStatus.code`).
+    code = models.CharField(max_length=32, blank=True, default="")
     lane = models.CharField(max_length=16, blank=True)
     # At least once: records that lie twice on the target; null where nobody counts them.
     repeats = models.BigIntegerField(null=True)

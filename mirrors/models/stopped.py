@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
-from django.db.models import Case, Count, OuterRef, Q, QuerySet, Subquery, Sum, When
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
 
 from mirrors.models.flows import FlowPartition
 
@@ -20,10 +21,12 @@ STATES = ("faulted", "gap")
 
 @dataclasses.dataclass(frozen=True)
 class Stopped:
-    """`waiting` is None while the end of one of them is not known: a part would promise less."""
+    """`waiting` sums the records behind those partitions whose end is known; of `unknown` ones
+    nobody knows how many wait."""
 
     partitions: int = 0
-    waiting: int | None = 0
+    waiting: int = 0
+    unknown: int = 0
 
 
 def stopped_of(flows: Collection[int] | None = None) -> dict[int, Stopped]:
@@ -37,16 +40,19 @@ def stopped_of(flows: Collection[int] | None = None) -> dict[int, Stopped]:
         waiting=Sum("offset_lag"),
     )
     return {
-        flow: Stopped(partitions, None if unknown else waiting)
+        flow: Stopped(partitions, waiting or 0, unknown)
         for flow, partitions, unknown, waiting in counts
     }
 
 
 def with_stopped(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """The same for a page that reads its flow anyhow: `stopped` (null for none) and `waiting`."""
+    """The same for a page that reads its flow anyhow: `stopped` (null for none), `waiting`, and
+    `waiting_unknown`, the number of those of which nobody knows how many records wait."""
     mine = FlowPartition.objects.filter(flow=OuterRef("pk"), state__in=STATES).order_by()
-    known = Case(When(unknown=0, then=Sum("offset_lag")))
-    count = mine.values("flow").annotate(count=Count("pk")).values("count")
+    by_flow = mine.values("flow")
     unknown = Count("pk", filter=Q(offset_lag=None))
-    waiting = mine.values("flow").annotate(unknown=unknown).annotate(known=known).values("known")
-    return rows.annotate(stopped=Subquery(count), waiting=Subquery(waiting))
+    return rows.annotate(
+        stopped=Subquery(by_flow.annotate(count=Count("pk")).values("count")),
+        waiting=Subquery(by_flow.annotate(sum=Coalesce(Sum("offset_lag"), 0)).values("sum")),
+        waiting_unknown=Subquery(by_flow.annotate(unknown=unknown).values("unknown")),
+    )

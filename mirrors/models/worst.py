@@ -6,30 +6,37 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
 
-from django.db.models import F
+from django.db.models import F, Q
 
+from mirrors.domain.account.totals import Total, combine
 from mirrors.models.flows import Flow, FlowTopic
 from mirrors.models.groups import GroupOffset
 
 
 @dataclasses.dataclass(frozen=True)
 class WorstGroup:
-    """A group by its worst topic; `offset_lag` is of all its topics, null while one is not known.
+    """A group by its worst topic, with what all the topics that it reads owe together.
 
-    Those records are what it would not find on the target if the source died now.
+    Those records are what it would not find on the target if the source failed now.
     """
 
     flow: Flow
     group: str
     topic: str
     time_lag_ms: int | None
-    offset_lag: int | None
+    total: Total
+
+    @property
+    def offset_lag(self) -> int | None:
+        """For a reader without room for a certainty: null while any part is unknown."""
+        return self.total.exact_or_none
 
 
 def worst_topics(limit: int) -> list[FlowTopic]:
     """The topics furthest behind, over all flows; their flows are joined to these few alone."""
-    worst_first = (F("time_lag_ms").desc(nulls_last=True), "-offset_lag", "pk")
-    behind = FlowTopic.objects.filter(offset_lag__gt=0).order_by(*worst_first)
+    worst_first = (F("time_lag_ms").desc(nulls_last=True), "-owed", "-unknown_partitions", "pk")
+    owing = Q(owed__gt=0) | Q(unknown_partitions__gt=0)
+    behind = FlowTopic.objects.filter(owing).exclude(state="skipped").order_by(*worst_first)
     rows = FlowTopic.objects.filter(pk__in=behind.values("pk")[:limit])
     return list(rows.select_related("flow__source", "flow__target").order_by(*worst_first))
 
@@ -52,29 +59,23 @@ def worst_groups(topics: Sequence[FlowTopic], limit: int) -> list[WorstGroup]:
             group=key[1],
             topic=topics[best[key]].topic,
             time_lag_ms=topics[best[key]].time_lag_ms,
-            offset_lag=waiting[key],
+            total=waiting[key],
         )
         for key in chosen
     ]
 
 
-def _waiting(groups: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int | None]:
-    """The records not yet copied of all copied topics that each of these reads."""
+def _waiting(groups: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Total]:
+    """What the copied topics that each of these reads owe."""
     flows, names = {flow for flow, _ in groups}, {group for _, group in groups}
     read = GroupOffset.objects.filter(flow__in=flows, group__in=names).exclude(topic="").order_by()
     pairs = set(read.values_list("flow", "group", "topic").distinct())
     copied = FlowTopic.objects.filter(
         flow__in=flows, topic__in={topic for *_, topic in pairs}, remote_topic__isnull=False
     )
-    behind = {
-        (flow, topic): lag for flow, topic, lag in copied.values_list("flow", "topic", "offset_lag")
-    }
-    lags: dict[tuple[int, str], list[int | None]] = defaultdict(list)
-    for flow, group, topic in pairs:
-        if (flow, topic) in behind:
-            lags[flow, group].append(behind[flow, topic])
-    found: dict[tuple[int, str], int | None] = {}
-    for key in groups:
-        known = [lag for lag in lags[key] if lag is not None]
-        found[key] = sum(known) if len(known) == len(lags[key]) else None
-    return found
+    owed = {(row.flow_id, row.topic): row.total for row in copied}
+    topics: dict[tuple[int, str], list[tuple[str, Total]]] = defaultdict(list)
+    for flow, group, topic in sorted(pairs):
+        if (flow, topic) in owed:
+            topics[flow, group].append((topic, owed[flow, topic]))
+    return {key: combine(topics[key]) for key in groups}

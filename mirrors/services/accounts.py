@@ -8,10 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 
-from mirrors.domain.account.partition import Owed, PartitionFacts, evaluate
-from mirrors.domain.account.totals import Total, total
+from mirrors.domain.account.partition import BLOCKING, Owed, PartitionFacts, evaluate
+from mirrors.domain.account.totals import Total, combine, total
 from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicStatus
+from mirrors.models import Flow, FlowAccount, FlowTopic
+from mirrors.services.clock import moment
 
 # Of a topic whose partitions nobody could list.
 NO_PARTITION = -1
@@ -41,6 +44,50 @@ def account_of(status: JobStatus, left_behind: Collection[tuple[str, int | None]
         for row in status.topics
     }
     return Account(partitions=partitions, topics=topics)
+
+
+def store(*, flow: Flow, rows: Iterable[FlowTopic], not_visible: str, as_of: datetime) -> None:
+    """Write down the sum over all topic rows of the flow as its next revision."""
+    topics = list(rows)
+    totals = {row.topic: row.total for row in topics}
+    whole = combine([*totals.items(), *_invisible(not_visible, as_of)])
+    copied = [row for row in topics if row.state != "skipped" and row.remote_topic is not None]
+    values = {
+        "as_of": as_of,
+        "records": whole.records,
+        "unknown": whole.unknown,
+        "certainty": whole.certainty,
+        "observed_at": None if whole.observed_at is None else moment(whole.observed_at),
+        "time_lag_ms": whole.time_lag_ms,
+        "partitions": whole.partitions,
+        "states": dict(whole.states),
+        "unknown_topics": list(whole.unknown_topics),
+        "topics_copied": len(copied),
+        "topics_left_out": len(topics) - len(copied),
+        "topics_blocked": sum(row.account_state in BLOCKING for row in topics),
+        "worst_topic": _worst(topics),
+        "not_visible": not_visible,
+    }
+    before = FlowAccount.objects.filter(flow=flow).values_list("revision", flat=True).first() or 0
+    FlowAccount.objects.update_or_create(flow=flow, defaults={**values, "revision": before + 1})
+
+
+def _worst(topics: Iterable[FlowTopic]) -> str:
+    """The topic that owes the oldest record, then the most records; unknown counts as most."""
+    owing = [row for row in topics if row.owed or row.unknown_partitions]
+    worst = max(
+        owing,
+        key=lambda row: (row.unknown_partitions, row.time_lag_ms or 0, row.owed),
+        default=None,
+    )
+    return worst.topic if worst is not None else ""
+
+
+def _invisible(not_visible: str, as_of: datetime) -> Iterable[tuple[str, Total]]:
+    """Topics that the principal cannot see owe an unknown amount."""
+    if not_visible:
+        at = round(as_of.timestamp() * 1000)
+        yield "", total([Owed("", NO_PARTITION, "not_visible", None, "unknown", at, None)])
 
 
 def facts_of(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db import models, transaction
 
-from mirrors.domain.jobs import JobStatus, PartitionStatus
+from mirrors.domain.account.partition import Owed
+from mirrors.domain.account.totals import Total
+from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicStatus
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job
-from mirrors.services import gaps, strangers
+from mirrors.services import accounts, gaps, strangers
 from mirrors.services.clock import moment
 
 Row = TypeVar("Row", FlowTopic, FlowPartition)
@@ -22,7 +23,23 @@ _REFRESH = timedelta(seconds=10)
 _BATCH = 500
 _TOPIC_KEY = ("topic",)
 _PARTITION_KEY = ("topic", "partition")
-_TOPIC_FIELDS = ("remote_topic", "state", "reason", "partitions", "offset_lag", "time_lag_ms")
+_TOPIC_FIELDS = (
+    "remote_topic",
+    "state",
+    "reason",
+    "partitions",
+    "offset_lag",
+    "time_lag_ms",
+    "owed",
+    "unknown_partitions",
+    "code",
+    "certainty",
+    "states",
+    "account_state",
+)
+# They change with each status; written when something else changes, and every `_REFRESH`.
+_TOPIC_AGES = ("as_of", "observed_at")
+_PARTITION_AGES = ("as_of",)
 _PARTITION_FIELDS = (
     "remote_topic",
     "state",
@@ -30,8 +47,12 @@ _PARTITION_FIELDS = (
     "position",
     "source_end",
     "source_stable_end",
+    "source_first",
     "offset_lag",
     "time_lag_ms",
+    "certainty",
+    "account_state",
+    "code",
     "lane",
     "repeats",
     "why",
@@ -48,8 +69,11 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
         # What was last seen stays until there is a plan, with its age: a failover counts on it, and
         # where the source is dead no plan comes.
         if status.is_planned:
-            _replace(FlowPartition, flow, partitions, _PARTITION_KEY, _PARTITION_FIELDS)
-            _replace(FlowTopic, flow, topics, _TOPIC_KEY, _TOPIC_FIELDS)
+            _replace(
+                FlowPartition, flow, partitions, _PARTITION_KEY, _PARTITION_FIELDS, _PARTITION_AGES
+            )
+            _replace(FlowTopic, flow, topics, _TOPIC_KEY, _TOPIC_FIELDS, _TOPIC_AGES)
+            accounts.store(flow=flow, rows=topics, not_visible=status.not_visible, as_of=as_of)
         gaps.fold(flow=flow, status=status, now=as_of)
         strangers.fold(flow=flow, status=status, now=as_of)
         Flow.objects.filter(pk=flow.pk).update(as_of=as_of, warnings=list(status.warnings))
@@ -64,73 +88,60 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
     return True
 
 
-def offset_lag(partition: PartitionStatus) -> int | None:
-    """Against what the flow may read: an open transaction is not yet lag."""
-    readable = (
-        partition.source_stable_end
-        if partition.source_stable_end is not None
-        else partition.source_end
-    )
-    if readable is None or partition.position is None:
-        return None
-    return max(0, readable - partition.position)
-
-
 def _rows(flow: Flow, status: JobStatus) -> tuple[list[FlowTopic], list[FlowPartition]]:
-    lags: dict[str, list[int | None]] = defaultdict(list)
-    ages: dict[str, list[int]] = defaultdict(list)
-    partitions = []
-    for seen in status.partitions:
-        lag = offset_lag(seen)
-        lags[seen.topic].append(lag)
-        if seen.time_lag_ms is not None:
-            ages[seen.topic].append(seen.time_lag_ms)
-        partitions.append(
-            FlowPartition(
-                flow=flow,
-                topic=seen.topic,
-                partition=seen.partition,
-                remote_topic=seen.remote_topic,
-                state=seen.state,
-                reason=seen.reason,
-                position=seen.position,
-                source_end=seen.source_end,
-                source_stable_end=seen.source_stable_end,
-                offset_lag=lag,
-                time_lag_ms=seen.time_lag_ms,
-                lane=seen.lane,
-                repeats=seen.repeats,
-                why=seen.why,
-                as_of=moment(seen.as_of),
-            )
-        )
-    topics = [
-        FlowTopic(
-            flow=flow,
-            topic=seen.topic,
-            remote_topic=seen.remote_topic,
-            state=seen.state,
-            reason=seen.reason,
-            partitions=seen.partitions,
-            offset_lag=_sum(lags[seen.topic]),
-            time_lag_ms=_oldest(ages[seen.topic], _sum(lags[seen.topic])),
-            as_of=moment(status.as_of),
-        )
-        for seen in status.topics
+    account = accounts.account_of(status)
+    partitions = [
+        _partition(flow, seen, account.partitions[seen.topic, seen.partition])
+        for seen in status.partitions
     ]
+    at = moment(status.as_of)
+    topics = [_topic(flow, seen, account.topics[seen.topic], at) for seen in status.topics]
     return topics, partitions
 
 
-def _oldest(ages: list[int], lag: int | None) -> int | None:
-    """Unknown when something is behind and only what is in step has an age, which is 0."""
-    oldest = max(ages, default=None)
-    return None if lag and oldest == 0 else oldest
+def _partition(flow: Flow, seen: PartitionStatus, owed: Owed) -> FlowPartition:
+    return FlowPartition(
+        flow=flow,
+        topic=seen.topic,
+        partition=seen.partition,
+        remote_topic=seen.remote_topic,
+        state=seen.state,
+        reason=owed.reason,
+        position=seen.position,
+        source_end=seen.source_end,
+        source_stable_end=seen.source_stable_end,
+        source_first=seen.source_first,
+        offset_lag=owed.records,
+        time_lag_ms=owed.time_lag_ms,
+        certainty=owed.certainty,
+        account_state=owed.state,
+        code=seen.code,
+        lane=seen.lane,
+        repeats=seen.repeats,
+        why=seen.why,
+        as_of=moment(seen.as_of),
+    )
 
 
-def _sum(lags: list[int | None]) -> int | None:
-    """Unknown as soon as one part is: a partial sum would promise too much."""
-    known = [lag for lag in lags if lag is not None]
-    return sum(known) if known and len(known) == len(lags) else None
+def _topic(flow: Flow, seen: TopicStatus, total: Total, as_of: datetime) -> FlowTopic:
+    return FlowTopic(
+        flow=flow,
+        topic=seen.topic,
+        remote_topic=seen.remote_topic,
+        state=seen.state,
+        reason=seen.reason,
+        partitions=seen.partitions,
+        code=seen.code,
+        offset_lag=total.exact_or_none if seen.state != "skipped" else None,
+        time_lag_ms=total.time_lag_ms if seen.state != "skipped" else None,
+        owed=total.records,
+        unknown_partitions=total.unknown,
+        certainty=total.certainty,
+        states=dict(total.states),
+        account_state=total.state,
+        observed_at=None if total.observed_at is None else moment(total.observed_at),
+        as_of=as_of,
+    )
 
 
 def _replace(
@@ -139,6 +150,7 @@ def _replace(
     rows: Iterable[Row],
     key: tuple[str, ...],
     fields: tuple[str, ...],
+    ages: tuple[str, ...],
 ) -> None:
     """Make the table say what `rows` say, touching only what differs."""
     known: dict[tuple[Any, ...], Row] = {_key(row, key): row for row in _existing(model, flow)}
@@ -155,7 +167,7 @@ def _replace(
         batch_size=_BATCH,
         update_conflicts=True,
         unique_fields=["flow", *key],
-        update_fields=[*fields, "as_of"],
+        update_fields=[*fields, *ages],
     )
     gone = [row.pk for row in known.values()]
     for start in range(0, len(gone), _BATCH):

@@ -13,6 +13,9 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from mirrors.domain import figures
+from mirrors.domain.account import sentences
+from mirrors.domain.account.totals import Total
+from mirrors.services.clock import milliseconds
 
 register = template.Library()
 
@@ -30,7 +33,8 @@ _figure("seconds", lambda value: figures.duration(None if value is None else val
 register.filter("arrow", figures.arrow)
 
 # Values that are not simply themselves with spaces.
-_WORDS = {"in_sync": "in step", "absent": "not started"}
+_WORDS: dict[str, str] = {"in_sync": "in step", "absent": "not started"}
+_WORDS.update({str(state): word for state, word in sentences.STATE_WORDS.items()})
 _SELECTED = SafeString(" selected")
 
 
@@ -92,6 +96,24 @@ def number(value: Any, why: str = "not known") -> SafeString:
     if not isinstance(value, int):
         return format_html('<span title="{}">{}</span>', why, figures.UNKNOWN)
     return format_html("{}", figures.count(value))
+
+
+@register.simple_tag
+def owed(total: Any, why: str = "no figures yet") -> SafeString:
+    """What is owed as one figure: `≥ 2,485` for a lower bound, a dash where all is unknown.
+
+    The title has the whole statement with its age.
+    """
+    # A flow that was never evaluated has no account: that path arrives as an empty text.
+    if not isinstance(total, Total):
+        return format_html('<span title="{}">{}</span>', why, figures.UNKNOWN)
+    now = milliseconds(timezone.now())
+    stated = total.as_of(now)
+    said = f"{sentences.owed(stated)}; source seen {sentences.age(stated.observed_at, now)}"
+    if stated.certainty == "unknown":
+        return format_html('<span title="{}">{}</span>', said, figures.UNKNOWN)
+    bound = "≥ " if stated.certainty == "at_least" else ""
+    return format_html('<span title="{}">{}{}</span>', said, bound, figures.count(stated.records))
 
 
 @register.simple_tag

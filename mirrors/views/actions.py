@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from mirrors import tasks
+from mirrors.domain.account.sentences import owed
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import arrow, count, duration
 from mirrors.models import Flow, Role, needs, role_of
@@ -160,6 +161,11 @@ def act_on_flow(request: HttpRequest, pk: int, action: str) -> HttpResponse:
     return _done(request, flow, act, after)
 
 
+def _owed(flow: Any) -> str:
+    account = getattr(flow, "account", None)
+    return "unknown: it has not reported yet" if account is None else owed(account.total)
+
+
 def _done(request: HttpRequest, flow: Flow, act: Act, after: Flow | None) -> HttpResponse:
     messages.success(request, f"{arrow(flow.name)} {act.done}.")
     if after is None:
@@ -186,7 +192,7 @@ def _ask(
         "verb": title,
         "sentences": sentences,
         "facts": [
-            ("Not copied yet", f"{count(flow.offset_lag)} records"),
+            ("Not copied yet", _owed(flow)),
             ("Oldest of them", duration(flow.time_lag_ms)),
             ("Topics", count(flow.copied)),
         ],

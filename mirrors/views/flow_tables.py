@@ -106,7 +106,11 @@ TOPICS = Question(
         Column("topic", "Topic", ("topic",)),
         Column("state", "State", ("state",)),
         Column(
-            "offset_lag", "Behind", ("offset_lag",), number=True, title="Records not yet copied"
+            "offset_lag",
+            "Behind",
+            ("owed",),
+            number=True,
+            title="Records not yet copied, at most: markers and compacted records have offsets too",
         ),
         Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
         Column("partitions", "Partitions", ("partitions",), number=True),

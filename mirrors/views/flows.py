@@ -37,9 +37,7 @@ QUESTION = Question(
     columns=(
         Column("label", "Flow", ("source__alias", "target__alias")),
         Column("observed_state", "State", ("observed_state",)),
-        Column(
-            "offset_lag", "Behind", ("offset_lag",), number=True, title="Records not yet copied"
-        ),
+        Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet copied"),
         Column(
             "time_lag_ms",
             "Oldest",

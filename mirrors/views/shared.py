@@ -9,6 +9,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
+from mirrors.domain.account.sentences import unknown_part
 from mirrors.domain.figures import BEHIND_AFTER_MS, OLD_AFTER
 from mirrors.models import Cluster
 
@@ -64,6 +65,6 @@ def mark_flow(flow: Any, now: datetime) -> Any:
         flow.shown_state = "lagging" if behind else "running"
     if flow.as_of is None:
         flow.why_no_lag = "it has not reported yet"
-    elif flow.unknown_lags:
-        flow.why_no_lag = f"the ends of {flow.unknown_lags} topics are not known"
+    elif flow.unknown_partitions:
+        flow.why_no_lag = unknown_part(flow.account.total)
     return flow

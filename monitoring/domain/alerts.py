@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Literal, Protocol, TypeVar
 
+from mirrors.domain.account.totals import Total
+
 Kind = Literal[
     "time_lag",
     "offset_lag",
@@ -21,6 +23,7 @@ Kind = Literal[
     "checkpoint",
     "open_transaction",
     "foreign_writes",
+    "not_replicated",
 ]
 # What each kind asks, and the unit of its threshold; those without need none.
 KINDS: dict[Kind, tuple[str, str]] = {
@@ -37,6 +40,7 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "checkpoint": ("Checkpoints of consumer groups were last written so many seconds ago", "s"),
     "open_transaction": ("A transaction left open keeps records back for so many seconds", "s"),
     "foreign_writes": ("Another producer writes into the flow's remote topics", ""),
+    "not_replicated": ("A selected topic is not replicated, and only a person can change that", ""),
 }
 # Beyond any lag, and far from what JSON cannot say.
 LARGEST = 1e15
@@ -87,8 +91,10 @@ class FlowFacts:
     desired: str
     state: str
     reason: str = ""
-    offset_lag: int | None = None
-    time_lag_ms: int | None = None
+    # What it owes, None while it never said.
+    account: Total | None = None
+    # The topics that only a person can bring to be replicated, in a sentence; empty for none.
+    blocked: str = ""
     as_of: datetime | None = None
     since: datetime | None = None
     # It copies in windows: when this run began, and how long what waited for it may keep it behind.

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+from mirrors.domain.account.totals import Total
 from mirrors.domain.figures import OLD_AFTER
 
 # The source's ends in the rows may be so much older than the report that came with them.
@@ -50,11 +51,13 @@ class Sample:
     """A flow at one moment. What is not known is None, never 0."""
 
     at: datetime
+    # The known sum; a lower bound while `unknown_partitions` is not 0, None when nothing is known.
     offset_lag: int | None
     time_lag_ms: int | None
     records_per_second: float | None = None
     bytes_per_second: float | None = None
     out_of_sync: int = 0
+    unknown_partitions: int = 0
     latency_ms: int | None = None
     heartbeat_age_ms: int | None = None
 
@@ -65,8 +68,7 @@ class Figures:
 
     as_of: datetime | None
     counted: Counted | None
-    offset_lag: int | None
-    time_lag_ms: int | None
+    account: Total | None
     out_of_sync: int
     latency_ms: int | None = None
     heartbeat_at: datetime | None = None
@@ -91,11 +93,12 @@ def measure(figures: Figures, before: Counted | None, now: datetime) -> Sample |
     if not is_fresh(figures.as_of, now):
         return None
     records, size = rates(before, figures.counted)
+    owed = figures.account
     return Sample(
         at=FINE.slot(now),
-        offset_lag=figures.offset_lag,
-        # Nothing left to copy has no oldest record: its age is nothing, not unknown.
-        time_lag_ms=0 if figures.offset_lag == 0 else figures.time_lag_ms,
+        offset_lag=None if owed is None or owed.certainty == "unknown" else owed.records,
+        time_lag_ms=None if owed is None else owed.time_lag_ms,
+        unknown_partitions=0 if owed is None else owed.unknown,
         records_per_second=records,
         bytes_per_second=size,
         out_of_sync=figures.out_of_sync,
@@ -124,6 +127,7 @@ def coarser(samples: Sequence[Sample], at: datetime) -> Sample:
         records_per_second=_mean(sample.records_per_second for sample in samples),
         bytes_per_second=_mean(sample.bytes_per_second for sample in samples),
         out_of_sync=max((sample.out_of_sync for sample in samples), default=0),
+        unknown_partitions=max((sample.unknown_partitions for sample in samples), default=0),
         latency_ms=_worst(sample.latency_ms for sample in samples),
         heartbeat_age_ms=_worst(sample.heartbeat_age_ms for sample in samples),
     )

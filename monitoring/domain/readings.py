@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from mirrors.domain.account.sentences import owed
+from mirrors.domain.account.totals import Total
 from mirrors.domain.figures import duration, plural
 from monitoring.domain.alerts import (
     COUNTS_BELOW,
@@ -21,7 +24,7 @@ _UNASKED = {"draft", "stopped", "failed_over"}
 
 def read_flow(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     if flow.desired == "stopped" or flow.state in _UNASKED:
-        return Reading(False, True, None, "is at rest")
+        return Reading(False, True, None, "is stopped")
     read = _READ.get(condition.kind)
     if read is None:
         return Reading(None, False, None, "is no runner")
@@ -37,23 +40,38 @@ def read_runner(runner: RunnerFacts) -> Reading:
 
 
 def _time_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
-    if flow.offset_lag == 0 and is_fresh(flow.as_of, now):
-        return _level(condition, 0, "is 0 s behind")
-    if flow.time_lag_ms is None or not is_fresh(flow.as_of, now):
+    """The age of the oldest known record. While a part is unknown it may fire and never clears."""
+    if flow.account is None or not is_fresh(flow.as_of, now):
         return _level(condition, None, "")
-    lost = "" if flow.offset_lag is None else f", {plural(flow.offset_lag, 'record')}"
-    words = f"is {duration(flow.time_lag_ms)} behind{lost}"
+    lag = flow.account.time_lag_ms
+    if lag is None:
+        return _level(condition, None, "")
+    if not lag and not flow.account.unknown:
+        return _level(condition, 0, "is 0 s behind")
+    words = f"is {duration(lag)} behind, {owed(flow.account)}"
     if _waited_for_its_window(flow, now):
         return _by_plan(words, flow, now)
-    return _level(condition, flow.time_lag_ms / 1000, words)
+    return _bounded(_level(condition, lag / 1000, words), flow.account)
 
 
 def _offset_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
-    lag = flow.offset_lag if is_fresh(flow.as_of, now) else None
-    words = "" if lag is None else f"is {plural(lag, 'record')} behind"
-    if lag and _waited_for_its_window(flow, now):
+    if flow.account is None or not is_fresh(flow.as_of, now):
+        return _level(condition, None, "")
+    words = f"is {owed(flow.account)} behind"
+    if flow.account.records and _waited_for_its_window(flow, now):
         return _by_plan(words, flow, now)
-    return _level(condition, lag, words)
+    return _bounded(_level(condition, flow.account.records, words), flow.account)
+
+
+def _bounded(reading: Reading, account: Total) -> Reading:
+    """Of a lower bound it is only ever known that it is too high."""
+    if not account.unknown or reading.holds:
+        return reading
+    return dataclasses.replace(reading, holds=None, over=False)
+
+
+def _not_replicated(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    return _fact(bool(flow.blocked), f"does not replicate {flow.blocked}")
 
 
 def _waited_for_its_window(flow: FlowFacts, now: datetime) -> bool:
@@ -64,9 +82,9 @@ def _waited_for_its_window(flow: FlowFacts, now: datetime) -> bool:
     """
     if flow.began_at is None or flow.catches_up_until is None or now >= flow.catches_up_until:
         return False
-    if flow.as_of is None or flow.time_lag_ms is None:
+    if flow.as_of is None or flow.account is None or flow.account.time_lag_ms is None:
         return False
-    return flow.as_of - timedelta(milliseconds=flow.time_lag_ms) < flow.began_at
+    return flow.as_of - timedelta(milliseconds=flow.account.time_lag_ms) < flow.began_at
 
 
 def _by_plan(words: str, flow: FlowFacts, now: datetime) -> Reading:
@@ -83,7 +101,8 @@ def _stands(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     if flow.desired == "paused":
         return Reading(False, True, None, "is paused")
     if flow.moved_at is not None and is_fresh(flow.as_of, now):
-        moved_at, lag, before = flow.moved_at, flow.offset_lag, flow.lag_when_moved
+        moved_at, before = flow.moved_at, flow.lag_when_moved
+        lag = None if flow.account is None else flow.account.records
     elif flow.outlook is not None and flow.outlook.moved_at is not None:
         seen = flow.outlook
         moved_at, lag, before = flow.outlook.moved_at, seen.offset_lag, seen.lag_when_moved
@@ -200,4 +219,5 @@ _READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], Reading]] = {
     "checkpoint": _checkpoint,
     "open_transaction": _open_transaction,
     "foreign_writes": _foreign_writes,
+    "not_replicated": _not_replicated,
 }

@@ -21,6 +21,8 @@ class LagSample(models.Model):
     records_per_second = models.FloatField(null=True)
     bytes_per_second = models.FloatField(null=True)
     out_of_sync = models.PositiveIntegerField()
+    # Those of which nobody knew what they owe: `offset_lag` is a lower bound then.
+    unknown_partitions = models.PositiveIntegerField(default=0)
     # Of heartbeats: from being written to being seen on the target, and how old the newest was.
     latency_ms = models.BigIntegerField(null=True)
     heartbeat_age_ms = models.BigIntegerField(null=True)

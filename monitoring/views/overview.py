@@ -37,7 +37,6 @@ GONE_SOON = timedelta(seconds=20)
 ENGINE = {"beat": "Celery beat", "reconcile worker": "Reconciler", "worker": "Celery worker"}
 # Keeps history and tells of alerts; without it copying and these figures go on.
 WATCHER = {"watcher": "Watcher of alerts"}
-_PICTURED = ("label", "reason", "offset_lag", "time_lag_ms", "worst_topic", "as_of")
 
 
 @require_safe
@@ -61,7 +60,7 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
     flows = _in_full(ordered if whole else ordered[:ROWS], now)
     topics, transitions = worst_topics(WORST), list(first_screen.changes())
     return {
-        **_said(keys, flows, clusters, alarms, gravest, now),
+        **_said(keys, flows, alarms, gravest, now),
         "now": now,
         "trust": first_screen.trust_of(keys, now),
         "flows": flows,
@@ -79,7 +78,6 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
 def _said(
     keys: Mapping[FlowPicture, int],
     flows: list[Any],
-    clusters: list[Cluster],
     alarms: list[first_screen.Alarm],
     gravest: Mapping[int, first_screen.Alarm],
     now: datetime,
@@ -91,8 +89,7 @@ def _said(
         for part in engine
         if part["state"] == "missing" and part["label"] in ENGINE.values()
     ]
-    gone = [cluster.alias for cluster in clusters if cluster.reachable is False]
-    summary = summarise(list(keys), now, silent, gone)
+    summary = summarise(list(keys), now, silent)
     told = first_screen.told(summary.troubles, flows, gravest)
     return {
         "summary": summary,
@@ -104,25 +101,23 @@ def _said(
 
 
 def _pictures(gravest: Mapping[int, first_screen.Alarm]) -> dict[FlowPicture, int]:
-    """Of every flow what the summary and the order need, with its key: no whole rows."""
-    rows = flows_with_lag().values_list(
-        "pk", "source__alias", "source__reachable", "observed_state", *_PICTURED
-    )
+    """Of every flow what the summary and the order need, with its key: one query."""
     return {
         FlowPicture(
-            name=label,
-            source=source,
-            state=state,
-            reason=reason,
-            offset_lag=behind,
-            time_lag_ms=oldest if behind else 0,
-            worst_topic=worst or "",
-            as_of=as_of,
-            source_is_gone=reachable is False,
-            severity=gravest[pk].alert.severity if pk in gravest else "",
-            alert=gravest[pk].news if pk in gravest else "",
-        ): pk
-        for pk, source, reachable, state, label, reason, behind, oldest, worst, as_of in rows
+            name=flow.label,
+            source=flow.source.alias,
+            target=flow.target.alias,
+            state=flow.observed_state,
+            reason=flow.reason,
+            account=flow.account.total if hasattr(flow, "account") else None,
+            worst_topic=flow.worst_topic or "",
+            as_of=flow.as_of,
+            source_is_gone=flow.source.reachable is False,
+            target_is_gone=flow.target.reachable is False,
+            severity=gravest[flow.pk].alert.severity if flow.pk in gravest else "",
+            alert=gravest[flow.pk].news if flow.pk in gravest else "",
+        ): flow.pk
+        for flow in flows_with_lag()
     }
 
 

@@ -23,7 +23,6 @@ from mirrors.views.render import render_page
 from mirrors.views.shared import curl, filter_of, mark_flow
 from mirrors.views.sheets import Sheet, file_of, first
 from mirrors.views.tables import Column, Question
-from monitoring.models import FlowOutlook
 
 COMING = 8
 LAST_RUNS = 20
@@ -37,7 +36,7 @@ QUESTION = Question(
         Column(
             "offset_lag",
             "Would move",
-            ("offset_lag",),
+            ("owed",),
             number=True,
             title="Records not yet copied, as last seen: what a run that began now would copy",
         ),
@@ -84,10 +83,8 @@ def scheduled() -> QuerySet[Any]:
 def mark_schedules(flows: list[Any], now: datetime) -> list[Any]:
     """What each does now, when it runs next, and what its last run did."""
     jobs = Job.objects.in_bulk([flow.last_job for flow in flows if flow.last_job])
-    outlooks = FlowOutlook.objects.filter(flow__in=flows).in_bulk(field_name="flow_id")
     for flow in flows:
         mark_flow(flow, now)
-        _look_ahead(flow, outlooks.get(flow.pk))
         runs = Runs.of(flow.properties)
         flow.schedule, flow.until = runs.schedule, runs.until
         # Offsets by the dozen wrap where a person would.
@@ -111,14 +108,6 @@ def mark_schedules(flows: list[Any], now: datetime) -> list[Any]:
         flow.last_started = job.started_at if job else None
         flow.last_records = job.records if job else None
     return flows
-
-
-def _look_ahead(flow: Any, outlook: FlowOutlook | None) -> None:
-    """Nothing reports on a flow at rest; what its source has grown by is known from the sweeps."""
-    if outlook is None or outlook.offset_lag is None:
-        return
-    if flow.as_of is None or outlook.as_of > flow.as_of:
-        flow.offset_lag, flow.as_of = outlook.offset_lag, outlook.as_of
 
 
 def coming_up(flows: list[Any]) -> list[Any]:

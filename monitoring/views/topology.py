@@ -39,9 +39,7 @@ QUESTION = Question(
             number=True,
             title="Age of the oldest record not yet copied: what a failover would lose now",
         ),
-        Column(
-            "offset_lag", "Behind", ("offset_lag",), number=True, title="Records not yet copied"
-        ),
+        Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet copied"),
         Column("records_per_second", "Records/s", number=True),
         Column("bytes_per_second", "Bytes/s", number=True),
         Column("as_of", "As of", ("as_of",)),

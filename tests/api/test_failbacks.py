@@ -68,7 +68,7 @@ def test_clients_are_taken_back_by_a_failover_of_the_kind_failback(
     assert set(refused) == {"confirm_alias"}
     back = run.reverse
     assert back is not None
-    world.partition(back, "orders", 0, offset_lag=0)
+    world.topic(back, "orders")
     Flow.objects.filter(pk=back.pk).update(observed_state="running")
     made = operator.post("/api/v1/failovers/", {**asked, "confirm_alias": "primary"})
     assert made.status_code == 201, made.json()

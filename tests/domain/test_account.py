@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mirrors.domain.account.partition import PartitionFacts, evaluate
 from mirrors.domain.account.sentences import amount, owed
-from mirrors.domain.account.totals import OLD_AFTER_MS, total
+from mirrors.domain.account.totals import OLD_AFTER_MS, combine, total
 from mirrors.domain.gaps import GapFacts, GapKind
 
 OFFSET = st.integers(0, 2**40)
@@ -116,6 +116,7 @@ def test_known_amounts_add_up(one: list[PartitionFacts], two: list[PartitionFact
     both = total([*first, *second])
     assert both.records == total(first).records + total(second).records
     assert both.unknown == total(first).unknown + total(second).unknown
+    assert combine([("a", total(first)), ("b", total(second))]) == both
 
 
 def test_words_claim_what_is_known() -> None:

@@ -22,14 +22,18 @@ from monitoring.domain.alerts import (
     rules_of,
 )
 from monitoring.domain.readings import read_flow, read_runner
+from tests.owing import owing
 
 NOW = datetime(2026, 11, 21, 2, 14, tzinfo=UTC)
 RPO = Condition(kind="time_lag", threshold=30.0, for_s=20)
 
 
 def flow(**changes: Any) -> FlowFacts:
+    """`owes`, `lag_ms` and `unknown` make its account."""
+    owes, lag_ms = changes.pop("owes", 5), changes.pop("lag_ms", 1_000)
+    account = owing(owes, lag_ms=lag_ms, unknown=changes.pop("unknown", 0))
     facts = {"name": "east->west", "desired": "running", "state": "running", "as_of": NOW}
-    return FlowFacts(**{**facts, "offset_lag": 5, "time_lag_ms": 1_000, **changes})
+    return FlowFacts(**{**facts, "account": account, **changes})
 
 
 def run(values: list[float | None], condition: Condition) -> list[str]:
@@ -38,7 +42,7 @@ def run(values: list[float | None], condition: Condition) -> list[str]:
     for number, value in enumerate(values):
         now = NOW + timedelta(seconds=10 * number)
         lag = None if value is None else int(value * 1000)
-        reading = read_flow(condition, flow(as_of=now, time_lag_ms=lag), now)
+        reading = read_flow(condition, flow(as_of=now, lag_ms=lag), now)
         step = decide(state, since, reading, condition, now)
         if step == "begin":
             state, since = "pending", now
@@ -91,44 +95,44 @@ def test_firing_and_resolving_alternate_and_each_firing_was_earned(
 
 
 def test_a_paused_flow_falls_behind_all_the_same_a_stopped_one_is_left_alone() -> None:
-    paused = flow(desired="paused", state="paused", time_lag_ms=60_000)
+    paused = flow(desired="paused", state="paused", lag_ms=60_000)
     assert read_flow(RPO, paused, NOW).holds is True
-    assert read_flow(RPO, flow(desired="stopped", time_lag_ms=60_000), NOW).over is True
+    assert read_flow(RPO, flow(desired="stopped", lag_ms=60_000), NOW).over is True
 
 
 IN_WINDOW = {"began_at": NOW - timedelta(minutes=3), "catches_up_until": NOW + timedelta(hours=4)}
 
 
 def test_what_waited_for_its_window_calls_nobody_before_half_of_it_is_over() -> None:
-    night = flow(time_lag_ms=8 * 3_600_000, **IN_WINDOW)
+    night = flow(lag_ms=8 * 3_600_000, **IN_WINDOW)
     found = read_flow(RPO, night, NOW)
     assert (found.holds, found.over, found.value) == (False, True, None)
     assert found.sentence.endswith("5 records: that waited for its window, open for 3 min")
     many = read_flow(Condition(kind="offset_lag", threshold=3), night, NOW)
     assert (many.holds, many.over) == (False, True)
     half_over = NOW + timedelta(hours=4)
-    late = flow(as_of=half_over, time_lag_ms=8 * 3_600_000, **IN_WINDOW)
+    late = flow(as_of=half_over, lag_ms=8 * 3_600_000, **IN_WINDOW)
     assert read_flow(RPO, late, half_over).holds is True
     assert read_flow(Condition(kind="offset_lag", threshold=3), late, half_over).holds is True
 
 
 def test_what_was_written_since_the_window_opened_counts_as_ever() -> None:
-    assert read_flow(RPO, flow(time_lag_ms=120_000, **IN_WINDOW), NOW).holds is True
-    assert read_flow(RPO, flow(time_lag_ms=8 * 3_600_000), NOW).holds is True
+    assert read_flow(RPO, flow(lag_ms=120_000, **IN_WINDOW), NOW).holds is True
+    assert read_flow(RPO, flow(lag_ms=8 * 3_600_000), NOW).holds is True
     # Nobody knows how old it is.
     many = Condition(kind="offset_lag", threshold=3)
-    assert read_flow(many, flow(time_lag_ms=None, **IN_WINDOW), NOW).holds is True
+    assert read_flow(many, flow(lag_ms=None, **IN_WINDOW), NOW).holds is True
 
 
 def test_a_flow_stands_only_while_its_source_grows() -> None:
     stands = Condition(kind="stands", threshold=60.0)
     still = {"moved_at": NOW - timedelta(minutes=3), "lag_when_moved": 40}
-    grown = read_flow(stands, flow(offset_lag=90, **still), NOW)
+    grown = read_flow(stands, flow(owes=90, **still), NOW)
     assert grown.holds is True
     assert grown.sentence == "copied nothing for 3 min while its source grew by 50"
-    calm = read_flow(stands, flow(offset_lag=40, **still), NOW)
+    calm = read_flow(stands, flow(owes=40, **still), NOW)
     assert (calm.over, calm.sentence) == (True, "copies what its source gets")
-    assert read_flow(stands, flow(desired="paused", offset_lag=90, **still), NOW).over is True
+    assert read_flow(stands, flow(desired="paused", owes=90, **still), NOW).over is True
 
 
 def test_states_are_told_with_their_reasons() -> None:
@@ -202,9 +206,9 @@ def test_between_two_windows_no_lag_calls_anybody(kind: Any) -> None:
     behind = outlook(offset_lag=90_000, moved_at=ago, lag_when_moved=0)
     facts = {"as_of": ago, "heartbeat_at": ago, "moved_at": ago, "outlook": behind}
     for state in ("running", "stopped"):
-        waits = flow(desired="stopped", state=state, offset_lag=90_000, **facts)
+        waits = flow(desired="stopped", state=state, owes=90_000, **facts)
         assert read_flow(Condition(kind=kind, threshold=1.0), waits, NOW).over is True
-    late = flow(state="running", time_lag_ms=9_000, **{**facts, "as_of": NOW})
+    late = flow(state="running", lag_ms=9_000, **{**facts, "as_of": NOW})
     assert read_flow(Condition(kind=kind, threshold=1.0), late, NOW).holds is (kind != "stale")
 
 
@@ -241,5 +245,5 @@ def test_a_rule_that_cannot_work_is_named_by_field() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_kind_ever_fires_from_nothing_known(kind: Any) -> None:
-    unknown = flow(as_of=None, offset_lag=None, time_lag_ms=None)
+    unknown = flow(as_of=None, owes=None, lag_ms=None)
     assert not read_flow(Condition(kind=kind, threshold=1.0), unknown, NOW).holds

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.models import Flow, FlowPartition, FlowTopic, Job, Sighting
+from mirrors.models import Flow, FlowPartition, Job, Sighting
 from monitoring import collector, tasks
 from monitoring.domain.lag import FINE, HOUR, MINUTE
 from monitoring.models import Feed, LagSample
@@ -36,7 +36,7 @@ def tick(flow: Flow, seconds: int, **figures: int) -> datetime:
     records = figures.pop("records", seconds * 5)
     Job.objects.filter(flow=flow).update(as_of=now, records=records, bytes=records * 100)
     if figures:
-        FlowTopic.objects.filter(flow=flow).update(**figures)
+        world.owes(flow, **figures)
     collector.collect(now=now)
     return now
 

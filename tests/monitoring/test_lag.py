@@ -21,6 +21,7 @@ from monitoring.domain.lag import (
     thin,
     with_breaks,
 )
+from tests.owing import owing
 
 NOW = datetime(2026, 11, 21, 2, 14, 7, tzinfo=UTC)
 OPTIONAL = st.none() | st.integers(0, 10**12)
@@ -45,8 +46,7 @@ def figures(age_s: float = 1, lag: int | None = 5, time_lag: int | None = 700) -
     return Figures(
         as_of=NOW - timedelta(seconds=age_s),
         counted=None,
-        offset_lag=lag,
-        time_lag_ms=time_lag,
+        account=owing(lag, lag_ms=time_lag),
         out_of_sync=1,
     )
 

@@ -20,7 +20,6 @@ from mirrors.models import (
     DutyRun,
     Flow,
     FlowPartition,
-    FlowTopic,
     HeartbeatState,
     Role,
     Runner,
@@ -161,8 +160,10 @@ def test_mirror_maker_s_own_names_carry_the_labels_of_its_exporter(
 
 
 def test_what_is_not_known_has_no_series(scraper: Client, flow: Flow) -> None:
-    FlowTopic.objects.update(offset_lag=None, time_lag_ms=None)
+    world.owes(flow, offset_lag=None, time_lag_ms=None)
     found = scraped(scraper)
+    assert [*found["understudy_flow_unknown_partitions"].values()] == [6]
+    assert "understudy_flow_owed_records" not in found
     assert "understudy_flow_offset_lag_records" not in found
     assert "understudy_flow_time_lag_seconds" not in found
 

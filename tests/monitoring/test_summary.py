@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from monitoring.domain.losses import FlowPicture
 from monitoring.domain.summary import Trouble, by_trouble, is_stale, summarise, tone
+from tests.owing import owing
 
 NOW = datetime(2026, 11, 21, 2, 14, tzinfo=UTC)
 STATES = ["draft", "starting", "running", "degraded", "backing_off"]
@@ -18,13 +19,25 @@ STATES += ["paused", "stopped", "failed", "failed_over"]
 FRESH = NOW - timedelta(seconds=2)
 
 
+def ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
 def flow(name: str = "east->west", **changes: object) -> FlowPicture:
+    """`owes`, `lag_ms` and `unknown` make its account."""
+    seen = changes.get("as_of", FRESH)
+    owes = {"records": changes.pop("owes", 0), "lag_ms": changes.pop("lag_ms", 0)}
+    made = owing(
+        **owes,
+        seen=ms(seen or FRESH),  # type: ignore[arg-type]
+        unknown=changes.pop("unknown", 0),
+    )  # type: ignore[arg-type]
     facts: dict[str, object] = {
         "name": name,
         "source": name.split("->")[0],
+        "target": name.split("->")[1],
         "state": "running",
-        "offset_lag": 0,
-        "time_lag_ms": 0,
+        "account": made if seen else None,
         "as_of": FRESH,
     }
     return FlowPicture(**{**facts, **changes})  # type: ignore[arg-type]
@@ -38,18 +51,19 @@ def test_all_well_says_so_and_what_would_be_lost() -> None:
     told = summarise([flow(), flow("west->east")], NOW)
     assert told.tone == "good"
     assert told.headline == "Both flows are healthy"
-    assert told.losses == (
-        "If east or west died now: nothing of what they held 2 s ago would be lost.",
+    assert (
+        told.losses == "Data loss if a source fails now: none for east and west (checked 2 s ago)."
     )
 
 
 def test_a_flow_that_is_behind_is_the_headline() -> None:
-    behind = flow(offset_lag=4112, time_lag_ms=38_000, worst_topic="payments")
+    behind = flow(owes=4112, lag_ms=38_000, worst_topic="payments")
     told = summarise([flow("west->east"), behind, flow("west->lake", state="paused")], NOW)
     assert told.tone == "attention"
     assert told.headline == "1 of 3 flows needs attention"
-    assert told.losses[0] == (
-        "If east died now: 4,112 records lost, the oldest 38 s old, most in payments."
+    assert told.losses == (
+        "Data loss if a source fails now: east at most 4,112 records (oldest 38 s, most in "
+        "payments); none for west (checked 2 s ago)."
     )
     assert told.troubles == (Trouble("east->west", "is 38 s behind."),)
     assert told.resting == "west→lake is paused."
@@ -57,13 +71,13 @@ def test_a_flow_that_is_behind_is_the_headline() -> None:
 
 def test_what_fires_of_a_flow_makes_it_a_trouble_also_while_it_rests() -> None:
     fires = {"severity": "critical", "alert": "has 1 gap that waits"}
-    paused = flow(state="paused", offset_lag=4112, time_lag_ms=540_000, **fires)
+    paused = flow(state="paused", owes=4112, lag_ms=540_000, **fires)
     told = summarise([paused, flow("west->east")], NOW)
     assert (told.tone, told.headline) == ("critical", "1 of 2 flows needs attention")
     sentence = "is paused; it has 1 gap that waits."
     assert told.troubles == (Trouble("east->west", sentence),)
     assert told.resting == ""
-    lags = flow(state="paused", offset_lag=4112, time_lag_ms=541_000, severity="warning")
+    lags = flow(state="paused", owes=4112, lag_ms=541_000, severity="warning")
     assert summarise([lags], NOW).troubles[0].sentence == "is paused; it is 9 min 1 s behind."
     runs = flow(severity="warning", alert="wrote its last checkpoint 12 min ago")
     told = summarise([runs], NOW)
@@ -76,57 +90,87 @@ def test_what_fires_of_a_flow_makes_it_a_trouble_also_while_it_rests() -> None:
 def test_what_was_written_since_the_last_look_is_not_promised() -> None:
     seen = [flow(as_of=NOW - timedelta(seconds=age)) for age in (0.4, 2.2)]
     seen[1] = dataclasses.replace(seen[1], name="west->east", source="west")
-    assert summarise(seen, NOW).losses == (
-        "If east or west died now: nothing of what they held 3 s ago would be lost.",
-    )
+    said = "Data loss if a source fails now: none for east and west (checked 3 s ago)."
+    assert summarise(seen, NOW).losses == said
 
 
 def test_of_two_flows_of_a_source_the_one_seen_longer_ago_says_when() -> None:
     fresh, older = (flow(as_of=NOW - timedelta(seconds=age)) for age in (1, 9))
     older = dataclasses.replace(older, name="east->north")
-    told = ("If east died now: nothing of what it held 9 s ago would be lost.",)
-    assert summarise([fresh, older], NOW).losses == told
-    assert summarise([older, fresh], NOW).losses == told
+    said = "Data loss if a source fails now: none for east (checked 9 s ago)."
+    assert summarise([fresh, older], NOW).losses == said
+    assert summarise([older, fresh], NOW).losses == said
 
 
-def test_a_source_that_is_gone_is_said_and_nothing_more_is_promised_than_was_seen() -> None:
-    gone = flow(offset_lag=663, time_lag_ms=214_000, worst_topic="clicks", source_is_gone=True)
-    assert summarise([gone], NOW).losses == (
-        "east does not answer; not copied from it: 663 records at least, "
-        "the oldest 3 min 34 s old, most in clicks.",
-    )
+def test_of_a_source_that_is_unreachable_only_a_lower_bound_is_known() -> None:
+    gone = flow(owes=663, lag_ms=214_000, worst_topic="clicks", source_is_gone=True)
     told = summarise([gone], NOW)
+    assert told.losses == (
+        "Data loss if a source fails now: east at least 663 records (unreachable, seen 2 s ago, "
+        "oldest 3 min 34 s, most in clicks)."
+    )
     assert told.tone == "critical"
-    assert told.troubles[0].sentence == "reads from east, which does not answer."
+    assert told.troubles[0].sentence == "reads from east, which is unreachable."
     empty = summarise([flow(source_is_gone=True), flow("west->east")], NOW).losses
-    assert "east does not answer; all that it was last seen to hold is copied." in empty
-    assert "If west died now: nothing of what it held 2 s ago would be lost." in empty
+    assert "unknown for east (unreachable, in step 2 s ago)" in empty
+    assert "none for west (checked 2 s ago)" in empty
 
 
-def test_clusters_that_do_not_answer_are_the_cause_and_stand_in_the_headline() -> None:
-    broken = flow(state="degraded", reason="Cluster west: no answer in time.")
-    told = summarise([broken, flow("west->east")], NOW, (), ["west"])
-    assert told.headline == "1 of 2 flows needs attention: west does not answer"
-    many = summarise([broken], NOW, (), ["north", "west", "lake"]).headline
-    assert many == "The only flow needs attention: 3 clusters do not answer"
-    both = summarise([broken, flow("west->east")], NOW, (), ["north", "west"]).headline
-    assert both.endswith(": north and west do not answer")
-    assert summarise([flow()], NOW, (), ["lake"]).headline == "The only flow is healthy"
+def test_unreachable_clusters_of_flows_in_trouble_are_the_cause() -> None:
+    broken = flow(state="degraded", reason="Cluster west: no answer in time.", target_is_gone=True)
+    told = summarise([broken, flow("west->east")], NOW)
+    assert told.headline == "1 of 2 flows needs attention: west is unreachable"
+    more = flow("north->lake", source_is_gone=True, target_is_gone=True)
+    assert summarise([broken, more], NOW).headline.endswith(": 3 clusters are unreachable")
+    # What no flow in trouble uses is not in the headline.
+    rests = flow("lake->east", state="stopped", source_is_gone=True)
+    assert summarise([broken, rests], NOW).headline.endswith(": west is unreachable")
+    assert summarise([flow()], NOW).headline == "The only flow is healthy"
+
+
+def test_a_known_loss_is_named_however_many_are_unknown() -> None:
+    """14 flows in all states: the known loss first, failed-over flows folded and last."""
+    flows = [flow(f"s{number}->t", as_of=None, state="stopped") for number in range(5)]
+    flows += [flow(f"f{number}->t", as_of=None, state="failed_over") for number in range(6)]
+    flows += [flow("east->west", owes=9, lag_ms=2_000, worst_topic="orders"), flow("lake->east")]
+    flows += [
+        flow("south->west", owes=7, unknown=3, state="stopped", as_of=NOW - timedelta(hours=2))
+    ]
+    told = summarise(flows, NOW)
+    assert told.losses == (
+        "Data loss if a source fails now: east at most 9 records (oldest 2.0 s, most in orders); "
+        "south at least 7 records (seen 2 h ago, unknown for 3 partitions); unknown for s0 (no "
+        "figures yet), s1 (no figures yet), s2 (no figures yet) and 2 more; none for lake "
+        "(checked 2 s ago)."
+    ).replace("2.0 s", "2 s")
+    assert told.resting == (
+        "6 flows are paused, stopped or drafts. Not copied: south→west at least 7 records; "
+        "unknown for 3 partitions of hidden. 6 flows were failed over."
+    )
+    assert {row.state for row in by_trouble(flows, NOW)[-6:]} == {"failed_over"}
+
+
+def test_an_unknown_part_is_said_beside_what_is_known() -> None:
+    told = summarise([flow(owes=2485, lag_ms=40_000, unknown=3)], NOW)
+    assert told.tone == "attention"
+    sentence = "is 40 s behind: at least 2,485 records; unknown for 3 partitions of hidden."
+    assert told.troubles == (Trouble("east->west", sentence),)
 
 
 def test_of_a_source_that_is_not_read_at_the_moment_no_more_is_promised_than_was_seen() -> None:
     told = summarise([flow(state="degraded"), flow("west->east")], NOW)
     assert told.losses == (
-        "If east died now: nothing of what was last seen there would be lost.",
-        "If west died now: nothing of what it held 2 s ago would be lost.",
+        "Data loss if a source fails now: unknown for east (in step 2 s ago); none for west "
+        "(checked 2 s ago)."
     )
 
 
 def test_a_flow_that_starts_is_not_called_healthy_yet() -> None:
-    begins = flow(state="starting", offset_lag=None)
-    both = summarise([begins, flow("west->east", state="starting", offset_lag=None)], NOW)
+    begins = flow(state="starting", owes=None)
+    both = summarise([begins, flow("west->east", state="starting", owes=None)], NOW)
     assert (both.tone, both.headline) == ("starting", "Both flows are starting")
-    assert both.losses[0] == "If west died now: loss unknown, no figures from west→east."
+    assert "unknown for east" in both.losses
+    assert "none for" not in both.losses
     one = summarise([begins, flow("west->east")], NOW)
     assert (one.tone, one.headline) == ("starting", "1 of 2 flows is starting")
     worse = summarise([begins, flow("west->east", state="failed")], NOW)
@@ -146,29 +190,28 @@ def test_old_figures_promise_nothing() -> None:
     old = flow(as_of=NOW - timedelta(minutes=2))
     told = summarise([old], NOW)
     assert told.tone == "unknown"
-    assert told.losses[0] == (
-        "If east died now: loss unknown, no figures from east→west for 2 min."
-    )
+    assert told.losses == "Data loss if a source fails now: unknown for east (in step 2 min ago)."
     assert "is its runner alive?" in told.troubles[0].sentence
 
 
 def test_a_flow_that_never_reported_promises_nothing() -> None:
-    told = summarise([flow(state="starting", offset_lag=None, as_of=None)], NOW)
-    assert told.losses[0] == "If east died now: loss unknown, no figures from east→west."
+    told = summarise([flow(state="starting", as_of=None)], NOW)
+    assert told.losses == "Data loss if a source fails now: unknown for east (no figures yet)."
 
 
 def test_flows_at_rest_are_named_but_are_no_trouble() -> None:
     told = summarise([flow(state="paused"), flow("west->east", state="stopped")], NOW)
     assert told.tone == "resting"
-    assert told.headline == "Both flows rest"
+    assert told.headline == "Both flows are stopped"
     assert told.resting == "east→west is paused. west→east is stopped."
     mixed = summarise([flow(), flow("west->east", state="stopped")], NOW)
-    assert (mixed.tone, mixed.headline) == ("good", "1 active flow is healthy, 1 at rest")
+    assert (mixed.tone, mixed.headline) == ("good", "1 active flow is healthy, 1 stopped")
 
 
-def test_a_paused_source_with_old_figures_is_an_unknown_loss() -> None:
-    paused = flow(state="paused", as_of=NOW - timedelta(hours=9), offset_lag=18)
-    assert "loss unknown" in summarise([paused], NOW).losses[0]
+def test_a_paused_flow_with_old_figures_owes_at_least_those() -> None:
+    told = summarise([flow(state="paused", as_of=NOW - timedelta(hours=9), owes=18)], NOW)
+    assert "east at least 18 records (seen 9 h ago" in told.losses
+    assert told.resting == "east→west is paused with at most 18 records not copied (seen 9 h ago)."
 
 
 def test_silent_processes_of_ours_are_named_with_what_that_means() -> None:
@@ -182,7 +225,7 @@ def test_rows_sort_by_trouble_then_by_name() -> None:
     rows = [
         flow("a->b"),
         flow("b->a", state="paused"),
-        flow("c->a", time_lag_ms=40_000),
+        flow("c->a", owes=5, lag_ms=40_000),
         flow("d->a", state="failed"),
         flow("e->a", as_of=None),
     ]
@@ -200,8 +243,14 @@ pictures = st.builds(
     source=st.sampled_from(["a", "b", "c"]),
     state=st.sampled_from(STATES),
     reason=st.text(max_size=20),
-    offset_lag=st.none() | st.integers(0, 10**9),
-    time_lag_ms=st.none() | st.integers(0, 10**9),
+    account=st.none()
+    | st.builds(
+        owing,
+        st.none() | st.integers(0, 10**9),
+        lag_ms=st.none() | st.integers(0, 10**9),
+        seen=st.timedeltas(timedelta(0), timedelta(days=9)).map(lambda age: ms(NOW - age)),
+        unknown=st.integers(0, 3),
+    ),
     as_of=st.none() | st.timedeltas(timedelta(0), timedelta(days=9)).map(lambda age: NOW - age),
 )
 
@@ -216,10 +265,21 @@ def test_the_headline_is_green_only_when_no_flow_needs_a_person(rows: list[FlowP
 
 
 @given(st.lists(pictures, min_size=1, max_size=6, unique_by=lambda row: row.name))
-def test_zero_loss_is_only_ever_said_of_fresh_figures(rows: list[FlowPicture]) -> None:
-    for sentence in summarise(rows, NOW).losses:
-        if " held " in sentence:
-            named = sentence.removeprefix("If ").split(" died")[0].replace(" or ", ", ").split(", ")
-            of_source = [row for row in rows if row.source in named and row.state != "draft"]
-            assert all(row.as_of and NOW - row.as_of <= timedelta(seconds=15) for row in of_source)
-            assert all(row.offset_lag == 0 for row in of_source)
+def test_no_loss_is_only_ever_said_of_fresh_exact_figures(rows: list[FlowPicture]) -> None:
+    told = summarise(rows, NOW).losses
+    if "none for " not in told:
+        return
+    named = told.split("none for ")[1].split(" (checked")[0].replace(" and ", ", ").split(", ")
+    ours = [row for row in rows if row.source in named]
+    for row in (row for row in ours if row.state not in {"draft", "failed_over"}):
+        assert row.account is not None
+        assert (row.account.records, row.account.unknown) == (0, 0)
+        assert row.account.as_of(ms(NOW)).certainty == "counted"
+
+
+@given(st.lists(pictures, min_size=1, max_size=6, unique_by=lambda row: row.name))
+def test_the_greatest_known_loss_is_always_named(rows: list[FlowPicture]) -> None:
+    at_risk = [row for row in rows if row.state not in {"draft", "failed_over"}]
+    known = [row.total.records for row in at_risk]
+    if any(known):
+        assert f"{max(known):,} record" in summarise(rows, NOW).losses

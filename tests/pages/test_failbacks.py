@@ -117,10 +117,9 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
     assert "2 records exist only on primary and are not settled" in said()
     OrphanStretch.objects.update(state="dropped")
     assert "its lag is not known" in said()
-    rows = world.partition(run.reverse, offset_lag=200_000)
+    world.topic(run.reverse, offset_lag=200_000)
     assert "200,000 records behind" in said()
-    rows.offset_lag = 3
-    rows.save()
+    world.owes(run.reverse, offset_lag=3)
     assert operator.post(path, asked).status_code == 302
     simulated = FailoverRun.objects.get()
     assert (simulated.kind, simulated.flow_id) == ("simulation", run.reverse_id)
@@ -152,7 +151,7 @@ def test_a_switch_back_that_is_refused_says_so_and_is_not_tried_again(
 ) -> None:
     run = going_back(flow)
     OrphanStretch.objects.update(state="dropped")
-    world.partition(run.reverse, offset_lag=0)
+    world.topic(run.reverse)
     asked = {"confirm_alias": "primary", "reason": "Maintenance is over."}
     operator.post(f"/failbacks/{run.pk}/switch/", asked)
     FailoverRun.objects.update(state="succeeded", ended_at=timezone.now(), plan={"blockers": []})

@@ -57,6 +57,6 @@ def test_records_behind_stopped_partitions_are_counted_and_unknown_is_not_none(
     assert "42 records wait" in page
     flow.partitions.filter(partition=1).update(offset_lag=None)
     page = viewer.get(f"/flows/{flow.pk}/").content.decode()
-    assert "the end of one is not known" in page
+    assert "at least 40 records wait in them; unknown for 1" in page
     flow.partitions.filter(state__in=["faulted", "gap"]).update(state="in_sync")
     assert "Stopped alone" not in viewer.get(f"/flows/{flow.pk}/").content.decode()

@@ -13,7 +13,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mirrors.models import Flow
-from monitoring.models import FlowOutlook
 from tests.pages import world
 
 NIGHTLY = {"run.until": "end", "run.schedule": "30 2 * * *"}
@@ -89,8 +88,7 @@ def test_without_a_schedule_it_says_how_to_have_one(viewer: Client) -> None:
 def test_a_flow_at_rest_would_move_what_its_source_has_grown_by(
     viewer: Client, nightly: Flow
 ) -> None:
-    swept = timezone.now() + timedelta(seconds=1)
-    FlowOutlook.objects.create(flow=nightly, as_of=swept, offset_lag=9001)
+    world.owes(nightly, offset_lag=9001)
     assert "primary→backup 9,001 records" in _text(viewer)
 
 

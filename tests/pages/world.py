@@ -22,6 +22,7 @@ from mirrors.models import (
     Runner,
     Transition,
 )
+from mirrors.services import accounts
 
 _numbers = itertools.count(1)
 
@@ -48,9 +49,42 @@ def flow(source: Cluster | None = None, target: Cluster | None = None, **facts: 
 
 
 def topic(of: Flow, name: str = "orders", **facts: Any) -> FlowTopic:
+    """A topic whose partitions owe `offset_lag` together; None: nobody knows it of any."""
+    now = timezone.now()
     lag = {"state": "in_sync", "offset_lag": 0, "time_lag_ms": 0, "partitions": 3}
-    remote = {"remote_topic": f"{of.source.alias}.{name}", "as_of": timezone.now()}
-    return FlowTopic.objects.create(flow=of, topic=name, **{**lag, **remote, **facts})
+    remote = {"remote_topic": f"{of.source.alias}.{name}", "as_of": now}
+    values = {**lag, **remote, **facts}
+    row = FlowTopic.objects.create(flow=of, topic=name, **{**_owed(values), **values})
+    sum_up(of)
+    return row
+
+
+def owes(of: Flow, **figures: Any) -> None:
+    """Every topic of the flow has these figures now."""
+    for row in FlowTopic.objects.filter(flow=of):
+        values = {"partitions": row.partitions, "offset_lag": row.offset_lag, **figures}
+        FlowTopic.objects.filter(pk=row.pk).update(**{**_owed(values), **figures})
+    sum_up(of)
+
+
+def sum_up(of: Flow) -> None:
+    """The flow's account, from its topics as they are now."""
+    rows = FlowTopic.objects.filter(flow=of)
+    accounts.store(flow=of, rows=rows, not_visible="", as_of=timezone.now())
+
+
+def _owed(values: dict[str, Any]) -> dict[str, Any]:
+    lag, count = values["offset_lag"], values["partitions"]
+    unknown = count if lag is None else 0
+    state = "unknown" if lag is None else "behind" if lag else "in_step"
+    return {
+        "owed": lag or 0,
+        "unknown_partitions": unknown,
+        "certainty": "unknown" if lag is None else "at_most" if lag else "counted",
+        "states": {state: count},
+        "account_state": state,
+        "observed_at": timezone.now(),
+    }
 
 
 def partition(of: Flow, name: str = "orders", number: int = 0, **facts: Any) -> FlowPartition:

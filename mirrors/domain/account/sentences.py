@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mirrors.domain.account.partition import Certainty, State
 from mirrors.domain.account.totals import NAMED, Total
 from mirrors.domain.figures import duration, plural
@@ -51,3 +53,14 @@ def unknown_part(found: Total) -> str:
 def age(observed_at: int | None, now: int) -> str:
     """`4 s ago`, or `never`."""
     return "never" if observed_at is None else f"{duration(max(0, now - observed_at))} ago"
+
+
+def blocked_words(topics: Sequence[tuple[str, State, str]]) -> str:
+    """`a.b.c (cannot be created on the target: its name is too long) and 2 more topics`.
+
+    `topics` are names with their state and its reason, the ones to name first.
+    """
+    name, state, reason = topics[0]
+    why = f": {reason.rstrip('.')}" if reason else ""
+    more = f" and {plural(len(topics) - 1, 'more topic')}" if len(topics) > 1 else ""
+    return f"{name} ({STATE_WORDS[state]}{why}){more}"

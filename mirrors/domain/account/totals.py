@@ -11,6 +11,7 @@ from mirrors.domain.account.partition import SEVERITY, Certainty, State
 
 # Older than this, an observation of the source says only what was owed at least.
 OLD_AFTER_MS = 30_000
+_NEVER_OWED: frozenset[State] = frozenset({"filtered", "deleted_on_source"})
 # So many topics with an unknown amount are named.
 NAMED = 3
 
@@ -57,6 +58,11 @@ class Total:
         return next((state for state in SEVERITY if self.states.get(state)), "in_step")
 
     @property
+    def is_empty(self) -> bool:
+        """Nothing in it can be owed: every part is filtered out or deleted on the source."""
+        return bool(self.states) and set(self.states) <= _NEVER_OWED
+
+    @property
     def exact_or_none(self) -> int | None:
         """For a reader that has no room for a certainty: None unless every part is known."""
         return None if self.unknown else self.records
@@ -96,7 +102,7 @@ def total(parts: Iterable[Part]) -> Total:
     for part in parts:
         count += 1
         states[part.state] += 1
-        if part.state in ("filtered", "deleted_on_source"):
+        if part.state in _NEVER_OWED:
             continue
         certainties.add(part.certainty)
         if part.records is None:
@@ -118,6 +124,32 @@ def total(parts: Iterable[Part]) -> Total:
         observed_at=None if never_observed else oldest,
         time_lag_ms=lag if owing else 0,
         partitions=count,
+        states=dict(states),
+        unknown_topics=tuple(topics)[: NAMED + 1],
+    )
+
+
+def combine(totals: Iterable[tuple[str, Total]]) -> Total:
+    """The sum of sums, each under the topic (or flow) that it is of."""
+    rows = [(name, found) for name, found in totals if found.partitions]
+    counting = [found for _, found in rows if not found.is_empty]
+    records = sum(found.records for found in counting)
+    states: Counter[State] = Counter()
+    for _, found in rows:
+        states.update(found.states)
+    ages = [found.observed_at for found in counting]
+    owing = [found for found in counting if found.records or found.unknown]
+    lags = [found.time_lag_ms for found in owing if found.time_lag_ms is not None]
+    topics = dict.fromkeys(
+        topic for name, found in rows if found.unknown for topic in found.unknown_topics or (name,)
+    )
+    return Total(
+        records=records,
+        unknown=sum(found.unknown for found in counting),
+        certainty=certainty_of({found.certainty for found in counting}, known=records > 0),
+        observed_at=None if None in ages else min((at for at in ages if at), default=None),
+        time_lag_ms=max(lags, default=None) if owing else 0,
+        partitions=sum(found.partitions for _, found in rows),
         states=dict(states),
         unknown_topics=tuple(topics)[: NAMED + 1],
     )

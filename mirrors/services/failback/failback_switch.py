@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.policy import policy_for
-from mirrors.models import Failback, FailoverRun, Flow, FlowPartition, claim
+from mirrors.models import Failback, FailoverRun, Flow, FlowAccount, claim
 from mirrors.models.failbacks import FailbackState, OrphanState
 from mirrors.models.failovers import FailoverKind, FailoverState
 from mirrors.models.flows import ObservedState
@@ -59,11 +59,9 @@ def running_way_back(flow: Flow) -> Failback:
 
 
 def lag_of(run: Failback) -> int | None:
-    """Offsets that the flow back has yet to copy, None while that is not known."""
-    rows = FlowPartition.objects.filter(flow=run.reverse)
-    if not rows.exists() or rows.filter(offset_lag=None).exists():
-        return None
-    return int(rows.aggregate(lag=Sum("offset_lag"))["lag"] or 0)
+    """Records at most that the flow back has yet to copy, None while any part is unknown."""
+    account = FlowAccount.objects.filter(flow=run.reverse).first()
+    return None if account is None else account.total.exact_or_none
 
 
 def begin_simulated() -> list[int]:

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('mirrors', '0028_left_behind'),
+        ('mirrors', '0030_cluster_warnings'),
     ]
 
     operations = [
