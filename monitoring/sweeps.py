@@ -78,6 +78,8 @@ def _claim(cluster: Cluster, now: datetime) -> bool:
 
 def _copied(cluster: Cluster) -> QuerySet[FlowPartition]:
     rows = FlowPartition.objects.filter(flow__source=cluster).order_by()
+    # Partitions that the source no longer has hold nothing.
+    rows = rows.exclude(state="skipped")
     return rows.exclude(flow__desired_state=DesiredState.STOPPED)
 
 

@@ -4,6 +4,7 @@ partitions have it."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from mirrors.domain.figures import plural
 from mirrors.domain.jobs import TopicStatus
@@ -19,6 +20,13 @@ _WHAT = {
     NOT_DESCRIBED: "cannot be described",
 }
 _NAMED = 3
+
+
+class Obstacle(NamedTuple):
+    """Why a topic is not replicated: a code for programs, and a sentence."""
+
+    code: str
+    reason: str
 
 
 def blocked_topics(

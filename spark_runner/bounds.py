@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 
+from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.keys.control import UNTIL
 from mirrors.domain.specs import FlowSettings
 from mirrors.kafka.admin import Admin, At
@@ -26,6 +27,8 @@ class Bounds:
         self._committed = settings.isolation_level == "read_committed"
         self._stops: dict[Place, int] = {}
         self._as_of: int | None = None
+        # Partitions of the run whose end was not answered yet, and why; nothing of them is copied.
+        self.unknown: dict[Place, UnderstudyError] = {}
 
     def find(
         self, source: Admin, places: Iterable[Place], *, now: int, deadline_s: float
@@ -37,12 +40,24 @@ class Bounds:
         if self._named:
             self._stops, self._as_of = self._named, now
         elif self._as_of is None:
-            at: At = "stable" if self._committed else "latest"
-            if self._moment is not None:
-                at = self._moment
-            answer = source.list_offsets(wanted, at, deadline_s=deadline_s).raise_first()
+            answer = source.list_offsets(wanted, self._at, deadline_s=deadline_s)
+            if not answer.done:
+                answer.raise_first()
             self._stops, self._as_of = dict(answer.done), now
-        return {place: self._stops.get(place, 0) for place in wanted}
+            self.unknown = dict(answer.failed)
+        elif late := self.unknown.keys() & set(wanted):
+            # A partition without a leader takes no records, so its end is what it was.
+            answer = source.list_offsets(late, self._at, deadline_s=deadline_s)
+            self._stops |= answer.done
+            self.unknown = {**self.unknown, **answer.failed}
+            self.unknown = {p: e for p, e in self.unknown.items() if p not in answer.done}
+        return {place: self._stops.get(place, 0) for place in wanted if place not in self.unknown}
+
+    @property
+    def _at(self) -> At:
+        if self._moment is not None:
+            return self._moment
+        return "stable" if self._committed else "latest"
 
     @property
     def words(self) -> str:

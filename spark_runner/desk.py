@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.jobs import JobSpec
@@ -78,12 +78,16 @@ class Desk:
         return self.planner.is_owner()
 
     def sample(
-        self, places: list[Place], starts: Collection[Place], positions: dict[Place, int]
+        self,
+        places: list[Place],
+        starts: Collection[Place],
+        undated: Mapping[Place, int],
+        positions: dict[Place, int],
     ) -> Ends:
         """`positions` as committed before the source is asked."""
         if self._ends is None:
             self._ends = EndsSampler(self._job.source)
-        return dataclasses.replace(self._ends.sample(places, starts), positions=positions)
+        return dataclasses.replace(self._ends.sample(places, starts, undated), positions=positions)
 
     def copy_positions(self, positions: dict[Place, int]) -> None:
         """For MM2: `mm2-offsets.<source>.internal`."""

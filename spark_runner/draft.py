@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Container, Mapping
 
 from mirrors.domain.filters import TopicSelection
@@ -12,13 +13,16 @@ from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
 from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.topics import CopiedTopic, TopicPlan
+from mirrors.domain.topics import CopiedTopic, SkippedTopic, TopicPlan
+from spark_runner.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Obstacle
 from spark_runner.generations import gap_words, generation_gap
 from spark_runner.positions import Ledger, Place
 from spark_runner.starts import Ranges
 from spark_runner.work import ErrorState, PartitionError, PartitionWork
 
+# Codes of topics and partitions that are not replicated, and owe nothing.
 DELETED_ON_SOURCE = "deleted_on_source"
+FILTERED = "filtered"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,19 +61,27 @@ class Draft:
         source: ClusterSnapshot,
         target: ClusterSnapshot,
         topics: TopicPlan,
-        failed: dict[str, str],
+        obstacles: Mapping[str, Obstacle],
     ) -> None:
+        """`obstacles`: by remote topic, why it could not be created or grown."""
         self._spec = spec
         self._source = source
         self._target = target
         self._topics = topics
-        self._failed = failed
+        self._obstacles = obstacles
+        self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        self._selection = TopicSelection(spec.settings, self._policy)
         self.work: dict[Place, PartitionWork] = {}
         self.stopped: dict[Place, PartitionError] = {}
         # The work of what is stopped: a decision may give it back.
         self.resting: dict[Place, PartitionWork] = {}
+        # What was copied of topics and partitions that the source no longer has, by topic.
+        self._deleted: dict[str, list[int]] = {}
         for topic in topics.copied:
             self._add(topic)
+        for skipped in topics.skipped:
+            if skipped.fault:
+                self._refuse(skipped)
 
     def stop(
         self,
@@ -127,6 +139,7 @@ class Draft:
 
     def begin_at(self, ledger: Ledger) -> None:
         """Every partition gets its position; one of another generation stops its partition."""
+        self._recall(ledger)
         for place, work in list(self.work.items()):
             known = ledger.positions.get(place)
             if known is None:
@@ -193,6 +206,7 @@ class Draft:
             stopped=self.stopped,
             topics=tuple(self._topic_rows()),
             warnings=self._topics.warnings,
+            deleted=self._deleted_partitions(),
         )
 
     def _add(self, topic: CopiedTopic) -> None:
@@ -201,8 +215,10 @@ class Draft:
             place = (topic.topic, partition)
             if remote is None or partition >= remote.partitions:
                 lacks = f"{topic.remote_topic} is not there yet, or lacks partition {partition}."
-                reason = self._failed.get(topic.remote_topic, lacks)
-                self.stop(place, None, "faulted", "remote_topic", reason)
+                code, reason = self._obstacles.get(
+                    topic.remote_topic, Obstacle("remote_topic", lacks)
+                )
+                self.stop(place, None, "faulted", code, reason)
                 continue
             self.work[place] = PartitionWork(
                 topic=topic.topic,
@@ -212,6 +228,54 @@ class Draft:
                 remote_topic_id=remote.topic_id,
                 start=0,
             )
+
+    def _refuse(self, topic: SkippedTopic) -> None:
+        """A topic that is selected and cannot have a remote topic: its partitions are stopped."""
+        target = self._spec.target.alias
+        reason = f"{topic.topic} cannot be created on {target}: {topic.reason}."
+        for partition in range(self._source.topics[topic.topic].partitions):
+            self.stop((topic.topic, partition), None, "faulted", CANNOT_BE_CREATED, reason)
+
+    def _recall(self, ledger: Ledger) -> None:
+        """What was copied before of topics that the source's list does not show as it did then."""
+        for place, known in ledger.positions.items():
+            topic, partition = place
+            if place in self.work or place in self.stopped:
+                continue
+            if not self._selection.decide(topic).replicated:
+                continue
+            state = self._source.topics.get(topic)
+            if state is None and (reason := self._source.failed.get(topic)) is not None:
+                self.stop(place, known.position, "faulted", NOT_DESCRIBED, reason)
+            elif state is None or partition >= state.partitions:
+                self._deleted.setdefault(topic, []).append(partition)
+
+    def _deleted_partitions(self) -> dict[Place, str]:
+        """Of topics that are there, the partitions that they no longer have."""
+        return {
+            (topic, partition): f"{topic}-{partition} no longer exists on "
+            f"{self._spec.source.alias}: the topic has {state.partitions} partitions now. What was "
+            "copied of it stays on the target."
+            for topic, partitions in self._deleted.items()
+            if (state := self._source.topics.get(topic)) is not None
+            for partition in sorted(partitions)
+        }
+
+    def _deleted_topics(self) -> list[TopicStatus]:
+        """Topics that were copied and that the source no longer has."""
+        return [
+            TopicStatus(
+                topic=topic,
+                remote_topic=self._policy.remote_topic(topic),
+                state="skipped",
+                reason=f"was deleted on {self._spec.source.alias}; what was copied of it stays on "
+                "the target",
+                partitions=len(partitions),
+                code=DELETED_ON_SOURCE,
+            )
+            for topic, partitions in self._deleted.items()
+            if topic not in self._source.topics
+        ]
 
     def _topic_rows(self) -> list[TopicStatus]:
         rows = [
@@ -233,21 +297,23 @@ class Draft:
                 partitions=state.partitions
                 if (state := self._source.topics.get(topic.topic))
                 else 0,
+                code=CANNOT_BE_CREATED if topic.fault else FILTERED,
             )
             for topic in self._topics.skipped
         ]
-        policy = policy_for(self._spec.settings, self._spec.source.alias, self._spec.target.alias)
-        selection = TopicSelection(self._spec.settings, policy)
+        rows += self._deleted_topics()
+        copied = Counter(topic for topic, _ in self.stopped)
         # Seen, but not to be looked into: that must not be taken for "not there".
         rows += [
             TopicStatus(
                 topic=name,
-                remote_topic=policy.remote_topic(name),
+                remote_topic=self._policy.remote_topic(name),
                 state="faulted",
                 reason=reason,
-                partitions=0,
+                partitions=copied[name],
+                code=NOT_DESCRIBED,
             )
             for name, reason in self._source.failed.items()
-            if name not in self._source.topics and selection.decide(name).replicated
+            if name not in self._source.topics and self._selection.decide(name).replicated
         ]
         return sorted(rows, key=lambda row: row.topic)

@@ -16,6 +16,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.codes import failure
 from mirrors.kafka.patience import until_answered
+from spark_runner.first_records import first_timestamps
 from spark_runner.positions import Place
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.messages import Repeated
@@ -41,7 +42,8 @@ class Ends:
     """`end` counts everything, `stable` only what a reader of committed records may read.
 
     Partitions whose leaders did not answer are in neither. `first` has the log starts that were
-    asked for, `positions` what had been committed when the source was asked.
+    asked for, `timestamps` how old the records at some of these are, and `positions` what had been
+    committed when the source was asked.
     """
 
     as_of: int
@@ -49,6 +51,7 @@ class Ends:
     stable: dict[Place, int]
     first: Mapping[Place, int] = dataclasses.field(default_factory=dict)
     positions: Mapping[Place, int] = dataclasses.field(default_factory=dict)
+    timestamps: Mapping[Place, int] = dataclasses.field(default_factory=dict)
 
 
 class EndsSampler:
@@ -64,11 +67,23 @@ class EndsSampler:
     def close(self) -> None:
         self._cluster.close()
 
-    def sample(self, places: list[Place], starts: Collection[Place] = ()) -> Ends:
-        """The ends of `places`, and the log starts of those of them that are in `starts`."""
+    def sample(
+        self,
+        places: list[Place],
+        starts: Collection[Place] = (),
+        undated: Mapping[Place, int] | None = None,
+    ) -> Ends:
+        """The ends of `places`, and the log starts of those of them that are in `starts`.
+
+        `undated`: offsets of records whose timestamps are asked for.
+        """
         deadline = time.monotonic() + DEADLINE_S
         wanted = frozenset(starts)
-        return until_answered(lambda: self._sample(places, wanted, deadline), deadline)
+        ends = until_answered(lambda: self._sample(places, wanted, deadline), deadline)
+        if not undated:
+            return ends
+        found = first_timestamps(self._cluster, undated, deadline)
+        return dataclasses.replace(ends, timestamps=found)
 
     def _sample(self, places: list[Place], starts: frozenset[Place], deadline: float) -> Ends:
         as_of = int(time.time() * 1000)

@@ -201,7 +201,8 @@ class Office:
             return lambda: desk.copy_positions(positions)
         if errand == "ends":
             places, starts = self._board.places(), self._board.without_start()
-            return (lambda: desk.sample(places, starts, positions)) if places else None
+            undated = self._board.undated()
+            return (lambda: desk.sample(places, starts, undated, positions)) if places else None
         return desk.has_changed if errand == "look" else desk.is_owner
 
     def _act_of_planning(self, errand: Errand) -> Callable[[], Any] | None:

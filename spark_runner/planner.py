@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin._metadata import ClusterMetadata
 
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.filters import TopicSelection
 from mirrors.domain.jobs import JobSpec
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
@@ -22,11 +25,12 @@ from mirrors.domain.runs import runs_topic
 from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.start_check import StartRefused
-from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
+from mirrors.domain.topics import TopicPlan, colliding, plan_topics
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.errors import translate
 from mirrors.kafka.producers.fences import fence
 from mirrors.kafka.writer_signs import look_before_start
+from spark_runner.blocked_topics import Obstacle
 from spark_runner.bounds import Bounds
 from spark_runner.draft import Draft, Plan
 from spark_runner.gaps import Orders, marks_of
@@ -44,6 +48,7 @@ from spark_runner.remote_topics import RemoteTopics
 from spark_runner.settling import Settler
 from spark_runner.slices import pack
 from spark_runner.starts import Ranges, first_offsets, ranges
+from spark_runner.visibility import not_visible, with_hidden
 from spark_runner.wire.lookout import Lookout
 from spark_runner.wire.metadata import TopicView
 
@@ -55,9 +60,9 @@ class Planner:
 
     def __init__(self, job: JobSpec, owner: str) -> None:
         self.spec = FlowSpec.build(source=job.source, target=job.target, properties=job.properties)
-        policy = policy_for(self.spec.settings, job.source.alias, job.target.alias)
-        self.positions_topic = policy.positions_topic()
-        self.offsets_topic = policy.offsets_topic()
+        self._policy = policy_for(self.spec.settings, job.source.alias, job.target.alias)
+        self.positions_topic = self._policy.positions_topic()
+        self.offsets_topic = self._policy.offsets_topic()
         self._mm2 = Predecessor(self.offsets_topic, job.source.alias, job.target.alias)
         self._owner = owner
         self._is_first = job.is_first
@@ -70,7 +75,8 @@ class Planner:
         self._unwritten: dict[Place, Position] = {}
         # Where a decision was carried out, as long as the flow takes the partition for stopped.
         self._decided: set[Place] = set()
-        self._copied: tuple[CopiedTopic, ...] = ()
+        self._selection = TopicSelection(self.spec.settings, self._policy)
+        self._topics = TopicPlan()
         self._source = Admin(job.source, client_id="understudy-planner")
         self._target = Admin(job.target, client_id="understudy-planner")
         self._remote = RemoteTopics(self.spec, self._source, self._target)
@@ -137,11 +143,15 @@ class Planner:
         """Something that changes whenever a plan could: names, partitions, ids of copied topics."""
         deadline = time.monotonic() + DEADLINE_S
         source, target = (lookout.topics(deadline) for lookout in self._lookouts)
-        # What others do on the target is their business; only our remote topics count there.
+        # What others do on the target is their business; only our remote topics count there, and
+        # what keeps one from being created.
+        copied = self._topics.copied
+        faults = [row.remote_topic or "" for row in self._topics.skipped if row.fault]
         return (
             {name: len(view.leaders) for name, view in source.items()},
-            {row.topic: _identity(source.get(row.topic)) for row in self._copied},
-            {row.remote_topic: _identity(target.get(row.remote_topic)) for row in self._copied},
+            {row.topic: _identity(source.get(row.topic)) for row in copied},
+            {row.remote_topic: _identity(target.get(row.remote_topic)) for row in copied},
+            (colliding(faults, target), self._lookouts[1].brokers) if faults else None,
         )
 
     def plan(
@@ -162,31 +172,52 @@ class Planner:
         self._decided &= orders.stopped.keys() | orders.passed.keys()
         rest = {place: at for place, at in positions.items() if place not in self._decided}
         self._ledger = self._ledger.at(rest)
-        source = self._source.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
-        target = self._target.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
-        topics = plan_topics(source, target, self.spec)
-        failed: dict[str, str] = {}
-        if self._first_of_job:
-            self._check_named(source, topics)
-        if topics.create or topics.grow:
-            topics, failed = self._remote.apply(source, target, topics, self._ledger, orders)
-            target = self._remote.after_changes(now, target, topics, failed)
-        self._copied = topics.copied
-        draft = Draft(self.spec, source, target, topics, failed)
+        source = self._look_at_source(now)
+        draft = self._draft(now, source, orders)
         draft.respect(self._remote.configs(draft))
-        self._start_new(draft, {new.topic for new in topics.create})
+        self._start_new(draft, {new.topic for new in self._topics.create})
         draft.begin_at(self._ledger)
         self._settle_gaps(draft, orders)
         draft.end_at(self._bounds.find(self._source, draft.work, now=now, deadline_s=DEADLINE_S))
+        self._stop_failed(draft, self._bounds.unknown)
         held = ranges(self._source, draft.work, deadline_s=DEADLINE_S)
         self._pack(draft, held, most_slices, slices)
         self._write()
         self._first_of_job = False
+        return self._finished(draft, source)
+
+    def _look_at_source(self, now: int) -> ClusterSnapshot:
+        """Every topic that the principal may describe, and those that it may not any more."""
+        seen = self._source.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
+        topics = {topic for topic, _ in self._ledger.positions}
+        copied = [topic for topic in topics if self._selection.decide(topic).replicated]
+        return with_hidden(self._source, seen, copied, deadline_s=DEADLINE_S)
+
+    def _draft(self, now: int, source: ClusterSnapshot, orders: Orders) -> Draft:
+        """What is copied where, once remote topics are created and grown as far as they can be."""
+        target = self._target.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
+        topics = plan_topics(source, target, self.spec)
+        obstacles: dict[str, Obstacle] = {}
+        if self._first_of_job:
+            self._check_named(source, topics)
+        if topics.create or topics.grow or any(row.fault for row in topics.skipped):
+            topics, obstacles = self._remote.apply(source, target, topics, self._ledger, orders)
+            target = self._remote.after_changes(now, target, topics, obstacles)
+        self._topics = topics
+        return Draft(self.spec, source, target, topics, obstacles)
+
+    def _finished(self, draft: Draft, source: ClusterSnapshot) -> Plan:
         plan = draft.finish(self._slices, self.positions_topic, self._owner)
-        warnings = (*plan.warnings, *self._mm2.warnings)
+        warnings = (*plan.warnings, *self._mm2.warnings, *self._remote.warnings)
         resumed = self._decided & plan.partitions.keys()
         return dataclasses.replace(
-            plan, until=self._bounds.words, warnings=warnings, resumed=frozenset(resumed)
+            plan,
+            until=self._bounds.words,
+            warnings=warnings,
+            resumed=frozenset(resumed),
+            not_visible=not_visible(
+                self._source, source, self.spec, self._policy, deadline_s=DEADLINE_S
+            ),
         )
 
     def _internal_factor(self) -> int:
@@ -201,23 +232,32 @@ class Planner:
     def _start_new(self, draft: Draft, created: set[str]) -> None:
         """Where partitions met for the first time begin; written down before one is copied."""
         rows = self._mm2.rows(draft, self._ledger, created, self._target, deadline_s=DEADLINE_S)
+        self._stop_failed(draft, self._mm2.waiting)
         met = self._ledger.positions.keys() | rows.keys()
         new = [place for place in draft.work if place not in met]
         first_plan = self._ledger.is_new
         starts = first_offsets(
             self._source, self.spec.settings, new, first_plan=first_plan, deadline_s=DEADLINE_S
         )
-        if first_plan:
-            # All or nothing: what is left out now would begin at its beginning later.
+        if first_plan and self.spec.settings.start_from != "earliest":
+            # All or nothing: what is left out now would begin at its log start later, and not
+            # where start.from says.
             starts.raise_first()
-        for place, error in starts.failed.items():
-            draft.stop(place, None, "faulted", error.code, error.message)
+        self._stop_failed(draft, starts.failed)
         begun = {place: draft.row(place, offset) for place, offset in starts.done.items()}
         # What a person took away begins anew; what else has no position may have lost it.
         anew = {at: row for at, row in begun.items() if at not in self._ledger.removed}
         rows |= begun | self._settler.copied_before(draft, anew)
         self._ledger = self._ledger.knowing(rows.values())
         self._unwritten |= rows
+
+    def _stop_failed(self, draft: Draft, failed: Mapping[Place, UnderstudyError]) -> None:
+        """Partitions of which something was not answered stop alone, and are tried again."""
+        for place, error in failed.items():
+            if place in draft.work:
+                known = self._ledger.positions.get(place)
+                offset = None if known is None else known.position
+                draft.stop(place, offset, "faulted", error.code, error.message)
 
     def _settle_gaps(self, draft: Draft, orders: Orders) -> None:
         """Name the gaps with their numbers, and do what was decided of them."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Container, Iterable
 
-from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.records import ConnectOffset, MalformedRecord, Position
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.internal import InternalRecord, read_to_end
@@ -34,6 +34,8 @@ class Predecessor:
         self._target = target
         self._positions: dict[Place, int] = {}
         self.warnings: tuple[str, ...] = ()
+        # Partitions whose position could not be taken over yet, and why.
+        self.waiting: dict[Place, UnderstudyError] = {}
 
     def read(self, admin: Admin, *, deadline_s: float) -> None:
         """After the fence of our own predecessors: now nobody of ours writes there."""
@@ -61,6 +63,7 @@ class Predecessor:
     ) -> dict[Place, Position]:
         """The positions that this flow goes on from, as rows of ours."""
         left, self._positions = self._positions, {}
+        self.waiting = {}
         found: dict[Place, Position] = {}
         for place in draft.work:
             known, at = ledger.positions.get(place), left.get(place)
@@ -76,12 +79,18 @@ class Predecessor:
                 for place in found
             }
             ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s)
-            # A job that fails here reads all of it again.
-            ends.raise_first()
-            for place, row in found.items():
+            for place, row in list(found.items()):
+                if (error := ends.failed.get(remote[place])) is not None:
+                    # How far its copies reach is not known yet: this partition waits for the next
+                    # plan, and another job reads all of it again.
+                    del found[place]
+                    self._positions[place] = left[place]
+                    self.waiting[place] = error
+                    continue
                 # `next_downstream`, where ours ends, stays: by it a log that was cut is found.
                 reaches = max(row.map_end or 0, ends.done[remote[place]])
                 found[place] = dataclasses.replace(row, map_end=reaches)
+        if found:
             count = "one partition goes" if len(found) == 1 else f"{len(found)} partitions go"
             self.warnings = (
                 f"{count[:1].upper()}{count[1:]} on where MirrorMaker 2 stood "

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Container, Mapping
 
+from mirrors.domain.acls.commands import with_grant
+from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics import TopicPlan, plan_topics
 from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.kafka.refused_settings import Refused, create_topics
+from spark_runner.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Obstacle
 from spark_runner.draft import Draft
 from spark_runner.gaps import Orders
 from spark_runner.positions import Ledger
@@ -27,6 +32,12 @@ class RemoteTopics:
         self._target = target
         # Topics whose remote topic is gone, although records were copied into it.
         self.missing: set[str] = set()
+        # By remote topic: the settings that it was created without, in words.
+        self._lacking: dict[str, str] = {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(self._lacking[name] for name in sorted(self._lacking))
 
     def apply(
         self,
@@ -35,7 +46,7 @@ class RemoteTopics:
         plan: TopicPlan,
         ledger: Ledger,
         orders: Orders,
-    ) -> tuple[TopicPlan, dict[str, str]]:
+    ) -> tuple[TopicPlan, dict[str, Obstacle]]:
         """Create (with the source's settings) and grow; answer what failed, by remote topic."""
         names = [new.topic for new in plan.create]
         configs = self._source.describe_configs(names, deadline_s=DEADLINE_S)
@@ -47,11 +58,12 @@ class RemoteTopics:
         plan = plan_topics(source, target, self._spec)
         failed = self._obstacles(plan, target, ledger, orders)
         failed |= {
-            new.remote_topic: configs.failed[new.topic].message
+            new.remote_topic: self._unread(new.topic, configs.failed[new.topic])
             for new in plan.create
             if new.topic in configs.failed
         }
-        created = self._target.create_topics(
+        created = create_topics(
+            self._target,
             [
                 NewTopicSpec(
                     name=new.remote_topic,
@@ -67,33 +79,78 @@ class RemoteTopics:
         grown = self._target.grow_topics(
             {growth.remote_topic: growth.partitions for growth in plan.grow}, deadline_s=DEADLINE_S
         )
-        for name, error in (created.failed | grown.failed).items():
-            failed[name] = error.message
+        self._note_lacking(created.refused)
+        for name, error in created.failed.items():
+            failed[name] = self._refused(name, "Create", error)
+        for name, error in grown.failed.items():
+            failed[name] = self._refused(name, "Alter", error)
         return plan, failed
+
+    def _unread(self, topic: str, error: UnderstudyError) -> Obstacle:
+        """Without its settings a remote topic would keep records longer, or not as long."""
+        words = f"{error.message} Without them its remote topic is not created."
+        return Obstacle(
+            NOT_DESCRIBED,
+            with_grant(words, error, self._source.spec, "DescribeConfigs", topic),
+        )
+
+    def _refused(self, remote: str, operation: str, error: UnderstudyError) -> Obstacle:
+        words = with_grant(error.message, error, self._target.spec, operation, remote)
+        return Obstacle(CANNOT_BE_CREATED, words)
+
+    def _note_lacking(self, found: Mapping[str, Refused]) -> None:
+        for name, lack in found.items():
+            settings = ", ".join(f"{key}={value}" for key, value in sorted(lack.settings.items()))
+            self._lacking[name] = (
+                f"{name} was created without {settings}, which {self._target.spec.alias} refuses: "
+                f"{lack.error.message}"
+            )
 
     def _obstacles(
         self, plan: TopicPlan, target: ClusterSnapshot, ledger: Ledger, orders: Orders
-    ) -> dict[str, str]:
-        """Remote topics that only seem to be missing, or must not be made a second time."""
+    ) -> dict[str, Obstacle]:
+        """Remote topics that only seem to be missing, or must not be created a second time."""
         was_copied = {topic for topic, _ in ledger.positions}
         was_copied -= {topic for topic in was_copied if orders.makes_anew(topic, ledger)}
-        self.missing = {new.topic for new in plan.create if new.topic in was_copied}
+        hidden = self._hidden(plan, target)
+        self.missing = {
+            new.topic
+            for new in plan.create
+            if new.topic in was_copied and new.remote_topic not in hidden
+        }
+        # Refused in another way, it is not there either.
+        self.missing |= {
+            row.topic
+            for row in plan.skipped
+            if row.fault and row.topic in was_copied and row.remote_topic not in target.topics
+        }
         deleted = {
-            new.remote_topic: f"{new.remote_topic} is not on {self._spec.target.alias}, although "
-            f"records of {new.topic} were copied before: it was deleted there, or the flow names "
-            f"it differently now. {new.topic} is not copied into an empty topic."
+            new.remote_topic: Obstacle(
+                "remote_topic",
+                f"{new.remote_topic} is not on {self._spec.target.alias}, although records of "
+                f"{new.topic} were copied before: it was deleted there, or the flow names it "
+                f"differently now. {new.topic} is not copied into an empty topic.",
+            )
             for new in plan.create
-            if new.topic in was_copied
+            if new.topic in self.missing
         }
-        unseen = {
-            new.remote_topic: target.failed[new.remote_topic]
-            for new in plan.create
-            if new.remote_topic in target.failed
+        return deleted | hidden
+
+    def _hidden(self, plan: TopicPlan, target: ClusterSnapshot) -> dict[str, Obstacle]:
+        """Remote topics that are not listed, and yet may exist: they cannot be described."""
+        names = [new.remote_topic for new in plan.create]
+        failed = self._target.undescribed(names, deadline_s=DEADLINE_S)
+        said = {name: target.failed[name] for name in names if name in target.failed}
+        return {name: Obstacle(NOT_DESCRIBED, words) for name, words in said.items()} | {
+            name: Obstacle(
+                NOT_DESCRIBED,
+                with_grant(error.message, error, self._target.spec, "Describe", name),
+            )
+            for name, error in failed.items()
         }
-        return deleted | unseen
 
     def after_changes(
-        self, now: int, target: ClusterSnapshot, plan: TopicPlan, failed: dict[str, str]
+        self, now: int, target: ClusterSnapshot, plan: TopicPlan, failed: Container[str]
     ) -> ClusterSnapshot:
         """Wait until the target shows what was created and grown: its brokers learn it in turn."""
         wanted = {new.remote_topic: new.partitions for new in plan.create}

@@ -149,6 +149,7 @@ class Board:
                 ends.stable.get(place),
                 ends.as_of,
                 first=ends.first.get(place),
+                first_at=ends.timestamps.get(place),
                 asked_at=ends.positions.get(place),
                 is_stopped=place in self.errors,
             )
@@ -162,6 +163,16 @@ class Board:
             or row.is_below
             or ((error := self.errors.get(place)) is not None and error.state == "gap")
         ]
+
+    def undated(self) -> dict[Place, int]:
+        """Log starts that are owed, where it is not known how old the record there is."""
+        return {
+            place: row.first
+            for place in self.without_start()
+            if (row := self._rows[place]).first is not None
+            and row.first_at is None
+            and (row.end or 0) > row.first
+        }
 
     def troubles(self) -> tuple[str, ...]:
         """Why partitions are stopped and topics not replicated: what concerns whole topics first,

@@ -26,6 +26,7 @@ class Row:
         "end",
         "ends_as_of",
         "first",
+        "first_at",
         "is_below",
         "lane",
         "left_out",
@@ -44,6 +45,8 @@ class Row:
         self.stable: int | None = None
         # The source's log start; sampled only where no position says what is owed.
         self.first: int | None = None
+        # The timestamp of the record there.
+        self.first_at: int | None = None
         # The source ended below the position that had been committed before it was asked.
         self.is_below = False
         self.ends_as_of = 0
@@ -73,6 +76,7 @@ class Row:
         as_of: int,
         *,
         first: int | None = None,
+        first_at: int | None = None,
         asked_at: int | None = None,
         is_stopped: bool = False,
     ) -> None:
@@ -82,7 +86,11 @@ class Row:
         below it is not the log that was copied. `is_stopped`: the partition is stopped, so what the
         source holds now is taken as it is.
         """
-        self.first = self.first if first is None else first
+        if first is not None and first != self.first:
+            # A timestamp that came with it is of the record that was first before.
+            self.first, self.first_at = first, None
+        elif first_at is not None:
+            self.first_at = first_at
         if end is None and stable is None:
             # Its leader did not answer: what is known has the age that it had.
             return
@@ -95,7 +103,7 @@ class Row:
 
     def forget_source(self) -> None:
         """What was sampled is of another log than the one that is there now."""
-        self.first = self.end = self.stable = None
+        self.first = self.first_at = self.end = self.stable = None
 
     @property
     def is_caught_up(self) -> bool:
@@ -109,7 +117,8 @@ class Row:
             self.caught_up_at = now
 
     def time_lag(self, now: int, error: PartitionError | None = None) -> int | None:
-        """Age of the oldest record that is owed: at most the time since none was.
+        """Age of the oldest record that is owed: of the first one where its timestamp is known,
+        else at most the time since none was owed.
 
         None where it is not known; a gap is measured against what the source holds now.
         """
@@ -118,6 +127,8 @@ class Row:
             return None
         if start >= self.stable:
             return 0
+        if start == self.first and self.first_at is not None:
+            return max(0, now - self.first_at)
         known = [t for t in (self.caught_up_at, self.timestamp) if t is not None]
         return max(0, now - max(known)) if known else None
 

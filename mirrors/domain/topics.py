@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from typing import Self
 
 from mirrors.domain.filters import ConfigSelection, TopicSelection, Verdict
@@ -165,25 +166,36 @@ class _Planner:
         """Why a topic that should be copied cannot be."""
         same = self._source.cluster_id and self._source.cluster_id == self._target.cluster_id
         if same and remote == topic:
-            return "source and target are the same cluster: it would be copied onto itself"
+            return (
+                "source and target are the same cluster: it would be copied onto itself. Use "
+                "another target, or the default replication policy"
+            )
         if remote in self._target.topics:
             return None
         if len(remote) > LONGEST_NAME:
             return (
                 f"its remote name has {len(remote)} characters ({remote[:40]}…); "
-                f"Kafka allows {LONGEST_NAME}"
+                f"Kafka allows {LONGEST_NAME}. Use a shorter alias for the source, or exclude the "
+                "topic"
             )
         if (other := self._names.get(_folded(remote))) is not None:
             return (
                 f"its remote name {remote} differs from the target's {other} only in dots and "
-                "underscores, which Kafka refuses"
+                "underscores, which Kafka refuses. Delete that topic if it is not needed, exclude "
+                "this one, or use another alias for the source"
             )
         if self._replication_factor > max(1, self._target.brokers):
             return (
                 f"replication.factor is {self._replication_factor}, but the target has "
-                f"{self._target.brokers} brokers"
+                f"{self._target.brokers} brokers. Lower it, or add brokers"
             )
         return None
+
+
+def colliding(names: Iterable[str], topics: Iterable[str]) -> frozenset[str]:
+    """The topics that stand in the way of topics with these names."""
+    wanted = {_folded(name) for name in names}
+    return frozenset(name for name in topics if _folded(name) in wanted)
 
 
 def _folded(name: str) -> str:

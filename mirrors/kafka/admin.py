@@ -94,6 +94,14 @@ class Admin(TopicChanges):
             failed=failed,
         )
 
+    def undescribed(
+        self, topics: Iterable[str], *, deadline_s: float = DEADLINE_S
+    ) -> dict[str, UnderstudyError]:
+        """Of these topics, asked for by name, those that cannot be described although they may
+        exist. Kafka does not say of a topic that a principal may not describe whether it exists."""
+        found = self._describe(sorted(set(topics)), time.monotonic() + deadline_s)
+        return {name: error for name, error in found.failed.items() if not _gone(error)}
+
     def _describe(self, names: Sequence[str], deadline: float) -> Partial[str, TopicState]:
         if not names:
             return Partial()

@@ -27,9 +27,16 @@ class TopicChanges(AdminConnection):
     """The acts on topics; each answers for every topic apart."""
 
     def create_topics(
-        self, topics: Iterable[NewTopicSpec], *, deadline_s: float = DEADLINE_S
+        self,
+        topics: Iterable[NewTopicSpec],
+        *,
+        deadline_s: float = DEADLINE_S,
+        validate_only: bool = False,
     ) -> Partial[str, None]:
-        """A topic that exists already counts as done: the next snapshot tells what it is like."""
+        """A topic that exists already counts as done: the next snapshot tells what it is like.
+
+        `validate_only`: the broker says what it would answer, and creates nothing.
+        """
         wanted = [
             NewTopic(
                 topic.name,
@@ -43,7 +50,10 @@ class TopicChanges(AdminConnection):
             return Partial()
         result: Partial[str, None] = self.gather(
             self.client.create_topics(
-                wanted, request_timeout=deadline_s, operation_timeout=deadline_s
+                wanted,
+                request_timeout=deadline_s,
+                operation_timeout=deadline_s,
+                validate_only=validate_only,
             ),
             doing=lambda name: f"create topic {name}",
             deadline_s=deadline_s,

@@ -32,5 +32,10 @@ class Lookout:
             self._reply = reply
         return self._views
 
+    @property
+    def brokers(self) -> int:
+        """How many brokers there were at the last look."""
+        return len(self._cluster.brokers)
+
     def close(self) -> None:
         self._cluster.close()

@@ -136,6 +136,14 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
         assert owed(board) == end
         # At most the time since nothing was owed.
         assert row.time_lag_ms == (10_000 - 2_000 if end else 0)
+    # Once the first record's timestamp is known, its age.
+    assert board.undated() == {PLACE: 0}
+    board.reaches(
+        dataclasses.replace(sampled(500, as_of=6_000, first=0), timestamps={PLACE: 4_500})
+    )
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    assert (row.time_lag_ms, board.undated()) == (5_500, {})
     # Nothing moves while it waits for a decision.
     assert not board.is_moving()
 
