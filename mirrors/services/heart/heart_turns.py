@@ -17,7 +17,7 @@ from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.heart.heart_connections import OPEN
 
-# Where the source was closed to us, it is tried again after so long.
+# While heartbeats are written on the target, the source is tried again after so long.
 SOURCE_AGAIN = timedelta(minutes=10)
 
 
@@ -31,6 +31,7 @@ class Turn:
     beat: Heartbeat
     slot: int
     error: str = ""
+    refusal: str = ""  # why the source did not take it
     unread: str = ""  # why the target did not show what arrived
     arrivals: list[Arrival] = dataclasses.field(default_factory=list)
 
@@ -79,13 +80,20 @@ def _turn(flow: Flow, spec: FlowSpec, now: datetime) -> Turn | None:
     slot = seconds - seconds % interval_s(spec)
     if state.slot >= slot:
         return None
-    if state.place == "target" and now - (state.place_since or now) > SOURCE_AGAIN:
+    if state.place == "target" and _is_source_due(flow, state, now):
         state.place = "source"
     beat = Heartbeat(flow.source.alias, flow.target.alias, at)
     turn = Turn(flow, spec, state, beat, slot)
     if turn.place.reachable is False or OPEN.is_paused(turn.place):
         return None
     return turn
+
+
+def _is_source_due(flow: Flow, state: HeartbeatState, now: datetime) -> bool:
+    """At each turn while the target fails as well, else seldom."""
+    if flow.source.reachable is False or OPEN.is_paused(flow.source):
+        return False
+    return bool(state.error) or now - (state.place_since or now) > SOURCE_AGAIN
 
 
 def _take(turn: Turn) -> bool:

@@ -61,6 +61,18 @@ def _is_watched(turn: Turn, now: datetime) -> bool:
 
 
 def _write(turns: list[Turn], now: datetime) -> None:
+    """Where each turn belongs; what the source refuses goes to the target at once."""
+    on_source = [turn for turn in turns if turn.state.place == "source"]
+    _write_in_place(turns, now)
+    refused = [turn for turn in on_source if turn.state.place == "target"]
+    open_now = [turn for turn in refused if not OPEN.is_paused(turn.flow.target)]
+    _write_in_place(open_now, now)
+    for turn in open_now:
+        if turn.error:
+            turn.state.reason = turn.refusal
+
+
+def _write_in_place(turns: list[Turn], now: datetime) -> None:
     for place in {turn.place.pk: turn.place for turn in turns}.values():
         here = [turn for turn in turns if turn.place.pk == place.pk]
         factor = max(turn.spec.settings.heartbeats_topic_replication_factor for turn in here)
@@ -76,7 +88,7 @@ def _write(turns: list[Turn], now: datetime) -> None:
 
 
 def _judge(turn: Turn, error: UnderstudyError | None, now: datetime) -> None:
-    """Where we may not write on the source, the target takes them from the next turn on."""
+    """Where we may not write on the source, they belong on the target from now on."""
     state = turn.state
     turn.error = error.message if error else ""
     if error is None:
@@ -85,7 +97,7 @@ def _judge(turn: Turn, error: UnderstudyError | None, now: datetime) -> None:
             state.reason, state.place_since = "", None
     elif error.code == "not_authorised" and state.place == "source":
         alias = turn.flow.target.alias
-        turn.error = ""
+        turn.error, turn.refusal = "", error.message
         state.place, state.place_since = "target", now
         state.reason = (
             f"{error.message} So they are written on {alias}, as MirrorMaker 2 does: they prove "
