@@ -33,6 +33,7 @@ from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.errors import translate
 from mirrors.kafka.internal_topics import POSITIONS_CONFIGS
+from mirrors.kafka.protocol.throttles import quota_words
 from mirrors.kafka.transactions import plan_id, slice_id
 
 __all__ = [
@@ -199,7 +200,7 @@ def _records(
                 return
     raise KafkaUnavailable(
         f"Cluster {spec.alias}: {topic} could not be read to its end in time; a transaction may "
-        "be open there. It is tried again.",
+        f"be open there. It is tried again. {quota_words(spec.alias)}".rstrip(),
         code="positions_slow",
     )
 

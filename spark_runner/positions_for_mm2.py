@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, Producer
 
-from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.records import ConnectOffset
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.errors import translate
+from mirrors.kafka.protocol.throttles import late
 from spark_runner.positions import CONNECT_PARTITIONS, Place
 from spark_runner.positions_from_mm2 import OURS
 
@@ -67,5 +67,9 @@ class ConnectOffsetsWriter:
         if failures:
             raise translate(failures[0], where=self._spec.alias, doing=f"write {self._topic}")
         if left:
-            raise KafkaUnavailable(f"Cluster {self._spec.alias}: {self._topic} takes no records.")
+            raise late(
+                self._spec.alias,
+                f"Cluster {self._spec.alias}: {self._topic} did not take {left} of {len(changed)} "
+                f"positions within {deadline_s:g} s.",
+            )
         self._written |= changed

@@ -20,6 +20,7 @@ class Sharing:
     def __init__(self) -> None:
         self._limited_at: dict[int, int] = {}
         self._weights: dict[int, int] = {}
+        self._quotas: dict[int, tuple[int, str]] = {}
         self._limit: int | None = None
         self._deals = False
 
@@ -27,6 +28,8 @@ class Sharing:
         if isinstance(said, Figures) and said.limited:
             self._limited_at[index] = now
             self._weights[index] = said.weight
+        if isinstance(said, Figures):
+            self._quotas[index] = (now, said.quota)
 
     def deal(
         self,
@@ -55,8 +58,13 @@ class Sharing:
         if self._limit is None or not any(
             self._was_limited(index, now, _SHOWN_MS) for index in self._limited_at
         ):
-            return ""
+            return self._quota_words(now)
         return f"Limited to {self._limit} bytes/s ({BANDWIDTH}): what lags waits for that."
+
+    def _quota_words(self, now: int) -> str:
+        """What a slice last said of brokers' quotas."""
+        told = (words for at, words in self._quotas.values() if now - at < _SHOWN_MS)
+        return next(filter(None, told), "")
 
     def _was_limited(self, index: int, now: int, within: int) -> bool:
         at = self._limited_at.get(index)

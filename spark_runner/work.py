@@ -163,6 +163,8 @@ class Figures:
     lanes: tuple[LaneFigure, ...] = ()
     # Its share of the flow's bandwidth held it back a moment ago.
     limited: bool = False
+    # A sentence where a broker's quota throttles the slice.
+    quota: str = ""
     # What it counts then beside the flow's other slices: by the highest class that waits in it.
     weight: int = 1
 

@@ -6,6 +6,7 @@ values hide themselves in a repr.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from typing import Any, Literal
 from confluent_kafka import KafkaError, Producer
 
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.protocol.throttles import THROTTLES
 from mirrors.kafka.security import (
     ConnectionFacts,
     connection_facts,
@@ -51,6 +53,7 @@ def client_config(
         # Not to stderr: a page and a log say it in our words.
         "logger": log,
         "error_cb": _note,
+        "throttle_cb": functools.partial(_note_throttle, spec.alias),
     }
     if role == "producer":
         config.pop("allow.auto.create.topics")
@@ -74,6 +77,10 @@ def discard(producer: Producer) -> None:
 
 def _note(error: KafkaError) -> None:
     log.info("%s", error.str())
+
+
+def _note_throttle(alias: str, event: Any) -> None:
+    THROTTLES.note(alias, event.broker_name, event.throttle_time * 1000)
 
 
 def _address(host: str, port: int) -> str:

@@ -15,6 +15,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.dialogue import STEPS, Alien, Broken, Closed, Dialogue, TooOld
 from mirrors.kafka.login_words import listed, login_failure
 from mirrors.kafka.protocol.addresses import Address
+from mirrors.kafka.protocol.throttles import late
 from mirrors.kafka.security import ConnectionFacts
 from mirrors.kafka.strangers import greet, name_stranger
 from mirrors.kafka.tls_words import tls_failure
@@ -231,9 +232,8 @@ def _ask(scene: Scene) -> UnderstudyError:
     if isinstance(scene.failed.cause, Alien):
         return _not_kafka(scene, "something else than Kafka's own words")
     if isinstance(scene.failed.cause, TimeoutError):
-        return KafkaUnavailable(
-            f"{scene.at} did not answer in time; the broker may be overloaded.", code="timeout"
-        )
+        words = f"{scene.at} did not answer in time; the broker may be overloaded."
+        return late(scene.spec.alias, words)
     if not scene.facts.mechanism and isinstance(scene.failed.cause, ConnectionError):
         offered = _offered_mechanisms(scene)
         if offered:

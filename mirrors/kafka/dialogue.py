@@ -21,6 +21,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from mirrors.kafka import cleartext
 from mirrors.kafka.login import Refused, log_in
 from mirrors.kafka.lookup import resolve_host
+from mirrors.kafka.protocol.throttles import THROTTLES
 from mirrors.kafka.replies import reply_of
 from mirrors.kafka.security import ConnectionFacts
 
@@ -206,7 +207,10 @@ class Dialogue:
         return min(self.versions[request.API_KEY][1], newest, at_most)
 
     def _exchange(self, request: Any, version: int) -> Any:
-        return _decoded(reply_of(request), self._send(request, version), version)
+        answer = _decoded(reply_of(request), self._send(request, version), version)
+        broker = f"{self.host}:{self.port}"
+        THROTTLES.note(self.facts.alias, broker, getattr(answer, "throttle_time_ms", 0) or 0)
+        return answer
 
     def _send(self, request: Any, version: int) -> bytes:
         """The answer's bytes after its header."""

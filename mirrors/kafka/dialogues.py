@@ -20,6 +20,7 @@ from mirrors.kafka.diagnosis import explain, explain_none
 from mirrors.kafka.dialogue import Broken, Dialogue, TooOld
 from mirrors.kafka.errors import translate_number
 from mirrors.kafka.protocol.addresses import BOOK, Address, NoAnswer, connect_any
+from mirrors.kafka.protocol.throttles import late
 from mirrors.kafka.security import connection_facts
 
 __all__ = ["Address", "Coordinators", "Dialogues"]
@@ -251,9 +252,8 @@ class Dialogues:
         if address not in self._facts.bootstrap:
             egress.check(*address)
         if time.monotonic() >= self.deadline:
-            raise KafkaUnavailable(
-                f"Cluster {self.spec.alias} did not answer everything in time.", code="timeout"
-            )
+            alias = self.spec.alias
+            raise late(alias, f"Cluster {alias} did not answer everything in time.")
         dialogue = Dialogue(
             self._facts,
             *address,

@@ -8,6 +8,7 @@ import kafka.errors
 from confluent_kafka import KafkaError, KafkaException
 
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
+from mirrors.kafka.protocol.throttles import late
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,7 +177,10 @@ def translate(error: BaseException | KafkaError, *, where: str, doing: str) -> U
         error = error.__cause__
     rule = _rule(error)
     words = f"{rule.words} ({_text(error)})" if rule.quote else rule.words
-    return rule.kind(f"Cluster {where}: cannot {doing}: {words}.", code=rule.code)
+    sentence = f"Cluster {where}: cannot {doing}: {words}."
+    if rule.code == "timeout":
+        return late(where, sentence)
+    return rule.kind(sentence, code=rule.code)
 
 
 def translate_number(number: int, *, where: str, doing: str) -> UnderstudyError:

@@ -21,7 +21,6 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message
 
-from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.owner import OWNER_KEY, owner_value
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka import transactions
@@ -29,6 +28,7 @@ from mirrors.kafka.errors import RAISED, translate
 from mirrors.kafka.producers.cluster import Place
 from mirrors.kafka.producers.fences import fence
 from mirrors.kafka.producers.written import Written
+from mirrors.kafka.protocol.throttles import late
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -120,10 +120,10 @@ class FlowPen:
         if failures:
             raise translate(failures[0], where=self._spec.alias, doing="write")
         if len(offsets) != wanted:
-            raise KafkaUnavailable(
+            raise late(
+                self._spec.alias,
                 f"Cluster {self._spec.alias} did not take {wanted - len(offsets)} of {wanted} "
                 "records in time.",
-                code="timeout",
             )
         return [offsets[at] for at in range(wanted)]
 
@@ -146,9 +146,8 @@ class FlowPen:
                 )
             except BufferError:
                 if time.monotonic() >= until:
-                    raise KafkaUnavailable(
-                        f"Cluster {self._spec.alias} takes no records in time.", code="timeout"
-                    ) from None
+                    words = f"Cluster {self._spec.alias} did not take the records in time."
+                    raise late(self._spec.alias, words) from None
                 self._producer.poll(0.05)
             else:
                 self._producer.poll(0)

@@ -16,6 +16,7 @@ from mirrors.kafka.admin import Admin
 from mirrors.kafka.clients import client_config, discard
 from mirrors.kafka.connection import DEADLINE_S
 from mirrors.kafka.errors import RAISED, translate
+from mirrors.kafka.protocol.throttles import late
 
 CLIENT_ID = "understudy-internal"
 UNASSIGNED = -1
@@ -108,9 +109,9 @@ def consume(
         consumer.assign([TopicPartition(topic, number, at) for number, at in starts.items()])
         while waiting:
             if time.monotonic() >= deadline:
-                raise KafkaUnavailable(
+                raise late(
+                    spec.alias,
                     f"Cluster {spec.alias}: {topic} could not be read to its end in time.",
-                    code="timeout",
                 )
             message = consumer.poll(0.2)
             if message is None:
@@ -159,15 +160,15 @@ def append(
     deadline = time.monotonic() + deadline_s
     try:
         for row in rows:
-            _produce(producer, topic, row, failures, deadline)
+            _produce(producer, spec.alias, topic, row, failures, deadline)
             count += 1
         left = producer.flush(max(0.1, deadline - time.monotonic()))
         if failures:
             raise translate(failures[0], where=spec.alias, doing=f"write {topic}")
         if left:
-            raise KafkaUnavailable(
+            raise late(
+                spec.alias,
                 f"Cluster {spec.alias}: {topic} did not take {left} of {count} records in time.",
-                code="timeout",
             )
     except RAISED as error:
         raise translate(error, where=spec.alias, doing=f"write {topic}") from None
@@ -177,7 +178,12 @@ def append(
 
 
 def _produce(
-    producer: Producer, topic: str, row: Row, failures: list[KafkaError], deadline: float
+    producer: Producer,
+    alias: str,
+    topic: str,
+    row: Row,
+    failures: list[KafkaError],
+    deadline: float,
 ) -> None:
     while True:
         try:
@@ -190,9 +196,8 @@ def _produce(
             )
         except BufferError:
             if time.monotonic() >= deadline:
-                raise KafkaUnavailable(
-                    f"{topic} takes no records in time.", code="timeout"
-                ) from None
+                words = f"Cluster {alias}: {topic} did not take the records in time."
+                raise late(alias, words) from None
             producer.poll(0.1)
         else:
             producer.poll(0)

@@ -15,7 +15,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.failback.orphans import MARK_HEADER
 from mirrors.domain.failover.proof import Seen
 from mirrors.domain.specs import ClusterSpec
@@ -23,6 +22,7 @@ from mirrors.kafka.clients import client_config
 from mirrors.kafka.connection import Partial
 from mirrors.kafka.errors import translate
 from mirrors.kafka.internal import PASSING
+from mirrors.kafka.protocol.throttles import late
 
 CLIENT_ID = "understudy-simulation"
 POLL_S = 0.1
@@ -114,7 +114,7 @@ def give_up(spec: ClusterSpec, left: Iterable[Place], result: Partial[Place, Any
     """What was not read to its end in time is `failed`."""
     for place in left:
         words = f"Cluster {spec.alias}: {place[0]}-{place[1]} could not be read in time."
-        result.failed[place] = KafkaUnavailable(words, code="timeout")
+        result.failed[place] = late(spec.alias, words)
         del result.done[place]
 
 

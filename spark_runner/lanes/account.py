@@ -64,6 +64,7 @@ class Account:
                 errors=tuple(track.error for track in stopped if track.error is not None),
                 lanes=self._tally.lanes(self._tracks),
                 limited=self._throttle.is_limited,
+                quota=self._throttle.quota,
                 weight=self._throttle.weight,
             )
         )

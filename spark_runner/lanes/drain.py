@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.codes import Code
 from mirrors.kafka.producers.identity import ProducerLost
+from mirrors.kafka.protocol.throttles import late
 from spark_runner.lanes.homes import Homes, is_on_its_way
 from spark_runner.lanes.outlet import Outlet, Which
 from spark_runner.lanes.pipe import Pipe
@@ -67,10 +67,10 @@ class Drain:
             # A broker that throttles us answers late, as it said: that is waited for.
             throttled = max(0.0, self._homes.quiet_until - began)
             if hurry() and now - began - throttled > _HURRIED_S:
-                raise KafkaUnavailable(
+                raise late(
+                    self._homes.alias,
                     f"Cluster {self._homes.alias}: records are not acknowledged in time. Nothing "
                     "was committed; the slice starts again at its last commit.",
-                    code="timeout",
                 )
             if now > deadline + throttled:
                 raise ProducerLost(Code.REQUEST_TIMED_OUT, "wait for the last replies")

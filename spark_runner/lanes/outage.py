@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
+from mirrors.domain.errors import UnderstudyError
+from mirrors.kafka.protocol.throttles import late
 
 GIVE_UP_AFTER_S = 30.0
 
@@ -19,9 +20,8 @@ class Outage:
         if self._since is None:
             self._since = now
         elif now - self._since > GIVE_UP_AFTER_S:
-            raise error or KafkaUnavailable(
-                f"Cluster {self._alias}: no answer for {GIVE_UP_AFTER_S:.0f} s.", code="timeout"
-            )
+            words = f"Cluster {self._alias}: no answer for {GIVE_UP_AFTER_S:.0f} s."
+            raise error or late(self._alias, words)
 
     def over(self) -> None:
         self._since = None

@@ -201,6 +201,7 @@ class Progress:
             partitions=tuple(self._figure(self.parts[place]) for place in moved),
             errors=tuple(errors),
             limited=self._throttle.is_limited,
+            quota=self._throttle.quota,
         )
 
     def result(self, ended: EndedBecause, reason: str, code: str = "") -> SliceResult:

@@ -14,6 +14,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.records import Position
 from mirrors.kafka import transactions
 from mirrors.kafka.errors import RAISED
+from mirrors.kafka.protocol.throttles import late
 from spark_runner.lanes.record_fidelity import Headers
 from spark_runner.lanes.record_producer import open_producer
 from spark_runner.positions import Place, produce_row
@@ -213,8 +214,8 @@ class Writer:
             landed.last, landed.count = at, landed.count + 1
 
     def _silent(self) -> KafkaUnavailable:
-        return KafkaUnavailable(
+        return late(
+            self._spec.alias,
             f"Cluster {self._spec.alias}: records are not acknowledged in time. Nothing was "
             "committed; the slice starts again at its last commit.",
-            code="timeout",
         )

@@ -6,12 +6,15 @@ import time
 
 from mirrors.domain.bandwidth import Bucket
 from mirrors.domain.priority.ranks import WEIGHTS, Ranks
+from mirrors.kafka.protocol.throttles import slow_words
 from spark_runner.control import Channel
 from spark_runner.lanes.precedence import Precedence
 from spark_runner.work import SliceWork
 
 # Held back so lately, the slice says that its share is what holds it.
 _LATELY_S = 1.0
+# And a quota of a broker: so a sentence does not flicker.
+_SHOWN_S = 5.0
 
 
 class Throttle:
@@ -27,11 +30,18 @@ class Throttle:
         self._channel = channel
         self._bucket = Bucket(self._first, time.monotonic())
         self._held_at = float("-inf")
+        self._aliases = work.source.alias, work.target.alias
 
     @property
     def is_limited(self) -> bool:
         """Whether the share held the slice back a moment ago."""
         return self._bucket.rate is not None and time.monotonic() - self._held_at < _LATELY_S
+
+    @property
+    def quota(self) -> str:
+        """What to say where a quota of the source's or target's brokers throttles the slice."""
+        told = (slow_words(alias, _SHOWN_S) for alias in self._aliases)
+        return " ".join(words for words in told if words)
 
     @property
     def holds(self) -> bool:

@@ -16,6 +16,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.kafka import cleartext
 from mirrors.kafka.codes import Code, failure
+from mirrors.kafka.protocol.throttles import THROTTLES
 from mirrors.kafka.security import ConnectionFacts
 from spark_runner.wire import messages, sasl
 from spark_runner.wire.stream import Buffer, Buffers, PlainStream, dial
@@ -208,6 +209,7 @@ class Connection:
     def note_throttle(self, milliseconds: int) -> None:
         if milliseconds > 0:
             self.quiet_until = time.monotonic() + milliseconds / 1000
+            THROTTLES.note(self._facts.alias, f"{self.host}:{self.port}", milliseconds)
 
     def wait_out_throttle(self, deadline: float) -> None:
         left = min(self.quiet_until, deadline) - time.monotonic()

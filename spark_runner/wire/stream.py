@@ -19,6 +19,7 @@ from typing import Any, Final
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka import egress
 from mirrors.kafka.lookup import resolve_host
+from mirrors.kafka.protocol.throttles import late
 
 Buffer = bytes | bytearray | memoryview
 
@@ -223,10 +224,9 @@ def _not_connected(where: str, problem: OSError | None) -> KafkaUnavailable:
 
 
 def too_late(where: str) -> KafkaUnavailable:
-    return KafkaUnavailable(
-        f"Cluster {where}: no answer in time. The broker may be overloaded or cut off.",
-        code="timeout",
-    )
+    alias = where.partition(" (")[0]
+    words = f"Cluster {where}: no answer in time. The broker may be overloaded or cut off."
+    return late(alias, words)
 
 
 def cut_off(where: str, error: OSError | None) -> KafkaUnavailable:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 
+from spark_runner.sharing import Sharing
+from spark_runner.work import Figures
 from tests.spark.lab import Lab
 
 
@@ -38,6 +41,17 @@ def test_a_run_until_a_moment_ends_at_the_first_record_that_is_not_older(lab: La
     assert status.reason == "Reached the offsets of 2023-11-14 22:13:25 UTC."
     [copied] = lab.read(flow.remote(topic), target=True).values()
     assert copied == lab.read(topic)[0][:5]
+
+
+def test_a_quota_that_throttles_a_slice_is_what_holds_the_flow_back() -> None:
+    sharing, words = Sharing(), "A quota on cluster backup throttles this client."
+    figures = Figures(as_of=0, pid=1, state="copying", quota=words)
+    sharing.heard(0, figures, 1_000)
+    sharing.heard(1, dataclasses.replace(figures, quota=""), 1_000)
+    assert sharing.words(2_000) == words
+    assert sharing.words(60_000) == "", "the slice says nothing any more"
+    sharing.heard(0, dataclasses.replace(figures, quota=""), 2_000)
+    assert sharing.words(2_000) == ""
 
 
 def test_a_limit_holds_the_lag_says_so_and_is_lifted_without_a_restart(lab: Lab) -> None:

@@ -155,12 +155,14 @@ def test_a_quota_on_writing_is_kept_through_commits_and_the_end_of_an_epoch(
     with quota(target, "producer_byte_rate", QUOTA):
         began = time.monotonic()
         first = RawCopier().run(flow.work(seconds=1.5), Driver())  # type: ignore[arg-type]
-        second, _ = flow.copy()
+        second, driver = flow.copy()
         took = time.monotonic() - began
     assert (first.ended_because, first.errors) == ("deadline", ()), first
     assert (second.ended_because, second.errors) == ("stop", ()), second
     watch.check()
     assert 0 < first.records < first.records + second.records == 2 * size // BATCH
+    said = f"A quota on cluster {target.spec.alias} throttles this client"
+    assert any(said in figures.quota for figures in driver.figures)
     # No quicker than the quota, and not much slower, on a busy machine too.
     assert 2.5 < took < 25
     assert is_same(flow, topic, remote)

@@ -1,0 +1,87 @@
+"""Quotas of brokers: which of them throttled this client, and for how long (KIP-13, KIP-219).
+
+A broker answers at once and then leaves the connection alone for the throttle time. What runs late
+because of that says so: otherwise a quota looks like an overloaded broker.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+
+from mirrors.domain.errors import KafkaUnavailable
+
+# A throttle that ended this long ago may still be why something is late.
+_LATELY_S = 30.0
+# Shorter ones make nothing late.
+_LEAST_S = 0.1
+_KEPT = 1000
+_CURE = (
+    "Raise producer_byte_rate, consumer_byte_rate or request_percentage of this user or client id "
+    "(kafka-configs.sh --alter --entity-type users)."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Throttled:
+    """The last answer of a broker that throttled us; `at` is a monotonic clock's."""
+
+    broker: str
+    seconds: float
+    at: float
+
+
+class Throttles:
+    """The last throttle of each cluster, by its alias. Thread safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[str, Throttled] = {}
+
+    def note(self, alias: str, broker: str, milliseconds: float) -> None:
+        if milliseconds < _LEAST_S * 1000:
+            return
+        with self._lock:
+            self._last.pop(alias, None)
+            self._last[alias] = Throttled(broker, milliseconds / 1000, time.monotonic())
+            if len(self._last) > _KEPT:
+                del self._last[next(iter(self._last))]
+
+    def lately(self, alias: str, within_s: float = _LATELY_S) -> Throttled | None:
+        """The last one, while it lasts or ended not longer ago than that."""
+        with self._lock:
+            last = self._last.get(alias)
+        if last is None or time.monotonic() > last.at + last.seconds + within_s:
+            return None
+        return last
+
+    def forget(self) -> None:
+        with self._lock:
+            self._last.clear()
+
+
+THROTTLES = Throttles()
+
+
+def quota_words(alias: str) -> str:
+    """A sentence for what is late; empty when no quota throttled us lately."""
+    last = THROTTLES.lately(alias)
+    if last is None:
+        return ""
+    return (
+        f"A quota on cluster {alias} throttles this client: broker {last.broker} made it wait for "
+        f"{last.seconds:.1f} s. {_CURE}"
+    )
+
+
+def slow_words(alias: str, within_s: float) -> str:
+    """The same for what goes on, only slower; it changes only when the throttling does."""
+    if THROTTLES.lately(alias, within_s) is None:
+        return ""
+    return f"A quota on cluster {alias} throttles this client: what lags waits for that. {_CURE}"
+
+
+def late(alias: str, sentence: str) -> KafkaUnavailable:
+    """The error for what did not end in time, with the quota that may be why."""
+    return KafkaUnavailable(f"{sentence} {quota_words(alias)}".rstrip(), code="timeout")
