@@ -99,12 +99,7 @@ class RemoteTopics:
         return Obstacle(CANNOT_BE_CREATED, words)
 
     def _note_lacking(self, found: Mapping[str, Refused]) -> None:
-        for name, lack in found.items():
-            settings = ", ".join(f"{key}={value}" for key, value in sorted(lack.settings.items()))
-            self._lacking[name] = (
-                f"{name} was created without {settings}, which {self._target.spec.alias} refuses: "
-                f"{lack.error.message}"
-            )
+        self._lacking |= {name: refused.sentence(name) for name, refused in found.items()}
 
     def _obstacles(
         self, plan: TopicPlan, target: ClusterSnapshot, ledger: Ledger, orders: Orders

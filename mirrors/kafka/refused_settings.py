@@ -35,6 +35,11 @@ class Refused:
     settings: dict[str, str]
     error: UnderstudyError
 
+    def sentence(self, topic: str) -> str:
+        """Names the topic and the settings that it lacks, with the cluster's answer."""
+        lacks = ", ".join(f"{key}={value}" for key, value in sorted(self.settings.items()))
+        return f"{topic} was created without {lacks}, which is refused: {self.error.message}"
+
 
 def create_topics(
     admin: Admin, topics: Iterable[NewTopicSpec], *, deadline_s: float = DEADLINE_S
@@ -83,7 +88,7 @@ def alter_settings(
         error = whole.failed.get(name)
         if error is None:
             result.done |= dict.fromkeys(((name, key) for key in change), None)
-        elif error.code in _MAY_BE_A_SETTING and len(change) > 1:
+        elif error.code in _MAY_BE_A_SETTING:
             apart[name] = sorted(change)
         else:
             result.failed |= dict.fromkeys(((name, key) for key in change), error)
@@ -96,9 +101,15 @@ def alter_settings(
             if (error := one.failed.get(name)) is None:
                 result.done[name, key] = None
             else:
-                result.failed[name, key] = error
+                result.failed[name, key] = _of_key(error, name, key, changes[name][key])
         apart = {name: keys for name, keys in apart.items() if keys}
     return result
+
+
+def _of_key(error: UnderstudyError, name: str, key: str, value: str | None) -> UnderstudyError:
+    """The cluster's answer with the setting that it is about."""
+    change = f"given the default of {key}" if value is None else f"given {key}={value}"
+    return type(error)(f"{name} was not {change}. {error.message}", code=error.code)
 
 
 def _accepted(

@@ -82,7 +82,9 @@ class Standing:
             return "waiting"
         if self.last.ended_at is None:
             return "running"
-        return "failed" if self.last.error else "succeeded"
+        if self.last.error:
+            return "failed"
+        return "partial" if self.last.counts.get("failed") else "succeeded"
 
     @property
     def next_at(self) -> datetime | None:

@@ -154,7 +154,7 @@ def test_what_is_left_is_remembered_but_for_what_somebody_made_so() -> None:
             ConfigSelection(FlowSettings.from_properties({})),
             before,
             unsettled={("topic config", "a.t", key) for key in unsettled},
-            failed=[failed] if failed else [],
+            failed=[("topic config", "a.t", failed)] if failed else [],
         )
 
     configs = {"retention.ms": "20", "segment.ms": "7"}
@@ -163,5 +163,8 @@ def test_what_is_left_is_remembered_but_for_what_somebody_made_so() -> None:
     assert after({"a.t": BASE}) == {"a.t": settled}
     held = after({"a.t": BASE}, "retention.ms")["a.t"]
     assert held.configs == {"retention.ms": "10", "segment.ms": "7"}
-    assert after({"a.t": BASE}, failed="a.t") == {"a.t": BASE}
+    # What the target refused is left as it was, and the other settings are remembered.
+    refused = after({"a.t": BASE}, "retention.ms", failed="retention.ms")["a.t"]
+    assert refused.configs == {"retention.ms": "10", "segment.ms": "7"}
+    assert after({}, "retention.ms", failed="retention.ms")["a.t"].configs == {"segment.ms": "7"}
     assert after({}, "retention.ms") == {}

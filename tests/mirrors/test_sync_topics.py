@@ -6,11 +6,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from mirrors.domain.duties import DutyContext
+from mirrors.domain.snapshot import ConfigEntry
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.models import DutyRun, Flow, FlowPlan
@@ -152,3 +154,41 @@ def test_a_cluster_without_an_authorizer_has_no_rules_to_carry(flow: Flow) -> No
     assert outcome.reasons == (
         "Cluster one has no authorizer, so there are no access rules to carry.",
     )
+
+
+def test_a_setting_that_the_target_refuses_stops_no_other(
+    flow: Flow, sides: tuple[Admin, Admin], topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiered storage is off here, so that no topic may have it: neither later nor at creation."""
+    one, two = sides
+    one.alter_configs({topic: {"retention.ms": "7654321", "segment.ms": "8654321"}})
+    eventually(lambda: value(one, topic, "segment.ms")[0] == "8654321")
+    describe = Admin.describe_configs
+
+    def with_more(self: Admin, *args: Any, **named: Any) -> Any:
+        found = describe(self, *args, **named)
+        if self.spec.alias == "one":
+            for entries in found.done.values():
+                entries["remote.storage.enable"] = ConfigEntry("true")
+        return found
+
+    monkeypatch.setattr(Admin, "describe_configs", with_more)
+    outcome = sync_topics.sync_configs(context(flow))
+    assert outcome.counts == {"topics": 1, "changed": 2, "failed": 1}
+    [words] = outcome.reasons
+    assert "remote.storage.enable" in words
+    assert value(two, f"one.{topic}", "retention.ms") == ("7654321", "DYNAMIC_TOPIC_CONFIG")
+    assert value(two, f"one.{topic}", "segment.ms") == ("8654321", "DYNAMIC_TOPIC_CONFIG")
+    # Done again it is refused again, and counts as nobody's change by hand.
+    again = sync_topics.sync_configs(context(flow))
+    assert (again.counts, again.reasons) == (
+        {"topics": 1, "changed": 0, "failed": 1},
+        outcome.reasons,
+    )
+    two.delete_topics([f"one.{topic}"]).raise_first()
+    eventually(lambda: f"one.{topic}" not in two.topic_names())
+    plan = sync_topics.look(context(flow))
+    [left] = sync_topics.apply(context(flow), plan)
+    assert "was created without remote.storage.enable=true" in left
+    eventually(lambda: f"one.{topic}" in two.topic_names())
+    assert value(two, f"one.{topic}", "retention.ms")[0] == "7654321"

@@ -12,7 +12,7 @@ from mirrors.domain.acls.rules import AclRule
 from mirrors.domain.changes import ConfigChange
 from mirrors.domain.drift.findings import Baseline, Deviation, Place
 from mirrors.domain.filters import ConfigSelection
-from mirrors.domain.snapshot import ClusterSnapshot
+from mirrors.domain.snapshot import DYNAMIC_TOPIC, ClusterSnapshot, TopicState
 from mirrors.domain.topics import CopiedTopic
 
 CONFIG: str = "topic config"
@@ -107,16 +107,17 @@ def next_baselines(
     before: Mapping[str, Baseline],
     *,
     unsettled: Collection[Place],
-    failed: Collection[str],
+    failed: Collection[Place],
 ) -> dict[str, Baseline]:
-    """How each remote topic is left now; `unsettled` is left as somebody made it."""
+    """How each remote topic is left now; `unsettled` is left as somebody made it, and what is in
+    `failed` as it was."""
     found: dict[str, Baseline] = {}
-    touched = {name for _, name, _ in unsettled}
+    touched = {name for _, name, _ in set(unsettled) - set(failed)}
     for row in copied:
         theirs, ours = source.topics.get(row.topic), target.topics.get(row.remote_topic)
         base = _same_topic(row.remote_topic, target, before)
         unread = row.topic in source.failed or row.remote_topic in target.failed
-        if ours is None or theirs is None or unread or row.remote_topic in failed:
+        if ours is None or theirs is None or unread:
             if (known := before.get(row.remote_topic)) is not None:
                 found[row.remote_topic] = known
             continue
@@ -125,7 +126,8 @@ def next_baselines(
         configs = {
             key: kept
             for key, value in selection.later(theirs.configs).items()
-            if (kept := _kept(row.remote_topic, key, value, base, unsettled)) is not None
+            if (kept := _kept(row.remote_topic, ours, key, value, base, unsettled, failed))
+            is not None
         }
         held = base is not None and ("partitions", row.remote_topic, "") in unsettled
         count = base.partitions if base is not None and held else ours.partitions
@@ -136,10 +138,21 @@ def next_baselines(
 
 
 def _kept(
-    topic: str, key: str, value: str | None, base: Baseline | None, unsettled: Collection[Place]
+    name: str,
+    ours: TopicState,
+    key: str,
+    value: str | None,
+    base: Baseline | None,
+    unsettled: Collection[Place],
+    failed: Collection[Place],
 ) -> str | None:
-    if base is not None and (CONFIG, topic, key) in unsettled:
+    place = (CONFIG, name, key)
+    if base is not None and (place in unsettled or place in failed):
         return base.configs.get(key)
+    if place in failed:
+        # What the target refused is left as it is: that is nobody's change.
+        entry = ours.configs.get(key)
+        return entry.value if entry is not None and entry.source == DYNAMIC_TOPIC else None
     return value
 
 

@@ -17,6 +17,7 @@ from mirrors.domain.filters import ConfigSelection
 from mirrors.domain.topics import NewTopic
 from mirrors.kafka.acls import Acls
 from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.kafka.refused_settings import Created, alter_settings, create_topics
 from mirrors.services.clock import moment
 from mirrors.services.deadlines import CALL_S, Budget
 from mirrors.services.sync.drift_rows import (
@@ -39,7 +40,7 @@ def sync_configs(context: DutyContext) -> Outcome:
         look = look_at_topics(context, source, target, budget)
         due = look.due()
         failed = _alter(target, due, budget)
-    done = [change for change in due if change.remote_topic not in failed]
+    done = [change for change in due if place_of(change) not in failed]
     _note(context, look, done, failed)
     return Outcome(
         counts={
@@ -47,7 +48,7 @@ def sync_configs(context: DutyContext) -> Outcome:
             "changed": len(done),
             "failed": len(failed),
         },
-        reasons=(*failed.values(), *look.held(), *look.left),
+        reasons=(*_sentences(failed), *look.held(), *look.left),
     )
 
 
@@ -60,10 +61,10 @@ def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
         failed = _alter(target, due, budget)
         wanted = {name for kind, name, _ in places if kind == "deleted topic"}
         new = [topic for topic in look.topics.create if topic.remote_topic in wanted]
-        made = target.create_topics(_specs(new), deadline_s=budget.left_s)
-    done = [change for change in due if change.remote_topic not in failed]
+        made = create_topics(target, _specs(new), deadline_s=budget.left_s)
+    done = [change for change in due if place_of(change) not in failed]
     _note(context, look, done, failed, made={str(name) for name in made.done})
-    return (*failed.values(), *(error.message for error in made.failed.values()))
+    return (*_sentences(failed), *_not_created(made))
 
 
 def look(context: DutyContext) -> SyncPlan:
@@ -102,14 +103,14 @@ def apply(context: DutyContext, plan: SyncPlan) -> tuple[str, ...]:
     """Do all of it; answers a sentence for each thing that failed."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.target) as target:
-        made = target.create_topics(_specs(plan.create), deadline_s=budget.left_s)
+        made = create_topics(target, _specs(plan.create), deadline_s=budget.left_s)
         wanted = {growth.remote_topic: growth.partitions for growth in plan.grow}
         grown = target.grow_topics(wanted, deadline_s=budget.left_s)
         failed = _alter(target, plan.configs, budget)
     with Acls(context.spec.target) as acls:
         granted = acls.create_rules(plan.acls, deadline_s=budget.left_s)
         taken = acls.delete_rules(plan.take, deadline_s=budget.left_s)
-    note_applied(context.flow_id, (row for row in plan.configs if row.remote_topic not in failed))
+    note_applied(context.flow_id, (row for row in plan.configs if place_of(row) not in failed))
     note_rules(
         context.flow_id,
         made=tuple(granted.done),
@@ -117,19 +118,18 @@ def apply(context: DutyContext, plan: SyncPlan) -> tuple[str, ...]:
         now=moment(context.now),
     )
     errors: Iterable[UnderstudyError] = (
-        *made.failed.values(),
         *grown.failed.values(),
         *granted.failed.values(),
         *taken.failed.values(),
     )
-    return (*(error.message for error in errors), *failed.values())
+    return (*_not_created(made), *(error.message for error in errors), *_sentences(failed))
 
 
 def _note(
     context: DutyContext,
     look: TopicLook,
     done: Iterable[ConfigChange],
-    failed: dict[str, str],
+    failed: dict[Place, str],
     made: Iterable[str] = (),
 ) -> None:
     """Remember how the remote topics are left, and what somebody did to them."""
@@ -169,10 +169,23 @@ def _specs(topics: Iterable[NewTopic]) -> list[NewTopicSpec]:
     ]
 
 
-def _alter(target: Admin, changes: Iterable[ConfigChange], budget: Budget) -> dict[str, str]:
-    """Remote topic -> why its settings could not be changed."""
+def _alter(target: Admin, changes: Iterable[ConfigChange], budget: Budget) -> dict[Place, str]:
+    """Why settings could not be changed, each on its own: one that is refused stops no other."""
+    rows = {(change.remote_topic, change.key): change for change in changes}
     wanted: dict[str, dict[str, str | None]] = {}
-    for change in changes:
-        wanted.setdefault(change.remote_topic, {})[change.key] = change.after
-    done = target.alter_configs(wanted, deadline_s=budget.left_s)
-    return {name: error.message for name, error in done.failed.items()}
+    for (name, key), change in rows.items():
+        wanted.setdefault(name, {})[key] = change.after
+    done = alter_settings(target, wanted, deadline_s=budget.left_s)
+    return {place_of(rows[at]): error.message for at, error in done.failed.items()}
+
+
+def _sentences(failed: dict[Place, str]) -> tuple[str, ...]:
+    """One for each answer of the cluster: a topic that may not be changed has one for all keys."""
+    return tuple(dict.fromkeys(failed.values()))
+
+
+def _not_created(made: Created) -> tuple[str, ...]:
+    return (
+        *(error.message for error in made.failed.values()),
+        *(refused.sentence(name) for name, refused in made.refused.items()),
+    )
