@@ -289,6 +289,7 @@ class Board:
             remote_topic_id=work.remote_topic_id if work and row.strangers else "",
             strangers=tuple(row.strangers),
             repeats=row.repeats,
+            is_dense=row.is_dense,
             code=error.code if error else "",
             source_first=row.first,
             source_end_below_position=is_another_log(row, error),

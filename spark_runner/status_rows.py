@@ -23,6 +23,7 @@ class Row:
 
     __slots__ = (
         "caught_up_at",
+        "copied",
         "end",
         "ends_as_of",
         "first",
@@ -30,6 +31,7 @@ class Row:
         "is_below",
         "lane",
         "left_out",
+        "passed",
         "position",
         "repeats",
         "stable",
@@ -52,12 +54,21 @@ class Row:
         self.ends_as_of = 0
         self.lane = self.why = ""
         self.left_out = 0
+        # Offsets that the position passed, and the records among them; null: not counted.
+        self.passed = 0
+        self.copied: int | None = 0
         # The newest of what others wrote into the remote partition.
         self.strangers: deque[Stretch] = deque(maxlen=MOST_STRANGERS)
         self.repeats: int | None = None
         self.caught_up_at: int | None = None
 
     def moved(self, figure: PartitionFigure, now: int) -> None:
+        if self.position is not None:
+            self.passed += figure.position - self.position
+        if figure.copied is None:
+            self.copied = None
+        elif self.copied is not None:
+            self.copied += figure.copied
         self.position, self.lane, self.why = figure.position, figure.lane, figure.why
         self.left_out += figure.left_out
         self.strangers.extend(figure.strangers)
@@ -104,6 +115,11 @@ class Row:
     def forget_source(self) -> None:
         """What was sampled is of another log than the one that is there now."""
         self.first = self.first_at = self.end = self.stable = None
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether each offset that was passed held a record: no markers, nothing compacted."""
+        return self.passed > 0 and self.copied == self.passed
 
     @property
     def is_caught_up(self) -> bool:

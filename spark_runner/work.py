@@ -116,6 +116,8 @@ class PartitionFigure:
     why: str = ""
     # Since it was last told: records of other flows that were passed over.
     left_out: int = 0
+    # Since it was last told: records that were committed; null where the lane does not count them.
+    copied: int | None = None
     # Since it was last told: what others wrote into the remote partition.
     strangers: tuple[Stretch, ...] = ()
     # At least once: records that lie twice on the target by now; null where nobody counts them.

@@ -7,11 +7,24 @@ from mirrors.domain.account.totals import Total, total
 
 
 def owing(
-    records: int | None = 0, *, lag_ms: int | None = 0, seen: int = 1, unknown: int = 0
+    records: int | None = 0,
+    *,
+    lag_ms: int | None = 0,
+    seen: int = 1,
+    unknown: int = 0,
+    is_dense: bool = True,
 ) -> Total:
     """`records` None: nobody knows. `seen`: when the source was observed, epoch ms."""
     facts = [
-        PartitionFacts("orders", 0, position=0, end=records, observed_at=seen, time_lag_ms=lag_ms)
+        PartitionFacts(
+            "orders",
+            0,
+            position=0,
+            end=records,
+            observed_at=seen,
+            time_lag_ms=lag_ms,
+            is_dense=is_dense,
+        )
     ]
     facts += [PartitionFacts("hidden", number, observed_at=seen) for number in range(unknown)]
     return total(evaluate(row) for row in facts)

@@ -9,9 +9,10 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from mirrors.api.shapes import StrictModelSerializer, StrictSerializer
-from mirrors.domain.account.partition import Certainty, State
-from mirrors.domain.account.totals import Total, aged
+from mirrors.domain.account.partition import Certainty, Owed, State
+from mirrors.domain.account.totals import Total, total
 from mirrors.models import Flow, FlowPartition, FlowTopic
+from mirrors.models.flows import epoch_ms
 from mirrors.services.clock import milliseconds, moment
 
 STATES = [(state, state) for state in get_args(State)]
@@ -27,6 +28,11 @@ class OwedSerializer(StrictSerializer):
 
     records = serializers.IntegerField(
         read_only=True, allow_null=True, help_text="The known sum; null when all of it is unknown."
+    )
+    offsets = serializers.IntegerField(
+        read_only=True,
+        help_text="Offsets not copied when last seen: an upper bound of `records` then, since "
+        "transaction markers, aborted and compacted records have offsets too.",
     )
     certainty = serializers.ChoiceField(choices=CERTAINTIES, read_only=True, help_text=_CERTAINTY)
     unknown_partitions = serializers.IntegerField(
@@ -99,22 +105,29 @@ class AccountOfPartition(StrictModelSerializer):
 
     @extend_schema_field(OwedSerializer)
     def get_owed(self, row: FlowPartition) -> Any:
-        certainty: Certainty = row.certainty  # type: ignore[assignment]
-        seen = milliseconds(row.as_of)
-        return {
-            "records": row.offset_lag,
-            "certainty": aged(certainty, seen or None, milliseconds(timezone.now())),
-            "unknown_partitions": int(row.offset_lag is None),
-            "time_lag_ms": row.time_lag_ms,
-            "as_of": row.as_of if seen else None,
-            "state": row.account_state,
-        }
+        seen = epoch_ms(row.as_of) or None
+        found = total(
+            [
+                Owed(
+                    topic=row.topic,
+                    partition=row.partition,
+                    state=row.account_state,  # type: ignore[arg-type]
+                    records=row.offset_lag,
+                    certainty=row.certainty,  # type: ignore[arg-type]
+                    observed_at=seen,
+                    time_lag_ms=row.time_lag_ms,
+                    least=(row.offset_lag or 0) if row.is_dense else 0,
+                )
+            ]
+        )
+        return _owed(found)
 
 
 def _owed(total: Total) -> dict[str, Any]:
     stated = total.as_of(milliseconds(timezone.now()))
     return {
         "records": None if stated.certainty == "unknown" else stated.records,
+        "offsets": total.records,
         "certainty": stated.certainty,
         "unknown_partitions": stated.unknown,
         "time_lag_ms": stated.time_lag_ms,

@@ -111,6 +111,8 @@ class PartitionStatus:
     # Where the records that the target should hold begin, where no position of the generation
     # that the source holds now says it. The ends are of that generation too.
     source_first: int | None = None
+    # Each offset that this job passed held a record, so offsets count records as far as was seen.
+    is_dense: bool = False
     # The source's end, when it was asked for, was below the position as it was then: another log.
     source_end_below_position: bool = False
 

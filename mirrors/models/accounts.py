@@ -20,6 +20,7 @@ class FlowAccount(models.Model):
     revision = models.PositiveBigIntegerField(default=0)
     as_of = models.DateTimeField()
     records = models.BigIntegerField(default=0)
+    least = models.BigIntegerField(default=0)
     unknown = models.PositiveIntegerField(default=0)
     certainty = models.CharField(max_length=16, default="unknown")
     observed_at = models.DateTimeField(null=True)
@@ -43,6 +44,7 @@ class FlowAccount(models.Model):
     def total(self) -> Total:
         return Total(
             records=self.records,
+            least=self.least,
             unknown=self.unknown,
             certainty=self.certainty,  # type: ignore[arg-type]
             observed_at=epoch_ms(self.observed_at),

@@ -163,6 +163,7 @@ class FlowTopic(models.Model):
     time_lag_ms = models.BigIntegerField(null=True)
     # The rest of `domain.account.totals.Total`.
     owed = models.BigIntegerField(default=0)
+    least = models.BigIntegerField(default=0)
     unknown_partitions = models.PositiveIntegerField(default=0)
     certainty = models.CharField(max_length=16, default="counted")
     states = models.JSONField(default=dict)
@@ -182,6 +183,7 @@ class FlowTopic(models.Model):
         """What its partitions owe together."""
         return Total(
             records=self.owed,
+            least=self.least,
             unknown=self.unknown_partitions,
             certainty=self.certainty,  # type: ignore[arg-type]
             observed_at=epoch_ms(self.observed_at),
@@ -213,6 +215,8 @@ class FlowPartition(models.Model):
     account_state = models.CharField(max_length=24, default="in_step")
     # Why it is stopped, for programs (`domain.jobs.PartitionStatus.code`).
     code = models.CharField(max_length=32, blank=True, default="")
+    # Each offset that its job passed held a record (`domain.jobs.PartitionStatus.is_dense`).
+    is_dense = models.BooleanField(default=False)
     lane = models.CharField(max_length=16, blank=True)
     # At least once: records that lie twice on the target; null where nobody counts them.
     repeats = models.BigIntegerField(null=True)

@@ -13,7 +13,7 @@ from datetime import datetime
 from mirrors.domain.account.partition import BLOCKING, Owed, PartitionFacts, evaluate
 from mirrors.domain.account.totals import Total, combine, total
 from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicStatus
-from mirrors.models import Flow, FlowAccount, FlowTopic
+from mirrors.models import Flow, FlowAccount, FlowTopic, LeftBehind
 from mirrors.services.clock import moment
 
 # Of a topic whose partitions nobody could list.
@@ -46,6 +46,12 @@ def account_of(status: JobStatus, left_behind: Collection[tuple[str, int | None]
     return Account(partitions=partitions, topics=topics)
 
 
+def left_behind_of(flow: Flow) -> set[tuple[str, int | None]]:
+    """Topics (partition None) and partitions that a person decided to leave behind."""
+    rows = LeftBehind.objects.filter(flow=flow, withdrawn_at=None)
+    return {(row.decision.topic, row.decision.partition) for row in rows}
+
+
 def store(*, flow: Flow, rows: Iterable[FlowTopic], not_visible: str, as_of: datetime) -> None:
     """Write down the sum over all topic rows of the flow as its next revision."""
     topics = list(rows)
@@ -55,6 +61,7 @@ def store(*, flow: Flow, rows: Iterable[FlowTopic], not_visible: str, as_of: dat
     values = {
         "as_of": as_of,
         "records": whole.records,
+        "least": whole.least,
         "unknown": whole.unknown,
         "certainty": whole.certainty,
         "observed_at": None if whole.observed_at is None else moment(whole.observed_at),
@@ -108,6 +115,7 @@ def facts_of(
         reason=row.reason,
         gap=row.gap,
         end_below_position=row.source_end_below_position,
+        is_dense=row.is_dense,
         is_left_behind=is_left(row.topic, row.partition, left_behind),
     )
 

@@ -31,6 +31,7 @@ _TOPIC_FIELDS = (
     "offset_lag",
     "time_lag_ms",
     "owed",
+    "least",
     "unknown_partitions",
     "code",
     "certainty",
@@ -53,6 +54,7 @@ _PARTITION_FIELDS = (
     "certainty",
     "account_state",
     "code",
+    "is_dense",
     "lane",
     "repeats",
     "why",
@@ -89,7 +91,7 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
 
 
 def _rows(flow: Flow, status: JobStatus) -> tuple[list[FlowTopic], list[FlowPartition]]:
-    account = accounts.account_of(status)
+    account = accounts.account_of(status, accounts.left_behind_of(flow))
     partitions = [
         _partition(flow, seen, account.partitions[seen.topic, seen.partition])
         for seen in status.partitions
@@ -116,6 +118,7 @@ def _partition(flow: Flow, seen: PartitionStatus, owed: Owed) -> FlowPartition:
         certainty=owed.certainty,
         account_state=owed.state,
         code=seen.code,
+        is_dense=seen.is_dense,
         lane=seen.lane,
         repeats=seen.repeats,
         why=seen.why,
@@ -135,6 +138,7 @@ def _topic(flow: Flow, seen: TopicStatus, total: Total, as_of: datetime) -> Flow
         offset_lag=total.exact_or_none if seen.state != "skipped" else None,
         time_lag_ms=total.time_lag_ms if seen.state != "skipped" else None,
         owed=total.records,
+        least=total.least,
         unknown_partitions=total.unknown,
         certainty=total.certainty,
         states=dict(total.states),

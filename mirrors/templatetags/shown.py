@@ -109,7 +109,7 @@ def owed(total: Any, why: str = "no figures yet") -> SafeString:
         return format_html('<span title="{}">{}</span>', why, figures.UNKNOWN)
     now = milliseconds(timezone.now())
     stated = total.as_of(now)
-    said = f"{sentences.owed(stated)}; source seen {sentences.age(stated.observed_at, now)}"
+    said = sentences.owed_as_of(total, now)
     if stated.certainty == "unknown":
         return format_html('<span title="{}">{}</span>', said, figures.UNKNOWN)
     bound = "≥ " if stated.certainty == "at_least" else ""

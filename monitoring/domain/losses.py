@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from mirrors.domain.account.sentences import amount
-from mirrors.domain.account.totals import NOTHING, Total
+from mirrors.domain.account.totals import NOTHING, OLD_AFTER_MS, Total
 from mirrors.domain.figures import OLD_AFTER, duration, plural
 
 NOT_WELL = {"degraded", "backing_off", "failed"}
@@ -116,24 +116,22 @@ def _is_safe(flow: FlowPicture, now: datetime) -> bool:
 
 def _known(flow: FlowPicture, now: datetime) -> str:
     """`east at most 4,112 records (oldest 38 s, most in payments)`."""
-    stated = flow.total.as_of(_ms(now))
     is_old = flow.source_is_gone or flow.state in NOT_WELL or not is_fresh(flow, now)
-    certainty = "at_least" if is_old else stated.certainty
-    notes = []
-    if flow.source_is_gone:
-        notes.append("unreachable")
-    seen = flow.observed_at()
-    if is_old or stated.certainty == "at_least":
-        notes.append("never observed" if seen is None else f"seen {how_long(seen, now)} ago")
+    stated = flow.total.as_of(_ms(now), -1 if is_old else OLD_AFTER_MS)
+    notes = ["unreachable"] if flow.source_is_gone else []
+    if stated is not flow.total:
+        seen = flow.observed_at()
+        when = "never observed" if seen is None else f"seen {how_long(seen, now)} ago"
+        more = flow.total.records > stated.records
+        notes.append(f"{flow.total.records:,} by offsets when {when}" if more else when)
     if stated.time_lag_ms:
         notes.append(f"oldest {duration(stated.time_lag_ms)}")
     if flow.worst_topic:
         notes.append(f"most in {flow.worst_topic}")
     if stated.unknown:
         notes.append(f"unknown for {plural(stated.unknown, 'partition')}")
-    return f"{flow.source} {amount(stated.records, certainty)}" + (
-        f" ({', '.join(notes)})" if notes else ""
-    )
+    what = amount(stated.records, stated.certainty)
+    return f"{flow.source} {what} ({', '.join(notes)})" if notes else f"{flow.source} {what}"
 
 
 def _why_unknown(flow: FlowPicture, now: datetime) -> str:

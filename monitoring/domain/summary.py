@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from mirrors.domain.account.sentences import owed
+from mirrors.domain.account.sentences import owed, owed_as_of
 from mirrors.domain.figures import BEHIND_AFTER_MS, OLD_AFTER, arrow, duration, plural
 from monitoring.domain.losses import NOT_WELL, RESTING, FlowPicture, how_long, losses
 
@@ -190,7 +190,7 @@ def _resting(flows: Sequence[FlowPicture], now: datetime) -> str:
     over = len(flows) - len(idle)
     if len(idle) > 2:
         left = [flow for flow in idle if flow.total.records or flow.total.unknown]
-        named = ", ".join(f"{arrow(flow.name)} {owed(flow.total)}" for flow in left[:2])
+        named = ", ".join(f"{arrow(flow.name)} {_not_copied(flow, now)}" for flow in left[:2])
         more = f" and {len(left) - 2} more" if len(left) > 2 else ""
         not_copied = f" Not copied: {named}{more}." if left else ""
         words = f"{len(idle)} flows are paused, stopped or drafts.{not_copied}"
@@ -203,10 +203,13 @@ def _resting(flows: Sequence[FlowPicture], now: datetime) -> str:
 
 def _one_resting(flow: FlowPicture, now: datetime) -> str:
     words = f"{arrow(flow.name)} is {flow.state.replace('_', ' ')}"
-    seen = flow.observed_at()
-    if not (flow.total.records or flow.total.unknown) or seen is None:
+    if not (flow.total.records or flow.total.unknown):
         return f"{words}."
-    return f"{words} with {owed(flow.total)} not copied (seen {how_long(seen, now)} ago)."
+    return f"{words}; not copied: {_not_copied(flow, now)}."
+
+
+def _not_copied(flow: FlowPicture, now: datetime) -> str:
+    return owed_as_of(flow.total, round(now.timestamp() * 1000))
 
 
 def _engine(silent: Sequence[str]) -> str:

@@ -40,6 +40,7 @@ class Account:
         self._channel = channel
         self._told: dict[Track, int] = {}
         self._told_left_out: dict[Track, int] = {}
+        self._told_copied: dict[Track, int] = {}
         self._told_errors: set[Track] = set()
         # Before the committed positions are read, the tracks stand where the plan saw them.
         self.knows_positions = False
@@ -97,6 +98,8 @@ class Account:
     def _figure(self, track: Track) -> PartitionFigure:
         told = self._told_left_out.get(track, 0)
         self._told_left_out[track] = track.left_out.records
+        copied_before = self._told_copied.get(track, 0)
+        self._told_copied[track] = track.counts.committed_records
         found, track.strangers = tuple(track.strangers), []
         return PartitionFigure(
             topic=track.topic,
@@ -108,6 +111,7 @@ class Account:
             lane="repack" if track.why else "raw",
             why=track.why,
             left_out=track.left_out.records - told,
+            copied=track.counts.committed_records - copied_before,
             strangers=found,
             repeats=self._repeats.count(track),
         )

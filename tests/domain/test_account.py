@@ -98,6 +98,7 @@ def test_a_sum_says_no_more_than_its_parts(rows: list[PartitionFacts], now: int)
     parts = [evaluate(facts) for facts in rows]
     found = total(parts)
     assert found.records == sum(part.records or 0 for part in parts)
+    assert found.least <= found.records
     assert found.unknown == sum(part.records is None for part in parts)
     assert found.partitions == len(parts)
     if found.unknown:

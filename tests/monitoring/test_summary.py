@@ -145,7 +145,7 @@ def test_a_known_loss_is_named_however_many_are_unknown() -> None:
     ).replace("2.0 s", "2 s")
     assert told.resting == (
         "6 flows are paused, stopped or drafts. Not copied: south→west at least 7 records; "
-        "unknown for 3 partitions of hidden. 6 flows were failed over."
+        "unknown for 3 partitions of hidden (seen 2 h ago). 6 flows were failed over."
     )
     assert {row.state for row in by_trouble(flows, NOW)[-6:]} == {"failed_over"}
 
@@ -211,7 +211,7 @@ def test_flows_at_rest_are_named_but_are_no_trouble() -> None:
 def test_a_paused_flow_with_old_figures_owes_at_least_those() -> None:
     told = summarise([flow(state="paused", as_of=NOW - timedelta(hours=9), owes=18)], NOW)
     assert "east at least 18 records (seen 9 h ago" in told.losses
-    assert told.resting == "east→west is paused with at most 18 records not copied (seen 9 h ago)."
+    assert told.resting == "east→west is paused; not copied: at least 18 records (seen 9 h ago)."
 
 
 def test_silent_processes_of_ours_are_named_with_what_that_means() -> None:
@@ -283,3 +283,16 @@ def test_the_greatest_known_loss_is_always_named(rows: list[FlowPicture]) -> Non
     known = [row.total.records for row in at_risk]
     if any(known):
         assert f"{max(known):,} record" in summarise(rows, NOW).losses
+
+
+def test_offsets_that_may_be_markers_are_no_lower_bound_once_they_are_old() -> None:
+    """30 records in 3 transactions are at most 33 now, and never at least 33."""
+    seen = NOW - timedelta(seconds=40)
+    old = owing(33, seen=ms(seen), is_dense=False)
+    gone = flow(account=old, source_is_gone=True)
+    assert summarise([gone], NOW).losses == (
+        "Data loss if a source fails now: east an unknown number of records (unreachable, 33 by "
+        "offsets when seen 40 s ago)."
+    )
+    assert old.as_of(ms(NOW)).records == 0
+    assert old.as_of(ms(seen)).certainty == "at_most"

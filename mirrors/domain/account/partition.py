@@ -76,7 +76,8 @@ class PartitionFacts(NamedTuple):
     counts where no position of that generation exists. `end`: what the flow may read up to (the
     last stable offset for committed records only), as of `observed_at`. `position`: the next
     offset to be copied. `end_below_position`: the log ended below the position when it was asked,
-    so it is another log than the one that was copied. `code` and `reason` say why it is stopped.
+    so it is another log than the one that was copied. `is_dense`: each offset that was copied held
+    a record. `code` and `reason` say why it is stopped.
     """
 
     topic: str
@@ -91,13 +92,15 @@ class PartitionFacts(NamedTuple):
     reason: str = ""
     gap: GapFacts | None = None
     end_below_position: bool = False
+    is_dense: bool = False
     is_left_behind: bool = False
 
 
 class Owed(NamedTuple):
     """What is owed of one topic-partition. `records` is None exactly when `certainty` is unknown.
 
-    `time_lag_ms` is the age of the oldest record owed, None where nobody knows it.
+    `time_lag_ms` is the age of the oldest record owed, None where nobody knows it. `least` is a
+    lower bound of `records` that stays true however old the observation gets.
     """
 
     topic: str
@@ -108,6 +111,7 @@ class Owed(NamedTuple):
     observed_at: int | None
     time_lag_ms: int | None
     reason: str = ""
+    least: int = 0
 
 
 def evaluate(facts: PartitionFacts) -> Owed:
@@ -127,6 +131,8 @@ def evaluate(facts: PartitionFacts) -> Owed:
         observed_at=facts.observed_at,
         time_lag_ms=0 if records == 0 else facts.time_lag_ms,
         reason=facts.reason or ("" if records is not None else _why_unknown(facts)),
+        # Where offsets were records so far, what waits is taken for records too.
+        least=records if records is not None and facts.is_dense else 0,
     )
 
 

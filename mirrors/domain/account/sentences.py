@@ -42,6 +42,19 @@ def owed(found: Total) -> str:
     return f"{amount(found.records, found.certainty)}; {unknown_part(found)}"
 
 
+def owed_as_of(found: Total, now: int) -> str:
+    """The same as it may be stated at `now` (epoch ms), with the age of the observation.
+
+    `at least 20 records (33 by offsets when seen 19 s ago)`: of an old observation the lower bound
+    is left, and the offsets that were open then.
+    """
+    stated = found.as_of(now)
+    seen = f"seen {age(found.observed_at, now)}"
+    if stated is not found and found.records > stated.records:
+        seen = f"{found.records:,} by offsets when {seen}"
+    return f"{owed(stated)} ({seen})"
+
+
 def unknown_part(found: Total) -> str:
     """`unknown for 3 partitions of orders, payments`."""
     names = ", ".join(found.unknown_topics[:NAMED])

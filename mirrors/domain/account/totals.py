@@ -31,6 +31,8 @@ class Part(Protocol):
     def observed_at(self) -> int | None: ...
     @property
     def time_lag_ms(self) -> int | None: ...
+    @property
+    def least(self) -> int: ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,8 @@ class Total:
     observed_at: int | None
     time_lag_ms: int | None
     partitions: int
+    # A lower bound of `records` that stays true however old the observation gets.
+    least: int = 0
     states: Mapping[State, int] = dataclasses.field(default_factory=dict)
     unknown_topics: tuple[str, ...] = ()
 
@@ -68,9 +72,16 @@ class Total:
         return None if self.unknown else self.records
 
     def as_of(self, now: int, old_after_ms: int = OLD_AFTER_MS) -> Total:
-        """The same sum as it may be stated at `now`: an old observation is a lower bound."""
-        certainty = aged(self.certainty, self.observed_at, now, old_after_ms)
-        return dataclasses.replace(self, certainty=certainty)
+        """The same sum as it may be stated at `now`.
+
+        Of an old observation only the lower bound is left: more may have been written since, and
+        offsets that were no records never were a lower bound.
+        """
+        if not is_old(self.observed_at, now, old_after_ms):
+            return self
+        least = self.least if self.certainty != "counted" else self.records
+        certainty: Certainty = "at_least" if least else "unknown"
+        return dataclasses.replace(self, records=least, certainty=certainty)
 
 
 NOTHING = Total(
@@ -78,20 +89,14 @@ NOTHING = Total(
 )
 
 
-def aged(
-    certainty: Certainty, observed_at: int | None, now: int, old_after_ms: int = OLD_AFTER_MS
-) -> Certainty:
-    """What may be stated at `now` of an amount that was observed at `observed_at`."""
-    if certainty in ("counted", "at_most") and (
-        observed_at is None or now - observed_at > old_after_ms
-    ):
-        return "at_least"
-    return certainty
+def is_old(observed_at: int | None, now: int, old_after_ms: int = OLD_AFTER_MS) -> bool:
+    """Whether something observed then says nothing of what was written since."""
+    return observed_at is None or now - observed_at > old_after_ms
 
 
 def total(parts: Iterable[Part]) -> Total:
     """The sum of what the parts owe."""
-    records = unknown = count = 0
+    records = unknown = count = least = 0
     oldest: int | None = None
     never_observed = False
     lag: int | None = None
@@ -110,6 +115,7 @@ def total(parts: Iterable[Part]) -> Total:
             topics[part.topic] = None
         else:
             records += part.records
+            least += part.least
         owing = owing or part.records != 0
         if part.observed_at is None:
             never_observed = True
@@ -124,6 +130,7 @@ def total(parts: Iterable[Part]) -> Total:
         observed_at=None if never_observed else oldest,
         time_lag_ms=lag if owing else 0,
         partitions=count,
+        least=least,
         states=dict(states),
         unknown_topics=tuple(topics)[: NAMED + 1],
     )
@@ -150,6 +157,7 @@ def combine(totals: Iterable[tuple[str, Total]]) -> Total:
         observed_at=None if None in ages else min((at for at in ages if at), default=None),
         time_lag_ms=max(lags, default=None) if owing else 0,
         partitions=sum(found.partitions for _, found in rows),
+        least=sum(found.least for found in counting),
         states=dict(states),
         unknown_topics=tuple(topics)[: NAMED + 1],
     )
