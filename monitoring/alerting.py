@@ -63,7 +63,7 @@ def _readings(
         subject = (f"flow:{flow.pk}", flow.label.replace("->", "→"), flow)
         for rule in rules_of(flow_rules, flow.pk):
             yield rule, subject, read_flow(rule.condition, known, now)
-    for runner, seen in facts.of_runners():
+    for runner, seen in facts.of_runners(now):
         for rule in runner_rules:
             subject = (f"runner:{runner.pk}", f"Runner {runner.name}", None)
             yield rule, subject, read_runner(seen)

@@ -79,17 +79,18 @@ def of_flows(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
         )
 
 
-def of_runners() -> Iterator[tuple[Runner, RunnerFacts]]:
+def of_runners(now: datetime) -> Iterator[tuple[Runner, RunnerFacts]]:
     wanted = Flow.objects.exclude(desired_state=DesiredState.STOPPED)
     needed = set(wanted.values_list("runner", flat=True))
     for runner in Runner.objects.all():
+        health = runner.health(now)
         yield (
             runner,
             RunnerFacts(
                 name=runner.name,
-                state=runner.state,
+                state=health.state,
                 needed=runner.pk in needed,
-                reason=runner.reason,
+                reason=health.reason,
             ),
         )
 

@@ -16,7 +16,6 @@ from mirrors.models import Cluster, FlowTopic, Job, Runner, Sighting
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.proving import readiness_of, with_readiness
 from mirrors.models.reading import flows_with_lag
-from mirrors.models.runners import RunnerState
 from mirrors.services.clock import milliseconds
 from monitoring import gauges, parts
 from monitoring.domain.lag import FINE
@@ -175,14 +174,14 @@ def _topics(labels: dict[int, Labels]) -> Iterator[Series]:
 
 
 def _runners(now: datetime) -> Iterator[Series]:
-    up = Series("understudy_runner_up", "1 while the runner is ready")
+    up = Series("understudy_runner_up", "1 while the runner is ready and its last report is fresh")
     slots = Series("understudy_runner_slots", "Slices that the runner takes at once")
     used = Series("understudy_runner_slots_used", "Slots in use")
     memory = Series("understudy_runner_memory_bytes", "Resident memory of the runner")
     seen = Series("understudy_runner_seen_age_seconds", "Since the runner was seen")
     for runner in Runner.objects.all():
         key = labelled(runner=runner.name, host=runner.host)
-        up.add(key, 1 if runner.state == RunnerState.READY else 0)
+        up.add(key, 1 if runner.health(now).is_healthy else 0)
         slots.add(key, runner.slots)
         if runner.slots_used is not None:
             used.add(key, runner.slots_used)

@@ -32,6 +32,7 @@ from spark_runner.host import Host
 from spark_runner.java import JavaMissing, check_java
 from spark_runner.runner import Reporter, Runner
 from spark_runner.slots import Slots
+from spark_runner.spark_health import SparkHealth
 from spark_runner.spark_jobs import SparkJobs
 from spark_runner.task import LANES
 
@@ -94,17 +95,24 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
     control = ControlServer(*_address(master, spark))
     host = Host(directory, control, jobs, Slots(lambda: jobs.slots), lane)
     reporter.host, reporter.application_id = host, spark.applicationId
-    runner = Runner(host, reporter, stopping)
+    health = SparkHealth(jobs, master)
+    reporter.report("starting", "Waiting for the first Spark executor.")
+    health.wait_for_first_executor(stopping)
+    health.start()
+    runner = Runner(host, reporter, stopping, health)
     threading.Thread(target=jobs.warm_up, name="warm-up", daemon=True).start()
     log.info("Ready: %s slots", jobs.slots)
     try:
         clean = runner.run()
     finally:
+        health.close()
         host.control.close()
         context.close_context(spark, java)
         shutil.rmtree(directory / "spark", ignore_errors=True)
     if not clean:
         words = "Spark's Java process died, or its cluster took the application away"
+        if health.is_forgotten:
+            words = "The Spark master was started again and does not know this application"
         return _say(f"{words}; the runner ends.", launcher.EXIT_FAILED)
     log.info("Stopped")
     return launcher.EXIT_STOPPED

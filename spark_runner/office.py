@@ -169,11 +169,17 @@ class Office:
         return ["opened"]
 
     def _refuse(self, needed: int) -> None:
+        total = self._slots.total
         words = (
             f"This runner has no free slot for the flow: it needs {needed}, and "
-            f"{self._slots.used} of {self._slots.total} are used. Stop a flow, lower tasks.max, "
+            f"{self._slots.used} of {total} are used. Stop a flow, lower tasks.max, "
             "or give the flow another runner."
         )
+        if total == 0:
+            words = (
+                "This runner has no free slot for the flow: no Spark executor is alive. Start a "
+                "Spark worker; the runner's page says what is wrong."
+            )
         if self.is_planned:
             # It goes on with what it has.
             self.trouble["plan"] = words

@@ -19,6 +19,7 @@ from spark_runner import context
 from spark_runner.flow import FlowRun
 from spark_runner.host import Host
 from spark_runner.memory import measure
+from spark_runner.spark_health import SparkHealth
 from spark_runner.status_file import StatusFile
 
 log = logging.getLogger("spark_runner")
@@ -32,7 +33,7 @@ MEASURE_S = 120.0
 STOP_S = 9.0
 _SUFFIX = ".spec.json"
 
-State = Literal["starting", "ready", "stopping"]
+State = Literal["starting", "ready", "degraded", "stopping"]
 
 
 class Reporter:
@@ -101,16 +102,19 @@ class Reporter:
 class Runner:
     """Polls the flows directory until told to stop."""
 
-    def __init__(self, host: Host, reporter: Reporter, stopping: threading.Event) -> None:
+    def __init__(
+        self, host: Host, reporter: Reporter, stopping: threading.Event, health: SparkHealth
+    ) -> None:
         self._host = host
         self._reporter = reporter
+        self._health = health
         self._flows: dict[int, FlowRun] = {}
         self._seen: dict[int, tuple[int, int, int]] = {}
         self._specs = host.directory / FLOWS_DIR
         self._stopping = stopping
 
     def run(self) -> bool:
-        """True when it was asked to stop, False when Spark died under it."""
+        """True when it was asked to stop, False when Spark died under it or has forgotten it."""
         reported_at = 0.0
         while not self._stopping.wait(POLL_S):
             self._poll()
@@ -118,9 +122,16 @@ class Runner:
                 reported_at = time.monotonic()
                 if not self._host.jobs.is_alive:
                     return False
-                self._reporter.report("ready", flows=tuple(sorted(self._flows)))
-        self._stop_all()
+                self._report()
+                if self._health.is_forgotten:
+                    self._stop_all("Its Spark master does not know it any more.")
+                    return False
+        self._stop_all("Asked to stop; every flow commits.")
         return True
+
+    def _report(self) -> None:
+        health, flows = self._health.judge(), tuple(sorted(self._flows))
+        self._reporter.report("ready" if health.is_healthy else "degraded", health.reason, flows)
 
     def _poll(self) -> None:
         present: set[int] = set()
@@ -178,9 +189,9 @@ class Runner:
             run.update(job)
         return True
 
-    def _stop_all(self) -> None:
+    def _stop_all(self, reason: str) -> None:
         flows = tuple(sorted(self._flows))
-        self._reporter.report("stopping", "Asked to stop; every flow commits.", flows)
+        self._reporter.report("stopping", reason, flows)
         for run in self._flows.values():
             run.stop("The runner was stopped.")
         until = time.monotonic() + STOP_S

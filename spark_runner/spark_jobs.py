@@ -30,11 +30,22 @@ class SparkJobs:
         self.turns = Turns()
 
     @property
+    def context(self) -> SparkContext:
+        return self._context
+
+    @property
     def slots(self) -> int:
-        """How many tasks run at once: of a cluster, what its executors offer now."""
+        """How many tasks run at once now; the last known number when Java does not answer."""
         with contextlib.suppress(Py4JError, OSError):
-            self._slots = int(self._context.defaultParallelism)
+            self._slots = self.count_slots()
         return self._slots
+
+    def count_slots(self) -> int:
+        """Cores of the executors that are registered now, by the cores that a task takes."""
+        if (self._context.master or "").startswith("local"):
+            return int(self._context.defaultParallelism)
+        profile = self._java.resourceProfileManager().defaultResourceProfile()
+        return int(self._java.maxNumConcurrentTasks(profile))
 
     @property
     def is_alive(self) -> bool:
@@ -60,7 +71,7 @@ class SparkJobs:
         try:
             self._context.parallelize(["{}"], 1).mapPartitions(task.nothing).count()
         except (Py4JError, OSError) as error:
-            log.warning("The first Python worker did not start: %s", _first_line(error))
+            log.warning("The first Python worker did not start: %s", first_line(error))
 
     def launch(self, work: SliceWork) -> SliceResult:
         """Block until the job has ended; Spark's own failure is a result as well."""
@@ -71,7 +82,7 @@ class SparkJobs:
             context.setLocalProperty("spark.scheduler.pool", f"flow-{work.flow}")
             [answer] = context.parallelize([work.to_json()], 1).mapPartitions(task.copy).collect()
         except (Py4JError, OSError, ValueError) as error:
-            reason = f"Spark gave the job up: {_first_line(error)}."
+            reason = f"Spark gave the job up: {first_line(error)}."
             log.warning("%s: %s", name, reason)
             return SliceResult(ended_because="failed", reason=reason, code="spark")
         return SliceResult.from_json(answer)
@@ -87,7 +98,7 @@ def _group(work: SliceWork) -> str:
     return f"flow {work.flow} slice {work.index} epoch {work.epoch} of job {work.job}"
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Spark's own reason without the stack that follows it."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)

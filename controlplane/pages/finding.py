@@ -66,7 +66,7 @@ def _runners(q: str) -> Iterator[Hit]:
         yield Hit(
             runner.name,
             "runner",
-            runner.state,
+            runner.health_now.state,
             runner.master,
             reverse("runner", args=[runner.name]),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
@@ -20,6 +21,8 @@ from mirrors.services import runner_logs, runners
 class RunnerSerializer(StrictModelSerializer):
     name = serializers.CharField(max_length=63)
     slots = serializers.IntegerField(required=False, min_value=1, max_value=100_000)
+    healthy = serializers.SerializerMethodField()
+    health_reason = serializers.SerializerMethodField()
 
     class Meta:
         model = Runner
@@ -35,9 +38,19 @@ class RunnerSerializer(StrictModelSerializer):
             "rss_bytes",
             "memory",
             "application_id",
+            "healthy",
+            "health_reason",
         )
         fields = (*settable, *seen)
         read_only_fields = seen
+
+    def get_healthy(self, runner: Runner) -> bool:
+        """Whether it can run all that it hosts, by a report that is not too old."""
+        return runner.health(timezone.now()).is_healthy
+
+    def get_health_reason(self, runner: Runner) -> str:
+        health = runner.health(timezone.now())
+        return "" if health.is_healthy else health.reason
 
 
 class RunnerViewSet(

@@ -204,7 +204,8 @@ class RunnerStatus:
     host: str
     pid: int
     start_tick: int
-    state: Literal["starting", "ready", "stopping"]
+    # Degraded: it hosts its flows, but Spark cannot run all of their slices; `reason` says why.
+    state: Literal["starting", "ready", "degraded", "stopping"]
     reason: str
     master: str
     slots: int
@@ -216,6 +217,10 @@ class RunnerStatus:
     # Bytes of driver, jvm and workers; a part that cannot be seen from there is not in it.
     memory: dict[str, int] = dataclasses.field(default_factory=dict)
     flows: tuple[int, ...] = ()
+
+    @property
+    def has_started(self) -> bool:
+        return self.state in {"ready", "degraded"}
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)})

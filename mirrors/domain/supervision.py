@@ -182,7 +182,7 @@ def _does_not_have_it(runner: Runner, job: JobRow) -> bool:
     """The spec was gone before it looked, or its flow ended without a word: none will ever come."""
     if (said := runner.status) is None or runner.has_flow:
         return False
-    return said.state == "ready" and said.as_of > job.started_at + TAKEN_UP_MS
+    return said.has_started and said.as_of > job.started_at + TAKEN_UP_MS
 
 
 def _next_start(jobs: Sequence[JobRow], now: int, most_failures: int | None) -> Decision:
@@ -238,7 +238,7 @@ def _hung(runner: Runner, now: int) -> Decision | None:
 
 def _with_runner(job: JobRow, own: JobStatus | None, runner: Runner, now: int) -> Decision:
     if own is None:
-        ready = runner.status is not None and runner.status.state == "ready"
+        ready = runner.status is not None and runner.status.has_started
         silent = now - job.started_at
         if ready and silent > SILENT_RUNNER_MS:
             reason = f"The runner has not taken the flow up for {silent // 1000} s."

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 from django.utils import timezone
+
+from mirrors.domain.runner_health import RunnerHealth, runner_health
 
 
 class RunnerState(models.TextChoices):
     ABSENT = "absent"
     STARTING = "starting"
     READY = "ready"
+    DEGRADED = "degraded"
     STOPPING = "stopping"
     LOST = "lost"
 
@@ -42,6 +47,15 @@ class Runner(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def health(self, now: datetime) -> RunnerHealth:
+        """What is said of it; `state` alone is what it said itself, at `seen_at`."""
+        age = None if self.seen_at is None else (now - self.seen_at).total_seconds()
+        return runner_health(state=self.state, reason=self.reason, report_age_s=age)
+
+    @property
+    def health_now(self) -> RunnerHealth:
+        return self.health(timezone.now())
 
 
 class RunnerLog(models.Model):

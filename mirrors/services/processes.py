@@ -160,7 +160,7 @@ def _see_alive(runner: Runner, status: RunnerStatus | None) -> None:
         "memory": status.memory,
         "application_id": status.application_id or "",
     }
-    if status.state == RunnerState.READY.value:
+    if status.has_started:
         seen["failed_starts"] = 0
     row = Runner.objects.filter(pk=runner.pk)
     if runner.state != status.state:
@@ -175,7 +175,7 @@ def _see_alive(runner: Runner, status: RunnerStatus | None) -> None:
 
 def _see_dead(runner: Runner) -> None:
     """A process that should live and does not: lost, with its last words when it left any."""
-    if runner.state not in {RunnerState.STARTING, RunnerState.READY, RunnerState.STOPPING}:
+    if runner.state in {RunnerState.ABSENT, RunnerState.LOST}:
         return
     just_claimed = runner.pid is None and runner.state == RunnerState.STARTING
     age = milliseconds(timezone.now()) - milliseconds(runner.since)
@@ -190,7 +190,7 @@ def _see_dead(runner: Runner) -> None:
         state=RunnerState.LOST,
         reason="Its process is gone." + (f" Its last words: {words}" if words else ""),
         who=SUPERVISOR,
-        changes={"failed_starts": failed, "memory": {}, "rss_bytes": None},
+        changes={"failed_starts": failed, "memory": {}, "rss_bytes": None, "slots_used": None},
     )
     runner_logs.keep(runner=runner, directory=directory_of(runner))
 

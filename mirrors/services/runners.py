@@ -60,7 +60,11 @@ def update_runner(
         if not changed:
             return locked
         _validate(name=locked.name, master=master or locked.master, slots=slots, host=host or "")
-        if "host" in changed and locked.state in {"starting", "ready"} and is_served(locked.host):
+        if (
+            "host" in changed
+            and locked.state in {"starting", "ready", "degraded"}
+            and is_served(locked.host)
+        ):
             raise Conflict(
                 f"The runner {locked.name} runs on {locked.host}. Stop its flows and end it there "
                 "before it moves."

@@ -10,7 +10,6 @@ from django.utils import timezone
 
 from mirrors.models import Flow, Runner, Sighting
 from mirrors.models.flows import DesiredState
-from mirrors.models.runners import RunnerState
 
 BEAT = "beat"
 RECONCILE_WORKER = "reconcile worker"
@@ -73,11 +72,10 @@ def _process(kind: str, name: str = "") -> Readiness:
 def _runners() -> list[Readiness]:
     """Only runners that a flow needs: a warm one more or less makes nothing unready."""
     wanted = Flow.objects.exclude(desired_state=DesiredState.STOPPED).values("runner")
-    return [
-        Readiness(
-            name=f"runner {runner.name}",
-            ok=runner.state == RunnerState.READY,
-            reason="" if runner.state == RunnerState.READY else f"{runner.state}: {runner.reason}",
-        )
-        for runner in Runner.objects.filter(pk__in=wanted)
-    ]
+    now = timezone.now()
+    found = []
+    for runner in Runner.objects.filter(pk__in=wanted):
+        health = runner.health(now)
+        reason = "" if health.is_healthy else f"{health.state}: {health.reason}"
+        found.append(Readiness(name=f"runner {runner.name}", ok=health.is_healthy, reason=reason))
+    return found

@@ -42,7 +42,8 @@ def us_or_them(context: dict[str, Any]) -> dict[str, Any]:
         heart = beat["heartbeat"]
         parts.append(("heartbeat", beat["flow"].label, beat["state"], heart.seen_at, heart.error))
     parts += [
-        ("runner", one.name, one.state, one.seen_at, one.reason) for one in context["runners"]
+        ("runner", one.name, one.health_now.state, one.seen_at, one.health_now.reason)
+        for one in context["runners"]
     ]
     parts += [
         ("process", one["label"], one["state"], one["seen_at"], "") for one in context["engine"]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
+from django.contrib.auth import get_user_model
 from django.core.checks import run_checks
 from django.test import Client
+from django.utils import timezone
 from drf_spectacular.drainage import GENERATOR_STATS, reset_generator_stats
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from controlplane import checks
 from controlplane.redaction import RedactSecrets, redact
-from mirrors.models import Sighting
+from mirrors.models import Flow, Runner, Sighting
 from mirrors.services import sightings
 from monitoring import tasks as monitoring
 
@@ -38,6 +41,37 @@ def test_ready_names_each_thing_that_is_missing(
         sightings.see(kind=kind, name=f"{kind}@here", pid=1)
     missing = {check["name"] for check in client.get("/readyz").json()["checks"] if not check["ok"]}
     assert missing == {"redis"}
+
+
+def test_a_runner_that_is_degraded_or_has_not_reported_for_long_is_not_ready(
+    client: Client, viewer: APIClient, flow: dict[str, Any]
+) -> None:
+    def said() -> tuple[bool, str]:
+        checks = client.get("/readyz").json()["checks"]
+        [check] = [check for check in checks if check["name"] == "runner default"]
+        seen = viewer.get("/api/v1/runners/default/").json()
+        assert seen["healthy"] is check["ok"]
+        assert check["reason"].endswith(seen["health_reason"])
+        return check["ok"], check["reason"]
+
+    now = timezone.now()
+    Flow.objects.update(desired_state="running")
+    Runner.objects.update(state="ready", seen_at=now, slots=2)
+    assert said() == (True, "")
+    # The workers of its Spark cluster died.
+    Runner.objects.update(state="degraded", reason="No Spark executor is alive.", slots=0)
+    assert said() == (False, "degraded: No Spark executor is alive.")
+    assert viewer.get("/api/v1/runners/default/").json()["slots"] == 0
+    # It hangs, or the worker that reads its file does.
+    Runner.objects.update(state="ready", reason="", seen_at=now - timedelta(seconds=29))
+    ready, reason = said()
+    assert not ready
+    assert reason.startswith("degraded: It last reported 29 s ago")
+    client.force_login(get_user_model().objects.get(username="viewer"))
+    for page in ("/runners/", "/runners/default/"):
+        text = client.get(page).content.decode()
+        assert "It last reported 29 s ago" in text
+        assert 'data-state="degraded"' in text
 
 
 def test_a_process_is_noted_at_most_every_few_seconds(db: Any) -> None:

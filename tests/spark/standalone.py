@@ -21,11 +21,26 @@ _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 class StandaloneCluster:
     """Its master's address, and its processes: the master's first."""
 
-    def __init__(self, master: str, add_worker: Callable[[int], None]) -> None:
+    def __init__(
+        self, master: str, add_worker: Callable[[int], None], add_master: Callable[[int], None]
+    ) -> None:
         self.master = master
         self.processes: list[subprocess.Popen[bytes]] = []
         self._add_worker = add_worker
+        self._add_master = add_master
         self._workers = 0
+        self._masters = 0
+
+    def start_master(self) -> None:
+        """At its address; one that is started again remembers no application."""
+        self._masters += 1
+        self._add_master(self._masters)
+        self.processes.insert(0, self.processes.pop())
+
+    def kill_master(self) -> None:
+        master = self.processes.pop(0)
+        master.kill()
+        master.wait(10)
 
     def add_worker(self) -> None:
         self._workers += 1
@@ -83,10 +98,13 @@ def standalone_cluster(
         work = ("--work-dir", str(directory / f"worker-{number}" / "work"))
         launch(f"worker-{number}", f"{deploy}.worker.Worker", *size, *work, *web, address)
 
-    cluster = StandaloneCluster(address, add_worker)
-    try:
-        launch("master", f"{deploy}.master.Master", "--port", str(port), *web)
+    def add_master(number: int) -> None:
+        launch(f"master-{number}", f"{deploy}.master.Master", "--port", str(port), *web)
         wait_for(lambda: is_open(port), seconds=60, what="the Spark master")
+
+    cluster = StandaloneCluster(address, add_worker, add_master)
+    try:
+        cluster.start_master()
         for _ in range(workers):
             cluster.add_worker()
         yield cluster

@@ -16,6 +16,7 @@ from spark_runner.control_server import ControlServer
 from spark_runner.host import Host
 from spark_runner.runner import Reporter, Runner
 from spark_runner.slots import Slots
+from spark_runner.spark_health import Health
 from spark_runner.turns import Turns
 
 FLOW = 7
@@ -38,7 +39,8 @@ def polling(directory: Path) -> Iterator[Host]:
     control = ControlServer("127.0.0.1", "127.0.0.1")
     host = Host(directory, control, jobs, Slots(lambda: 4), "raw")
     stopping = threading.Event()
-    runner = Runner(host, Reporter(directory, "lab", "local[4]"), stopping)
+    health: Any = SimpleNamespace(judge=Health, is_forgotten=False)
+    runner = Runner(host, Reporter(directory, "lab", "local[4]"), stopping, health)
     thread = threading.Thread(target=runner.run, daemon=True)
     thread.start()
     try:

@@ -1,0 +1,48 @@
+"""What a look at Spark means: a pure function of executors, masters and age."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_runner.spark_health import OLD_S, Look, Master, judge
+
+KNOWS = Master("a:7077", is_active=True, knows_us=True)
+FORGOT = Master("a:7077", is_active=True)
+DEAD = Master("a:7077", error="connection refused")
+STANDBY = Master("b:7077", error="is standby")
+
+
+def test_slots_and_an_active_master_that_knows_us_are_healthy() -> None:
+    assert judge(Look(4, (KNOWS,)), 0).is_healthy
+    assert judge(Look(4, (DEAD, KNOWS)), OLD_S).is_healthy
+    # A local master, YARN and Kubernetes have no list of masters.
+    assert judge(Look(256), 0).is_healthy
+
+
+@pytest.mark.parametrize(
+    ("look", "words"),
+    [
+        (Look(0), "No Spark executor is alive"),
+        (Look(0, (KNOWS,)), "No Spark executor is alive"),
+        (Look(0, (DEAD,)), "(a:7077: connection refused), and no executor is alive"),
+        (Look(4, (DEAD, STANDBY)), "a:7077: connection refused; b:7077: is standby"),
+        (Look(4, (DEAD,)), "a lost executor is not replaced"),
+        (Look(4, (FORGOT,)), "does not know this application"),
+        (Look(0, (STANDBY, FORGOT)), "does not know this application"),
+    ],
+)
+def test_what_is_missing_is_named(look: Look, words: str) -> None:
+    assert words in judge(look, 0).reason
+
+
+def test_an_old_answer_proves_nothing_and_says_its_age() -> None:
+    old = judge(Look(4, (KNOWS,)), 31)
+    assert not old.is_healthy
+    assert "has not answered for 31 s" in old.reason
+
+
+def test_a_master_has_forgotten_us_only_where_no_active_one_knows_us() -> None:
+    assert Look(4, (FORGOT,)).has_forgotten
+    assert not Look(4, (FORGOT, KNOWS)).has_forgotten
+    assert not Look(0, (DEAD, STANDBY)).has_forgotten
+    assert not Look(0).has_forgotten
