@@ -51,7 +51,7 @@ def not_visible(
     if hidden := _refused(source, named, deadline_s):
         return _named_topics(source, hidden)
     # Heartbeats are our own: they say nothing of the topics of others.
-    others = (name for name in listed if not policy.is_heartbeats_topic(name))
+    others = (name for name in listed if not policy.is_own_heartbeats_topic(name))
     if any(selection.decide(name).replicated for name in others):
         return ""
     probe = example_name(spec.settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mirrors.domain.patterns.lists import NamePatterns
+from mirrors.domain.patterns.lists import NamePatterns, literal_name
 from mirrors.domain.policy import ReplicationPolicy
 from mirrors.domain.snapshot import DEFAULT, STATIC_BROKER, ConfigEntry
 from mirrors.domain.specs import FlowSettings
@@ -36,6 +36,7 @@ class TopicSelection:
         self._policy = policy
         self._include = NamePatterns(settings.topics)
         self._exclude = NamePatterns(settings.topics_exclude)
+        self._literal = {literal_name(element) for element in settings.topics}
 
     def decide(self, topic: str) -> Verdict:
         rules = (
@@ -49,14 +50,14 @@ class TopicSelection:
         return Verdict(failed is None, (failed or passed).reason, rules)
 
     def _named(self, topic: str) -> tuple[RuleVerdict, ...]:
-        if self._settings.heartbeats_replication_enabled and self._policy.is_heartbeats_topic(
-            topic
-        ):
+        carried = self._settings.heartbeats_replication_enabled
+        if carried and self._policy.is_own_heartbeats_topic(topic):
             reason = "is a heartbeats topic, which heartbeats.replication.enabled copies"
             return (
                 RuleVerdict("heartbeats.replication.enabled", True, reason),
                 RuleVerdict("topics", None, "not asked: a heartbeats topic"),
-                RuleVerdict("topics.exclude", None, "not asked: a heartbeats topic"),
+                # MM2 does not ask; here what a person excludes is excluded.
+                self._excluded(topic),
             )
         return (
             RuleVerdict("heartbeats.replication.enabled", None, "is not a heartbeats topic"),
@@ -78,8 +79,14 @@ class TopicSelection:
         return RuleVerdict("topics.exclude", True, "matches no element of topics.exclude")
 
     def _internal(self, topic: str) -> RuleVerdict:
-        if self._policy.is_mm2_internal_topic(topic):
+        if self._policy.is_own_internal_topic(topic):
             return RuleVerdict("internal", False, "is an internal topic of MirrorMaker 2")
+        if self._policy.is_mm2_internal_topic(topic) and topic not in self._literal:
+            reason = (
+                "has the name of an internal topic of MirrorMaker 2; to copy it, name it in topics "
+                "without a wildcard"
+            )
+            return RuleVerdict("internal", False, reason)
         if topic.startswith("__"):
             return RuleVerdict("internal", False, "begins with __, as Kafka's internal topics do")
         if topic.startswith("."):

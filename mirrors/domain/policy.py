@@ -58,6 +58,28 @@ class ReplicationPolicy:
     def is_heartbeats_topic(self, topic: str) -> bool:
         return self.original_topic(topic) == HEARTBEATS
 
+    def is_own_heartbeats_topic(self, topic: str) -> bool:
+        """The heartbeats topic, at home or by way of this flow's clusters.
+
+        MM2 takes any name that ends so for one, such as `sensors.heartbeats`, a user's topic.
+        """
+        known = {self.source_alias, self.target_alias}
+        return self.is_heartbeats_topic(topic) and set(self.chain(topic)) <= known
+
+    def is_own_internal_topic(self, topic: str) -> bool:
+        """An internal topic of MM2 or of this flow's clusters, and not one that only looks so,
+        such as `payments.checkpoints.internal`."""
+        aliases = (self.source_alias, self.target_alias)
+        if topic in {self.checkpoints_topic(alias) for alias in aliases}:
+            return True
+        return self.is_mm2_internal_topic(topic) and topic.startswith(
+            tuple(
+                f"mm2-{kind}{separator}"
+                for kind in ("configs", "offsets", "status", "offset-syncs")
+                for separator in (".", self.internal_separator)
+            )
+        )
+
     def is_checkpoints_topic(self, topic: str) -> bool:
         separator = self.internal_separator
         return topic.endswith(f"{separator}checkpoints{separator}internal")

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 
 from mirrors.domain.patterns.languages import Undecided, both, example, invert
-from mirrors.domain.patterns.lists import NamePatterns
+from mirrors.domain.patterns.lists import NamePatterns, literal_name
 from mirrors.domain.patterns.pattern_languages import of_patterns
 from mirrors.domain.specs import FlowSettings
-
-# A name as Kafka allows it; people leave its dots as they are, or escape them.
-_LITERAL = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
 
 
 def literal_names(elements: Sequence[str], listed: Collection[str]) -> list[str]:
     """Names in a list of patterns that are not listed, and that no listed topic stands for."""
     found = []
     for element in elements:
-        if not _LITERAL.fullmatch(element):
+        name = literal_name(element)
+        if name is None or name in listed:
             continue
-        name = element.replace("\\.", ".")
         pattern = NamePatterns([element])
-        if name not in listed and not any(pattern.matches(other) for other in listed):
+        if not any(pattern.matches(other) for other in listed):
             found.append(name)
     return found
 

@@ -138,7 +138,8 @@ HONOURED = (
         kind=Flag(),
         default="true",
         mm2="true",
-        meaning="Whether heartbeats topics are copied whatever `topics` says.",
+        meaning="Whether the heartbeats topic is copied whatever `topics` says; `topics.exclude` "
+        "still holds.",
     ),
 )
 OURS = (

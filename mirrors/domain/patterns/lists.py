@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import re2
 
 from mirrors.domain.patterns import java_regex
+
+# A name as Kafka allows it; people leave its dots as they are, or escape them.
+_LITERAL = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
 
 LONGEST_ELEMENT = 1000
 LONGEST_LIST = 50_000
@@ -17,6 +21,11 @@ LONGEST_LIST = 50_000
 def check_patterns(elements: Sequence[str]) -> None:
     """Raise a ValueError that names the first element which cannot be used, and why."""
     NamePatterns(elements)
+
+
+def literal_name(element: str) -> str | None:
+    """The name that an element of a list stands for; None for one that leaves a choice."""
+    return element.replace("\\.", ".") if _LITERAL.fullmatch(element) else None
 
 
 class NamePatterns:

@@ -159,7 +159,7 @@ def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionPicture]:
             gap=gaps.get(place, ""),
         )
         for place, row in sorted(kept.items())
-        if not policy.is_heartbeats_topic(place[0])
+        if not policy.is_own_heartbeats_topic(place[0])
     ]
 
 
