@@ -9,8 +9,10 @@ import pytest
 from django.utils import timezone
 
 from mirrors.domain.packed_runs import read_block
+from mirrors.domain.records import OffsetSync
 from mirrors.domain.runs import Run, pack
 from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_offsets
+from mirrors.kafka.internal import Row, append
 from mirrors.kafka.throwaway import PREFIX, delete_groups, make_group
 from mirrors.models import Cluster, FailoverRun, Flow, FlowPartition, PartitionMap, RunBlock
 from mirrors.models import GroupOffset as GroupRow
@@ -170,3 +172,41 @@ def test_groups_that_a_killed_worker_left_are_swept_and_only_those(
     assert simulation.sweep() == 1
     assert simulation.sweep() == 0
     delete_groups(scene.target.spec, [other])
+
+
+def test_a_group_in_what_mm2_copied_resumes_at_a_proven_lower_bound(
+    scene: Scene, flow: Flow
+) -> None:
+    refresh_index(flow=flow)
+    known = PartitionMap.objects.get(flow=flow, topic=scene.topic, partition=0)
+    (block,) = RunBlock.objects.filter(map=known)
+    runs = list(read_block(block.body))
+    half = len(runs) // 2
+    earlier, later = runs[:half], runs[half:]
+    # As if MirrorMaker 2 had copied the first half, and left a sync of one record of it.
+    taken = earlier[-1].downstream + earlier[-1].length
+    (packed,) = pack(None, later, taken).blocks
+    block.first, block.downstream = later[0].upstream, later[0].downstream
+    block.body = packed.to_bytes()
+    block.save()
+    run = earlier[1]
+    topic = f"mm2-offset-syncs.{scene.target.spec.alias}.internal"
+    scene.source.make(topic, cleanup_policy="compact")
+    sync = OffsetSync(scene.topic, 0, run.upstream, run.downstream)
+    append(scene.source.spec, topic, [Row(sync.key, sync.value, 0)])
+    inside, below = scene.group("inside", earlier[3].upstream), scene.group("below", 0)
+
+    done = simulate(flow, inside, below)
+
+    assert done.state == "succeeded", done.reason
+    found = {row["group"]: row for row in done.result["partitions"]}
+    row = found[inside]
+    assert (row["outcome"], row["verdict"], row["skipped"]) == ("lower_bound", "proven", 0)
+    assert row["downstream_offset"] == run.downstream + 1
+    # No more is read again than said: up to where what was taken over ends, at most.
+    exact = scene.rest(earlier[3].upstream)[0]
+    assert 0 < exact - row["downstream_offset"] <= row["re_reads"] <= taken - run.downstream - 1
+    (warning,) = [one for one in done.plan["warnings"] if one["code"] == "lower_bound"]
+    assert f"is at {run.downstream + 1} or later" in warning["sentence"]
+    # Nothing says where one below every sync resumes.
+    assert found[below]["downstream_offset"] is None
