@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 # Pairs kept of a partition; a longer past is kept at every other pair.
 MOST_PAIRS = 4_000
+# Source offsets in which the record of a checkpoint is looked for.
+SEARCHED = 2_000
 # Offsets read behind each side of a pair: the record after it must be the same as well.
 BEHIND = 32
 
@@ -107,6 +109,60 @@ def compare_pairs(
                 pair, ours[place], theirs[remote[place]], keeps_time=keeps_time, alone=compacted
             )
     return verdicts
+
+
+def locate_pairs(
+    spec: FlowSpec, found: Mapping[Place, Pair], remote: Mapping[Place, Place], *, deadline_s: float
+) -> dict[Place, Pair | None]:
+    """The pair that each checkpoint of MM2 was made of; None where no content shows it.
+
+    MM2 derives a checkpoint from a sync at or below the group's offset: the record right before the
+    checkpoint's target offset is the copy of one before its source offset. Of several records with
+    that content the last one counts: a bound from it holds for the fewest offsets. Partitions that
+    cannot be read are left out.
+    """
+    until = time.monotonic() + deadline_s
+    with Admin(spec.source) as source, Admin(spec.target) as target:
+        left = deadline_s / 3
+        here = source.list_offsets(found, "earliest", deadline_s=left).done
+        there = target.list_offsets(remote.values(), "earliest", deadline_s=left).done
+        kinds = _kinds(source, target, remote, left)
+    known = {
+        at: pair
+        for at, pair in found.items()
+        if pair.downstream > there.get(remote[at], pair.downstream)
+        and pair.upstream > here.get(at, 0)
+    }
+    searched = {
+        at: (max(here[at], pair.upstream - SEARCHED), pair.upstream + BEHIND)
+        for at, pair in known.items()
+        if at in here
+    }
+    copies = {
+        remote[at]: (pair.downstream - 1, pair.downstream + BEHIND) for at, pair in known.items()
+    }
+    ours = _rows(spec.source, searched, until, committed=False)
+    theirs = _rows(spec.target, copies, until, committed=True)
+    located: dict[Place, Pair | None] = {at: None for at in found if at not in known}
+    for at, pair in known.items():
+        if at in ours and remote[at] in theirs:
+            keeps_time, alone = kinds.get(at, (True, False))
+            located[at] = _located(
+                pair, ours[at], theirs[remote[at]], keeps_time=keeps_time, alone=alone
+            )
+    return located
+
+
+def _located(
+    pair: Pair, ours: list[Row], theirs: list[Row], *, keeps_time: bool, alone: bool
+) -> Pair | None:
+    for at in range(len(ours) - 1, -1, -1):
+        if ours[at].offset >= pair.upstream:
+            continue
+        made_of = Pair(ours[at].offset, pair.downstream - 1)
+        if _is_same(made_of, ours[at : at + 2], theirs, keeps_time=keeps_time, alone=alone):
+            return made_of
+    return None
 
 
 def _kinds(

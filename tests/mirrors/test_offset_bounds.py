@@ -11,7 +11,7 @@ from mirrors.domain.offsets import Translation
 from mirrors.domain.records import OffsetSync
 from mirrors.domain.runs import Run
 from mirrors.kafka.internal import Row, append
-from mirrors.models import Flow, OffsetBounds, PartitionMap
+from mirrors.models import Flow, KnownCheckpoint, OffsetBounds, PartitionMap
 from mirrors.services.offsets import bounds
 from mirrors.services.offsets.catching_up import translate_now
 from mirrors.services.offsets.translation import translate_offsets
@@ -146,3 +146,26 @@ def test_when_the_source_is_gone_what_was_learned_still_answers(sides: tuple[Sid
     ]
     assert (answer.outcome, answer.downstream) == ("lower_bound", 208)
     assert bounds.READ_AGAIN.total_seconds() == 600
+
+
+def test_where_the_syncs_are_gone_mm2s_checkpoints_bound(sides: tuple[Side, Side]) -> None:
+    world = World(sides)
+    shift = world.SHIFT
+    # Another group's, from a sync at 150; and one of an earlier topic, which no content confirms.
+    for group, upstream, downstream in (("other", 180, 150 + shift + 1), ("stale", 240, 400)):
+        KnownCheckpoint.objects.create(
+            flow=world.flow,
+            group=group,
+            topic=world.remote,
+            partition=0,
+            upstream=upstream,
+            downstream=downstream,
+        )
+    found = world.ask(250, 160, 149)
+    assert [(row.outcome, row.downstream) for row in found] == [
+        ("lower_bound", 150 + shift + 1),
+        ("lower_bound", 150 + shift + 1),
+        ("unknown", None),
+    ]
+    known = OffsetBounds.objects.get(map=world.map)
+    assert (known.proven, known.refuted) == ([[150, 150 + shift]], [[240, 400]])

@@ -1,4 +1,4 @@
-"""Learn from MM2's offset syncs where groups resume in what MM2 copied before a takeover.
+"""Learn from MM2's offset syncs and checkpoints where groups resume in what MM2 copied.
 
 Called by workers after a translation that left offsets unknown. Kafka is asked only for those, and
 what was found stays in rows (`OffsetBounds`), from which pages and a failover answer, also when the
@@ -20,8 +20,8 @@ from mirrors.domain.offsets import Translation
 from mirrors.domain.policy import policy_for
 from mirrors.domain.resume import GroupPlace
 from mirrors.domain.specs import FlowSpec
-from mirrors.kafka.offset_syncs import compare_pairs, read_pairs
-from mirrors.models import Flow, OffsetBounds, PartitionMap
+from mirrors.kafka.offset_syncs import compare_pairs, locate_pairs, read_pairs
+from mirrors.models import Flow, KnownCheckpoint, OffsetBounds, PartitionMap
 from mirrors.services.offsets.translation import translate_offsets
 
 log = logging.getLogger(__name__)
@@ -98,6 +98,11 @@ class _Learner:
             if not tried or time.monotonic() > self._until:
                 break
             is_new |= self._prove(spec, tried)
+        for _ in range(TRIES):
+            found = self._checkpoints(spec)
+            if not found or time.monotonic() > self._until:
+                break
+            is_new |= self._locate(spec, found)
         return is_new
 
     def _read_again(self, spec: FlowSpec) -> None:
@@ -133,10 +138,47 @@ class _Learner:
                         break
         return tried
 
-    def _prove(self, spec: FlowSpec, tried: Mapping[Place, Pair]) -> bool:
+    def _checkpoints(self, spec: FlowSpec) -> dict[Place, Pair]:
+        """Of partitions in which an offset has no proven pair: the nearest checkpoint below it."""
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-        remote = {place: (policy.remote_topic(place[0]), place[1]) for place in tried}
-        verdicts = compare_pairs(spec, tried, remote, deadline_s=self._left_s)
+        found: dict[Place, Pair] = {}
+        for place, offsets in self._wanted.items():
+            row = self._rows[place]
+            proven, refuted = _pairs(row.proven), _pairs(row.refuted)
+            bare = [at for at in offsets if not candidates(proven, at)]
+            if not bare:
+                continue
+            known = KnownCheckpoint.objects.filter(
+                flow=self._flow,
+                topic=policy.remote_topic(place[0]),
+                partition=place[1],
+                upstream__lte=bare[0],
+            ).order_by("-upstream", "-downstream")
+            pairs = [Pair(*one) for one in known.values_list("upstream", "downstream")[:TRIES]]
+            fresh = next((pair for pair in pairs if pair not in refuted), None)
+            if fresh is not None:
+                found[place] = fresh
+        return found
+
+    def _locate(self, spec: FlowSpec, found: Mapping[Place, Pair]) -> bool:
+        remote = self._remote(spec, found)
+        located = locate_pairs(spec, found, remote, deadline_s=self._left_s)
+        for place, pair in located.items():
+            row = self._rows[place]
+            if pair is None:
+                row.refuted.append(list(found[place]))
+            else:
+                row.pairs.append(list(pair))
+                row.proven.append(list(pair))
+            row.save(update_fields=["pairs", "proven", "refuted"])
+        return any(pair is not None for pair in located.values())
+
+    def _remote(self, spec: FlowSpec, places: Iterable[Place]) -> dict[Place, Place]:
+        policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        return {place: (policy.remote_topic(place[0]), place[1]) for place in places}
+
+    def _prove(self, spec: FlowSpec, tried: Mapping[Place, Pair]) -> bool:
+        verdicts = compare_pairs(spec, tried, self._remote(spec, tried), deadline_s=self._left_s)
         for place, is_same in verdicts.items():
             row, pair = self._rows[place], list(tried[place])
             (row.proven if is_same else row.refuted).append(pair)
