@@ -14,6 +14,7 @@ from datetime import datetime
 from django.db import transaction
 
 from mirrors.domain.continuity.generations import generation_of
+from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.divergence import diverge, divergence_topic, keep_first
 from mirrors.domain.packed_runs import Block
@@ -90,26 +91,32 @@ def _look(
     remote = {place: (policy.remote_topic(place[0]), place[1]) for place in rows}
     there = set(admin.topic_names(deadline_s=_left(until)))
     places = [found for found in remote.values() if found[0] in there]
-    answer = admin.list_offsets(places, "latest", deadline_s=_left(until))
-    for error in answer.failed.values():
-        # A remote topic created again with fewer partitions has no end there. Any other one has:
-        # without its point nobody would look for what only this side has.
-        if error.code != "not_found":
-            raise error
-    ends = answer.done
     runs = _last_runs(flow, rows)
-    return {
-        place: diverge(
-            row,
-            remote_topic=remote[place][0],
-            last=runs.get(place),
-            end=ends[remote[place]],
-            mark=mark,
-            at=at,
-        )
-        for place, row in rows.items()
-        if remote[place] in ends
-    }
+    ends = _ends(admin, places, until)
+    points = {}
+    for place, row in rows.items():
+        last, end = runs.get(place), ends.get(remote[place])
+        if end is None and remote[place] in ends and last is not None:
+            # The target refuses to tell. Without its point nobody would look for what only this
+            # side has, so the end of what the flow wrote stands for it.
+            end = max(last.downstream + last.length, row.map_end or 0)
+        if end is not None:
+            name = remote[place][0]
+            points[place] = diverge(row, remote_topic=name, last=last, end=end, mark=mark, at=at)
+    return points
+
+
+def _ends(admin: Admin, places: Iterable[Place], until: float) -> Mapping[Place, int | None]:
+    """Without partitions that the target does not have: a remote topic created again may have
+    fewer. None where it refuses to tell. Raises where it does not answer."""
+    found = admin.list_offsets(places, "latest", deadline_s=_left(until))
+    refused: dict[Place, int | None] = {}
+    for place, error in found.failed.items():
+        if isinstance(error, KafkaUnavailable):
+            raise error
+        if error.code != "not_found":
+            refused[place] = None
+    return {**found.done, **refused}
 
 
 def _positions(policy: ReplicationPolicy, admin: Admin, until: float) -> Mapping[Place, Position]:

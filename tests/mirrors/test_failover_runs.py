@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -43,17 +44,22 @@ def world(primary: str, backup: str, receiver: Receiver) -> Iterator[World]:  # 
     yield from hooked_world(primary, backup, receiver.url)
 
 
-def test_a_group_with_members_on_the_target_is_not_moved_and_a_person_decides(
+def test_a_group_that_gets_members_on_the_target_behind_the_fence_waits_for_a_person(
     world: World,
 ) -> None:
     topic, group = copied(world), group_of(world)
-    with world.member(group, topic):
-        asked = begin(world, "failover")
-        steps = asked.steps
+    asked = begin(world, "failover")
+    steps = asked.steps
+    with contextlib.ExitStack() as members:
+
+        def joins(step: str) -> None:
+            if step == "verify_target":
+                members.enter_context(world.member(group, topic))
+
         until = time.monotonic() + 60
         while steps.get(name="reset_groups").result.get("not_moved") is None:
             assert time.monotonic() < until, list(steps.values_list("name", "state", "reason"))
-            advance(run_id=asked.pk)
+            advance(run_id=asked.pk, at_step=joins)
             time.sleep(0.1)
         FailoverStep.objects.filter(run=asked, name="reset_groups").update(due_at=timezone.now())
         while asked.state in OPEN:

@@ -7,13 +7,16 @@ target. A run does not wait for an idle or abandoned group; it lists it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from mirrors.domain.checkpoints import IDLE
 from mirrors.domain.figures import plural
 
 # How long a run waits for a group of which nobody knows whether it had members.
 PATIENCE_MS = 30_000
+# A group with members whose offset has not moved for so long does not read that partition.
+IDLE_AFTER_MS = 20_000
 _NAMED = 5
 
 
@@ -77,6 +80,45 @@ def judge_progress(groups: Sequence[GroupProgress], *, waited_ms: int) -> Progre
         idle=tuple(row.group for row in rest if row.was_active is False),
         unknown=tuple(row.group for row in rest if row.was_active is None and late),
     )
+
+
+class Reading(NamedTuple):
+    """A group with members that has not consumed all that was copied: its offset on the source."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.group} in {self.topic}-{self.partition}"
+
+
+class Readers(NamedTuple):
+    """`reading` are the groups to wait for. `stuck` are group-partitions that have not moved for
+    `IDLE_AFTER_MS`: a stale offset of a topic that the group no longer reads. `seen` is what the
+    next look needs: each one's offset, and since when it stands there (epoch ms)."""
+
+    reading: tuple[str, ...]
+    stuck: tuple[str, ...]
+    seen: dict[str, list[int | None]]
+
+
+def judge_readers(rows: Iterable[Reading], before: Mapping[str, Any], now: int) -> Readers:
+    """`before` is what `seen` was at the look before."""
+    reading: dict[str, None] = {}
+    stuck: list[str] = []
+    seen: dict[str, list[int | None]] = {}
+    for row in rows:
+        offset, since = before.get(row.name, (None, None))
+        began = since if since is not None and offset == row.offset else now
+        seen[row.name] = [row.offset, began]
+        if now - began >= IDLE_AFTER_MS:
+            stuck.append(row.name)
+        else:
+            reading[row.group] = None
+    return Readers(tuple(reading), tuple(stuck), seen)
 
 
 def _names(groups: Sequence[str]) -> str:

@@ -34,20 +34,29 @@ class Amount:
     observed_at: int | None = None
 
 
+def every_partition(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """All selected topic-partitions of a plan (as JSON): those that take part, those that are not
+    copied, and those that a decision leaves behind."""
+    names = ("partitions", "not_copied", "left_partitions")
+    return [row for name in names for row in plan.get(name) or ()]
+
+
 def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
     """One partition of a plan (as JSON) that was taken at `taken_at` (epoch ms)."""
     records, said = row["loss"], str(row["certainty"])
-    certainty = _OF_PLAN.get(said, said if said in _KNOWN else "unknown")
-    if records is None or certainty == "unknown":
+    # A plan of an earlier version has no certainty of its own for the loss.
+    certainty = row.get("loss_certainty") or _OF_PLAN.get(said, said)
+    if records is None or certainty not in _KNOWN or certainty == "unknown":
         records, certainty = None, "unknown"
     elif records == 0 and certainty == "at_most":
         certainty = "counted"
+    state = "unknown" if records is None else "behind" if records else "in_step"
     return Owed(
         topic=row["topic"],
         partition=row["partition"],
-        state="unknown" if records is None else "behind" if records else "in_step",
+        state=row.get("state") or state,  # type: ignore[arg-type]
         records=records,
-        certainty=certainty,  # type: ignore[arg-type]
+        certainty=certainty,
         observed_at=taken_at - (row.get("source_end_age_ms") or 0),
         time_lag_ms=None,
         reason=row.get("reason") or "",

@@ -32,6 +32,13 @@ def standing_blockers(kind: Kind, plan: Plan) -> tuple[str, ...]:
     return tuple(row["sentence"] for row in plan["blockers"] if row["code"] not in EXPECTED[kind])
 
 
+def left_to_copy(plan: Plan) -> int | None:
+    """Offsets that a switchover has to wait for, of the partitions that take part; None while the
+    figure of one is unknown. What is left behind by decision is not among them."""
+    found: int | None = plan["pending"] if "pending" in plan else plan["loss"]
+    return found
+
+
 def _blockers(kind: Kind, simulated: Plan, now: Plan) -> Iterator[str]:
     known = {(row["code"], row["where"]) for row in simulated["blockers"]}
     for row in now["blockers"]:

@@ -47,7 +47,9 @@ class Context:
 
     @property
     def source_places(self) -> list[Place]:
-        return [(row["topic"], row["partition"]) for row in self.plan["partitions"]]
+        """The partitions that take part; a topic whose partitions nobody could list has none."""
+        rows = self.plan["partitions"]
+        return [(row["topic"], row["partition"]) for row in rows if row["partition"] >= 0]
 
     @property
     def source_answers(self) -> bool:

@@ -1,15 +1,20 @@
-"""Drain: nothing is left to copy (a switchover waits for it), then the flow stops for good."""
+"""Drain: a switchover waits until nothing is left to copy, then the flow stops."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.utils import timezone
 
+from mirrors.domain.account.partition import Owed, PartitionFacts, evaluate
+from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.figures import plural
+from mirrors.domain.gaps import IN_THE_WAY
 from mirrors.domain.runbook.machine import Outcome
-from mirrors.kafka.admin import Admin
-from mirrors.models import Flow, Job, PartitionMap
+from mirrors.kafka.admin import Admin, At
+from mirrors.models import Flow, Gap, Job, PartitionMap
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.flows.steering import start_flow, stop_flow
@@ -17,15 +22,30 @@ from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.runbook.context import Context, Handler, Place, done, failed, not_yet
 
 DEADLINE_S = 10.0
+_NAMED = 3
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Rest:
-    """What is not on the target: offsets behind, where most, and whose transaction is open."""
+    """What is not on the target yet, of the partitions that take part.
 
-    behind: int
-    most: str
-    held: str
+    `owed` are those with something left, `held` names one with an open transaction, `waiting` those
+    that wait for a decision, and `unread` says why others cannot be looked at on the source.
+    """
+
+    owed: tuple[Owed, ...] = ()
+    held: str = ""
+    waiting: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unread: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def behind(self) -> int:
+        return sum(part.records or 0 for part in self.owed)
+
+    @property
+    def most(self) -> str:
+        part = max(self.owed, key=lambda part: part.records or 0, default=None)
+        return "" if part is None else f"{part.topic}-{part.partition}"
 
 
 def _wait(context: Context) -> Outcome:
@@ -41,50 +61,138 @@ def _wait(context: Context) -> Outcome:
         stop_flow(flow=flow, who=context.run.requested_by, why=why)
     if Job.objects.filter(flow=flow, ended_at=None).exists():
         return not_yet(f"{flow.name} is asked to commit and stop.")
-    if context.planned and (rest := what_is_left(context)).behind:
+    words = f"{flow.name} is stopped; nobody writes to the remote topics."
+    return done(words) if not context.planned else _stopped(context, words)
+
+
+def _stopped(context: Context, words: str) -> Outcome:
+    """A last look behind the flow's end; a source that died since was drained before."""
+    try:
+        rest = what_is_left(context)
+    except KafkaUnavailable as error:
+        alias = context.spec.source.alias
+        return done(f"{words} {alias} stopped answering after it was drained: {error.message}")
+    if rest.behind:
         return _again(context, rest)
-    words = "Everything was copied. " if context.planned else ""
-    return done(f"{words}{flow.name} is stopped; nobody writes to the remote topics.")
+    count = len(context.source_places) - len(rest.unread) - len(rest.waiting)
+    copied = f"Everything was copied in {plural(count, 'partition')}."
+    return done(f"{copied} {words}{_left_words(rest)}", unread=dict(rest.unread))
 
 
 def _catch_up(context: Context) -> Outcome | None:
     """What a switchover waits for; None when nothing is left."""
     rest = what_is_left(context)
+    numbers: dict[str, Any] = {"behind": rest.behind, "unread": dict(rest.unread)}
     if rest.held:
         words = (
             f"A transaction is open in {rest.held}: what it wrote is copied once it ends. Kafka "
             "aborts it when its producer's transaction.timeout.ms is over."
         )
-        return not_yet(words, behind=rest.behind)
+        return not_yet(words, **numbers)
+    if rest.waiting:
+        return failed(_waiting_words(rest.waiting), **numbers)
     if not rest.behind:
         return None
-    words = f"{plural(rest.behind, 'record')} behind at most, most of them in {rest.most}."
+    words = f"At most {plural(rest.behind, 'record')} behind, most of them in {rest.most}."
     if context.flow.desired_state != DesiredState.RUNNING:
-        more = f"{context.flow.name} is {context.flow.desired_state}, so they do not cross."
-        return failed(f"{words} {more} Start it, then resume.", behind=rest.behind)
-    return not_yet(words, behind=rest.behind)
+        more = f"{context.flow.name} is {context.flow.desired_state}, so they are not replicated."
+        return failed(f"{words} {more} Start it, then resume.", **numbers)
+    return not_yet(words, **numbers)
 
 
 def what_is_left(context: Context) -> Rest:
-    """Asks the source for its ends, and the target for the flow's positions."""
+    """Asks the source for its ends, and the target for the flow's positions.
+
+    One partition that cannot be looked at holds up no other. Raises when the source as a whole does
+    not answer.
+    """
     places: list[Place] = context.source_places
+    committed = context.spec.settings.isolation_level == "read_committed"
     with Admin(context.spec.source, client_id="understudy-failover") as source:
-        last = source.list_offsets(places, "latest", deadline_s=DEADLINE_S).raise_first().done
-        stable = source.list_offsets(places, "stable", deadline_s=DEADLINE_S).raise_first().done
-        first = source.list_offsets(places, "earliest", deadline_s=DEADLINE_S).raise_first().done
+        last, stable, first = (_ask(source, places, at) for at in ("latest", "stable", "earliest"))
     context.alive()
     refresh_index(flow=context.flow, deadline_s=DEADLINE_S)
+    unread = {place: why for answer in (last, stable, first) for place, why in answer[1].items()}
     known = PartitionMap.objects.filter(flow=context.flow, position__isnull=False)
-    positions = {(row.topic, row.partition): row.position or 0 for row in known}
-    committed = context.spec.settings.isolation_level == "read_committed"
-    held = next((place for place in places if committed and stable[place] < last[place]), None)
-    behind = {
-        place: max(0, (stable if committed else last)[place] - positions.get(place, first[place]))
-        for place in places
+    positions = {(row.topic, row.partition): row.position for row in known}
+    ends = (stable if committed else last)[0]
+    told = [place for place in places if place not in unread]
+    owed = [
+        evaluate(
+            PartitionFacts(
+                topic=place[0],
+                partition=place[1],
+                position=positions.get(place),
+                first=first[0][place],
+                end=ends[place],
+                # Then another log is there, and what it holds was never copied.
+                end_below_position=ends[place] < (positions.get(place) or 0),
+            )
+        )
+        for place in told
+    ]
+    held = [place for place in told if committed and stable[0][place] < last[0][place]]
+    return Rest(
+        owed=tuple(part for part in owed if part.records != 0),
+        held=_name(held[0]) if held else "",
+        waiting=_waiting(context, set(told)) | _other_logs(owed),
+        unread={_name(place): why for place, why in unread.items()},
+    )
+
+
+def _ask(
+    source: Admin, places: Sequence[Place], at: At
+) -> tuple[dict[Place, int], dict[Place, str]]:
+    found = source.list_offsets(places, at, deadline_s=DEADLINE_S)
+    if not found.done and any(isinstance(e, KafkaUnavailable) for e in found.failed.values()):
+        found.raise_first()
+    return found.done, {place: error.message for place, error in found.failed.items()}
+
+
+def _waiting(context: Context, places: set[Place]) -> dict[str, str]:
+    rows = Gap.objects.filter(flow=context.flow, closed_at=None).exclude(kind__in=IN_THE_WAY)
+    return {
+        str(gap): gap.reason or f"it is {gap.kind}."
+        for gap in rows
+        if (gap.topic, gap.partition) in places
     }
-    most = max(behind, key=lambda place: behind[place], default=("", 0))
-    name = "" if held is None else f"{held[0]}-{held[1]}"
-    return Rest(sum(behind.values()), f"{most[0]}-{most[1]}", name)
+
+
+def _other_logs(owed: Sequence[Owed]) -> dict[str, str]:
+    return {f"{part.topic}-{part.partition}": part.reason for part in owed if part.records is None}
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"
+
+
+def _waiting_words(waiting: Mapping[str, str]) -> str:
+    name, why = next(iter(waiting.items()))
+    more = f" So do {len(waiting) - 1:,} more." if len(waiting) > 1 else ""
+    return (
+        f"{name} waits for a decision, so it is not replicated: {why}{more} Decide on it, then "
+        "resume; or abort, leave it behind by decision, and simulate again."
+    )
+
+
+def _left_words(rest: Rest) -> str:
+    """What nothing can be said of, by name."""
+    left = {**rest.waiting, **rest.unread}
+    if not left:
+        return ""
+    named = "; ".join(f"{name}: {why}" for name, why in list(left.items())[:_NAMED])
+    more = f" And {len(left) - _NAMED:,} more." if len(left) > _NAMED else ""
+    return f" Unknown for {plural(len(left), 'partition')}: {named}{more}"
+
+
+def unanswered(context: Context) -> str:
+    """Before the fence: why a drain could not tell when all is copied; empty when it can."""
+    try:
+        rest = what_is_left(context)
+    except UnderstudyError as error:
+        return error.message
+    left = _left_words(rest).strip()
+    return f"{left} Remove the cause, or leave them behind by decision." if left else ""
 
 
 def _again(context: Context, rest: Rest) -> Outcome:
@@ -92,7 +200,9 @@ def _again(context: Context, rest: Rest) -> Outcome:
     start_flow(flow=_fresh(context), who=context.run.requested_by, why="Records came meanwhile.")
     context.row.result.pop("drained_at", None)
     context.keep(came_late=rest.behind)
-    return not_yet(f"{plural(rest.behind, 'record')} came to {rest.most} meanwhile; drains again.")
+    return not_yet(
+        f"{plural(rest.behind, 'record')} came to {rest.most} after the drain; drains again."
+    )
 
 
 def _undo(context: Context) -> str:

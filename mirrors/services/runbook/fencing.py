@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils import timezone
 
 from mirrors.domain.acls.rules import AclRule
-from mirrors.domain.errors import KafkaRefused, UnderstudyError
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.domain.figures import plural
 from mirrors.domain.keys import keys_of_failover as keys
 from mirrors.domain.runbook.machine import Outcome
@@ -47,7 +48,12 @@ def _act(context: Context) -> Outcome | None:
     if how != "acl":
         context.keep(how=how)
         return _passed(call(context, how))
-    why_not = _deny(context)
+    try:
+        why_not = _deny(context)
+    except KafkaUnavailable as error:
+        if context.planned:
+            raise
+        return skipped(f"{source} stopped answering, so no access rule was made: {error.message}")
     if not why_not:
         return None
     way = keys.fallback(context.run.hooks)
@@ -110,13 +116,19 @@ def _wait(context: Context) -> Outcome:
     if not context.source_answers:
         return done(f"Done; {source.alias} does not answer, so its ends cannot be looked at.")
     now = milliseconds(timezone.now())
-    ends = source_ends(context)
+    try:
+        ends, unread = source_ends(context)
+    except KafkaUnavailable as error:
+        if context.planned:
+            raise
+        return done(f"{source.alias} stopped answering, so its ends are unknown: {error.message}")
+    context.keep(unread=unread)
     before = row.result.get("ends")
     moving = [name for name, end in ends.items() if before is None or before.get(name) != end]
     began = row.result.get("looked_at") or now
     context.keep(ends=ends, looked_at=began)
     if before is not None and not moving:
-        return done(_words(context), fenced_at=now)
+        return done(f"{_words(context)}{_unread_words(source.alias, unread)}", fenced_at=now)
     if before is None:
         return not_yet(f"Looks whether anything still comes to {source.alias}.")
     words = (
@@ -140,12 +152,28 @@ def _words(context: Context) -> str:
     return f"{fell}{how} Nothing comes to {source} any more."
 
 
-def source_ends(context: Context) -> dict[str, int]:
-    """`topic-partition` -> its end, records of open transactions included."""
+def _unread_words(alias: str, unread: Mapping[str, str]) -> str:
+    if not unread:
+        return ""
+    name, why = next(iter(unread.items()))
+    return (
+        f" Of {plural(len(unread), 'partition')} the end on {alias} cannot be read, so whether "
+        f"anything is written there is unknown: {name}: {why}"
+    )
+
+
+def source_ends(context: Context) -> tuple[dict[str, int], dict[str, str]]:
+    """By `topic-partition` its end, records of open transactions included, or why it cannot be
+    read. Raises when the source as a whole does not answer."""
     places: list[Place] = context.source_places
     with Admin(context.spec.source, client_id=CLIENT_ID) as admin:
-        found = admin.list_offsets(places, "latest", deadline_s=DEADLINE_S).raise_first()
-    return {f"{topic}-{number}": end for (topic, number), end in found.done.items()}
+        found = admin.list_offsets(places, "latest", deadline_s=DEADLINE_S)
+    if not found.done and any(isinstance(e, KafkaUnavailable) for e in found.failed.values()):
+        found.raise_first()
+    return (
+        {f"{topic}-{number}": end for (topic, number), end in found.done.items()},
+        {f"{topic}-{number}": error.message for (topic, number), error in found.failed.items()},
+    )
 
 
 def _undo(context: Context) -> str:

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from mirrors.domain.checkpoints import IDLE, plan_move
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.rights_findings import lacking_where
 from mirrors.domain.figures import plural
 from mirrors.domain.offsets import Translation
 from mirrors.domain.resume import GroupPlace
@@ -156,15 +157,26 @@ def _told(context: Context, rows: list[Row]) -> Outcome:
         "in_place": sum(row["state"] == "in_sync" for row in rows),
         "not_moved": len(rest),
     }
-    words = f"{len(good):,} of {plural(len(rows), 'place')} stand at their exact offset."
+    words = f"{len(good):,} of {plural(len(rows), 'group-partition')} are at their exact offset."
     if rest:
         row = rest[0]
         where = f"{row['group']} in {row['topic']}-{row['partition']}"
         more = f" and {len(rest) - 1:,} more" if len(rest) > 1 else ""
         words += f" Not set: {where}{more}: {row['reason']}."
-    if any(row["state"] in AGAIN for row in rest):
+    known = _agreed_to(context)
+    if any(row["state"] in AGAIN and row["group"] not in known for row in rest):
         return not_yet(words, again_ms=2_000, **numbers)
     return done(words, **numbers)
+
+
+def _agreed_to(context: Context) -> set[str]:
+    """Groups that a blocker of the simulation named: the run was begun all the same, so they are
+    left as they are instead of waited for."""
+    simulated = context.run.simulation.plan if context.run.simulation else None
+    named = {row["where"] for row in (simulated or {}).get("blockers", [])}
+    target = context.spec.target.alias
+    groups = {row["group"] for row in context.plan["places"]}
+    return {group for group in groups if {group, lacking_where(group, target)} & named}
 
 
 def _undo(context: Context) -> str:

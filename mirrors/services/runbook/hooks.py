@@ -75,6 +75,29 @@ def check(hooks: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
+def unready(hooks: dict[str, Any]) -> str:
+    """On this worker: why a hook of the run could not be called; empty when each can.
+
+    References to secrets are resolved here, since another process may not have them.
+    """
+    ways = {hooks.get(name) for name in (keys.FENCE, keys.CONSUMERS, keys.PRODUCERS)}
+    for sentences in check(hooks).values():
+        return sentences[0]
+    path = settings.UNDERSTUDY_FAILOVER_COMMANDS.get(hooks.get(keys.COMMAND) or "")
+    if "command" in ways and path and not os.access(path, os.X_OK):
+        return f"The command {hooks[keys.COMMAND]} cannot be run here: {path} is not executable."
+    if "webhook" not in ways:
+        return ""
+    given = [*keys.headers_of(hooks.get(keys.HEADERS) or "").values(), hooks.get(keys.SECRET)]
+    try:
+        for value in given:
+            if value:
+                reveal(value)
+    except UnderstudyError as error:
+        return f"The webhook cannot be called from this worker: {error.message}"
+    return ""
+
+
 def _webhook(context: Context, *, undo: bool) -> Outcome:
     hooks, run, now = context.run.hooks, context.run, timezone.now()
     body = json.dumps(_body(context, undo=undo), sort_keys=True).encode()

@@ -18,6 +18,9 @@ from mirrors.models import FailoverRun
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.failover_look import Look, look
 from mirrors.services.runbook.context import Context, Handler, done, failed
+from mirrors.services.runbook.draining import unanswered
+from mirrors.services.runbook.hooks import unready
+from mirrors.services.runbook.redirecting import fences_kept
 
 DEADLINE_S = 8.0
 
@@ -87,12 +90,25 @@ def _verify(context: Context) -> Outcome:
     if worse := worse_than_simulated(context, said):
         words = f"It is worse than what was simulated: {' '.join(worse)}"
         return failed(words, **numbers)
+    if trouble := _would_stop_it(context):
+        return failed(f"It would stop behind the fence: {trouble}", **numbers)
     target = context.spec.target.alias
     words = (
         f"{target} is as simulated: {plural(len(plan.partitions), 'partition')}, "
         f"{plural(len(plan.places), 'place')} of groups."
     )
     return done(words, **numbers)
+
+
+def _would_stop_it(context: Context) -> str:
+    """Why a later step could not go on, asked here while nothing is changed; empty when all can."""
+    if trouble := unready(context.run.hooks):
+        return trouble
+    context.alive()
+    if trouble := fences_kept(context):
+        return trouble
+    context.alive()
+    return unanswered(context) if context.planned else ""
 
 
 DETECT = Handler(wait=_detect)

@@ -15,7 +15,7 @@ from mirrors.domain.account.counts import Count, upper_bound
 from mirrors.domain.account.partition import Owed
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import is_own
-from mirrors.domain.runbook.loss import Amount, counted_sentence, sum_owed
+from mirrors.domain.runbook.loss import Amount, counted_sentence, every_partition, sum_owed
 from mirrors.domain.runs import Run
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin import Admin, Place
@@ -128,7 +128,7 @@ def count_run(
 
 def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> list[_Range]:
     """What of each partition of the plan was not replicated, by what the source holds now."""
-    rows = (run.plan or {}).get("partitions", [])
+    rows = every_partition(run.plan or {})
     points = {(row.topic, row.partition): row for row in points_of(flow=flow)}
     with Admin(spec.source, client_id=CLIENT_ID) as admin:
         names = {row["topic"] for row in rows}
@@ -137,7 +137,7 @@ def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> lis
             (row["topic"], row["partition"])
             for row in rows
             if row["topic"] in seen.topics
-            and row["partition"] < seen.topics[row["topic"]].partitions
+            and 0 <= row["partition"] < seen.topics[row["topic"]].partitions
         ]
         committed = spec.settings.isolation_level == "read_committed"
         level = "stable" if committed else "latest"
@@ -166,6 +166,9 @@ def _range(base: _Range, begins: int | None, first: int, end: int) -> _Range:
 
 def _lost_from(row: Mapping[str, Any]) -> int | None:
     """The first source offset that is not on the target; None: all that the source holds."""
+    if "owed_from" in row:
+        found: int | None = row["owed_from"]
+        return found
     if row["position"] is not None:
         return int(row["position"])
     if row["source_end"] is not None and row["loss"] is not None:
@@ -177,6 +180,8 @@ def _another(
     point: Point | None, cluster: str, topics: Mapping[str, Any], place: Place, alias: str
 ) -> str:
     """Why what answers now is not the log that was left behind; empty when it is."""
+    if place[1] < 0:
+        return f"The partitions of {place[0]} could not be listed on {alias}."
     if place[0] not in topics or place[1] >= topics[place[0]].partitions:
         return f"{place[0]}-{place[1]} is no longer on {alias}."
     if point is None:

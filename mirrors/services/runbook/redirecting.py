@@ -8,14 +8,33 @@ from __future__ import annotations
 
 import dataclasses
 
+from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.keys.keys_of_failover import PRODUCERS
 from mirrors.domain.runbook.machine import Outcome
+from mirrors.kafka.fencing import CLIENT_ID, Fence
 from mirrors.models import FailoverStep
 from mirrors.services.runbook.context import Context, Handler
-from mirrors.services.runbook.fencing import fences_left, lift, put_up_again
+from mirrors.services.runbook.fencing import DEADLINE_S, fences_left, lift, put_up_again
 from mirrors.services.runbook.hooks import hook
 
 _HOOK = hook(PRODUCERS)
+
+
+def fences_kept(context: Context) -> str:
+    """Why a fence that an earlier run left on the target could not be lifted later; empty when
+    there is none, or its rules can be read."""
+    flow = context.flow
+    found = fences_left(source_id=flow.target_id, target_id=flow.source_id)
+    if not found:
+        return ""
+    runs = ", ".join(str(step.run_id) for step in found)
+    words = f"The fence that run {runs} left on {context.spec.target.alias} cannot be lifted:"
+    try:
+        with Fence(context.spec.target, client_id=CLIENT_ID) as fence:
+            there = fence.rules(deadline_s=DEADLINE_S)
+    except UnderstudyError as error:
+        return f"{words} {error.message}"
+    return f"{words} the cluster has no authorizer any more." if there is None else ""
 
 
 def _act(context: Context) -> Outcome | None:

@@ -118,7 +118,7 @@ def _written_since(context: Context) -> int | None:
     if not context.source_answers or "ends" not in fence:
         return None
     try:
-        now = source_ends(context)
+        now, _ = source_ends(context)
     except UnderstudyError:
         return None
     return sum(max(0, end - fence["ends"].get(name, end)) for name, end in now.items())
