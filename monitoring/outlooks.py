@@ -45,7 +45,7 @@ def swept_flows() -> QuerySet[Flow]:
 
 def keep(*, cluster: Cluster, ranges: Mapping[Place, Range], now: datetime) -> None:
     """What a sweep of a source says of every flow from there: their rows are written anew."""
-    flows = list(swept_flows().filter(source=cluster))
+    flows = list(swept_flows().filter(source=cluster).select_related("account"))
     before = {row.flow_id: row for row in FlowOutlook.objects.filter(flow__in=flows)}
     positions: dict[int, list[tuple[Place, int | None]]] = defaultdict(list)
     copied = FlowPartition.objects.filter(flow__in=flows).order_by()
@@ -76,14 +76,16 @@ def _tracks(known: FlowOutlook | None) -> dict[Place, Track]:
 
 
 def _row(flow: Flow, known: FlowOutlook | None, found: Outlook, now: datetime) -> FlowOutlook:
-    moved = known is None or found.reached > known.reached or found.offset_lag == 0
+    owed = flow.account.total if hasattr(flow, "account") else None
+    lag = None if owed is None else owed.exact_or_none
+    moved = known is None or found.reached > known.reached or lag == 0
     first = found.risks[0] if found.risks else None
     return FlowOutlook(
         flow=flow,
         as_of=now,
-        offset_lag=found.offset_lag,
+        offset_lag=lag,
         moved_at=now if moved or known is None else known.moved_at,
-        lag_when_moved=found.offset_lag if moved or known is None else known.lag_when_moved,
+        lag_when_moved=lag if moved or known is None else known.lag_when_moved,
         reached=found.reached,
         loses_at=moment(first.loses_at) if first else None,
         at_risk=len(found.risks),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.kafka.admin import Admin
 from mirrors.models import Cluster
 
@@ -34,6 +35,11 @@ class Sources:
 
     def __init__(self) -> None:
         self._open: dict[int, tuple[datetime, Admin]] = {}
+
+    def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot:
+        """All topics with ids and partition counts. Raises when the cluster does not respond."""
+        now = round(time.time() * 1000)
+        return self._admin(cluster).snapshot(now=now, deadline_s=deadline_s, with_configs=False)
 
     def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers:
         """Raises when nothing at all is answered."""

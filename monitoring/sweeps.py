@@ -16,8 +16,10 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.models import Cluster, FlowPartition
-from mirrors.models.flows import DesiredState
+from mirrors.domain.snapshot import ClusterSnapshot
+from mirrors.models import Cluster, Flow, FlowPartition
+from mirrors.models.flows import DesiredState, ObservedState
+from mirrors.services import unreported
 from monitoring import outlooks
 from monitoring.domain.moments import milliseconds, moment
 from monitoring.domain.outlook import Place, Range, seen
@@ -36,14 +38,22 @@ _COLUMNS = (*_KEY, "earliest", "end", "stable_end", "steps", "held_since", "as_o
 
 
 def due_clusters(now: datetime) -> list[int]:
-    """Sources of flows that are to run, and not being swept just now."""
-    wanted = Cluster.objects.filter(flows_out__in=outlooks.swept_flows()).distinct()
+    """Sources of flows that somebody may fail over, and not being swept just now."""
+    wanted = Cluster.objects.filter(flows_out__in=_protected()).distinct()
     free = Q(sweep__claimed_until=None) | Q(sweep__claimed_until__lt=now)
     due = Q(sweep=None) | (Q(sweep__due_at__lte=now) & free)
     return list(wanted.filter(due).values_list("pk", flat=True))
 
 
+def _protected() -> QuerySet[Flow]:
+    """Of a flow that is stopped the source is looked at as well: what it does not copy is owed."""
+    idle = Q(desired_state=DesiredState.STOPPED, observed_state=ObservedState.DRAFT)
+    return Flow.objects.exclude(idle).exclude(observed_state=ObservedState.FAILED_OVER)
+
+
 class Source(Protocol):
+    def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot: ...
+
     def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers: ...
 
 
@@ -56,16 +66,29 @@ def sweep(*, cluster_id: int, now: datetime, sources: Source = OPEN) -> bool:
         # The look at the cluster asks by itself; a worker does not wait for it twice.
         _failed(cluster, cluster.reason, now)
         return False
-    places = list(_copied(cluster).values_list("topic", "partition").distinct())
+    silent = unreported.unreported_flows(cluster=cluster, now=now)
+    places = set(_copied(cluster).values_list("topic", "partition").distinct())
     began = time.monotonic()
+    topics = None
     try:
-        answers = sources.ask(cluster, places, deadline_s=DEADLINE_S) if places else Answers()
+        if silent:
+            topics = sources.topics(cluster, deadline_s=DEADLINE_S)
+            for flow in silent:
+                places.update(unreported.selected_places(flow, topics))
+        asked = sorted(places)
+        answers = sources.ask(cluster, asked, deadline_s=DEADLINE_S) if asked else Answers()
     except UnderstudyError as error:
         _failed(cluster, error.message, now)
         return False
-    ranges = _keep(cluster, places, answers, now)
+    if topics is not None:
+        seen = unreported.SourceRanges(
+            topics=topics, earliest=answers.earliest, end=answers.end, stable=answers.stable
+        )
+        for flow in silent:
+            unreported.observe(flow=flow, seen=seen, now=now)
+    ranges = _keep(cluster, asked, answers, now)
     outlooks.keep(cluster=cluster, ranges=ranges, now=now)
-    _succeeded(cluster, places, ranges, answers.refused, now, time.monotonic() - began)
+    _succeeded(cluster, asked, ranges, answers.refused, now, time.monotonic() - began)
     return True
 
 

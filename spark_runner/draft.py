@@ -285,6 +285,7 @@ class Draft:
                 state="pending",
                 reason=topic.reason,
                 partitions=topic.partitions,
+                source_topic_id=self._source.topics[topic.topic].topic_id,
             )
             for topic in self._topics.copied
         ]
@@ -298,6 +299,7 @@ class Draft:
                 if (state := self._source.topics.get(topic.topic))
                 else 0,
                 code=CANNOT_BE_CREATED if topic.fault else FILTERED,
+                source_topic_id=state.topic_id if state else "",
             )
             for topic in self._topics.skipped
         ]

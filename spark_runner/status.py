@@ -346,6 +346,7 @@ class Board:
                 else found.reason or topic.reason,
                 partitions=topic.partitions,
                 code=topic.code or (found.code if found.code in BLOCKED else ""),
+                source_topic_id=topic.source_topic_id,
             )
 
 

@@ -78,6 +78,8 @@ class TopicStatus:
     # Why it is not copied, for programs: `cannot_be_created`, `not_described`,
     # `deleted_on_source`, `filtered`; empty otherwise.
     code: str = ""
+    # The id that the source gives it; empty where it has none or the topic is not there.
+    source_topic_id: str = ""
 
 
 # Not frozen: they are made by the thousand every few seconds, and that would cost twice as much.

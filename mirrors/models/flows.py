@@ -158,6 +158,8 @@ class FlowTopic(models.Model):
     partitions = models.PositiveIntegerField()
     # Why it is not copied, for programs (`domain.jobs.TopicStatus.code`).
     code = models.CharField(max_length=32, blank=True, default="")
+    # The id that the source gave it at the last plan.
+    source_topic_id = models.CharField(max_length=64, blank=True, default="")
     # Null while any partition is unknown; `owed` sums those that are known.
     offset_lag = models.BigIntegerField(null=True)
     time_lag_ms = models.BigIntegerField(null=True)

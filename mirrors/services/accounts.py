@@ -1,4 +1,4 @@
-"""What each flow owes, evaluated from its runner's status and stored with the rows it is about.
+"""What each flow owes, evaluated from what was observed and stored with the rows it is about.
 
 One evaluation is one revision of the flow: its partitions, its topics and the flow change together.
 """
@@ -12,7 +12,7 @@ from datetime import datetime
 
 from mirrors.domain.account.partition import BLOCKING, Owed, PartitionFacts, evaluate
 from mirrors.domain.account.totals import Total, combine, total
-from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicStatus
+from mirrors.domain.jobs import PartitionStatus, TopicStatus
 from mirrors.models import Flow, FlowAccount, FlowTopic, LeftBehind
 from mirrors.services.clock import moment
 
@@ -29,21 +29,22 @@ class Account:
     topics: Mapping[str, Total]
 
 
-def account_of(status: JobStatus, left_behind: Collection[tuple[str, int | None]] = ()) -> Account:
-    """The account as of a runner's status. `left_behind` holds topics (partition None: all of
-    its partitions) that a person decided to leave behind."""
-    partitions = {
-        (row.topic, row.partition): evaluate(facts_of(row, left_behind))
-        for row in status.partitions
-    }
+def account_of(
+    topics: Iterable[TopicStatus],
+    partitions: Iterable[PartitionStatus],
+    left_behind: Collection[tuple[str, int | None]] = (),
+) -> Account:
+    """The account of what was observed. `left_behind` holds topics (partition None: all of their
+    partitions) that a person decided to leave behind."""
+    owed = {(row.topic, row.partition): evaluate(facts_of(row, left_behind)) for row in partitions}
     by_topic: dict[str, list[Owed]] = defaultdict(list)
-    for owed in partitions.values():
-        by_topic[owed.topic].append(owed)
-    topics = {
+    for one in owed.values():
+        by_topic[one.topic].append(one)
+    sums = {
         row.topic: total(by_topic.get(row.topic) or _without_rows(row, left_behind))
-        for row in status.topics
+        for row in topics
     }
-    return Account(partitions=partitions, topics=topics)
+    return Account(partitions=owed, topics=sums)
 
 
 def left_behind_of(flow: Flow) -> set[tuple[str, int | None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ _TOPIC_FIELDS = (
     "least",
     "unknown_partitions",
     "code",
+    "source_topic_id",
     "certainty",
     "states",
     "account_state",
@@ -66,23 +67,23 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
     as_of = moment(status.as_of)
     if job.as_of is not None and job.as_of >= as_of:
         return False
-    topics, partitions = _rows(flow, status)
     with transaction.atomic():
         # What was last seen stays until there is a plan, with its age: a failover counts on it, and
         # where the source is dead no plan comes.
         if status.is_planned:
-            _replace(
-                FlowPartition, flow, partitions, _PARTITION_KEY, _PARTITION_FIELDS, _PARTITION_AGES
+            store(
+                flow=flow,
+                topics=status.topics,
+                partitions=status.partitions,
+                not_visible=status.not_visible,
+                as_of=as_of,
             )
-            _replace(FlowTopic, flow, topics, _TOPIC_KEY, _TOPIC_FIELDS, _TOPIC_AGES)
-            accounts.store(flow=flow, rows=topics, not_visible=status.not_visible, as_of=as_of)
         gaps.fold(flow=flow, status=status, now=as_of)
         strangers.fold(flow=flow, status=status, now=as_of)
         Flow.objects.filter(pk=flow.pk).update(as_of=as_of, warnings=list(status.warnings))
         Job.objects.filter(pk=job.pk).update(
             as_of=as_of,
             generation=status.generation,
-            refusal=status.refusal,
             records=status.records,
             bytes=status.bytes,
             lanes=[dataclasses.asdict(row) for row in status.lanes],
@@ -90,15 +91,27 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
     return True
 
 
-def _rows(flow: Flow, status: JobStatus) -> tuple[list[FlowTopic], list[FlowPartition]]:
-    account = accounts.account_of(status, accounts.left_behind_of(flow))
-    partitions = [
+def store(
+    *,
+    flow: Flow,
+    topics: Sequence[TopicStatus],
+    partitions: Sequence[PartitionStatus],
+    not_visible: str,
+    as_of: datetime,
+) -> None:
+    """Evaluate what was observed of the flow and make its rows and its account say that."""
+    account = accounts.account_of(topics, partitions, accounts.left_behind_of(flow))
+    topic_rows = [_topic(flow, seen, account.topics[seen.topic], as_of) for seen in topics]
+    partition_rows = [
         _partition(flow, seen, account.partitions[seen.topic, seen.partition])
-        for seen in status.partitions
+        for seen in partitions
     ]
-    at = moment(status.as_of)
-    topics = [_topic(flow, seen, account.topics[seen.topic], at) for seen in status.topics]
-    return topics, partitions
+    with transaction.atomic():
+        _replace(
+            FlowPartition, flow, partition_rows, _PARTITION_KEY, _PARTITION_FIELDS, _PARTITION_AGES
+        )
+        _replace(FlowTopic, flow, topic_rows, _TOPIC_KEY, _TOPIC_FIELDS, _TOPIC_AGES)
+        accounts.store(flow=flow, rows=topic_rows, not_visible=not_visible, as_of=as_of)
 
 
 def _partition(flow: Flow, seen: PartitionStatus, owed: Owed) -> FlowPartition:
@@ -135,6 +148,7 @@ def _topic(flow: Flow, seen: TopicStatus, total: Total, as_of: datetime) -> Flow
         reason=seen.reason,
         partitions=seen.partitions,
         code=seen.code,
+        source_topic_id=seen.source_topic_id,
         offset_lag=total.exact_or_none if seen.state != "skipped" else None,
         time_lag_ms=total.time_lag_ms if seen.state != "skipped" else None,
         owed=total.records,

@@ -45,12 +45,8 @@ class Held:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """`offset_lag` is against what may be read; None while a position is not known.
+    """`reached` is the sum of the positions: while it does not grow, nothing is copied."""
 
-    `reached` is the sum of the positions: while it does not grow, nothing is copied.
-    """
-
-    offset_lag: int | None
     reached: int
     risks: tuple[Risk, ...]
     held: tuple[Held, ...]
@@ -84,7 +80,6 @@ def look(
     at: int,
 ) -> Outlook:
     """`positions` are those of the flow; a partition that was not answered is left out."""
-    lag: int | None = 0
     reached = 0
     risks, held, followed = [], [], {}
     for place, position in positions:
@@ -94,11 +89,8 @@ def look(
         if found.held_since is not None:
             held.append(_held(place, found))
         if position is None:
-            lag = None
             continue
         reached += position
-        if lag is not None:
-            lag += max(0, found.stable - position)
         moves = pace(found.steps, at)
         if position >= found.end or (moves is None and position >= found.earliest):
             continue
@@ -115,7 +107,6 @@ def look(
         if risk is not None:
             risks.append(risk)
     return Outlook(
-        offset_lag=lag,
         reached=reached,
         risks=tuple(sorted(risks, key=lambda one: (one.loses_at, -one.lost))),
         held=tuple(sorted(held, key=lambda one: one.since)),

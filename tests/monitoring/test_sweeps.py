@@ -10,13 +10,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.models import Cluster, Flow, FlowPartition
+from mirrors.domain.snapshot import ClusterSnapshot, TopicState
+from mirrors.models import Cluster, Flow, FlowAccount, FlowPartition, FlowTopic
 from monitoring import alerting, sweeps
 from monitoring.models import Alert, AlertRule, ClusterSweep, FlowOutlook, PartitionRange
 from monitoring.sources import Answers
 from tests.pages import world
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+BEFORE = NOON - timedelta(hours=1)
 
 
 class Source:
@@ -26,6 +28,19 @@ class Source:
         self.earliest, self.end, self.stable = 0, 100_000, 100_000
         self.down = False
         self.asked = 0
+        self.listed = {"orders": ("id-1", 4)}
+        self.hidden: dict[str, str] = {}
+
+    def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot:
+        found = {
+            name: TopicState(
+                name=name, topic_id=topic_id, partitions=partitions, replication_factor=1
+            )
+            for name, (topic_id, partitions) in self.listed.items()
+        }
+        return ClusterSnapshot(
+            taken_at=0, cluster_id="c", brokers=1, topics=found, failed=self.hidden
+        )
 
     def ask(self, cluster: Cluster, places: Any, *, deadline_s: float) -> Answers:
         self.asked += 1
@@ -135,10 +150,74 @@ def test_two_workers_sweep_a_cluster_once(flow: Flow, source: Source) -> None:
     assert sweeps.due_clusters(NOON + timedelta(seconds=51)) == [flow.source_id]
 
 
-def test_a_flow_that_was_stopped_is_left_alone(flow: Flow, source: Source) -> None:
-    deletes(flow, source, 30)
-    Flow.objects.update(desired_state="stopped", observed_state="stopped")
+def test_a_flow_that_was_stopped_calls_nobody_and_its_source_is_looked_at(
+    flow: Flow, source: Source
+) -> None:
+    Flow.objects.update(desired_state="stopped", observed_state="stopped", as_of=BEFORE)
+    deletes(flow, source, 120)
+    assert not Alert.objects.exists()
+    assert sweeps.due_clusters(NOON + timedelta(hours=1)) == [flow.source_id]
+    Flow.objects.update(observed_state="failed_over")
     assert sweeps.due_clusters(NOON + timedelta(hours=1)) == []
+
+
+@pytest.fixture
+def idle(flow: Flow, source: Source) -> Flow:
+    """Stopped an hour ago with one partition of orders copied up to 90."""
+    FlowPartition.objects.all().delete()
+    topic = world.topic(flow, "orders", partitions=1)
+    FlowTopic.objects.filter(pk=topic.pk).update(source_topic_id="id-1")
+    world.partition(flow, "orders", 0, position=90, is_dense=True)
+    Flow.objects.update(desired_state="stopped", observed_state="stopped", as_of=BEFORE)
+    source.listed = {"orders": ("id-1", 1)}
+    source.end = source.stable = 100
+    return flow
+
+
+def owed(flow: Flow, source: Source) -> FlowAccount:
+    sweep(flow, source, 0)
+    return FlowAccount.objects.get(flow=flow)
+
+
+def test_what_a_stopped_flow_does_not_copy_is_owed(idle: Flow, source: Source) -> None:
+    found = owed(idle, source)
+    assert (found.records, found.certainty, found.as_of) == (10, "at_most", NOON)
+    # The oldest of them may be as old as the silence.
+    assert found.time_lag_ms == 3_600_000
+    source.end = source.stable = 150
+    assert owed(idle, source).records == 60
+
+
+def test_a_topic_recreated_while_its_flow_is_stopped_owes_all_it_holds(
+    idle: Flow, source: Source
+) -> None:
+    source.listed = {"orders": ("id-2", 2)}
+    found = owed(idle, source)
+    assert found.records == 200
+    assert FlowTopic.objects.get(topic="orders").account_state == "recreated"
+    assert owed(idle, source).records == 200, "and again at the next look"
+
+
+def test_an_end_below_the_position_is_unknown_where_no_id_tells(idle: Flow, source: Source) -> None:
+    source.end = source.stable = 50
+    found = owed(idle, source)
+    assert (found.unknown, found.certainty, found.states) == (1, "unknown", {"recreated": 1})
+
+
+def test_new_deleted_and_hidden_topics_of_a_stopped_flow_are_in_its_account(
+    idle: Flow, source: Source
+) -> None:
+    source.listed = {"payments": ("id-3", 2), "__internal": ("id-4", 1)}
+    source.hidden = {"bills": "Grant DESCRIBE on bills."}
+    world.topic(idle, "bills")
+    found = owed(idle, source)
+    assert (found.records, found.unknown, found.unknown_topics) == (200, 3, ["bills"])
+    states = dict(FlowTopic.objects.values_list("topic", "account_state"))
+    assert states == {
+        "orders": "deleted_on_source",
+        "payments": "behind",
+        "bills": "not_described",
+    }
 
 
 def test_a_transaction_left_open_is_told_apart_from_being_behind(
@@ -149,8 +228,7 @@ def test_a_transaction_left_open_is_told_apart_from_being_behind(
     source.stable = 90_000
     for seconds in (0, 600, 1_000):
         sweep(flow, source, seconds)
-    outlook = FlowOutlook.objects.get()
-    assert (outlook.offset_lag, outlook.held_records) == (0, 10_000)
+    assert FlowOutlook.objects.get().held_records == 10_000
     alert = Alert.objects.get()
     assert alert.sentence == (
         "is kept from 10,000 records by a transaction that has been open on its source for "
@@ -169,7 +247,7 @@ def test_without_a_runner_the_sweep_tells_that_a_flow_stands_while_its_source_gr
         source.end = source.stable = 100_000 + seconds
         sweep(flow, source, seconds)
     alert = Alert.objects.get(rule__kind="stands")
-    assert alert.sentence == "copied nothing for 1 min 30 s while its source grew by 90"
+    assert alert.sentence == "copied nothing for 1 min 30 s while its source grew by 360"
 
 
 def test_a_sweep_writes_only_partitions_whose_beginning_moved(flow: Flow, source: Source) -> None:
