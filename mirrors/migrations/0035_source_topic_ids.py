@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('mirrors', '0033_account_lower_bounds'),
+        ('mirrors', '0034_runner_degraded'),
     ]
 
     operations = [
