@@ -19,6 +19,7 @@ import urllib.parse
 
 import urllib3
 
+from mirrors.domain.text import on_one_line
 from mirrors.kafka import egress
 from mirrors.kafka.lookup import resolve_host
 from mirrors.kafka.secret_purposes import Purpose
@@ -70,7 +71,7 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
                 retries=False,
                 preload_content=False,
             )
-            text = " ".join(answer.read(_ANSWER_BYTES).decode("utf-8", "replace").split())
+            text = on_one_line(answer.read(_ANSWER_BYTES).decode("utf-8", "replace"))
             answer.release_conn()
     except urllib3.exceptions.SSLError:
         return Outcome(False, "Its certificate is not trusted or names another host.", again=True)

@@ -174,8 +174,8 @@ class OrphanViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[OrphanStretch
         if role_of(request.user) < Role.OPERATOR:
             raise PermissionDenied("What is in records needs the role operator.")
         stretch = get_object_or_404(self.get_queryset(), pk=pk)
-        start = _whole(request.query_params.get("from"), 0)
-        count = min(_whole(request.query_params.get("count"), 100), MOST_RECORDS)
+        start = _whole(request, "from", 0)
+        count = min(_whole(request, "count", 100), MOST_RECORDS)
         found = list(orphans.read_records(stretch=stretch, start=start, count=count))
         following = start + len(found)
         return Response(
@@ -187,9 +187,10 @@ class OrphanViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[OrphanStretch
         )
 
 
-def _whole(text: str | None, otherwise: int) -> int:
+def _whole(request: Request, name: str, otherwise: int) -> int:
+    text = request.query_params.get(name)
     if text is None:
         return otherwise
-    if not text.isdecimal() or len(text) > 12:
-        raise serializers.ValidationError({"from": ["It must be a whole number, 0 or more."]})
+    if not text.isascii() or not text.isdecimal() or len(text) > 12:
+        raise serializers.ValidationError({name: ["It must be a whole number, 0 or more."]})
     return int(text)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import QuerySet
+from django.core.exceptions import FieldDoesNotExist
+from django.core.exceptions import ValidationError as DjangoValidationError
+from django.db.models import BooleanField, Field, IntegerField, Model, QuerySet
 from rest_framework import filters, serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -61,16 +64,18 @@ class ReasonSerializer(StrictSerializer):
 
 
 class ExactFilter(filters.BaseFilterBackend):
-    """`?state=running`: a view's `filter_fields` maps each parameter to a lookup."""
+    """`?state=running`: a view's `filter_fields` maps each parameter to a lookup.
+
+    A value that the column cannot hold is refused by the parameter's name, before the database
+    sees it: each database has other errors for that.
+    """
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> Any:
-        wanted: dict[str, str] = {}
+        wanted: dict[str, Any] = {}
         for name, lookup in getattr(view, "filter_fields", {}).items():
             value = request.query_params.get(name)
             if value is not None:
-                if "\x00" in value:
-                    raise ValidationError({name: ["It holds a NUL character."]})
-                wanted[lookup] = value
+                wanted[lookup] = _value_of(queryset.model, name, lookup, value)
         return queryset.filter(**wanted) if wanted else queryset
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
@@ -78,6 +83,39 @@ class ExactFilter(filters.BaseFilterBackend):
             {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
             for name in getattr(view, "filter_fields", {})
         ]
+
+
+def _value_of(model: type[Model], name: str, lookup: str, text: str) -> Any:
+    """The text as the column behind the lookup holds it."""
+    if "\x00" in text:
+        raise ValidationError({name: ["It holds a NUL character."]})
+    column = _column(model, lookup)
+    if isinstance(column, IntegerField):
+        # Eighteen digits fit each database; int() would take other scripts' digits as well.
+        if not re.fullmatch(r"-?[0-9]{1,18}", text):
+            raise ValidationError({name: ["Give a whole number."]})
+        return int(text)
+    if isinstance(column, BooleanField):
+        if text.lower() not in ("true", "false"):
+            raise ValidationError({name: ["Give true or false."]})
+        return text.lower() == "true"
+    try:
+        return text if column is None else column.to_python(text)
+    except (DjangoValidationError, ValueError, TypeError, ArithmeticError):
+        kind = str(column.description if column else "value").lower()
+        raise ValidationError({name: [f"It cannot be read as {kind}."]}) from None
+
+
+def _column(model: type[Model], lookup: str) -> Field[Any, Any] | None:
+    """The field that a lookup ends at, a relation's key for a relation; None for an annotation."""
+    field: Any = None
+    try:
+        for part in lookup.split("__"):
+            field = model._meta.get_field(part)
+            model = getattr(field, "related_model", None) or model
+    except FieldDoesNotExist:
+        return None
+    return getattr(field, "target_field", field) if field.is_relation else field
 
 
 class Search(filters.SearchFilter):

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from mirrors import launcher
 from mirrors.domain.jobs import RunnerStatus
+from mirrors.domain.text import without_nul
 from mirrors.kafka.secret_purposes import RESERVED_FILES, own_files
 from mirrors.models import Runner, claim
 from mirrors.models.runners import RunnerState
@@ -202,7 +203,7 @@ def _last_words(directory: Path) -> str:
             words = file.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    lines = runner_logs.without_nul(words).strip().splitlines()
+    lines = without_nul(words).strip().splitlines()
     return lines[-1].strip()[:300] if lines else ""
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from mirrors.domain import runner_log
+from mirrors.domain.text import without_nul
 from mirrors.launcher import LOG_FILE
 from mirrors.models import Flow, Runner, RunnerLog
 from mirrors.services.clock import moment
@@ -35,11 +36,6 @@ def keep(*, runner: Runner, directory: Path) -> None:
     RunnerLog.objects.update_or_create(runner=runner, defaults=found)
 
 
-def without_nul(text: str) -> str:
-    """PostgreSQL refuses it, and a log that was cut under its writer begins with many."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
 def of_runner(*, runner: Runner) -> RunnerLog | None:
     return RunnerLog.objects.filter(runner=runner).first()
 
@@ -59,5 +55,6 @@ def _tail(path: Path, most: int) -> str:
     with path.open("rb") as file:
         start = max(0, file.seek(0, os.SEEK_END) - most)
         file.seek(start)
+        # A log that was truncated under its writer begins with many of them.
         text = without_nul(file.read(most).decode("utf-8", "replace"))
     return text.partition("\n")[2] if start else text

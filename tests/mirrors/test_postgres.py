@@ -15,10 +15,12 @@ from tests.postgres import Postgres, binaries
 ROOT = Path(__file__).resolve().parents[2]
 # Where databases differ: how they order, search, lock, refuse a second row, and what fits a row.
 SAME = (
+    "tests/api/test_filters.py",
     "tests/api/test_flows.py",
     "tests/api/test_gaps.py",
     "tests/api/test_ordering.py",
     "tests/mirrors/test_connections.py",
+    "tests/mirrors/test_nul.py",
     "tests/mirrors/test_reconcile.py",
     "tests/mirrors/test_supervision.py",
     "tests/mirrors/test_what_fits.py",

@@ -23,6 +23,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.keys import keys_of_failover as keys
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.domain.signing import signature
+from mirrors.domain.text import on_one_line
 from mirrors.outgoing import check_headers, post, refusal, reveal
 from mirrors.services.runbook.context import Context, Handler, done, failed, person, skipped
 
@@ -195,7 +196,7 @@ def _run(words: list[str], environment: dict[str, str], context: Context) -> tup
 def _end_of(said: IO[bytes]) -> str:
     length = said.seek(0, os.SEEK_END)
     said.seek(max(0, length - 4 * _TOLD))
-    return " ".join(said.read().decode("utf-8", "replace").split())[-_TOLD:]
+    return on_one_line(said.read().decode("utf-8", "replace"))[-_TOLD:]
 
 
 def _environment(context: Context) -> dict[str, str]:
