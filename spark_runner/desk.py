@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.jobs import JobSpec
@@ -17,8 +18,17 @@ from spark_runner.gaps import Orders
 from spark_runner.planner import Planner
 from spark_runner.positions import Place
 from spark_runner.positions_for_mm2 import ConnectOffsetsWriter
+from spark_runner.work import PartitionError
 
 POSITIONS_DEADLINE_S = 5.0
+
+
+class Looked(NamedTuple):
+    """What a look found: whether another plan is due, and partitions of topics that were created
+    again since the last one."""
+
+    has_changed: bool
+    recreated: Mapping[Place, PartitionError]
 
 
 class Desk:
@@ -70,9 +80,11 @@ class Desk:
         self._seen = seen
         return plan
 
-    def has_changed(self) -> bool:
+    def look(self) -> Looked:
         """Whether topics, partitions or ids differ from what the last plan was made of."""
-        return self.planner.look() != self._seen
+        has_changed = self.planner.look() != self._seen
+        recreated = self.planner.recreated() if has_changed else {}
+        return Looked(has_changed, recreated)
 
     def is_owner(self) -> bool:
         return self.planner.is_owner()

@@ -32,7 +32,7 @@ NUMBERS_AGAIN_S = 60.0
 _POSSIBLE: dict[Phase, tuple[Errand, ...]] = {
     "opening": ("owner", "open"),
     "copying": ("owner", "plan", "look", "positions", "ends"),
-    "paused": ("positions", "ends"),
+    "paused": ("positions", "ends", "look"),
     "resting": (),
     "failed": (),
     "stopped": (),
@@ -131,8 +131,11 @@ class Office:
         if errand in ("open", "plan"):
             self.trouble.clear()
             events = self._adopt(value, now)
-        elif errand == "look" and value:
-            self.agenda.want("plan")
+        elif errand == "look":
+            # While nothing is copied no plan is made; then this is all that is known of them.
+            self._board.found_recreated(value.recreated)
+            if value.has_changed:
+                self.agenda.want("plan")
         elif errand == "ends":
             self._board.reaches(value)
         elif errand == "owner":
@@ -209,7 +212,9 @@ class Office:
             places, starts = self._board.places(), self._board.without_start()
             undated = self._board.undated()
             return (lambda: desk.sample(places, starts, undated, positions)) if places else None
-        return desk.has_changed if errand == "look" else desk.is_owner
+        if errand == "look":
+            return desk.look if self.is_planned else None
+        return desk.is_owner
 
     def _act_of_planning(self, errand: Errand) -> Callable[[], Any] | None:
         desk, positions = self._desk, self._board.positions()

@@ -18,6 +18,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.filters import TopicSelection
+from mirrors.domain.gaps import gap_of_generation
 from mirrors.domain.jobs import JobSpec
 from mirrors.domain.policy import policy_for
 from mirrors.domain.records import Position
@@ -34,6 +35,7 @@ from spark_runner.blocked_topics import Obstacle
 from spark_runner.bounds import Bounds
 from spark_runner.draft import Draft, Plan
 from spark_runner.gaps import Orders, marks_of
+from spark_runner.generations import generation_gap
 from spark_runner.ledger_writer import LedgerWriter
 from spark_runner.named import check_offsets
 from spark_runner.positions import (
@@ -50,7 +52,8 @@ from spark_runner.slices import pack
 from spark_runner.starts import Ranges, first_offsets, ranges
 from spark_runner.visibility import not_visible, with_hidden
 from spark_runner.wire.lookout import Lookout
-from spark_runner.wire.metadata import TopicView
+from spark_runner.wire.metadata import TopicView, id_text
+from spark_runner.work import PartitionError
 
 DEADLINE_S = 10.0
 
@@ -153,6 +156,28 @@ class Planner:
             {row.remote_topic: _identity(target.get(row.remote_topic)) for row in copied},
             (colliding(faults, target), self._lookouts[1].brokers) if faults else None,
         )
+
+    def recreated(self) -> dict[Place, PartitionError]:
+        """Partitions of topics that were created again since the last plan, by the last look."""
+        lookout, alias = self._lookouts[0], self.spec.source.alias
+        copied = {row.topic for row in self._topics.copied}
+        found: dict[Place, PartitionError] = {}
+        for place, known in self._ledger.positions.items():
+            view = lookout.views.get(place[0])
+            if place[0] not in copied or view is None or place[1] not in view.leaders:
+                continue
+            now = dataclasses.replace(
+                known,
+                source_cluster=lookout.cluster_id or known.source_cluster,
+                source_topic_id=id_text(view.topic_id) or known.source_topic_id,
+            )
+            words = generation_gap(known, now, source=alias, target=self.spec.target.alias)
+            if words is not None:
+                found[place] = PartitionError(
+                    topic=place[0], partition=place[1], offset=known.position, state="gap",
+                    code="generation", reason=words, gap=gap_of_generation(known, now),
+                )  # fmt: skip
+        return found
 
     def plan(
         self,

@@ -5,8 +5,9 @@ Nothing here talks to anybody; the flow's thread feeds it and writes the file.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mirrors.domain.gaps import GapFacts, passes_by
 from mirrors.domain.jobs import (
@@ -46,6 +47,8 @@ class Board:
         self._rows: dict[Place, Row] = {}
         self._remote_topics: dict[str, str] = {}
         self._blocked: tuple[str, ...] = ()
+        # Partitions that a look alone has found recreated.
+        self._looked: set[Place] = set()
 
     def planned(self, plan: Plan) -> frozenset[Place]:
         """Take a plan up; the partitions that it stops no longer, though the plan before did."""
@@ -58,8 +61,9 @@ class Board:
         }
         for place in plan.resumed:
             self._rows.pop(place, None)
-        for place in plan.resumed | healed:
+        for place in plan.resumed | healed | self._looked:
             self.errors.pop(place, None)
+        self._looked.clear()
         self._rows = {
             place: self._rows.get(place) or Row(work.start)
             for place, work in plan.partitions.items()
@@ -74,6 +78,19 @@ class Board:
         self._plan = plan
         self._blocked = blocked_topics(plan.topics, plan.stopped, self.job.target.alias)
         return healed
+
+    def found_recreated(self, found: Mapping[Place, PartitionError]) -> None:
+        """Partitions of topics that were created again, found by a look: until a plan says so too,
+        they owe what the source holds now."""
+        for place, error in found.items():
+            row, known = self._rows.get(place), self.errors.get(place)
+            if row is None or row.position is None or (known is not None and known.gap is not None):
+                continue
+            gap = error.gap and dataclasses.replace(error.gap, position=row.position)
+            error = dataclasses.replace(error, offset=row.position, gap=gap)
+            self._judge_source(place, error)
+            self.errors[place] = error
+            self._looked.add(place)
 
     def _healed(self, plan: Plan) -> frozenset[Place]:
         """What only the plan before had stopped; a word of a lane since then stays."""

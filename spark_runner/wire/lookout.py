@@ -19,7 +19,8 @@ class Lookout:
         self._cluster = ClusterClient(spec)
         self._question = Repeated(MetadataRequest(topics=None, allow_auto_topic_creation=False))
         self._reply: Any = None
-        self._views: dict[str, TopicView] = {}
+        # Of the last look; do not change it.
+        self.views: dict[str, TopicView] = {}
 
     def topics(self, deadline: float) -> dict[str, TopicView]:
         """Every topic that we may see, with its id and leaders; do not change it.
@@ -28,9 +29,13 @@ class Lookout:
         """
         reply = self._cluster.ask(self._question, deadline)
         if reply is not self._reply:
-            self._views = self._cluster.learn(reply)
+            self.views = self._cluster.learn(reply)
             self._reply = reply
-        return self._views
+        return self.views
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id
 
     @property
     def brokers(self) -> int:

@@ -13,7 +13,7 @@ from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from spark_runner.agenda import Agenda
 from spark_runner.control_server import ControlServer
 from spark_runner.copying import Copying
-from spark_runner.desk import Desk
+from spark_runner.desk import Desk, Looked
 from spark_runner.draft import Plan
 from spark_runner.gaps import Orders
 from spark_runner.office import NUMBERS_AGAIN_S, Office, Phase
@@ -54,7 +54,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
+def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    monkeypatch.setattr(Desk, "look", lambda _: Looked(False, {}))
     control = ControlServer("127.0.0.1", "127.0.0.1")
     scene = Scene(control)
     yield scene

@@ -10,6 +10,7 @@ from mirrors.domain.account.partition import evaluate
 from mirrors.domain.jobs import JobStatus
 from mirrors.services.accounts import facts_of
 from tests.spark.lab import Flow, Lab, partition_row, topic_row
+from tests.spark.test_gaps import decide, gap_of
 
 COPIED = 200
 NOW_THERE = {"same": 200, "fewer": 150, "more": 500}
@@ -131,4 +132,24 @@ def test_a_topic_recreated_with_fewer_partitions_names_those_that_are_gone(lab: 
 
     status = flow.wait(lambda s: look(s) and owed(s, topic) == 20 and owed(s, topic, 1) == 0)
     assert (owed(status, topic, 2), owed(status, topic, 3)) == (0, 0)
+    flow.stop()
+
+
+def test_of_a_paused_flow_recreated_topics_owe_what_they_hold_now(lab: Lab) -> None:
+    flow = lab.flow(refresh_topics_interval_seconds="2")
+    topics = {lab.create(flow.topic(name)): count for name, count in NOW_THERE.items()}
+    for topic in topics:
+        lab.write(topic, range(COPIED))
+    flow.start().wait_in_sync(*topics)
+    flow.change(desired="paused")
+    flow.wait_state("paused")
+    for topic, count in topics.items():
+        recreate(lab, topic, count)
+    status = flow.wait(lambda s: all_known(s, topics), seconds=30)
+    assert status.state == "paused"
+    flow.change(desired="running")
+    flow.wait(lambda s: s.state == "degraded" and all_known(s, topics))
+    same = flow.topic("same")
+    decide(flow, same, "restart", gap_of(flow, same, "recreated"))
+    flow.wait_in_sync(same)
     flow.stop()

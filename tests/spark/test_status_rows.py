@@ -195,3 +195,18 @@ def test_a_principal_that_sees_no_topic_is_a_trouble_of_the_flow() -> None:
     assert told(board).not_visible == "No topic of a is visible."
     assert board.troubles() == ("No topic of a is visible.",)
     assert board.is_retried
+
+
+def test_what_a_look_finds_recreated_is_counted_until_a_plan_says_what_it_is() -> None:
+    board = copied()
+    gap = dataclasses.replace(RECREATED, position=COPIED - 5, first=None, end=None)
+    board.found_recreated({PLACE: error("generation", gap), ("other", 0): error("generation", gap)})
+    assert owed(board) is None
+    board.reaches(sampled(500, as_of=5_000, first=0))
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    assert row.gap is not None
+    assert (row.state, row.gap.position, owed(board)) == ("gap", COPIED, 500)
+    # The alias leads to the first cluster again.
+    board.planned(a_plan())
+    assert board.errors == {}
