@@ -8,10 +8,10 @@ from typing import Any
 
 from tests.judge.cluster import now_ms
 from tests.judge.statements import (
+    headline_claims,
     headline_of,
     metric_claims,
     row_claims,
-    sentence_claims,
     text_of,
 )
 from tests.judge.verdicts import (
@@ -59,12 +59,9 @@ def rest_claims(world: World, flow: dict[str, Any]) -> Iterator[Claim]:
 
 
 def page_claims(world: World, sentences: Iterable[str]) -> Iterator[Claim]:
-    """Of the overview's sentences those that name this round's clusters."""
+    """Of the overview's sentences those that are about this round's source."""
     for sentence in sentences:
-        if world.source_alias in sentence.replace("→", " ").split() or f"{world.source_alias} " in (
-            sentence
-        ):
-            yield from sentence_claims("overview", sentence)
+        yield from headline_claims(sentence, world.source_alias)
 
 
 class Check:
@@ -86,6 +83,7 @@ class Check:
         for claim in claims:
             self._judge(claim)
         self._judge_unknown(claims)
+        self._judge_hiding(claims)
         self._judge_silence()
         return self.findings
 
@@ -110,6 +108,17 @@ class Check:
         found = judge_unknown([claim for claim in claims if claim.topic], excused)
         if found is not None:
             self.findings.append(found)
+
+    def _judge_hiding(self, claims: list[Claim]) -> None:
+        """A sum is not unknown as a whole while a part of it is known."""
+        world = self.world
+        if world.source_is_dead or world.desired != "running":
+            return
+        sums = [one for one in claims if one.topic is None and "owed" in one.statement]
+        for claim in sums:
+            known = world.known_owed(claim.as_of) if claim.certainty == "unknown" else ""
+            if known:
+                self._add("unknown_without_cause", claim.statement, "unknown", known)
 
     def _judge_silence(self) -> None:
         """What cannot cross without a person is said: by the state, the headline, an alert."""

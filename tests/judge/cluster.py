@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Producer,
+    ShareConsumer,
     TopicPartition,
 )
 from confluent_kafka.admin import (
@@ -118,6 +120,15 @@ class KafkaSide:
         for done in self.admin.delete_acls([asked]).values():
             done.result(PATIENCE_S)
 
+    def share(self, group: str, topic: str, seconds: float) -> None:
+        """Have a share group of that name, by a member that reads for a while."""
+        consumer = ShareConsumer({**self.config, "group.id": group})
+        consumer.subscribe([topic])
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            consumer.poll(0.3)
+        consumer.close()
+
     def begins(self, places: Sequence[Place]) -> dict[Place, int]:
         asked = {TopicPartition(*place): OffsetSpec.earliest() for place in places}
         answers = self.admin.list_offsets(asked, request_timeout=PATIENCE_S)
@@ -193,6 +204,34 @@ class KafkaSide:
                     open_ends.discard(place)
                 elif not error.retriable():
                     raise KafkaException(error)
+
+
+class Reader:
+    """A live member of a group: it reads one topic and commits as it goes, until it is stopped."""
+
+    def __init__(self, side: KafkaSide, group: str, topic: str) -> None:
+        self.topic = topic
+        self._stop = threading.Event()
+        config = {
+            **side.config,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 500,
+            "isolation.level": "read_committed",
+        }
+        self._consumer = Consumer(config)
+        self._consumer.subscribe([topic])
+        self._thread = threading.Thread(target=self._run, name=f"reader {group}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._consumer.consume(200, 0.2)
+        self._consumer.close()
 
 
 def _rule(topic: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:

@@ -36,6 +36,7 @@ def writable(world: World) -> list[str]:
 def quiet(world: World) -> list[str]:
     """Topics that nothing is wrong with."""
     held = {row[0] for row in world.transaction.records} if world.transaction else set()
+    held |= world.reading
     return [topic for topic in writable(world) if topic not in world.trouble and topic not in held]
 
 
@@ -276,3 +277,69 @@ class WriteForeign(Move):
         count = world.chance.randint(1, 30)
         world.foreign_writer().write([((remote, 0), f"foreign-{n}") for n in range(count)])
         return f"{count} foreign records in {remote}-0"
+
+
+class DeleteRemote(Move):
+    """Somebody deletes a remote topic."""
+
+    weight = 1
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and bool(RefuseRecord._there(world))
+
+    def do(self, world: World) -> str:
+        topic = world.chance.choice(RefuseRecord._there(world))
+        world.target.delete(world.ledger.remote(topic))
+        world.ledger.lose_copies(now_ms())
+        world.look()
+        if world.desired == "running" and any(world.living(topic).records()):
+            world.trouble[topic] = now_ms()
+        return f"delete {world.ledger.remote(topic)} on the target"
+
+
+class Expire(Move):
+    """Retention deletes what a topic holds."""
+
+    weight = 1
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and bool(Truncate._filled(world))
+
+    def do(self, world: World) -> str:
+        topic, _ = world.chance.choice(Truncate._filled(world))
+        places = [(topic, number) for number in world.living(topic).partitions]
+        before = world.source.begins(places)
+        world.source.configure(topic, retention_ms="1", segment_ms="60000")
+        for _ in range(40):
+            world.wait_a_moment()
+            if world.source.begins(places) != before:
+                break
+        world.wait_a_moment()
+        world.source.configure(topic, retention_ms="604800000")
+        world.wait_a_moment()
+        begins = world.source.begins(places)
+        for (_, number), start in begins.items():
+            world.ledger.truncate(topic, number, start, now_ms())
+        return f"retention empties {topic}: {sorted(begins.values())}"
+
+
+class Heal(Move):
+    """What was denied is allowed again, and what was too small is large enough."""
+
+    weight = 2
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and bool(world.denied)
+
+    def do(self, world: World) -> str:
+        for topic, side in world.denied.items():
+            side.allow(topic)
+            own = topic.removeprefix(world.ledger.remote(""))
+            world.trouble.pop(own, None)
+            world.hidden.discard(own)
+            for generation in world.ledger.living():
+                if generation.topic == own:
+                    generation.changed_at = now_ms()
+        allowed = ", ".join(world.denied)
+        world.denied.clear()
+        return f"allow everything again: {allowed}"

@@ -5,10 +5,13 @@ from __future__ import annotations
 from tests.judge.cluster import now_ms
 from tests.judge.mess import (
     CreateTopic,
+    DeleteRemote,
     DeleteTopic,
     DenyOnSource,
     DenyOnTarget,
+    Expire,
     GrowTopic,
+    Heal,
     Move,
     Produce,
     RecreateTopic,
@@ -66,6 +69,35 @@ class AbandonGroup(Move):
         if world.desired != "running":
             world.trouble[topic] = now_ms()
         return f"{group} stays at {records[0].offset} of {topic}-{number}, which begins at {start}"
+
+
+class ReadLive(Move):
+    """A live consumer of the source commits as it reads."""
+
+    def possible(self, world: World) -> bool:
+        free = set(quiet(world)) - world.reading
+        return super().possible(world) and bool(free) and world.desired == "running"
+
+    def do(self, world: World) -> str:
+        topic = world.chance.choice(sorted(set(quiet(world)) - world.reading))
+        group = f"g{world.seed}-live{len(world.reading)}"
+        world.start_reader(group, topic)
+        return f"{group} reads {topic}"
+
+
+class ShareOnTarget(Move):
+    """A share group on the target has the name of a group on the source."""
+
+    weight = 1
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and bool(world.groups)
+
+    def do(self, world: World) -> str:
+        group = world.chance.choice(sorted(world.groups))
+        topic = next(iter(world.target.topics()))
+        world.target.share(group, topic, 3.0)
+        return f"a share group {group} on the target"
 
 
 class OpenTransaction(Move):
@@ -190,6 +222,7 @@ class KillSource(Move):
 
     def do(self, world: World) -> str:
         topic = world.chance.choice(writable(world))
+        world.stop_readers()
         world.produce(topic, 300)
         world.kill_source()
         return f"300 records to {topic}, then kill -9 of the source"
@@ -231,6 +264,11 @@ MOVES: tuple[Move, ...] = (
     DecideGaps(),
     KillSource(),
     ReviveSource(),
+    DeleteRemote(),
+    Expire(),
+    Heal(),
+    ReadLive(),
+    ShareOnTarget(),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import traceback
+from typing import Any
 
 from confluent_kafka import KafkaException
 
@@ -13,7 +14,7 @@ from tests.journeys.asking import Person
 from tests.judge.checks import Check
 from tests.judge.cluster import now_ms
 from tests.judge.moves_of_flow import choose
-from tests.judge.simulations import execute, judge_counted, simulate
+from tests.judge.simulations import drill, execute, judge_counted, simulate
 from tests.judge.stage import JudgeStage
 from tests.judge.verdicts import Finding
 from tests.judge.world import World
@@ -88,29 +89,41 @@ def _step(world: World) -> list[Finding]:
     return Check(world).run()
 
 
+ENDS = ("simulation", "drill", "switchover", "failover", "dead source")
+
+
 def _finish(world: World) -> list[Finding]:
-    """A simulation, and in most rounds a real run of it."""
-    if world.transaction is not None:
+    """A simulation or a drill, and in most rounds a real run of it."""
+    if world.transaction is not None and not world.source_is_dead:
         world.end_open(committed=True)
-    end = world.chance.choice(("simulation", "switchover", "failover", "dead source"))
+    end = world.chance.choice(ENDS)
     if end == "dead source" and not world.source_is_dead:
         # What the flow saw last and what came after it: that is what a failover is about.
+        world.stop_readers()
         _load(world)
         world.kill_source()
         world.steps.append("kill -9 of the source")
         time.sleep(6)
+    if not world.source_is_dead:
+        world.note_readers()
+    if end == "drill":
+        return drill(world)
     run, findings = simulate(world)
     verified = run and run.get("verification")
     world.steps.append(f"simulation {run and run['state']} {verified}: {run and run['reason']}")
     if run is None or run["state"] != "succeeded" or end == "simulation":
         return findings
+    return [*findings, *_run(world, run, end)]
+
+
+def _run(world: World, run: dict[str, Any], end: str) -> list[Finding]:
     kind = "failover" if world.source_is_dead or end != "switchover" else "switchover"
     was_dead = world.source_is_dead
-    findings += execute(world, run, kind)
+    findings = execute(world, run, kind)
     if was_dead:
         world.revive_source()
         world.steps.append("the source is back")
-        if world.ran:
+        if world.ran and not findings:
             findings += judge_counted(world, world.ran)
     return findings
 

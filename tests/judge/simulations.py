@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.judge.cluster import now_ms
-from tests.judge.ledger import Bounds
 from tests.judge.statements import moment, owed_claim, sentence_claims
 from tests.judge.verdicts import (
     Certainty,
@@ -52,6 +51,35 @@ def simulate(world: World) -> tuple[dict[str, Any] | None, list[Finding]]:
     return run, list(judge_run(world, run))
 
 
+def drill(world: World) -> list[Finding]:
+    """A drill, its simulation, what it measured, and its certificate, which says the same."""
+    code, made = world.ask("drill-runs/", {"flow": world.flow})
+    if code >= 400:
+        return [_broken("drill", f"refused with {code}: {made}")]
+    path = f"drill-runs/{made['id']}/"
+    until = time.monotonic() + SIMULATION_S
+    while (run := world.rest(path))["ended_at"] is None or not run["certificate"]:
+        if time.monotonic() > until:
+            return [_broken("drill", f"did not end in {SIMULATION_S:.0f} s: {run['reason']}")]
+        time.sleep(0.5)
+    world.steps.append(f"drill {run['state']} {run['verification']}: {run['reason']}")
+    findings = []
+    if run["failover"]:
+        findings += judge_run(world, world.rest(f"failovers/{run['failover']}/"))
+    document = world.rest(f"certificates/{run['certificate']}/")["document"]
+    at = moment(run["started_at"] or run["created_at"])
+    for where, measured in (("drill", run["measured"]), ("certificate", document["measured"])):
+        claim = Claim(
+            statement=f"{where}: loss",
+            records=(measured or {}).get("loss"),
+            certainty=_CERTAINTIES[(measured or {}).get("loss_is") or "unknown"],
+            as_of=at,
+        )
+        found = judge_amount(claim, world.ledger.owed(at))
+        findings += [found] if found else []
+    return findings
+
+
 def wait(world: World, path: str, seconds: float) -> dict[str, Any]:
     until = time.monotonic() + seconds
     while (run := world.rest(path))["state"] not in ENDED and time.monotonic() < until:
@@ -68,8 +96,13 @@ def judge_run(world: World, run: Mapping[str, Any]) -> Iterator[Finding]:
     at = moment(run["started_at"] or run["created_at"])
     for claim in _amounts(run, at):
         truth = world.ledger.owed(claim.as_of, claim.topic, claim.partition)
-        if (found := judge_amount(claim, _of_run(truth, world, claim))) is not None:
+        if (found := judge_amount(claim, truth)) is not None:
             yield found
+        hides = claim.topic is None and claim.certainty == "unknown" and not world.source_is_dead
+        if hides and (known := world.known_owed(claim.as_of)):
+            yield Finding(
+                kind="unknown_without_cause", statement=claim.statement, said="unknown", true=known
+            )
     result = run["result"] or {}
     wrong = 0
     for row in result.get("partitions", ()):
@@ -80,13 +113,6 @@ def judge_run(world: World, run: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(
             kind="too_good", statement=f"verification of a {kind}", said="verified", true="wrong"
         )
-
-
-def _of_run(truth: Bounds, world: World, claim: Claim) -> Bounds:
-    """A run looks at a live source itself, so it knows what was there just before it began."""
-    if world.source_is_dead or claim.topic is not None:
-        return truth
-    return Bounds(max(truth.least, 0), truth.most)
 
 
 def _amounts(run: Mapping[str, Any], at: int) -> Iterator[Claim]:
@@ -108,7 +134,8 @@ def _amounts(run: Mapping[str, Any], at: int) -> Iterator[Claim]:
         return
     if result.get("sentence"):
         yield from sentence_claims(f"sentence of a {kind}", result["sentence"], as_of=at)
-    certainty = _CERTAINTIES.get(totals.get("loss_is") or "", "at_most")
+    said = totals.get("loss_certainty") or totals.get("loss_is") or "at_most"
+    certainty = _CERTAINTIES[said]
     if totals.get("loss_unknown") and certainty != "unknown":
         certainty = "at_least"
     ages = [row.get("source_end_age_ms") or 0 for row in plan.get("partitions", ())]
@@ -116,7 +143,7 @@ def _amounts(run: Mapping[str, Any], at: int) -> Iterator[Claim]:
         statement=f"result of a {kind}: loss",
         records=totals.get("loss"),
         certainty="unknown" if totals.get("loss") is None else certainty,
-        as_of=at - max(ages, default=0),
+        as_of=totals.get("loss_observed_at") or at - max(ages, default=0),
     )
     if owed := result.get("owed") or totals.get("owed"):
         yield owed_claim(f"result of a {kind}: owed", owed)
@@ -169,6 +196,12 @@ def execute(world: World, simulation: Mapping[str, Any], kind: str) -> list[Find
     while (run := world.rest(path))["state"] not in ENDED:
         if time.monotonic() > until or run["waits_for"] == "trouble":
             return [_held(kind, run)]
+        if any(
+            step["name"] == "read_checkpoints" and step["state"] != "pending"
+            for step in run["steps"]
+        ):
+            # As people do when producers are refused: consumers of the source stop too.
+            world.stop_readers()
         if run["waits_for"] == "person":
             world.ask(f"{path}confirm/", {"reason": "the judge"})
         time.sleep(0.5)

@@ -12,8 +12,11 @@ from tests.judge.cluster import now_ms
 from tests.judge.verdicts import Certainty, Claim
 
 _AGES = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_AGE = re.compile(r"([\d,.]+) ?(ms|s|min|h|d)\b(?: ([\d,.]+) ?(ms|s|min)\b)? (?:ago|old|before)")
-_AMOUNT = re.compile(r"(at least |at most )?([\d,]+) records?\b", re.IGNORECASE)
+_AGE = re.compile(r"([\d,.]+) ?(ms|s|min|h|d)\b(?: ([\d,.]+) ?(ms|s|min)\b)? (?:ago|before)")
+_AMOUNT = re.compile(
+    r"(at least |at most )?([\d,]+) records?\b( at least| at most)?", re.IGNORECASE
+)
+_LOSSES = "Data loss if a source fails now: "
 # What an amount must be about; records that are read again or foreign ones are other amounts.
 _ABOUT = re.compile(r"lost|loss|owed|behind|not (?:copied|replicated)|missing", re.IGNORECASE)
 _NOT_ABOUT = re.compile(r"re-?read|again|twice|foreign|duplicate|another producer", re.IGNORECASE)
@@ -108,6 +111,38 @@ def sentence_claims(where: str, text: str, *, as_of: int | None = None) -> Itera
             yield claim
 
 
+def headline_claims(text: str, alias: str) -> Iterator[Claim]:
+    """What the overview says of one source: `east at most 12 records; none for west (…)`."""
+    if not text.startswith(_LOSSES):
+        return
+    for clause in text.removeprefix(_LOSSES).split("; "):
+        if re.search(rf"(?<![\w.-]){re.escape(alias)}(?![\w-])", clause) is None:
+            continue
+        as_of = now_ms() - age_of(clause)
+        if clause.startswith("none for"):
+            yield Claim(
+                statement="overview", records=0, certainty="counted", as_of=as_of, text=clause
+            )
+        elif clause.startswith("unknown for"):
+            yield Claim(
+                statement="overview", records=None, certainty="unknown", as_of=as_of, text=clause
+            )
+        elif (amount := _AMOUNT.search(clause)) is not None:
+            yield Claim(
+                statement="overview",
+                records=int(amount[2].replace(",", "")),
+                certainty=_certainty(amount, clause),
+                as_of=as_of,
+                text=clause,
+            )
+
+
+def _certainty(amount: re.Match[str], text: str) -> Certainty:
+    if re.search(r"and all that came since|unknown for", text):
+        return "at_least"
+    return _BOUNDS[(amount[1] or amount[3] or "").strip().lower()]
+
+
 def _claim_of(where: str, sentence: str, as_of: int) -> Claim | None:
     amount = _AMOUNT.search(sentence)
     certainty: Certainty = "counted"
@@ -116,9 +151,7 @@ def _claim_of(where: str, sentence: str, as_of: int) -> Claim | None:
         if _ABOUT.search(sentence) is None or _NOT_ABOUT.search(sentence) is not None:
             return None
         records = int(amount[2].replace(",", ""))
-        certainty = _BOUNDS[(amount[1] or "").strip().lower()]
-        if re.search(r"records? at least|and all that came since|unknown for", sentence):
-            certainty = "at_least"
+        certainty = _certainty(amount, sentence)
     elif _NOTHING.search(sentence) is None:
         if _UNKNOWN.search(sentence) is None or "loss" not in sentence:
             return None

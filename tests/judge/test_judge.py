@@ -43,7 +43,9 @@ def test_no_statement_is_more_optimistic_than_the_truth(
 @pytest.mark.soak
 @pytest.mark.timeout(6 * 3600)
 def test_many_rounds_end_without_a_finding(judged: JudgeStage, person: Person) -> None:
-    seeds = [int(SEED)] if SEED else range(FIRST, FIRST + ROUNDS)
+    first, _, last = SEED.partition("-")
+    begin = int(first or FIRST)
+    seeds = range(begin, (int(last or first) + 1) if SEED else begin + ROUNDS)
     bad = []
     for seed in seeds:
         outcome = play(judged, person, seed)

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.judge.ledger import ASKED_WITHIN_MS, SHOWN_WITHIN_MS, Bounds, Ledger, Record, Seen
-from tests.judge.statements import age_of, headline_of, metric_claims, sentence_claims
+from tests.judge.statements import (
+    age_of,
+    headline_claims,
+    headline_of,
+    metric_claims,
+    sentence_claims,
+)
 from tests.judge.verdicts import (
     Certainty,
     Claim,
@@ -150,9 +156,26 @@ def test_sentences_are_read_as_a_person_reads_them() -> None:
         (2485, "at_least", 69_000)
     ]
     assert said("If s died now: loss unknown, no figures.") == [(None, "unknown", 0)]
+    assert said("If s died now, 36 records at most would be lost.") == [(36, "at_most", 0)]
     assert said("114 records would be lost.") == [(114, "counted", 0)]
     assert said("9,913 records would be read again.") == []
     assert said("All 7 group-partitions resume at the correct record.") == []
+
+
+def test_the_headline_is_read_clause_by_clause() -> None:
+    text = (
+        "Data loss if a source fails now: s1 at most 12 records (oldest 3 s, most in a); s2 at "
+        "least 4 records (unreachable, seen 1 min ago); unknown for s3 (no figures yet); none for "
+        "s4, s5 (checked 2 s ago)."
+    )
+    found = {
+        alias: list(headline_claims(text, alias)) for alias in ("s1", "s2", "s3", "s4", "s5", "s9")
+    }
+    assert [(one.records, one.certainty) for one in found["s1"]] == [(12, "at_most")]
+    assert [(one.records, one.certainty) for one in found["s2"]] == [(4, "at_least")]
+    assert [(one.records, one.certainty) for one in found["s3"]] == [(None, "unknown")]
+    assert [(one.records, one.certainty) for one in found["s4"]] == [(0, "counted")]
+    assert found["s9"] == []
 
 
 def test_an_age_and_the_headline_are_found_on_a_page() -> None:

@@ -10,7 +10,7 @@ import urllib.error
 from typing import Any
 
 from tests.journeys.asking import Person, Rest
-from tests.judge.cluster import KafkaSide, Place, Writer, now_ms
+from tests.judge.cluster import KafkaSide, Place, Reader, Writer, now_ms
 from tests.judge.ledger import Generation, Ledger, Record, Seen
 from tests.judge.stage import JudgeStage, remove_flow
 
@@ -60,6 +60,7 @@ class World:
         self._names = 0
         self._writers: dict[bool, Writer] = {}
         self._silent: list[socket.socket] = []
+        self._readers: dict[str, Reader] = {}
 
     @property
     def name(self) -> str:
@@ -112,6 +113,7 @@ class World:
 
     def end(self) -> None:
         """Put right what the round broke, and remove what it made."""
+        self.stop_readers()
         for listener in self._silent:
             listener.close()
         if self.source_is_dead:
@@ -272,6 +274,30 @@ class World:
             self._silent.append(listener)
         return f"127.0.0.1:{port}"
 
+    # Who reads.
+
+    def start_reader(self, group: str, topic: str) -> None:
+        """A live consumer of the source, which commits what it reads."""
+        self._readers[group] = Reader(self.source, group, topic)
+        self.groups.add(group)
+
+    def stop_readers(self) -> None:
+        for reader in self._readers.values():
+            reader.stop()
+        self._readers.clear()
+
+    def note_readers(self) -> None:
+        """Write down where live groups are now; nothing is produced meanwhile."""
+        for group, reader in self._readers.items():
+            for (topic, number), offset in self.source.committed(group).items():
+                if topic == reader.topic and self.ledger.current(topic) is not None:
+                    self.ledger.commit(group, topic, number, offset, now_ms())
+
+    @property
+    def reading(self) -> set[str]:
+        """Topics that live consumers read."""
+        return {reader.topic for reader in self._readers.values()}
+
     # What is seen.
 
     def look(self) -> dict[Place, list[tuple[int, str]]]:
@@ -283,6 +309,18 @@ class World:
         values = {place: {value for _, value in rows} for place, rows in copies.items()}
         self.ledger.looks.append(Seen(at, values))
         return copies
+
+    def known_owed(self, at: int) -> str:
+        """What is surely owed of topics that the product may describe, in words; "" for nothing."""
+        amounts = {
+            topic: self.ledger.owed(at, topic).least
+            for topic in self.ledger.topics
+            if topic not in self.hidden
+        }
+        owing = [topic for topic, amount in amounts.items() if amount]
+        if not owing:
+            return ""
+        return f"at least {sum(amounts.values()):,}, of {', '.join(name[:40] for name in owing)}"
 
     def wait_until_running(self) -> None:
         until = time.monotonic() + RUNNING_S
