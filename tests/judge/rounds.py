@@ -14,7 +14,7 @@ from tests.journeys.asking import Person
 from tests.judge.checks import Check
 from tests.judge.cluster import now_ms
 from tests.judge.moves_of_flow import choose
-from tests.judge.simulations import drill, execute, judge_counted, simulate
+from tests.judge.simulations import drill, execute, judge_counted, leave_behind, simulate
 from tests.judge.stage import JudgeStage
 from tests.judge.verdicts import Finding
 from tests.judge.world import World
@@ -111,7 +111,14 @@ def _finish(world: World) -> list[Finding]:
     run, findings = simulate(world)
     verified = run and run.get("verification")
     world.steps.append(f"simulation {run and run['state']} {verified}: {run and run['reason']}")
-    if run is None or run["state"] != "succeeded" or end == "simulation":
+    if run is None or end == "simulation":
+        return findings
+    if leave_behind(world, run):
+        time.sleep(3)
+        run, more = simulate(world)
+        findings += more
+        world.steps.append(f"again, simulation {run and run['state']}: {run and run['reason']}")
+    if run is None or run["state"] != "succeeded":
         return findings
     return [*findings, *_run(world, run, end)]
 

@@ -106,6 +106,9 @@ def metric_claims(text: str, flow: str) -> Iterator[Claim]:
 def sentence_claims(where: str, text: str, *, as_of: int | None = None) -> Iterator[Claim]:
     """Sentences that say how much is lost or owed. `as_of` is now, less the age that one says."""
     for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z])", text):
+        if "left behind" in sentence:
+            # About one topic; what is left behind is in the total beside it.
+            continue
         claim = _claim_of(where, sentence, as_of or now_ms())
         if claim is not None:
             yield claim
