@@ -6,11 +6,13 @@ from typing import Literal
 
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 
-Errand = Literal["open", "plan", "look", "ends", "positions", "owner"]
+Errand = Literal["open", "plan", "look", "ends", "positions", "owner", "remotes"]
 
 COPY_POSITIONS_S = 5.0
 ENDS_BUSY_S = 1.0
 ENDS_IDLE_S = 5.0
+# Remote partitions are looked at for records of other producers.
+REMOTES_S = 10.0
 RETRY_FAULTED_S = (15.0, 30.0, 60.0, 120.0, 300.0)
 # A cluster that comes back is used again within seconds.
 AGAIN_S = (1.0, 2.0, 4.0, 8.0)
@@ -59,6 +61,8 @@ class Agenda:
             self._due["ends"] = now + (ENDS_BUSY_S if moving else ENDS_IDLE_S)
         if errand == "positions":
             self._due["positions"] = now + COPY_POSITIONS_S
+        if errand == "remotes" or (errand == "open" and "remotes" not in self._due):
+            self._due["remotes"] = now + REMOTES_S
 
     def failed(self, errand: Errand, error: UnderstudyError, now: float) -> None:
         steps = AGAIN_REFUSED_S if isinstance(error, KafkaRefused) else AGAIN_S

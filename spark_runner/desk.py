@@ -10,10 +10,12 @@ import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from mirrors.domain.continuity.strangers import Stretch
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.jobs import JobSpec
 from spark_runner.draft import Plan
 from spark_runner.ends import Ends, EndsSampler
+from spark_runner.foreign_writes import ForeignWrites, RemotePartition
 from spark_runner.gaps import Orders
 from spark_runner.planner import Planner
 from spark_runner.positions import Place
@@ -39,6 +41,7 @@ class Desk:
         self._owner = owner
         self._planner: Planner | None = None
         self._ends: EndsSampler | None = None
+        self._foreign: ForeignWrites | None = None
         self._copy: ConnectOffsetsWriter | None = None
         self._seen: object = None
 
@@ -101,6 +104,19 @@ class Desk:
             self._ends = EndsSampler(self._job.source)
         return dataclasses.replace(self._ends.sample(places, starts, undated), positions=positions)
 
+    def find_foreign(self, remotes: dict[Place, RemotePartition]) -> dict[Place, list[Stretch]]:
+        """Records of other producers in partitions where the flow writes nothing.
+
+        None where others write the same topics on purpose, or where a record of this flow may look
+        like theirs.
+        """
+        settings = self.planner.spec.settings
+        if settings.delivery != "exactly_once" or settings.skip_replicated:
+            return {}
+        if self._foreign is None:
+            self._foreign = ForeignWrites(self._job.target)
+        return self._foreign.look(remotes)
+
     def copy_positions(self, positions: dict[Place, int]) -> None:
         """For MM2: `mm2-offsets.<source>.internal`."""
         if self._planner is None:
@@ -117,5 +133,7 @@ class Desk:
     def close(self) -> None:
         if self._ends is not None:
             self._ends.close()
+        if self._foreign is not None:
+            self._foreign.close()
         if self._planner is not None:
             self._planner.close()

@@ -31,7 +31,7 @@ NUMBERS_AGAIN_S = 60.0
 
 _POSSIBLE: dict[Phase, tuple[Errand, ...]] = {
     "opening": ("owner", "open"),
-    "copying": ("owner", "plan", "look", "positions", "ends"),
+    "copying": ("owner", "plan", "look", "positions", "ends", "remotes"),
     "paused": ("positions", "ends", "look"),
     "resting": (),
     "failed": (),
@@ -138,6 +138,8 @@ class Office:
                 self.agenda.want("plan")
         elif errand == "ends":
             self._board.reaches(value)
+        elif errand == "remotes":
+            self._board.meet_foreign(value)
         elif errand == "owner":
             self._copying.fenced = False
             events = [] if value else ["lost"]
@@ -214,6 +216,9 @@ class Office:
             return (lambda: desk.sample(places, starts, undated, positions)) if places else None
         if errand == "look":
             return desk.look if self.is_planned else None
+        if errand == "remotes":
+            remotes = self._board.remotes()
+            return (lambda: desk.find_foreign(remotes)) if remotes else None
         return desk.is_owner
 
     def _act_of_planning(self, errand: Errand) -> Callable[[], Any] | None:

@@ -9,6 +9,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from mirrors.domain.continuity.strangers import Stretch
 from mirrors.domain.gaps import GapFacts, passes_by
 from mirrors.domain.jobs import (
     JobSpec,
@@ -25,9 +26,11 @@ from mirrors.domain.topics import LONGEST_NAME
 from spark_runner.blocked_topics import BLOCKED, CANNOT_BE_CREATED, blocked_topics
 from spark_runner.draft import DELETED_ON_SOURCE, Plan
 from spark_runner.ends import Ends
+from spark_runner.foreign_writes import RemotePartition
 from spark_runner.meter import Amount
 from spark_runner.positions import Place
 from spark_runner.status_rows import OTHER_LOG, Row, is_another_log, state_of
+from spark_runner.wire.metadata import id_bytes
 from spark_runner.work import PartitionError, PartitionFigure
 
 
@@ -220,6 +223,27 @@ class Board:
 
     def positions(self) -> dict[Place, int]:
         return {p: row.position for p, row in self._rows.items() if row.position is not None}
+
+    def remotes(self) -> dict[Place, RemotePartition]:
+        """Of what is copied, where it is copied to, and from which position on."""
+        if self._plan is None:
+            return {}
+        return {
+            place: RemotePartition(
+                work.remote_topic,
+                id_bytes(work.remote_topic_id),
+                place[1],
+                row.position,
+                row.there,
+            )
+            for place, work in self._plan.partitions.items()
+            if place not in self.errors and (row := self._rows[place]).position is not None
+        }
+
+    def meet_foreign(self, found: Mapping[Place, Iterable[Stretch]]) -> None:
+        for place, stretches in found.items():
+            if place in self._rows:
+                self._rows[place].meet(stretches)
 
     def is_moving(self) -> bool:
         """Whether the source holds something that was not copied when it was last asked, and that

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from mirrors.domain.account.partition import PartitionFacts, owed_from
-from mirrors.domain.continuity.strangers import Stretch
+from mirrors.domain.continuity.strangers import Stretch, unknown_yet
 from mirrors.domain.gaps import GapKind
 from mirrors.domain.jobs import JobState, TopicState
 from spark_runner.work import PartitionError, PartitionFigure
@@ -36,6 +37,7 @@ class Row:
         "repeats",
         "stable",
         "strangers",
+        "there",
         "timestamp",
         "why",
     )
@@ -60,6 +62,8 @@ class Row:
         # The newest of what others wrote into the remote partition.
         self.strangers: deque[Stretch] = deque(maxlen=MOST_STRANGERS)
         self.repeats: int | None = None
+        # Where the next batch belongs in the remote partition.
+        self.there: int | None = None
         self.caught_up_at: int | None = None
 
     def moved(self, figure: PartitionFigure, now: int) -> None:
@@ -71,14 +75,27 @@ class Row:
             self.copied += figure.copied
         self.position, self.lane, self.why = figure.position, figure.lane, figure.why
         self.left_out += figure.left_out
-        self.strangers.extend(figure.strangers)
+        self.meet(figure.strangers)
         self.repeats = figure.repeats
+        self.there = figure.there
         self.timestamp = figure.timestamp or self.timestamp
         if not self.is_below:
             # The ends were asked a moment ago, and what was copied since was there: never behind.
             self.end = None if self.end is None else max(self.end, figure.position)
             self.stable = None if self.stable is None else max(self.stable, figure.position)
         self._look(now)
+
+    def meet(self, stretches: Iterable[Stretch]) -> None:
+        """Foreign records; what a look at a quiet partition found is found once more by the lane
+        that then writes behind it."""
+        for stretch in stretches:
+            last = self.strangers[-1] if self.strangers else None
+            if last is not None and last.first <= stretch.first <= last.last:
+                self.strangers.extend(unknown_yet([stretch], last.last + 1))
+            elif last is not None and stretch.first < last.first <= last.last <= stretch.last:
+                self.strangers[-1] = stretch
+            else:
+                self.strangers.append(stretch)
 
     def reaches(
         self,

@@ -122,6 +122,8 @@ class PartitionFigure:
     strangers: tuple[Stretch, ...] = ()
     # At least once: records that lie twice on the target by now; null where nobody counts them.
     repeats: int | None = None
+    # Where the next batch belongs in the remote partition; null where the lane does not know.
+    there: int | None = None
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:

@@ -114,4 +114,5 @@ class Account:
             copied=track.counts.committed_records - copied_before,
             strangers=found,
             repeats=self._repeats.count(track),
+            there=track.there if track.there >= 0 else None,
         )

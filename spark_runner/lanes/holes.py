@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from mirrors.domain.continuity.strangers import Hole, Seen
 from mirrors.kafka.codes import Code
 from spark_runner.lanes.scan import Filter
-from spark_runner.lanes.track import Track
 from spark_runner.wire import fetch
 from spark_runner.wire.batch import CONTROL
 from spark_runner.wire.cluster import ClusterClient
@@ -19,8 +19,21 @@ from spark_runner.wire.records import batches, read_header
 _BYTES = 1 << 20
 
 
+class Remote(Protocol):
+    """A remote partition, by its topic's name and id."""
+
+    @property
+    def remote_topic(self) -> str: ...
+
+    @property
+    def remote_id(self) -> bytes: ...
+
+    @property
+    def partition(self) -> int: ...
+
+
 def read_holes(
-    target: ClusterClient, track: Track, holes: Iterable[Hole], deadline: float
+    target: ClusterClient, track: Remote, holes: Iterable[Hole], deadline: float
 ) -> Iterator[tuple[Hole, list[Seen]]]:
     """Each with its batches; ends at the first one that cannot be read now."""
     view = target.describe([track.remote_topic], deadline)[track.remote_topic]
@@ -39,7 +52,7 @@ def read_holes(
 
 
 def _read(
-    link: Connection, track: Track, hole: Hole, leader: Leader, deadline: float
+    link: Connection, track: Remote, hole: Hole, leader: Leader, deadline: float
 ) -> list[Seen] | None:
     """Its batches; None while a transaction that is still open hides some."""
     topic, epoch = (track.remote_topic, track.remote_id), leader.epoch

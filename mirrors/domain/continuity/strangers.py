@@ -61,8 +61,18 @@ def strangers(hole: Hole, batches: Iterable[Seen], own: Collection[int]) -> list
 
 
 def unknown_yet(stretches: Iterable[Stretch], told_to: int) -> list[Stretch]:
-    """Those behind all that was told; a runner tells each of them again and again."""
-    return sorted(stretch for stretch in stretches if stretch.first >= told_to)
+    """Those behind all that was reported; a runner reports each of them again and again.
+
+    A look at a quiet partition may have reported a part of one: the rest counts by offsets.
+    """
+    found = []
+    for stretch in sorted(stretches):
+        if stretch.first >= told_to:
+            found.append(stretch)
+        elif stretch.last >= told_to:
+            rest = min(stretch.records, stretch.last - told_to + 1)
+            found.append(Stretch(told_to, stretch.last, rest))
+    return found
 
 
 def in_words(stretches: Iterable[Stretch], *, remote: str, target: str) -> str:

@@ -1,0 +1,97 @@
+"""Records that another producer writes into remote partitions while the flow writes none there.
+
+While the flow writes, its lanes find such records as holes between their own batches. A partition
+whose source is quiet has no batches, so the driver looks at it:
+
+- What grew since the last look is read at the next one, and only where the position is still the
+  same: a batch of this flow would have moved it by then.
+- Only up to the last stable offset: an open transaction may be this flow's.
+- Only with exactly-once delivery: otherwise a batch of a copier that died has no position yet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mirrors.domain.continuity.strangers import Hole, Stretch, strangers
+from mirrors.domain.specs import ClusterSpec
+from spark_runner.ends import EndsSampler
+from spark_runner.lanes.holes import read_holes
+from spark_runner.positions import Place
+from spark_runner.wire.cluster import ClusterClient
+
+READ_S = 3.0
+# Partitions read in one look; the others wait for the next one.
+MOST_READ = 50
+
+
+class RemotePartition(NamedTuple):
+    """A remote partition, and the source position up to which it was copied.
+
+    `there`: where the flow's next batch belongs; None where that is not known.
+    """
+
+    remote_topic: str
+    remote_id: bytes
+    partition: int
+    position: int
+    there: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    """At one position: all below `looked` was read, and the partition then ended at `grown`."""
+
+    remote: RemotePartition
+    looked: int
+    grown: int
+
+
+class ForeignWrites:
+    """Used by one thread at a time; raises when the target does not answer at all."""
+
+    def __init__(self, target: ClusterSpec) -> None:
+        self._sampler = EndsSampler(target)
+        self._cluster = ClusterClient(target)
+        self._seen: dict[Place, _Seen] = {}
+
+    def close(self) -> None:
+        self._sampler.close()
+        self._cluster.close()
+
+    def look(self, partitions: Mapping[Place, RemotePartition]) -> dict[Place, list[Stretch]]:
+        """What was found since the look before, of partitions whose position did not move."""
+        there = {place: (row.remote_topic, row.partition) for place, row in partitions.items()}
+        ends = self._sampler.sample(list(there.values())).stable
+        found: dict[Place, list[Stretch]] = {}
+        until, read = time.monotonic() + READ_S, 0
+        before, self._seen = self._seen, {}
+        for place, remote in partitions.items():
+            known, end = before.get(place), ends.get(there[place])
+            if end is None:
+                continue
+            if known is None or known.remote != remote or end < known.grown:
+                first = end if remote.there is None else min(remote.there, end)
+                self._seen[place] = _Seen(remote, first, end)
+                continue
+            looked = known.grown
+            if known.looked < known.grown:
+                stretches = None
+                if read < MOST_READ and time.monotonic() < until:
+                    read += 1
+                    stretches = self._read(remote, Hole(known.looked, known.grown), until)
+                if stretches is None:
+                    looked = known.looked
+                elif stretches:
+                    found[place] = stretches
+            self._seen[place] = _Seen(remote, looked, max(end, known.grown))
+        return found
+
+    def _read(self, remote: RemotePartition, hole: Hole, until: float) -> list[Stretch] | None:
+        """None when it cannot be read now."""
+        for _, batches in read_holes(self._cluster, remote, [hole], until):
+            return strangers(hole, batches, ())
+        return None

@@ -1,0 +1,124 @@
+"""Foreign records in remote partitions whose source is quiet are found as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mirrors.domain.continuity.strangers import Stretch, unknown_yet
+from spark_runner.foreign_writes import ForeignWrites, RemotePartition
+from spark_runner.status_rows import Row
+from spark_runner.wire.records import Record
+from tests.spark.lab import Lab, partition_row, wait_for
+from tests.wire.sides import Side, unique
+
+
+@pytest.fixture
+def side(backup: str) -> Iterator[Side]:
+    side = Side(unique("target"), backup)
+    yield side
+    side.close()
+
+
+@pytest.fixture
+def looks(side: Side) -> Iterator[ForeignWrites]:
+    looks = ForeignWrites(side.spec)
+    yield looks
+    looks.close()
+
+
+def some(count: int) -> list[Record]:
+    return [Record(0, 1_000_000 + at, b"k", b"v%d" % at) for at in range(count)]
+
+
+def test_what_grew_while_a_position_stood_is_found_at_the_look_after(
+    side: Side, looks: ForeignWrites
+) -> None:
+    topic = unique("quiet")
+    view = side.make(topic)
+    place = ("t", 0)
+    there = {place: RemotePartition(topic, view.topic_id, 0, 7)}
+    side.write(topic, 0, some(5))
+    assert looks.look(there) == {}, "what was there before is no news"
+    side.write(topic, 0, some(3))
+    assert looks.look(there) == {}, "it may be a batch of this flow, whose position comes later"
+    assert looks.look(there) == {place: [Stretch(5, 7, 3)]}
+    assert looks.look(there) == {}, "it is found once"
+
+
+def test_where_the_next_batch_belongs_says_what_was_there_at_the_first_look(
+    side: Side, looks: ForeignWrites
+) -> None:
+    topic = unique("known")
+    view = side.make(topic)
+    place = ("t", 0)
+    side.write(topic, 0, some(5))
+    there = {place: RemotePartition(topic, view.topic_id, 0, 7, 2)}
+    assert looks.look(there) == {}
+    # The batch of five begins below that place and reaches beyond it.
+    assert looks.look(there) == {place: [Stretch(0, 4, 5)]}
+
+
+def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
+    side: Side, looks: ForeignWrites
+) -> None:
+    topic = unique("own")
+    view = side.make(topic)
+    place = ("t", 0)
+
+    def there(position: int) -> dict[tuple[str, int], RemotePartition]:
+        return {place: RemotePartition(topic, view.topic_id, 0, position)}
+
+    side.write(topic, 0, some(1))
+    looks.look(there(1))
+    side.write(topic, 0, some(4))
+    looks.look(there(1))
+    assert looks.look(there(5)) == {}, "its position moved"
+    writer = side.transaction(unique("writer"))
+    writer.write(topic, 0, some(2))
+    writer.end(commit=False)
+    for _ in range(3):
+        assert looks.look(there(5)) == {}
+    writer.write(topic, 0, some(2))
+    for _ in range(3):
+        assert looks.look(there(5)) == {}, "nobody knows yet whether it counts"
+    writer.end(commit=True)
+    # Its marker is written a moment after the commit.
+    found = wait_for(lambda: looks.look(there(5)), what="the committed ones")
+    assert [row.records for row in found[place]] == [2]
+
+
+def test_a_lane_that_finds_it_once_more_adds_only_what_is_new() -> None:
+    row = Row(0)
+    row.meet([Stretch(5, 7, 3)])
+    row.meet([Stretch(5, 9, 5)])
+    assert list(row.strangers) == [Stretch(5, 7, 3), Stretch(8, 9, 2)]
+    row.meet([Stretch(8, 9, 2)])
+    assert list(row.strangers) == [Stretch(5, 7, 3), Stretch(8, 9, 2)]
+    row.meet([Stretch(20, 20, 1)])
+    assert list(row.strangers)[-1] == Stretch(20, 20, 1)
+    assert unknown_yet([Stretch(5, 9, 5), Stretch(1, 2, 2)], 8) == [Stretch(8, 9, 2)]
+
+
+def test_a_quiet_flow_reports_records_of_another_producer(lab: Lab) -> None:
+    flow = lab.flow()
+    topic = lab.create(flow.topic("quiet"))
+    lab.write(topic, range(10))
+    flow.start().wait_in_sync(topic)
+    lab.write_target(flow.remote(topic), ["foreign"] * 4)
+    status = flow.wait(
+        lambda status: (row := partition_row(status, topic)) is not None and row.strangers,
+        seconds=60,
+    )
+    row = partition_row(status, topic)
+    assert row is not None
+    assert sum(stretch.records for stretch in row.strangers) == 4
+    # The lane that writes behind them finds the same ones, which do not count twice.
+    lab.write(topic, range(10, 13))
+    flow.wait_in_sync(topic)
+    status = flow.wait(lambda status: status.state == "running")
+    row = partition_row(status, topic)
+    assert row is not None
+    assert sum(stretch.records for stretch in row.strangers) == 4
+    flow.stop()
