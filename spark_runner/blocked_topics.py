@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from mirrors.domain.figures import plural
+from mirrors.domain.figures import plural, short_name
 from mirrors.domain.jobs import TopicStatus
 from spark_runner.positions import Place
 from spark_runner.work import PartitionError
@@ -57,7 +57,7 @@ def _sentence(what: str, found: Mapping[str, int], cause: str) -> str:
     partitions = sum(found.values())
     many = f" ({plural(partitions, 'partition')})" if partitions else ""
     if len(names) == 1:
-        return f"{names[0]}{many} {what}. {cause}"
-    shown = ", ".join(names[:_NAMED])
+        return f"{short_name(names[0])}{many} {what}. {cause}"
+    shown = ", ".join(map(short_name, names[:_NAMED]))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{len(names)} topics{many} {what}: {shown}{more}. {cause}"

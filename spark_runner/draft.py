@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Container, Mapping
 
+from mirrors.domain.figures import short_name
 from mirrors.domain.filters import TopicSelection
 from mirrors.domain.gaps import GapFacts, gap_of_generation, gap_of_mark, gap_of_range
 from mirrors.domain.jobs import TopicStatus
@@ -232,7 +233,7 @@ class Draft:
     def _refuse(self, topic: SkippedTopic) -> None:
         """A topic that is selected and cannot have a remote topic: its partitions are stopped."""
         target = self._spec.target.alias
-        reason = f"{topic.topic} cannot be created on {target}: {topic.reason}."
+        reason = f"{short_name(topic.topic)} cannot be created on {target}: {topic.reason}."
         for partition in range(self._source.topics[topic.topic].partitions):
             self.stop((topic.topic, partition), None, "faulted", CANNOT_BE_CREATED, reason)
 

@@ -67,7 +67,7 @@ class FlowOwedSerializer(OwedSerializer):
     )
 
 
-class AccountOfFlow(StrictModelSerializer):
+class AccountOfFlow(serializers.Serializer[Any]):
     """Adds `owed` to a serializer of flows."""
 
     owed = serializers.SerializerMethodField()

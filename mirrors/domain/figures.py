@@ -76,6 +76,11 @@ def _shown(sign: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+def short_name(name: str) -> str:
+    """A long name of Kafka's, as a sentence can hold it: its beginning and its end."""
+    return name if len(name) <= 60 else f"{name[:40]}…{name[-12:]}"
+
+
 def arrow(flow_name: str) -> str:
     """`primary->backup` as people read it: `primary→backup`."""
     return flow_name.replace("->", "→")

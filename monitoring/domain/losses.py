@@ -13,9 +13,8 @@ from datetime import UTC, datetime, timedelta
 
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.account.totals import NOTHING, OLD_AFTER_MS, Total
-from mirrors.domain.figures import OLD_AFTER, duration, plural
+from mirrors.domain.figures import duration, plural, short_name
 
-NOT_WELL = {"degraded", "backing_off", "failed"}
 RESTING = {"draft", "paused", "stopped", "failed_over"}
 # No client writes to the source of a draft for this flow, or to one that was failed over.
 _NOT_PROTECTED = {"draft", "failed_over"}
@@ -97,18 +96,9 @@ def _rank(flow: FlowPicture, now: datetime) -> tuple[int, bool, int, timedelta]:
     return flow.total.records, not _is_safe(flow, now), flow.time_lag_ms, age
 
 
-def is_fresh(flow: FlowPicture, now: datetime) -> bool:
-    """A flow that runs reports each second; of one that is stopped the source is looked at."""
-    if flow.state in RESTING:
-        return flow.account is not None
-    return flow.as_of is not None and now - flow.as_of <= OLD_AFTER
-
-
 def _is_safe(flow: FlowPicture, now: datetime) -> bool:
-    """Nothing is owed, every part was counted just now, and the source is being read."""
-    if flow.account is None or not is_fresh(flow, now):
-        return False
-    if flow.source_is_gone or flow.state in NOT_WELL:
+    """Nothing is owed, and every part was counted on a source that was seen just now."""
+    if flow.account is None or flow.source_is_gone:
         return False
     stated = flow.account.as_of(_ms(now))
     return stated.certainty == "counted" and not stated.records
@@ -116,8 +106,7 @@ def _is_safe(flow: FlowPicture, now: datetime) -> bool:
 
 def _known(flow: FlowPicture, now: datetime) -> str:
     """`east at most 4,112 records (oldest 38 s, most in payments)`."""
-    is_old = flow.source_is_gone or flow.state in NOT_WELL or not is_fresh(flow, now)
-    stated = flow.total.as_of(_ms(now), -1 if is_old else OLD_AFTER_MS)
+    stated = flow.total.as_of(_ms(now), -1 if flow.source_is_gone else OLD_AFTER_MS)
     notes = ["unreachable"] if flow.source_is_gone else []
     if stated is not flow.total:
         seen = flow.observed_at()
@@ -127,7 +116,7 @@ def _known(flow: FlowPicture, now: datetime) -> str:
     if stated.time_lag_ms:
         notes.append(f"oldest {duration(stated.time_lag_ms)}")
     if flow.worst_topic:
-        notes.append(f"most in {flow.worst_topic}")
+        notes.append(f"most in {short_name(flow.worst_topic)}")
     if stated.unknown:
         notes.append(f"unknown for {plural(stated.unknown, 'partition')}")
     what = amount(stated.records, stated.certainty)

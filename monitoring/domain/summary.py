@@ -9,10 +9,11 @@ from typing import Literal
 
 from mirrors.domain.account.sentences import owed, owed_as_of
 from mirrors.domain.figures import BEHIND_AFTER_MS, OLD_AFTER, arrow, duration, plural
-from monitoring.domain.losses import NOT_WELL, RESTING, FlowPicture, how_long, losses
+from monitoring.domain.losses import RESTING, FlowPicture, how_long, losses
 
 Tone = Literal["good", "attention", "critical", "resting", "unknown", "starting"]
 
+_NOT_WELL = {"degraded", "backing_off", "failed"}
 _ALARMS: dict[str, Tone] = {"critical": "critical", "warning": "attention"}
 _ORDER: tuple[Tone, ...] = ("critical", "attention", "unknown", "starting", "resting", "good")
 
@@ -116,7 +117,8 @@ def summarise(
         headline=_headline(len(flows), len(troubled), len(resting), starting) + _cause(troubled),
         losses=losses(flows, now),
         troubles=tuple(
-            Trouble(flow.name, _trouble(flow, now), flow.state in NOT_WELL) for flow in troubled[:3]
+            Trouble(flow.name, _trouble(flow, now), flow.state in _NOT_WELL)
+            for flow in troubled[:3]
         ),
         resting=_resting(resting, now),
         engine=_engine(silent),

@@ -11,11 +11,12 @@ from rest_framework import serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from mirrors.api.accounts import AccountOfFlow
 from mirrors.models import Flow
 from monitoring.views.schedules import mark_schedules, scheduled
 
 
-class ScheduleSerializer(serializers.Serializer[Any]):
+class ScheduleSerializer(AccountOfFlow):
     """`offset_lag` is what a run that began now would copy, as last seen: what waits for it.
 
     `ends_at` is when its window ends the run that goes on now.

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.settings import api_settings
 from rest_framework.views import APIView
 
+from mirrors.api.accounts import AccountOfFlow
 from mirrors.models import Cluster, Role
 from mirrors.models.reading import flows_with_lag
 from monitoring.views.topology import World, figures_of
@@ -37,7 +38,7 @@ class PlaceSerializer(serializers.Serializer[Any]):
     reach_count = serializers.IntegerField()
 
 
-class WaySerializer(serializers.Serializer[Any]):
+class WaySerializer(AccountOfFlow):
     """`state` is what a page shows: of `running` it tells apart `lagging`, `stale`, and `unknown`
     where the source does not answer.
     """

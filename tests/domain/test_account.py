@@ -120,6 +120,12 @@ def test_known_amounts_add_up(one: list[PartitionFacts], two: list[PartitionFact
     assert combine([("a", total(first)), ("b", total(second))]) == both
 
 
+def test_what_is_not_selected_or_deleted_owes_nothing_however_long_ago_it_was_seen() -> None:
+    for code in ("filtered", "deleted_on_source"):
+        found = total([evaluate(PartitionFacts("orders", 0, code=code))]).as_of(10**12)
+        assert (found.records, found.certainty) == (0, "counted")
+
+
 def test_words_claim_what_is_known() -> None:
     assert amount(1, "at_least") == "at least 1 record"
     assert amount(0, "counted") == "0 records"

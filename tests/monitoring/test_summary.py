@@ -157,10 +157,16 @@ def test_an_unknown_part_is_said_beside_what_is_known() -> None:
     assert told.troubles == (Trouble("east->west", sentence),)
 
 
-def test_of_a_source_that_is_not_read_at_the_moment_no_more_is_promised_than_was_seen() -> None:
-    told = summarise([flow(state="degraded"), flow("west->east")], NOW)
+def test_what_a_degraded_flow_owes_is_as_sure_as_its_source_is_fresh() -> None:
+    told = summarise([flow(state="degraded", owes=9, lag_ms=2_000), flow("west->east")], NOW)
     assert told.losses == (
-        "Data loss if a source fails now: unknown for east (in step 2 s ago); none for west "
+        "Data loss if a source fails now: east at most 9 records (oldest 2 s); none for west "
+        "(checked 2 s ago)."
+    )
+    unread = owing(0, seen=ms(NOW - timedelta(seconds=40)))
+    told = summarise([flow(state="degraded", account=unread), flow("west->east")], NOW)
+    assert told.losses == (
+        "Data loss if a source fails now: unknown for east (in step 40 s ago); none for west "
         "(checked 2 s ago)."
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mirrors.domain.account.partition import Certainty, State
 from mirrors.domain.account.totals import NAMED, Total
-from mirrors.domain.figures import duration, plural
+from mirrors.domain.figures import duration, plural, short_name
 
 STATE_WORDS: dict[State, str] = {
     "in_step": "in step",
@@ -57,7 +57,7 @@ def owed_as_of(found: Total, now: int) -> str:
 
 def unknown_part(found: Total) -> str:
     """`unknown for 3 partitions of orders, payments`."""
-    names = ", ".join(found.unknown_topics[:NAMED])
+    names = ", ".join(map(short_name, found.unknown_topics[:NAMED]))
     more = " and others" if len(found.unknown_topics) > NAMED else ""
     of = f" of {names}{more}" if names else ""
     return f"unknown for {plural(found.unknown, 'partition')}{of}"
@@ -76,4 +76,4 @@ def blocked_words(topics: Sequence[tuple[str, State, str]]) -> str:
     name, state, reason = topics[0]
     why = f": {reason.rstrip('.')}" if reason else ""
     more = f" and {plural(len(topics) - 1, 'more topic')}" if len(topics) > 1 else ""
-    return f"{name} ({STATE_WORDS[state]}{why}){more}"
+    return f"{short_name(name)} ({STATE_WORDS[state]}{why}){more}"

@@ -77,7 +77,7 @@ class Total:
         Of an old observation only the lower bound is left: more may have been written since, and
         offsets that were no records never were a lower bound.
         """
-        if not is_old(self.observed_at, now, old_after_ms):
+        if self.is_empty or not is_old(self.observed_at, now, old_after_ms):
             return self
         least = self.least if self.certainty != "counted" else self.records
         certainty: Certainty = "at_least" if least else "unknown"
