@@ -35,7 +35,10 @@ class DivergenceSerializer(StrictModelSerializer):
 
 
 class OrphanSerializer(StrictModelSerializer):
-    """Offsets from `first` up to, but without, `end`; `records` of them are somebody's."""
+    """Offsets from `first` up to, but without, `end`; `records` of them are somebody's.
+
+    `certainty` is `counted`, or `at_most` where not all could be read.
+    """
 
     class Meta:
         model = OrphanStretch
@@ -48,6 +51,7 @@ class OrphanSerializer(StrictModelSerializer):
             "end",
             "gone",
             "records",
+            "certainty",
             "kept",
             "bytes",
             "settled_to",

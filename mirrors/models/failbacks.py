@@ -112,6 +112,8 @@ class OrphanStretch(models.Model):
     end = models.BigIntegerField()
     gone = models.BigIntegerField(default=0)
     records = models.BigIntegerField(default=0)
+    # "at_most" where not all could be read, so that offsets stand for the rest.
+    certainty = models.CharField(max_length=16, default="counted")
     kept = models.BigIntegerField(default=0)
     bytes = models.BigIntegerField(default=0)
     settled_to = models.BigIntegerField()

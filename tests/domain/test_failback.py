@@ -15,8 +15,9 @@ from mirrors.domain.failback.divergence import (
     keep_first,
 )
 from mirrors.domain.failback.orphans import to_line
-from mirrors.domain.failback.reverse import reverse_properties
-from mirrors.domain.failback.starts import in_words, plan_starts
+from mirrors.domain.failback.reverse import reverse_properties, without_topics
+from mirrors.domain.failback.starts import Side, in_words, left_out_topics, plan_starts
+from mirrors.domain.keys.table import TOPICS_EXCLUDE
 from mirrors.domain.records import MalformedRecord
 from tests.domain.ways_back import BACK, TOPIC, Log, World, position, side, worlds
 
@@ -133,6 +134,56 @@ def test_it_is_told_what_becomes_of_what_is_left_of_them() -> None:
         (start,) = plan_starts([point], back, {}, old=old, new=new, gone={(TOPIC, 0)})
         assert words in start.reason
         assert "1 partition left out" in in_words([start], "b->a")
+
+
+def test_a_blocked_partition_leaves_its_whole_topic_out_and_no_other_topic() -> None:
+    world = World([5], 0, [])
+    ids = {TOPIC: "ta", "cut": "tc"}
+    first = dict.fromkeys([(TOPIC, 0), ("cut", 0), ("cut", 1)], 0)
+    end = {(TOPIC, 0): 9, ("cut", 0): 9, ("cut", 1): 1}
+    old = Side(cluster="A", topic_ids=ids, first=first, end=end)
+    new = dataclasses.replace(old, cluster="B", topic_ids={TOPIC: "tb", "cut": "td"})
+    points = [
+        world.point,
+        *(
+            dataclasses.replace(
+                world.point, topic="cut", remote_topic="cut", partition=number, position=5,
+                source_topic_id="tc", target_topic_id="td",
+            )
+            for number in range(2)
+        ),
+    ]  # fmt: skip
+    starts = plan_starts(points, BACK, {}, old=old, new=new)
+    assert [start.kind for start in starts] == ["divergence", "blocked", "blocked"]
+    assert "because of partition 1" in starts[1].reason
+    assert left_out_topics(starts, BACK) == ["cut"]
+    assert "1 topic (2 partitions)" in in_words(starts, "b->a")
+    properties = without_topics({"topics": ".*"}, ["cut", "a.b"])
+    assert properties["topics.exclude"] == f"{TOPICS_EXCLUDE},cut,a\\.b"
+    assert without_topics(properties, ["cut"]) == properties
+
+
+def test_a_partition_that_the_recreated_topic_no_longer_has_begins_where_both_sides_diverged() -> (
+    None
+):
+    world = World([5], 0, [])
+    point = dataclasses.replace(world.point, partition=3)
+    old = dataclasses.replace(side("A", "recreated", world.a), topic_ids={TOPIC: "recreated"})
+    new = side("B", "tb", world.b)
+    (start,) = plan_starts([point], BACK, {}, old=old, new=new)
+    assert (start.kind, start.offset) == ("divergence", point.downstream)
+    assert start.row is not None
+    assert start.row.target_topic_id == "recreated"
+    assert "recreated with fewer partitions" in start.reason
+
+
+def test_what_cannot_be_looked_at_is_left_out_with_the_reason() -> None:
+    world = World([5], 0, [])
+    sides = {"old": side("A", "ta", world.a), "new": side("B", "tb", world.b)}
+    for name in ("old", "new"):
+        untold = dataclasses.replace(sides[name], untold={TOPIC: "not authorised."})
+        (start,) = plan_starts([world.point], BACK, {}, **{**sides, name: untold})
+        assert (start.kind, "not authorised" in start.reason) == ("blocked", True)
 
 
 def test_a_flow_back_that_ran_before_goes_on_where_it_stood() -> None:

@@ -94,6 +94,7 @@ def as_reconciled(way: WayBack, back: Flow, url: str) -> Job:
     for number in range(PARTITIONS):
         world.partition(back, way.topic, number)
     FlowPartition.objects.filter(flow=back).update(remote_topic=policy.remote_topic(way.topic))
+    world.topic(back, way.topic)
     return world.job(back)
 
 

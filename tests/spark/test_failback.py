@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -108,6 +110,53 @@ def test_with_the_default_names_nothing_of_the_other_side_comes_back(
             *rows, *(["new-a"] if number == 0 else [])
         ]  # fmt: skip
     assert way.marks("b", remote) == 5
+
+
+def test_a_topic_that_was_recreated_on_the_old_primary_is_left_out_and_keeps_no_other_back(
+    lab: Lab, ways: list[WayBack]
+) -> None:
+    way = WayBack(lab, **IDENTITY)
+    ways.append(way)
+    topic, group = way.topic, f"{way.name}.readers"
+    other = lab.create(f"{way.name}.other", 2)
+    for number in range(2):
+        way.write("a", other, numbered("old", number, 4), number)
+    fail_over(way, topic, topic)
+    way.write("b", other, numbered("b", 0, 3))
+    lab.on_source.delete_topics([other])[other].result(20)
+    gone(lab, other)
+    way.make("a", other)
+    way.write("a", other, ["another"])
+    way.stand("b", group, {(topic, 0): 12, (other, 0): 2})
+    run = way.go_back()
+    kinds = {(row["topic"], row["partition"]): row["kind"] for row in run.starts}
+    assert kinds == {
+        (topic, 0): "divergence", (topic, 1): "divergence",
+        (other, 0): "blocked", (other, 1): "blocked",
+    }  # fmt: skip
+    assert "1 topic (2 partitions)" in run.reason
+    assert "is another topic than before" in run.reason
+    back = run.reverse
+    assert re.escape(other) in back.properties["topics.exclude"]
+    assert {row.topic for row in run.orphans.all()} == {topic}
+    way.run(back)
+    way.settled(back, "b", topic)
+    assert [rows[25:] for rows in way.read("a", topic)] == [
+        numbered("b", number, 7) for number in range(2)
+    ]
+    assert way.read("a", other) == [["another"], []]
+    rows = failback_groups.bring_groups_back(run_id=run.pk, act=True)
+    states = {row["topic"]: (row["state"], row["reason"]) for row in rows}
+    assert states[topic][0] == "moved"
+    assert states[other][0] == "not_copied"
+    assert "another topic" in states[other][1]
+
+
+def gone(lab: Lab, topic: str) -> None:
+    until = time.monotonic() + 20
+    while topic in lab.on_source.list_topics(timeout=10).topics:
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.mark.soak

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from mirrors.domain.keys.control import SCHEDULE, SKIP, START, UNTIL, WINDOW, ZONE
+from mirrors.domain.keys.table import TOPICS_EXCLUDE
 from mirrors.domain.policy import ReplicationPolicy
 
 DELIVERY = "delivery"
 # The flow back begins where the sides parted, runs on, and must not miss what came before it.
 _OWN = (SCHEDULE, ZONE, WINDOW, UNTIL, START)
 _START_OF_MM2 = "auto.offset.reset"
+_EXCLUDE = "topics.exclude"
 
 
 def reverse_properties(there: Mapping[str, str], policy: ReplicationPolicy) -> dict[str, str]:
@@ -21,6 +24,16 @@ def reverse_properties(there: Mapping[str, str], policy: ReplicationPolicy) -> d
         if key not in _OWN and not key.endswith(_START_OF_MM2)
     }
     return both_ways(kept, policy)
+
+
+def without_topics(properties: Mapping[str, str], topics: Iterable[str]) -> dict[str, str]:
+    """These topics are excluded by name, beside what is excluded already."""
+    names = [re.escape(topic) for topic in topics]
+    if not names:
+        return dict(properties)
+    given = properties.get(_EXCLUDE, TOPICS_EXCLUDE)
+    known = [part for part in given.split(",") if part.strip()]
+    return {**properties, _EXCLUDE: ",".join([*known, *(n for n in names if n not in known)])}
 
 
 def both_ways(properties: Mapping[str, str], policy: ReplicationPolicy) -> dict[str, str]:

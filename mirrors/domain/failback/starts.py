@@ -6,8 +6,8 @@ A. Nothing that came from the other side is copied back: up to the divergence po
 B. Nothing that was written on the standby is left out: a flow back that ran before goes on where it
    stood, because what lies between may hold records of the standby's own; it leaves out the copies
    among them by their runs.
-C. Where the other side is not the one that was left, nobody begins: what it lacks would be missing
-   there without a word.
+C. A topic of which the other side is not the one that was left does not begin: what it lacks would
+   be missing there without a word. It is left out whole, and keeps no other topic from beginning.
 D. What that side had deleted while the flow there still ran, and what neither side has any more,
    has nothing to go back to. It is told, and keeps nobody else from beginning.
 """
@@ -29,12 +29,14 @@ Kind = Literal["divergence", "goes_on", "names", "gone", "blocked"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Side:
-    """What was seen of one cluster: ids of its topics, and what their partitions hold."""
+    """What was seen of one cluster: ids of its topics, and what their partitions hold. `untold`
+    says by topic why it could not be looked at."""
 
     cluster: str
     topic_ids: Mapping[str, str]
     first: Mapping[Place, int]
     end: Mapping[Place, int]
+    untold: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Start(NamedTuple):
@@ -42,7 +44,7 @@ class Start(NamedTuple):
 
     divergence: begins there. goes_on: its own position counts. names: the cycle rule keeps the
     partition from going back, so there is nothing to begin. gone: there is nothing to go back to
-    (invariant D). blocked: `reason` says why.
+    (invariant D). blocked: left out, and `reason` says why (invariant C).
     """
 
     topic: str
@@ -66,10 +68,28 @@ def plan_starts(
 
     `gone`: of what was copied from there, what the flow there had seen deleted.
     """
-    return [
+    starts = [
         _gone(point, back, old, new, gone) or _start(point, back, known, old, new)
         for point in points
     ]
+    blocked = {start.topic: start for start in starts if start.kind == "blocked"}
+    return [
+        start
+        if start.kind == "blocked" or start.topic not in blocked
+        else _with_its_topic(start, blocked[start.topic])
+        for start in starts
+    ]
+
+
+def _with_its_topic(start: Start, other: Start) -> Start:
+    reason = f"{start.topic} is left out whole, because of partition {other.partition}"
+    return Start(start.topic, start.partition, "blocked", None, reason)
+
+
+def left_out_topics(starts: Iterable[Start], back: ReplicationPolicy) -> list[str]:
+    """Topics that the flow back must not copy although its filters select them."""
+    names = {start.topic for start in starts if start.kind == "blocked"}
+    return sorted(name for name in names if not back.is_cycle(name))
 
 
 def _gone(
@@ -118,7 +138,7 @@ def _start(
         source_cluster=new.cluster,
         source_topic_id=point.target_topic_id,
         target_cluster=old.cluster,
-        target_topic_id=point.source_topic_id,
+        target_topic_id=old.topic_ids[point.topic],
     )
     held = known.get((point.remote_topic, point.partition))
     if held is not None and _generation(held) == _generation(row):
@@ -128,7 +148,12 @@ def _start(
         )
         return Start(row.topic, row.partition, "goes_on", held.position, reason)
     reason = f"all before offset {point.downstream} came from {back.target_alias}"
-    if point.how == "end":
+    if _has_fewer(point, old):
+        reason = (
+            f"{point.name} is no longer on {back.target_alias}, whose {point.topic} was recreated "
+            f"with fewer partitions; what was written on {back.source_alias} since goes back"
+        )
+    elif point.how == "end":
         reason = (
             f"offset {point.downstream} was the end when {back.source_alias} took over; no map of "
             f"offsets says which records before it came from {back.target_alias}"
@@ -150,7 +175,15 @@ def in_words(starts: Sequence[Start], name: str) -> str:
         words.append(f"{name} carries what was written on the standby under its own names")
     if gone:
         words.append(f"{plural(gone, 'partition')} left out, whose topics are gone")
-    return "; ".join(words) + "."
+    said = "; ".join(words) + "."
+    blocked = [start for start in starts if start.kind == "blocked"]
+    if blocked:
+        topics = len({start.topic for start in blocked})
+        said += (
+            f" Left out, with nothing of them copied back: {plural(topics, 'topic')} "
+            f"({plural(len(blocked), 'partition')}). {blocked[0].reason}"
+        )
+    return said if said.endswith(".") else f"{said}."
 
 
 def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
@@ -159,6 +192,10 @@ def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
         "A flow back would leave its history missing there. Copy the topic in full: make a flow "
         "into an empty topic, without skip.replicated."
     )
+    if point.topic in old.untold:
+        return f"{point.topic} on {old_alias} cannot be looked at: {old.untold[point.topic]}"
+    if not _is_another(point, old) and _has_fewer(point, old):
+        return ""
     if old.topic_ids.get(point.topic) != point.source_topic_id or _is_another(point, old):
         was = "is missing" if point.topic not in old.topic_ids else "is another topic than before"
         return f"{point.topic} on {old_alias} {was}. {again}"
@@ -173,6 +210,14 @@ def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
     return ""
 
 
+def _has_fewer(point: Divergence, old: Side) -> bool:
+    """Whether the topic was recreated there without this partition, before the other side took
+    over: of its present generation the partition never was."""
+    known = old.topic_ids.get(point.topic)
+    is_other = known is not None and known != point.source_topic_id
+    return is_other and (point.topic, point.partition) not in old.end
+
+
 def _is_another(point: Divergence, old: Side) -> bool:
     """Whether what answers there is not the cluster that was left."""
     return bool(point.source_cluster) and old.cluster != point.source_cluster
@@ -185,6 +230,8 @@ def _stays(point: Divergence, back: ReplicationPolicy) -> bool:
 
 
 def _moved(point: Divergence, new: Side) -> str:
+    if point.remote_topic in new.untold:
+        return f"{point.remote_topic} cannot be looked at: {new.untold[point.remote_topic]}"
     if new.topic_ids.get(point.remote_topic) == point.target_topic_id:
         return ""
     return (

@@ -41,14 +41,19 @@ def bring_groups_back(*, run_id: int, act: bool) -> list[dict[str, Any]]:
     run = runs.get(pk=run_id)
     if run.reverse is None:
         raise Conflict("There is no flow back yet, so no group can go back.")
-    rows = _Way(run.flow, run.reverse).go(act=act)
+    blocked = {
+        (row["topic"], row["partition"]): row["reason"]
+        for row in run.starts
+        if row["kind"] == "blocked"
+    }
+    rows = _Way(run.flow, run.reverse, blocked).go(act=act)
     Failback.objects.filter(pk=run.pk).update(groups=rows, groups_at=timezone.now())
     return rows
 
 
 class _Way:
-    def __init__(self, there: Flow, back: Flow) -> None:
-        self._there, self._back = there, back
+    def __init__(self, there: Flow, back: Flow, blocked: Mapping[Place, str]) -> None:
+        self._there, self._back, self._blocked = there, back, blocked
         self._spec: FlowSpec = back.spec
         self._budget = Budget(DEADLINE_S)
         settings = self._spec.settings
@@ -105,11 +110,12 @@ class _Way:
         answers |= upstream_of(there=self._there, places=by_there)
         known = {(place, row.upstream): row for place, rows in answers.items() for row in rows}
         names = {**home, **brought}
-        return [
+        places = [
             _place(group, place, offset, names[place], known.get((place, offset.offset)))
             for (group, place), offset in sorted(stands.items())
             if place in names
         ]
+        return [_left_out(place, self._blocked) for place in places]
 
     def _with_ends(self, places: Iterable[GroupPlace]) -> list[GroupPlace]:
         places = list(places)
@@ -160,6 +166,12 @@ def _place(
         metadata=offset.metadata,
         translation=answer,
     )
+
+
+def _left_out(place: GroupPlace, blocked: Mapping[Place, str]) -> GroupPlace:
+    """What lies under the name on the old primary is not what the group read."""
+    reason = blocked.get((place.topic, place.partition))
+    return place if reason is None else dataclasses.replace(place, left_out=reason)
 
 
 def _plan(place: GroupPlace, standby: Mapping[str, str], here: Mapping[str, str]) -> Move:

@@ -45,25 +45,34 @@ def look_at_sides(old: ClusterSpec, new: ClusterSpec, points: Sequence[Point]) -
 def _side(spec: ClusterSpec, topics: Iterable[str]) -> Side:
     with Admin(spec, client_id=CLIENT_ID) as admin:
         seen = admin.snapshot(topics, now=0, deadline_s=DEADLINE_S, with_configs=False)
-        if seen.failed:
-            raise KafkaUnavailable(next(iter(seen.failed.values())))
+        untold = dict(seen.failed)
         places = [(t.name, number) for t in seen.topics.values() for number in range(t.partitions)]
-        first = _offsets(admin, places, "earliest")
-        end = _offsets(admin, first, "latest")
+        first = _offsets(admin, places, "earliest", untold)
+        end = _offsets(admin, first, "latest", untold)
     return Side(
         cluster=seen.cluster_id,
         topic_ids={name: topic.topic_id for name, topic in seen.topics.items()},
         first=first,
         end=end,
+        untold=untold,
     )
 
 
-def _offsets(admin: Admin, places: Iterable[Place], at: At) -> Mapping[Place, int]:
-    """Without those that were taken away since they were seen: they have no offsets to tell."""
+def _offsets(
+    admin: Admin, places: Iterable[Place], at: At, untold: dict[str, str]
+) -> Mapping[Place, int]:
+    """Without those that were taken away since they were seen: they have no offsets to tell.
+
+    `untold` takes in by topic why one could not be asked. Raises where the cluster as a whole does
+    not answer.
+    """
     found = admin.list_offsets(places, at, deadline_s=DEADLINE_S)
-    for error in found.failed.values():
-        if error.code != "not_found":
+    for place, error in found.failed.items():
+        if error.code == "not_found":
+            continue
+        if isinstance(error, KafkaUnavailable):
             raise error
+        untold.setdefault(place[0], error.message)
     return found.done
 
 
@@ -83,7 +92,7 @@ def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> No
     until = time.monotonic() + OPEN_S
     with Admin(spec, client_id=CLIENT_ID) as admin:
         while True:
-            stable = _offsets(admin, places, "stable")
+            stable = _offsets(admin, places, "stable", {})
             still = [
                 place for place in places if stable.get(place, side.end[place]) < side.end[place]
             ]

@@ -15,8 +15,13 @@ from django.utils import timezone
 
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.failback.divergence import Divergence as Point
-from mirrors.domain.failback.reverse import both_ways, changes_of, reverse_properties
-from mirrors.domain.failback.starts import Start, in_words, plan_starts
+from mirrors.domain.failback.reverse import (
+    both_ways,
+    changes_of,
+    reverse_properties,
+    without_topics,
+)
+from mirrors.domain.failback.starts import Start, in_words, left_out_topics, plan_starts
 from mirrors.domain.policy import policy_for
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import Divergence, Failback, FailoverStep, Flow, Job, PartitionMap, claim
@@ -95,7 +100,8 @@ class _Preparation:
         if back is None or is_at_rest(back):
             put_to_rest(spec)
         starts = self._starts(points, spec, sides)
-        self._list(points, sides, back)
+        spec = self._without_blocked(spec, starts)
+        self._list(_begun(points, starts), sides, back)
         self._begin(back, spec, starts)
         return self._start(back, spec, starts)
 
@@ -157,10 +163,17 @@ class _Preparation:
         ]  # fmt: skip
         Failback.objects.filter(pk=self._run.pk).update(starts=shown)
         blocked = [start.reason for start in starts if start.kind == "blocked"]
-        if blocked:
+        if len(blocked) == len(starts):
             more = f" (and {len(blocked) - _SHOWN} more partitions)" if blocked[_SHOWN:] else ""
             raise KafkaRefused(" ".join(dict.fromkeys(blocked[:_SHOWN])) + more, code="blocked")
         return starts
+
+    def _without_blocked(self, spec: FlowSpec, starts: list[Start]) -> FlowSpec:
+        """The flow back leaves out topics whose other side is not the one that was left."""
+        policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        topics = left_out_topics(starts, policy)
+        properties = without_topics(spec.properties, topics)
+        return FlowSpec.build(source=spec.source, target=spec.target, properties=properties)
 
     def _list(self, points: list[Point], sides: Sides, back: Flow | None) -> None:
         if self._run.orphans.exclude(decision="").exists():
@@ -172,7 +185,9 @@ class _Preparation:
         orphans.list_orphans(
             run=self._run,
             source=self._there.source,
-            points=[row for row in self._at_rest(points) if row.topic in sides.old.topic_ids],
+            points=[
+                row for row in self._at_rest(points) if (row.topic, row.partition) in sides.old.end
+            ],
             old=sides.old,
             back=back,
             tick=lambda: self._tick(f"Listing what only {self._flow.source.alias} has."),
@@ -210,6 +225,12 @@ class _Preparation:
         rows = Failback.objects.filter(pk=self._run.pk, state=FailbackState.PREPARING)
         if not rows.update(seen_at=timezone.now(), reason=words):
             raise Conflict("It was closed meanwhile.")
+
+
+def _begun(points: Sequence[Point], starts: Sequence[Start]) -> list[Point]:
+    """Without what is left out: of another topic than the one that was copied nothing is listed."""
+    blocked = {(start.topic, start.partition) for start in starts if start.kind == "blocked"}
+    return [row for row in points if (row.remote_topic, row.partition) not in blocked]
 
 
 def _running(

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from mirrors.domain.errors import InvalidSettings, KafkaRefused
+from mirrors.domain.errors import InvalidSettings, KafkaUnavailable
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import DECISIONS, Stretch, find_stretch, is_own, to_line
 from mirrors.domain.failback.starts import Side
@@ -177,22 +177,31 @@ def _read(
     starts = {number: row.first for number, row in wanted.items()}
     ends = {number: row.end for number, row in wanted.items()}
     deadline = time.monotonic() + DEADLINE_S
+    reached = dict(starts)
+    why = ""
     try:
         for record in consume(source, topic, starts, ends, True, deadline):
             row = wanted[record.partition]
+            reached[record.partition] = record.offset + 1
             if row.first <= record.offset < row.end and is_own(
                 record.offset, written[topic, record.partition]
             ):
                 keeper.take(row, record)
     except UnicodeDecodeError:
-        raise KafkaRefused(
-            f"Cluster {source.alias}: a record behind offset {min(starts.values())} of {topic} has "
-            "a header whose name is no text, which the client here cannot read. Start the flow "
-            "again instead: it copies such records as they are.",
-            code="headers",
-        ) from None
-    for row in wanted.values():
+        why = (
+            "A header whose name is no text stands in the way, which the client here cannot read. "
+            "Start the flow again to copy such records as they are, or drop them."
+        )
+    except KafkaUnavailable as error:
+        if error.code != "timeout":
+            raise
+        why = f"There are more than can be read within {DEADLINE_S:.0f} s."
+    for number, row in wanted.items():
         keeper.finish(row)
+        if why and reached[number] < row.end:
+            row.records += row.end - reached[number]
+            row.certainty = "at_most"
+            row.reason = f"{why} Counted by reading up to offset {reached[number]}."
 
 
 class _Keeper:
