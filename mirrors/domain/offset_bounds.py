@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 
 class Pair(NamedTuple):
-    """An offset sync: the source record at `upstream` has a copy at `downstream`."""
+    """As of an offset sync: the source record at `upstream` has a copy at `downstream`."""
 
     upstream: int
     downstream: int
@@ -91,8 +91,8 @@ def sentence(upstream: int, bound: Bound) -> str:
         how = "where this flow's last copy before it ends"
     else:
         how = (
-            f"MirrorMaker 2's offset sync {bound.pair.upstream} to {bound.pair.downstream}, whose "
-            "records were compared on both sides"
+            f"the records at source offset {bound.pair.upstream} and target offset "
+            f"{bound.pair.downstream} were compared: one is the copy of the other"
         )
     if bound.re_reads is None:
         cost = "how many records are read again is unknown"

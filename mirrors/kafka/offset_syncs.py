@@ -23,6 +23,8 @@ MOST_PAIRS = 4_000
 SEARCHED = 2_000
 # Offsets read behind each side of a pair: the record after it must be the same as well.
 BEHIND = 32
+# Records in a row that must agree where one is looked for.
+AGREE = 8
 
 
 def read_pairs(
@@ -163,6 +165,46 @@ def _located(
         if _is_same(made_of, ours[at : at + 2], theirs, keeps_time=keeps_time, alone=alone):
             return made_of
     return None
+
+
+def find_copies(
+    spec: FlowSpec,
+    wanted: Mapping[Place, tuple[int, int]],
+    remote: Mapping[Place, Place],
+    *,
+    most: int = SEARCHED,
+    deadline_s: float,
+) -> dict[Place, Pair | None]:
+    """The first copy of a source record at or behind a target offset, for (record, offset).
+
+    None where it is not among the next `most` offsets; partitions that cannot be read are left out.
+    The first record that looks the same is never behind the true copy, except where compaction took
+    that one: of a compacted topic nothing is found. Those behind it must agree too.
+    """
+    until = time.monotonic() + deadline_s
+    with Admin(spec.source) as source, Admin(spec.target) as target:
+        kinds = _kinds(source, target, remote, deadline_s / 3)
+    here = {at: (offset, offset + BEHIND) for at, (offset, _) in wanted.items()}
+    there = {remote[at]: (start, start + most + BEHIND) for at, (_, start) in wanted.items()}
+    ours = _rows(spec.source, here, until, committed=False)
+    theirs = _rows(spec.target, there, until, committed=True)
+    return {
+        at: _found(wanted[at][0], ours[at], theirs[remote[at]], kinds.get(at, (True, False)))
+        for at in wanted
+        if at in ours and remote[at] in theirs
+    }
+
+
+def _found(offset: int, ours: list[Row], theirs: list[Row], kind: tuple[bool, bool]) -> Pair | None:
+    keeps_time, is_compacted = kind
+    if is_compacted or not ours or ours[0].offset != offset:
+        return None
+    alike = (at for at, row in enumerate(theirs) if _agree(ours[0], row, keeps_time=keeps_time))
+    if (first := next(alike, None)) is None:
+        return None
+    beside = zip(ours[:AGREE], theirs[first : first + AGREE], strict=False)
+    is_copy = all(_agree(one, two, keeps_time=keeps_time) for one, two in beside)
+    return Pair(offset, theirs[first].offset) if is_copy else None
 
 
 def _kinds(

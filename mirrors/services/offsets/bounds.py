@@ -20,7 +20,7 @@ from mirrors.domain.offsets import Translation
 from mirrors.domain.policy import policy_for
 from mirrors.domain.resume import GroupPlace
 from mirrors.domain.specs import FlowSpec
-from mirrors.kafka.offset_syncs import compare_pairs, locate_pairs, read_pairs
+from mirrors.kafka.offset_syncs import compare_pairs, find_copies, locate_pairs, read_pairs
 from mirrors.models import Flow, KnownCheckpoint, OffsetBounds, PartitionMap
 from mirrors.services.offsets.translation import translate_offsets
 
@@ -32,6 +32,8 @@ READ_AGAIN = timedelta(minutes=10)
 # Partitions in one go, and pairs tried for an offset: a pair may be of an earlier topic.
 MOST_PLACES = 500
 TRIES = 8
+# Partitions in which a record itself is looked for at once; the others wait for the next turn.
+MOST_SEARCHED = 50
 DEADLINE_S = 20.0
 
 
@@ -103,6 +105,10 @@ class _Learner:
             if not found or time.monotonic() > self._until:
                 break
             is_new |= self._locate(spec, found)
+        for _ in range(TRIES):
+            if time.monotonic() > self._until or not self._approach(spec):
+                break
+            is_new = True
         return is_new
 
     def _read_again(self, spec: FlowSpec) -> None:
@@ -172,6 +178,29 @@ class _Learner:
                 row.proven.append(list(pair))
             row.save(update_fields=["pairs", "proven", "refuted"])
         return any(pair is not None for pair in located.values())
+
+    def _approach(self, spec: FlowSpec) -> bool:
+        """Look behind each bound for the record itself: what was read is then not read again."""
+        known = translate_offsets(flow=self._flow, places=self._wanted, with_bounds=True)
+        wanted: dict[Place, tuple[int, int]] = {}
+        for place, rows in known.items():
+            refuted = _pairs(self._rows[place].refuted)
+            for row in rows:
+                at = row.downstream
+                if row.outcome != "lower_bound" or at is None or row.re_reads == 0:
+                    continue
+                if Pair(row.upstream, at) not in refuted and len(wanted) < MOST_SEARCHED:
+                    wanted.setdefault(place, (row.upstream, at))
+        if not wanted:
+            return False
+        found = find_copies(spec, wanted, self._remote(spec, wanted), deadline_s=self._left_s)
+        for place, pair in found.items():
+            row_of = self._rows[place]
+            (row_of.refuted if pair is None else row_of.proven).append(
+                list(wanted[place] if pair is None else pair)
+            )
+            row_of.save(update_fields=["proven", "refuted"])
+        return bool(found)
 
     def _remote(self, spec: FlowSpec, places: Iterable[Place]) -> dict[Place, Place]:
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
