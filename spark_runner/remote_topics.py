@@ -35,9 +35,13 @@ class RemoteTopics:
         # By remote topic: the settings that it was created without, in words.
         self._lacking: dict[str, str] = {}
 
+        # The settings of remote topics that could not be read by the last plan, in words.
+        self._unread_configs = ""
+
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(self._lacking[name] for name in sorted(self._lacking))
+        lacking = tuple(self._lacking[name] for name in sorted(self._lacking))
+        return (*lacking, *((self._unread_configs,) if self._unread_configs else ()))
 
     def apply(
         self,
@@ -164,10 +168,22 @@ class RemoteTopics:
     def configs(self, draft: Draft) -> dict[str, dict[str, str]]:
         names = {row.remote_topic for row in draft.work.values()}
         answer = self._target.describe_configs(names, deadline_s=DEADLINE_S)
+        self._unread_configs = self._words_of_unread(answer.failed)
         return {
             name: {key: e.value for key in _RESPECTED if (e := entries.get(key)) and e.value}
             for name, entries in answer.done.items()
         }
+
+    def _words_of_unread(self, failed: Mapping[str, UnderstudyError]) -> str:
+        if not failed:
+            return ""
+        name = min(failed)
+        which = "1 remote topic" if len(failed) == 1 else f"{len(failed)} remote topics"
+        words = (
+            f"The settings of {which} cannot be read, so batches are not fitted to them and the "
+            f"target may refuse some. {failed[name].message}"
+        )
+        return with_grant(words, failed[name], self._target.spec, "DescribeConfigs", name)
 
 
 def _has(topic: TopicState | None, partitions: int) -> bool:

@@ -366,10 +366,13 @@ class Board:
 
     def _topics(self, partitions: list[PartitionStatus]) -> Iterable[TopicStatus]:
         worst: dict[str, PartitionStatus] = {}
+        codes: dict[str, str] = {}
         left_out: Counter[str] = Counter()
         for (name, _), place in self._rows.items():
             left_out[name] += place.left_out
         for row in partitions:
+            if row.code in BLOCKED:
+                codes[row.topic] = row.code
             known = worst.get(row.topic)
             if known is None or _RANK[row.state] > _RANK[known.state]:
                 worst[row.topic] = row
@@ -386,7 +389,7 @@ class Board:
                 if found.state in _WELL
                 else found.reason or topic.reason,
                 partitions=topic.partitions,
-                code=topic.code or (found.code if found.code in BLOCKED else ""),
+                code=topic.code or codes.get(topic.topic, ""),
                 source_topic_id=topic.source_topic_id,
             )
 
