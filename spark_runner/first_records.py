@@ -17,7 +17,7 @@ from spark_runner.wire.records import batches, read_header
 log = logging.getLogger(__name__)
 
 # Each costs a fetch; the others have their turn with the next sample.
-MOST = 50
+MOST_FIRST_RECORDS = 50
 _BYTES = 16 << 10
 _EACH_S = 1.0
 _MAGIC = 2
@@ -28,14 +28,13 @@ def first_timestamps(
 ) -> dict[Place, int]:
     """Milliseconds since the epoch of the first record from each offset on; partitions that are
     not answered, or hold no record there, are left out."""
-    some = dict(list(wanted.items())[:MOST])
     found: dict[Place, int] = {}
     try:
-        views = cluster.describe({topic for topic, _ in some}, deadline)
+        views = cluster.describe({topic for topic, _ in wanted}, deadline)
     except UnderstudyError as error:
         log.info("how old first records are is not known: %s", error.message)
         return found
-    for (topic, partition), offset in some.items():
+    for (topic, partition), offset in wanted.items():
         view = views.get(topic)
         leader = view.leaders.get(partition) if view is not None else None
         if view is None or leader is None or leader.node < 0:

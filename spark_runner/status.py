@@ -26,10 +26,11 @@ from mirrors.domain.topics import LONGEST_NAME
 from spark_runner.blocked_topics import BLOCKED, CANNOT_BE_CREATED, blocked_topics
 from spark_runner.draft import DELETED_ON_SOURCE, Plan
 from spark_runner.ends import Ends
+from spark_runner.first_records import MOST_FIRST_RECORDS
 from spark_runner.foreign_writes import RemotePartition
 from spark_runner.meter import Amount
 from spark_runner.positions import Place
-from spark_runner.status_rows import OTHER_LOG, Row, is_another_log, state_of
+from spark_runner.status_rows import FIRST_TRIES, OTHER_LOG, Row, is_another_log, state_of
 from spark_runner.wire.metadata import id_bytes
 from spark_runner.work import PartitionError, PartitionFigure
 
@@ -185,14 +186,19 @@ class Board:
         ]
 
     def undated(self) -> dict[Place, int]:
-        """Log starts that are owed, where it is not known how old the record there is."""
-        return {
-            place: row.first
-            for place in self.without_start()
-            if (row := self._rows[place]).first is not None
-            and row.first_at is None
-            and (row.end or 0) > row.first
-        }
+        """Log starts that are owed, where it is not known how old the record there is.
+
+        Each is asked for a few times: there may be no record, or no right to read it.
+        """
+        found: dict[Place, int] = {}
+        for place in self.without_start():
+            row = self._rows[place]
+            if row.first is None or row.first_at is not None or (row.end or 0) <= row.first:
+                continue
+            if row.first_tries < FIRST_TRIES and len(found) < MOST_FIRST_RECORDS:
+                row.first_tries += 1
+                found[place] = row.first
+        return found
 
     def troubles(self) -> tuple[str, ...]:
         """Why partitions are stopped and topics not replicated: what concerns whole topics first,

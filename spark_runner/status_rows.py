@@ -13,6 +13,8 @@ from spark_runner.work import PartitionError, PartitionFigure
 
 # Who is so far behind for so long is catching up; less is the beat of commits.
 LAGGING_MS = 10_000
+# So often the age of the first record is asked for.
+FIRST_TRIES = 5
 # Gaps of a source that holds another log than the one that was copied.
 OTHER_LOG: tuple[GapKind, ...] = ("recreated", "source_replaced", "truncated")
 # The control plane takes them up every two seconds.
@@ -29,6 +31,7 @@ class Row:
         "ends_as_of",
         "first",
         "first_at",
+        "first_tries",
         "is_below",
         "lane",
         "left_out",
@@ -51,6 +54,8 @@ class Row:
         self.first: int | None = None
         # The timestamp of the record there.
         self.first_at: int | None = None
+        # How often that record was asked for.
+        self.first_tries = 0
         # The source ended below the position that had been committed before it was asked.
         self.is_below = False
         self.ends_as_of = 0
@@ -116,7 +121,7 @@ class Row:
         """
         if first is not None and first != self.first:
             # A timestamp that came with it is of the record that was first before.
-            self.first, self.first_at = first, None
+            self.first, self.first_at, self.first_tries = first, None, 0
         elif first_at is not None:
             self.first_at = first_at
         if end is None and stable is None:

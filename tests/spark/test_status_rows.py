@@ -144,6 +144,8 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
     row = partition_row(told(board), "orders")
     assert row is not None
     assert (row.time_lag_ms, board.undated()) == (5_500, {})
+    board.reaches(sampled(500, as_of=7_000, first=3))
+    assert [len(board.undated()) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
     # Nothing moves while it waits for a decision.
     assert not board.is_moving()
 
