@@ -34,6 +34,14 @@ SyncState = Literal[
 SYNC_STATES: tuple[str, ...] = get_args(SyncState)
 # A group in any other state has members, or is about to; Kafka itself refuses those as well.
 IDLE = ("", "Empty", "Dead")
+_SHARE = "share"
+
+
+def name_taken(kind: str) -> str:
+    """Why a group of that type on the target keeps a consumer group's offsets from being set."""
+    return "the name is taken by a share group" if kind == _SHARE else ""
+
+
 # Outcomes of resuming too early rather than too late: who stands further stays there.
 AT_LEAST = ("expired", "lower_bound")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.http import HttpRequest, StreamingHttpResponse
 
+from mirrors.domain.runbook.loss import every_partition
 from mirrors.models import FailoverRun
 from mirrors.views.tables import Column, download
 
@@ -66,7 +67,7 @@ def failed_first(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def partitions_at_risk(plan: dict[str, Any]) -> list[dict[str, Any]]:
     """Partitions that lose something, or of which nobody knows; the most first."""
-    rows = [row for row in plan.get("partitions", []) if row["loss"] != 0]
+    rows = [dict(row) for row in every_partition(plan) if row["loss"] != 0]
     return sorted(rows, key=lambda row: (row["loss"] is not None, -(row["loss"] or 0)))
 
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from mirrors import tasks
+from mirrors.domain.account.sentences import amount
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import arrow
 from mirrors.domain.runbook.steps import KINDS
@@ -95,6 +96,8 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
         "old": run.ended_at is not None and timezone.now() - run.ended_at > asking.fresh_for(),
         "totals": result.get("totals"),
         "tone": _tone(run),
+        "loss_words": _amount(result.get("totals"), "loss"),
+        "re_read_words": _amount(result.get("totals"), "re_reads"),
         "verified_label": "nothing verified" if run.verification == Verification.NONE else "",
         "steps": run.steps.all(),
         "plan": plan,
@@ -139,6 +142,16 @@ def abort(request: HttpRequest, pk: int) -> HttpResponse:
     except UnderstudyError as error:
         messages.error(request, error.message)
     return redirect("failover", pk=pk)
+
+
+def _amount(totals: dict[str, Any] | None, name: str) -> str:
+    """`at least 20 records, unknown for 3`; empty in results of earlier versions."""
+    if not totals or f"{name}_known" not in totals:
+        return ""
+    words = amount(totals[f"{name}_known"], totals[f"{name}_certainty"])
+    unknown = totals[f"{name}_unknown"]
+    is_partial = unknown and totals[f"{name}_certainty"] != "unknown"
+    return f"{words}, unknown for {unknown:,} more" if is_partial else words
 
 
 def _tone(run: FailoverRun) -> str:

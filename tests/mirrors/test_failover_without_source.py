@@ -163,7 +163,9 @@ def test_a_failover_with_the_source_killed_goes_on_at_exactly_the_right_record_a
     (row,) = run.result["partitions"]
     assert (row["downstream_offset"], row["state"], row["re_reads"]) == (truth[offset], "moved", 0)
     totals = run.result["totals"]
-    assert (totals["loss"], totals["loss_certainty"]) == (end - position, "at_least")
+    # Aborted records and markers have offsets too, so these are no lower bound.
+    assert (totals["loss"], totals["loss_certainty"]) == (0, "at_least")
+    assert f"({end - position} by offsets when" in run.reason
     assert totals["re_reads_certainty"] == "at_least"
     assert "At least" in run.reason
     assert "earlier" in run.reason

@@ -147,7 +147,8 @@ def test_with_the_source_dead_the_last_samples_count_and_their_age_is_told(
     assert 120_000 <= first["source_end_age_ms"] < 300_000
     assert "refused the connection" in run.result["source_trouble"]
     # The partition that was never sampled has an unknown end: so has the sum.
-    assert "is not known" in run.reason
+    assert "is not known (4 by offsets when it was last seen" in run.reason
+    assert f"unknown for 1 partition of {scene.topic}" in run.reason
 
 
 def test_groups_that_a_killed_worker_left_are_swept_and_only_those(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from mirrors.domain.account.sentences import amount
 from mirrors.domain.checkpoints import IDLE
 from mirrors.domain.failover.drift_findings import drift_blockers, drift_warnings
+from mirrors.domain.failover.part_findings import not_copied_blockers, part_blockers
+from mirrors.domain.failover.parts import Part
 from mirrors.domain.failover.rights_findings import (
     fence_warnings,
-    lacking_where,
     rights_blockers,
     rights_warnings,
 )
@@ -26,24 +28,25 @@ TOLD = 5
 
 
 def find_blockers(
-    picture: FailoverPicture, places: tuple[PlacePlan, ...], oldest_ms: int
+    picture: FailoverPicture,
+    parts: Sequence[Part],
+    places: tuple[PlacePlan, ...],
+    oldest_ms: int,
 ) -> Iterator[Finding]:
+    """`picture` holds what takes part, `parts` all that the flow selects."""
     if picture.writing:
         yield Finding(code="writing", where=picture.flow, sentence=picture.writing, page="jobs")
-    beside = tuple(_blockers_beside(picture))
+    if picture.not_visible:
+        words = f"{picture.not_visible} What these topics hold would be lost, and is unknown."
+        yield Finding(code="not_visible", where=picture.source, sentence=words, page="source")
+    out = _out(parts)
+    beside = tuple(row for row in _blockers_beside(picture) if row.where not in out)
     yield from beside
-    told, target = {finding.where for finding in beside}, picture.target
-    for row in picture.partitions:
-        if row.gap:
-            words = f"{row.name} has an open gap: {row.gap} Decide on it first."
-            yield Finding(code="gap", where=row.name, sentence=words, page="gaps")
-        reasons = {row.remote_topic, lacking_where(row.remote_topic, target)}
-        if row.target_end is None and not reasons & told:
-            words = (
-                f"{row.remote_topic}-{row.partition} cannot be read on the target: it is not there "
-                "yet, or the right to describe it is missing."
-            )
-            yield Finding(code="unread", where=row.name, sentence=words, page="topics")
+    yield from not_copied_blockers(picture, parts)
+    told = {finding.where for finding in beside}
+    for part in parts:
+        if part.role == "replicated":
+            yield from part_blockers(picture, part, told)
     for group in picture.groups:
         yield from _group_blockers(picture, group, oldest_ms)
     for place in places:
@@ -54,6 +57,12 @@ def find_blockers(
                 "earliest record and expect repeats; never at the latest."
             )
             yield Finding(code="no_map", where=where, sentence=words, page="groups")
+
+
+def _out(parts: Sequence[Part]) -> set[str]:
+    """Remote topics of which nothing takes part: what is wrong with them is said once."""
+    remote = {part.row.remote_topic for part in parts}
+    return remote - {part.row.remote_topic for part in parts if part.role == "replicated"}
 
 
 def _blockers_beside(picture: FailoverPicture) -> Iterator[Finding]:
@@ -69,7 +78,13 @@ def _group_blockers(
     if group.trouble:
         words = f"{group.group} could not be asked: {group.trouble}"
         yield Finding(code="no_groups", where=group.group, sentence=words, page="groups")
-    if group.target_state not in IDLE:
+    if group.taken:
+        words = (
+            f"{group.group}: {group.taken} on {picture.target}, so its offsets cannot be set. "
+            "Delete or rename the share group, or simulate without this group."
+        )
+        yield Finding(code="name_taken", where=group.group, sentence=words, page="groups")
+    elif group.target_state not in IDLE:
         words = (
             f"{group.group} is {group.target_state} on the target, so its offsets cannot be set "
             "there. Stop its members on the target first."
@@ -99,7 +114,7 @@ def find_warnings(
     for row in partitions:
         if row.loss:
             name = f"{row.topic}-{row.partition}"
-            words = f"{name}: {plural(row.loss, 'record')} at most would be lost."
+            words = f"{name}: {amount(row.loss, row.loss_certainty)} would be lost."
             yield Finding(code="loss", where=name, sentence=words, page="topics")
     for place in places:
         where = f"{place.group} in {place.topic}-{place.partition}"

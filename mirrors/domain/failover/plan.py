@@ -1,9 +1,11 @@
 """What a failover would do now: pictures of both sides in; loss, re-reads, blockers, changes out.
 
 A. Numbers come from offsets that were seen, each with its age; what nobody saw is unknown (None).
-B. Loss and re-reads are never negative. Loss counts offsets, so it is the most that can be lost:
-   transaction markers and compacted records are among them. A simulation counts the records.
-C. A group never gets an offset that nobody can prove: without one it is a blocker, not "latest".
+B. What is lost is what the account says is owed, of every selected topic-partition, also of those
+   that are not copied. It counts offsets, so it is the most that can be lost: transaction markers
+   and compacted records are among them. A simulation counts the records.
+C. A sum has a certainty and the number of its unknown parts; one unknown part hides no known one.
+D. A group never gets an offset that nobody can prove: without one it is a blocker, not "latest".
 """
 
 from __future__ import annotations
@@ -11,15 +13,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from mirrors.domain.account.partition import Certainty as OwedCertainty
+from mirrors.domain.account.partition import Owed
+from mirrors.domain.account.sentences import owed as owed_words
+from mirrors.domain.account.totals import Total, total
 from mirrors.domain.failover.clients import ClientChange, client_changes
 from mirrors.domain.failover.findings import find_blockers, find_warnings
+from mirrors.domain.failover.left_out import left_out
+from mirrors.domain.failover.parts import Part, Role, parts_of, stated, taking_part
+from mirrors.domain.failover.re_reads import sum_re_reads
 from mirrors.domain.failover.shapes import (
     Certainty,
     FailoverPicture,
     Finding,
+    LeftOut,
     PartitionPicture,
     PartitionPlan,
     PlacePlan,
@@ -33,7 +43,14 @@ OLDEST_MS = 15 * 60 * 1000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FailoverPlan:
-    """The whole plan. It applies as it is while nothing in it got worse."""
+    """The whole plan. It applies as it is while nothing in it got worse.
+
+    `partitions` take part; `not_copied` are selected and not replicated, `left_behind` is left on
+    the source by decision (`left_partitions` are its topic-partitions). `loss_known` sums what is
+    known of all three, and `loss_unknown` counts those without a figure; `loss` is the same sum for
+    readers without room for a certainty: None while any is unknown. The same of re-reads. `pending`
+    is what a switchover waits for: the loss of `partitions`, None while one of them is unknown.
+    """
 
     flow: str
     taken_at: int
@@ -45,6 +62,21 @@ class FailoverPlan:
     blockers: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
     clients: tuple[ClientChange, ...]
+    loss_known: int = 0
+    loss_certainty: OwedCertainty = "unknown"
+    loss_unknown: int = 0
+    loss_sentence: str = ""
+    pending: int | None = None
+    re_reads_known: int = 0
+    re_reads_certainty: OwedCertainty = "unknown"
+    re_reads_unknown: int = 0
+    not_copied: tuple[PartitionPlan, ...] = ()
+    left_behind: tuple[LeftOut, ...] = ()
+    left_partitions: tuple[PartitionPlan, ...] = ()
+
+    @property
+    def every_partition(self) -> tuple[PartitionPlan, ...]:
+        return (*self.partitions, *self.not_copied, *self.left_partitions)
 
     @property
     def digest(self) -> str:
@@ -60,7 +92,12 @@ class FailoverPlan:
 
 def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> FailoverPlan:
     """Everything that a failover of these groups needs and costs, as of the picture."""
-    partitions = tuple(_partition(row, picture.taken_at) for row in picture.partitions)
+    parts = parts_of(picture)
+    whole, picture = picture, taking_part(picture, parts)
+    plans: dict[Role, list[PartitionPlan]] = {"replicated": [], "not_copied": [], "left_behind": []}
+    for part in parts:
+        plans[part.role].append(_partition(part, picture.taken_at))
+    partitions = tuple(plans["replicated"])
     by_place = {(row.topic, row.partition): row for row in partitions}
     places = tuple(
         _place(place, by_place.get((place.topic, place.partition)))
@@ -68,34 +105,70 @@ def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> Fa
         for place in group.places
         if not place.left_out and not place.has_no_offset
     )
-    losses = [row.loss for row in partitions]
-    unknown = any(row.certainty == "unknown" for row in partitions)
-    earlier = picture.gone_at is not None or any(
-        row.certainty == "last_known" for row in partitions
-    )
+    offsets, loss, pending = _totals(picture, parts)
+    re_reads = sum_re_reads(picture, places)
     return FailoverPlan(
         flow=picture.flow,
         taken_at=picture.taken_at,
-        loss=_sum(losses),
-        certainty="unknown" if unknown else "last_known" if earlier else "observed",
-        re_reads=_sum(row.re_reads for row in places),
+        loss=offsets.exact_or_none,
+        certainty=_certainty(picture, [row.certainty for rows in plans.values() for row in rows]),
+        re_reads=None if re_reads.unknown else re_reads.records,
         partitions=partitions,
         places=places,
-        blockers=tuple(find_blockers(picture, places, oldest_ms)),
+        blockers=tuple(find_blockers(picture, parts, places, oldest_ms)),
         warnings=tuple(find_warnings(picture, partitions, places)),
-        clients=client_changes(
-            picture.policy,
-            bootstrap=picture.target_bootstrap,
-            topics={
-                group.group: [
-                    (place.topic, _name_there(picture.policy, place))
-                    for place in group.places
-                    if not place.left_out
-                ]
-                for group in picture.groups
-            },
-            produced=[row.topic for row in picture.partitions],
-        ),
+        clients=_clients(picture),
+        loss_known=loss.records,
+        loss_certainty=loss.certainty,
+        loss_unknown=loss.unknown,
+        loss_sentence=_loss_sentence(offsets, loss),
+        pending=pending.exact_or_none,
+        re_reads_known=re_reads.records,
+        re_reads_certainty=re_reads.certainty,
+        re_reads_unknown=re_reads.unknown,
+        not_copied=tuple(plans["not_copied"]),
+        left_behind=tuple(left_out(whole, parts)),
+        left_partitions=tuple(plans["left_behind"]),
+    )
+
+
+def _totals(picture: FailoverPicture, parts: Iterable[Part]) -> tuple[Total, Total, Total]:
+    """What is owed by offsets, what may be said of it, and what of it a switchover waits for."""
+    parts = list(parts)
+    hidden: list[Owed] = []
+    if picture.not_visible:
+        hidden = [Owed("", -1, "not_visible", None, "unknown", picture.taken_at, None)]
+    mine = [part.owed for part in parts if part.role == "replicated"]
+    every = [*(part.owed for part in parts), *hidden]
+    return total(every), total(stated(owed) for owed in every), total(mine)
+
+
+def _loss_sentence(offsets: Total, loss: Total) -> str:
+    words = owed_words(loss)
+    if offsets.records > loss.records:
+        return f"{words} ({offsets.records:,} by offsets when last seen)"
+    return words
+
+
+def _certainty(picture: FailoverPicture, rows: Collection[Certainty]) -> Certainty:
+    if "unknown" in rows or picture.not_visible:
+        return "unknown"
+    return "last_known" if picture.gone_at is not None or "last_known" in rows else "observed"
+
+
+def _clients(picture: FailoverPicture) -> tuple[ClientChange, ...]:
+    return client_changes(
+        picture.policy,
+        bootstrap=picture.target_bootstrap,
+        topics={
+            group.group: [
+                (place.topic, _name_there(picture.policy, place))
+                for place in group.places
+                if not place.left_out
+            ]
+            for group in picture.groups
+        },
+        produced=[row.topic for row in picture.partitions],
     )
 
 
@@ -105,8 +178,8 @@ def _name_there(policy: ReplicationPolicy, place: GroupPlace) -> str:
     return policy.remote_topic(place.topic)
 
 
-def _partition(row: PartitionPicture, now: int) -> PartitionPlan:
-    loss, certainty, reason = _loss(row)
+def _partition(part: Part, now: int) -> PartitionPlan:
+    row, owed = part.row, part.owed
     return PartitionPlan(
         topic=row.topic,
         partition=row.partition,
@@ -115,21 +188,30 @@ def _partition(row: PartitionPicture, now: int) -> PartitionPlan:
         source_end=row.source_end,
         source_end_age_ms=None if row.source_end_at is None else max(0, now - row.source_end_at),
         target_end=row.target_end,
-        loss=loss,
-        certainty=certainty,
-        reason=reason,
+        loss=owed.records,
+        certainty=_seen(row, owed),
+        reason=_why(row, owed),
+        loss_certainty=owed.certainty,
+        least=owed.least,
+        state=owed.state,
+        owed_from=part.start,
     )
 
 
-def _loss(row: PartitionPicture) -> tuple[int | None, Certainty, str]:
-    if row.source_end is None:
-        return None, "unknown", "the source cannot be asked, and no earlier end of it is known"
-    start = row.position if row.position is not None else row.source_start or 0
-    loss = max(0, row.source_end - start)
+def _seen(row: PartitionPicture, owed: Owed) -> Certainty:
+    if owed.records is None:
+        return "unknown"
+    return "observed" if row.source_end_at is None else "last_known"
+
+
+def _why(row: PartitionPicture, owed: Owed) -> str:
+    if row.source_end is None and not row.reason:
+        return "the source cannot be asked, and no earlier end of it is known"
+    if owed.reason:
+        return owed.reason
     if row.source_end_at is not None:
-        return loss, "last_known", "what came to the source since that figure is lost as well"
-    nothing = "no record of it was copied yet" if row.position is None else ""
-    return loss, "observed", nothing
+        return "what came to the source since that figure is lost as well"
+    return "no record of it was copied yet" if row.position is None else ""
 
 
 def _place(place: GroupPlace, partition: PartitionPlan | None) -> PlacePlan:
@@ -156,13 +238,3 @@ def _place(place: GroupPlace, partition: PartitionPlan | None) -> PlacePlan:
         waiting=None if ended else max(0, (place.target_end or 0) - (downstream or 0)),
         reason=resume.reason,
     )
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    """None while any part is not known: a partial sum would promise too much."""
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total

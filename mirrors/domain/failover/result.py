@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
+from mirrors.domain.account.partition import Certainty
+from mirrors.domain.account.sentences import amount
 from mirrors.domain.failover.plan import FailoverPlan
 from mirrors.domain.failover.proof import Proof
+from mirrors.domain.failover.re_reads import add_up
 from mirrors.domain.failover.shapes import PlacePlan
 from mirrors.domain.figures import duration, plural
 
 # counted: the records were read. at_most: too many to read, so offsets. The rest as in a plan.
 LossIs = Literal["counted", "at_most", "last_known", "unknown"]
+# Topics and decisions named in one sentence.
+_NAMED = 3
+_NONE_TWICE = "Nothing is read twice."
+_CERTAINTIES: dict[LossIs, Certainty] = {
+    "counted": "counted",
+    "at_most": "at_most",
+    "last_known": "at_least",
+    "unknown": "unknown",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loss:
-    """Records that are not downstream; `unread` of them the group has not consumed either."""
+    """Records that are not downstream; `unread` of them the group has not consumed either.
+
+    Of a figure that is `last_known`, `least` is a lower bound.
+    """
 
     records: int | None
     unread: int | None
     how: LossIs
+    least: int = 0
+
+    @property
+    def stated(self) -> tuple[int | None, Certainty]:
+        is_old = self.how == "last_known" and self.records is not None
+        return self.least if is_old else self.records, _CERTAINTIES[self.how]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,7 +132,9 @@ def _drain_ms(waiting: int | None, rate: float | None) -> int | None:
 class Totals:
     """Over all group-partitions; loss counts each partition once, whichever groups read it.
 
-    `loss_unknown`: the number of partitions whose loss is unknown.
+    `loss_known` sums what is known, and `loss_unknown` counts the partitions without a figure;
+    `loss` is the same sum for readers without room for a certainty: None while any is unknown. The
+    same of re-reads.
     """
 
     groups: int
@@ -122,20 +145,27 @@ class Totals:
     unread: int
     loss: int | None
     loss_is: LossIs
+    loss_known: int
+    loss_certainty: Certainty
     loss_unknown: int
     re_reads: int | None
+    re_reads_known: int
+    re_reads_certainty: Certainty
+    re_reads_unknown: int
     first_record_ms: int | None
     drain_ms: int | None
 
 
 def sum_up(rows: Sequence[PlaceResult], losses: Iterable[Loss]) -> Totals:
-    """One unknown makes its sum unknown (None); `loss_is` is the least certain way of counting."""
+    """`loss_is` and `loss_certainty` are the least certain way of counting."""
     known = list(losses)
     hows = {loss.how for loss in known}
     order: tuple[LossIs, ...] = ("unknown", "last_known", "at_most", "counted")
     verdicts = [row.verdict for row in rows]
     firsts = [row.first_record_ms for row in rows if row.first_record_ms is not None]
-    repeats = [row.re_reads for row in rows]
+    loss = add_up(one.stated for one in known)
+    offsets = sum(one.records or 0 for one in known)
+    repeats = add_up((row.re_reads, _certainty(row)) for row in rows)
     return Totals(
         groups=len({row.group for row in rows}),
         places=len(rows),
@@ -143,17 +173,28 @@ def sum_up(rows: Sequence[PlaceResult], losses: Iterable[Loss]) -> Totals:
         differs=verdicts.count("differs"),
         unproven=verdicts.count("unproven"),
         unread=verdicts.count("unread"),
-        loss=None
-        if "unknown" in hows
-        else sum(loss.records for loss in known if loss.records is not None),
+        loss=None if loss.unknown else offsets,
         loss_is=next((how for how in order if how in hows), "counted"),
-        loss_unknown=sum(loss.records is None or loss.how == "unknown" for loss in known),
-        re_reads=None
-        if None in repeats
-        else sum(repeat for repeat in repeats if repeat is not None),
+        loss_known=loss.records,
+        loss_certainty=loss.certainty,
+        loss_unknown=loss.unknown,
+        re_reads=None if repeats.unknown else repeats.records,
+        re_reads_known=repeats.records,
+        re_reads_certainty=repeats.certainty,
+        re_reads_unknown=repeats.unknown,
         first_record_ms=max(firsts, default=None),
         drain_ms=_longest_drain(rows),
     )
+
+
+def _certainty(row: PlaceResult) -> Certainty:
+    if row.re_reads is None:
+        return "unknown"
+    if row.loss_is == "last_known":
+        # So are the group's offsets: it read on since.
+        return "at_least"
+    is_exact = row.re_reads == 0 or row.verdict in ("proven", "differs")
+    return "counted" if is_exact and row.outcome not in ("expired", "lower_bound") else "at_most"
 
 
 def _longest_drain(rows: Iterable[PlaceResult]) -> int | None:
@@ -169,46 +210,82 @@ def _longest_drain(rows: Iterable[PlaceResult]) -> int | None:
 def sentence(plan: FailoverPlan, totals: Totals, *, source: str, target: str) -> str:
     """What a person at 3 a.m. needs to hear of it."""
     parts = [_loss_words(plan, totals, source)]
+    parts += [row.sentence for row in plan.left_behind[:_NAMED]]
+    if len(plan.left_behind) > _NAMED:
+        parts.append(f"{len(plan.left_behind) - _NAMED:,} more are left behind by decision.")
     if not totals.places:
         parts.append("No consumer group has offsets in what this flow copies.")
         return " ".join(parts)
-    where = f"{plural(totals.places, 'place')} of {plural(totals.groups, 'group')}"
-    if totals.proven == totals.places == 1:
-        parts.append(f"The group starts at the right record on {target}, proven by content.")
-    elif totals.proven == totals.places:
-        parts.append(f"All {where} start at the right record on {target}, proven by content.")
-    else:
-        parts.append(f"{totals.proven:,} of {where} are proven by content on {target}.")
-    if totals.differs:
-        parts.append(f"{totals.differs:,} would start at a wrong record.")
-    if totals.unread:
-        parts.append(f"{totals.unread:,} could not be read.")
-    if totals.re_reads == 0:
-        parts.append("Nothing is read twice.")
-    elif totals.re_reads is not None:
-        parts.append(f"{plural(totals.re_reads, 'record')} would be read twice.")
-    else:
-        parts.append("How much is read twice is not known everywhere.")
+    parts += [_proven_words(totals, target), *_trouble_words(totals), _re_read_words(totals)]
     if totals.first_record_ms is not None:
         parts.append(f"First records came within {duration(totals.first_record_ms)}.")
     return " ".join(parts)
 
 
+def _proven_words(totals: Totals, target: str) -> str:
+    groups, places = plural(totals.groups, "group"), plural(totals.places, "partition")
+    where = f"{groups} ({places})"
+    if totals.proven == totals.places == 1:
+        return f"The group starts at the right record on {target}, proven by content."
+    if totals.proven == totals.places:
+        return f"All {where} start at the right record on {target}, proven by content."
+    many = plural(totals.places, "group-partition")
+    return f"{totals.proven:,} of {many} of {groups} are proven by content on {target}."
+
+
+def _trouble_words(totals: Totals) -> Iterator[str]:
+    if totals.differs:
+        yield f"{totals.differs:,} would start at a wrong record."
+    if totals.unread:
+        yield f"{totals.unread:,} could not be read."
+
+
+def _re_read_words(totals: Totals) -> str:
+    found = totals.re_reads_known
+    if totals.re_reads_certainty == "counted":
+        return f"{plural(found, 'record')} would be read twice." if found else _NONE_TWICE
+    if totals.re_reads_certainty == "unknown":
+        return f"How many records are read twice is unknown {_for(totals)}."
+    rest = f"; unknown {_for(totals)}" if totals.re_reads_unknown else ""
+    if not found:
+        return f"What groups have read since they were last seen would be read twice{rest}."
+    return f"{_first_up(amount(found, totals.re_reads_certainty))} would be read twice{rest}."
+
+
+def _for(totals: Totals) -> str:
+    return f"for {plural(totals.re_reads_unknown, 'group-partition')}"
+
+
 def _loss_words(plan: FailoverPlan, totals: Totals, source: str) -> str:
-    if totals.loss is None:
-        return f"What is lost with {source} is not known."
-    amount = plural(totals.loss, "record")
-    if totals.loss_is == "last_known":
-        ages = [
-            row.source_end_age_ms for row in plan.partitions if row.source_end_age_ms is not None
-        ]
-        old = duration(max(ages, default=None))
-        return (
-            f"By figures up to {old} old {amount} would be lost with {source}, "
-            "and all that came since."
-        )
-    most = " at most" if totals.loss_is == "at_most" else ""
-    return f"If {source} died now, {amount}{most} would be lost."
+    """Counted, "at most", "at least" with the age of the source's figures, or unknown."""
+    rows = plan.every_partition
+    unknown = [row.topic for row in rows if row.loss is None]
+    rest = f"unknown for {plural(totals.loss_unknown, 'partition')} of {_names(unknown)}"
+    offsets = sum(row.loss or 0 for row in rows)
+    ages = [row.source_end_age_ms for row in rows if row.source_end_age_ms is not None]
+    seen = f"last seen {duration(max(ages, default=None))} before"
+    if totals.loss_certainty == "unknown":
+        known = f"{offsets:,} by offsets when it was {seen}; " if offsets else ""
+        return f"What is lost with {source} is not known ({known}{rest})."
+    words = f"If {source} died now, {amount(totals.loss_known, totals.loss_certainty)}"
+    why = ""
+    if totals.loss_certainty == "at_most":
+        why = " (by offsets)"
+    elif ages:
+        more = f"{offsets:,} by offsets when " if offsets > totals.loss_known else ""
+        why = f" ({more}{source} was {seen})"
+    more = f"; {rest}" if totals.loss_unknown else ""
+    return f"{words} would be lost{why}{more}."
+
+
+def _names(topics: Iterable[str]) -> str:
+    names = sorted(set(topics))
+    more = " and others" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def _first_up(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def to_json(rows: Iterable[PlaceResult], totals: Totals, **more: Any) -> dict[str, Any]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from mirrors.domain.account.partition import Certainty as OwedCertainty
+from mirrors.domain.account.partition import State
 from mirrors.domain.failover.beside import Asked, FencePicture, Rights, Standing
+from mirrors.domain.failover.decisions import LeftBehind
+from mirrors.domain.gaps import GapFacts
 from mirrors.domain.policy import ReplicationPolicy
 from mirrors.domain.resume import GroupPlace
 
@@ -16,10 +20,14 @@ Page = Literal["", "drift", "plan", "gaps", "groups", "jobs", "topics", "source"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartitionPicture:
-    """One copied partition. `source_end` is the last stable offset: what a flow may read.
+    """One selected topic-partition of the source, copied or not.
 
-    `source_last` is the last offset, which includes open transactions. `source_end_at` (epoch ms)
-    is set where the ends are earlier figures. `gap` says what is open.
+    `source_end` is the last stable offset, what a flow may read; `source_last` the last offset,
+    which includes open transactions. `source_end_at` (epoch ms) is set where the ends are earlier
+    figures. `first`: where the records of this generation begin that the target should hold.
+    `is_dense`: each offset that was copied held a record. `gap` says what waits for a decision,
+    `facts` in numbers. `code` and `reason` say why it is not copied. Partition -1 stands for all of
+    a topic whose partitions nobody could list.
     """
 
     topic: str
@@ -31,22 +39,30 @@ class PartitionPicture:
     source_last: int | None = None
     source_end_at: int | None = None
     target_end: int | None = None
+    first: int | None = None
+    is_dense: bool = False
     gap: str = ""
+    facts: GapFacts | None = None
+    is_stopped: bool = False
+    code: str = ""
+    reason: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return self.topic if self.partition < 0 else f"{self.topic}-{self.partition}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupPicture:
     """One group: its state on the target in Kafka's word, empty where it is not known there.
 
+    `taken` says why its name cannot be used there.
     `seen_at` (epoch ms) is set where its offsets are earlier figures.
     """
 
     group: str
     target_state: str = ""
+    taken: str = ""
     trouble: str = ""
     seen_at: int | None = None
     places: tuple[GroupPlace, ...] = ()
@@ -58,8 +74,9 @@ class FailoverPicture:
 
     `writing` is the sentence about a job of the flow that still writes to the target. `gone` are
     topics that were copied and that the source no longer has, or not whole; `gone_at` (epoch ms) is
-    set where it did not say so itself, and they were not there when the flow last saw it. What
-    nobody looked at is None; `asked` are the names whose rights were asked for.
+    set where it did not say so itself, and they were not there when the flow last saw it.
+    `left_behind` are the decisions that hold, `not_visible` says why topics may be hidden from us.
+    What nobody looked at is None; `asked` are the names whose rights were asked for.
     """
 
     flow: str
@@ -73,6 +90,8 @@ class FailoverPicture:
     groups: tuple[GroupPicture, ...] = ()
     gone: tuple[str, ...] = ()
     gone_at: int | None = None
+    left_behind: tuple[LeftBehind, ...] = ()
+    not_visible: str = ""
     standing: Standing | None = None
     asked: Asked = dataclasses.field(default_factory=Asked)
     source_rights: Rights | None = None
@@ -91,7 +110,11 @@ class FailoverPicture:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartitionPlan:
-    """What of one partition is not downstream if the source dies now."""
+    """What of one topic-partition is not downstream if the source dies now, by the account.
+
+    `loss_certainty` says how sure `loss` is; of an earlier figure `least` is a lower bound that
+    stays true. `owed_from` is the first source offset that is owed.
+    """
 
     topic: str
     partition: int
@@ -103,6 +126,31 @@ class PartitionPlan:
     loss: int | None
     certainty: Certainty
     reason: str
+    loss_certainty: OwedCertainty = "unknown"
+    least: int = 0
+    state: State = "unknown"
+    owed_from: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """What one decision leaves on the source: `records` by the account, None where unknown.
+
+    `unknown` counts the partitions without a figure, `groups` are those that have offsets there.
+    """
+
+    topic: str
+    partition: int | None
+    partitions: int
+    records: int | None
+    certainty: OwedCertainty
+    unknown: int
+    observed_at: int | None
+    groups: tuple[str, ...]
+    reason: str
+    decided_by: str
+    decided_at: int
+    sentence: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,10 +181,13 @@ class PlacePlan:
 class Finding:
     """Something that stands in the way, or should be known; `where` is a group, topic or partition.
 
-    `page` is where a person sees to it: a tab of the flow, or the cluster on one side.
+    `page` is where a person sees to it: a tab of the flow, or the cluster on one side. `topic` (and
+    `partition`, None for all of them) is what a decision may leave behind to pass it.
     """
 
     code: str
     where: str
     sentence: str
     page: Page = ""
+    topic: str = ""
+    partition: int | None = None

@@ -15,6 +15,7 @@ from typing import Any
 from mirrors.domain.account.partition import Certainty, Owed
 from mirrors.domain.account.sentences import unknown_part
 from mirrors.domain.account.totals import Total, total
+from mirrors.domain.failover.parts import stated
 from mirrors.domain.figures import duration, plural
 
 # How a plan names what the account calls at_most and at_least.
@@ -25,13 +26,15 @@ _KNOWN: frozenset[str] = frozenset({"counted", "at_most", "at_least", "unknown"}
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Amount:
     """A sum with its certainty. `records` is None where no part is known; `unknown` counts the
-    parts without a figure, `observed_at` (epoch ms) is the oldest observation in the sum."""
+    parts without a figure, `observed_at` (epoch ms) is the oldest observation in the sum.
+    `offsets`: of an earlier figure, how many offsets were open then; more than it holds records."""
 
     records: int | None
     certainty: Certainty
     unknown: int = 0
     unknown_words: str = ""
     observed_at: int | None = None
+    offsets: int = 0
 
 
 def every_partition(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -60,13 +63,14 @@ def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
         observed_at=taken_at - (row.get("source_end_age_ms") or 0),
         time_lag_ms=None,
         reason=row.get("reason") or "",
+        least=row.get("least", records or 0),
     )
 
 
 def sum_owed(parts: Iterable[Owed]) -> Amount:
     """What all of these partitions leave behind."""
-    found = total(parts)
-    return _amount(found)
+    parts = list(parts)
+    return _amount(total(map(stated, parts)), offsets=total(parts).records)
 
 
 def sum_re_reads(
@@ -102,7 +106,8 @@ def loss_sentence(loss: Amount, *, source: str, now: int) -> str:
     if loss.certainty == "at_most":
         return f"At most {amount} {was} not replicated (by offsets){rest}."
     if loss.certainty == "at_least":
-        seen = f" ({source} was last seen {_age(loss.observed_at, now)})"
+        more = f"{loss.offsets:,} by offsets when " if loss.offsets > loss.records else ""
+        seen = f" ({more}{source} was last seen {_age(loss.observed_at, now)})"
         return f"At least {amount} {was} not replicated{seen}{rest}."
     return f"{amount} {was} not replicated{rest}."
 
@@ -132,13 +137,14 @@ def counted_sentence(loss: Amount, re_reads: Amount, *, source: str) -> str:
     return f"Counted on {source} afterwards: {_lower(parts[0])}. {parts[1]}."
 
 
-def _amount(found: Total) -> Amount:
+def _amount(found: Total, *, offsets: int = 0) -> Amount:
     return Amount(
         records=None if found.certainty == "unknown" and not found.records else found.records,
         certainty=found.certainty,
         unknown=found.unknown,
         unknown_words=unknown_part(found) if found.unknown else "",
         observed_at=found.observed_at,
+        offsets=offsets,
     )
 
 

@@ -52,6 +52,7 @@ def _comments(plan: Mapping[str, Any], title: str) -> Iterator[str]:
         f"Planned {taken:%Y-%m-%d %H:%M:%S} UTC, plan {plan['digest']}.",
         "The places are those of that moment: what a group consumed since, it reads again.",
         "Stop the flow first, and the consumers on the source; then: fence, groups, clients.",
+        *(row["sentence"] for row in plan.get("left_behind", ())),
     ):
         yield comment(text)
 
@@ -83,6 +84,7 @@ def _topic_calls(topics: list[str]) -> Iterator[str]:
 
 def _findings(plan: Mapping[str, Any], missing: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     sentences = [f"In the way: {row['where']}: {row['sentence']}" for row in plan["blockers"]]
+    sentences += [f"Left behind: {row['sentence']}" for row in plan.get("left_behind", ())]
     sentences += [f"To know: {row['where']}: {row['sentence']}" for row in plan["warnings"]]
     for row in missing:
         why = row["reason"] or "a command line cannot carry the name"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
+from mirrors.domain.checkpoints import name_taken
 from mirrors.domain.failover.shapes import GroupPicture, PartitionPicture
 from mirrors.domain.offsets import Translation
 from mirrors.domain.resume import GroupPlace
 from mirrors.kafka.admin import Place
 from mirrors.kafka.connection import Partial
+from mirrors.kafka.groups import GroupListing
 from mirrors.models import Flow
 from mirrors.services.backward import answers_home
 from mirrors.services.offsets.translation import translate_offsets
@@ -20,13 +22,14 @@ def with_answers(
     groups: Iterable[GroupPicture],
     source: Iterable[PartitionPicture],
     target: tuple[Mapping[Place, int], Partial[Place, int]],
-    states: Mapping[str, str],
+    listed: Mapping[str, GroupListing],
     home: Mapping[Place, Place],
     positions: Mapping[Place, int],
 ) -> Iterator[GroupPicture]:
     """Each place with its translation and the ends of both logs, each group with its state there.
 
     `source`: the partitions as the source was last seen to have them.
+    `listed`: the groups of the target.
     `home`: remote partitions on the source that came from the target, and go back to themselves.
     `positions`: how far each partition was copied when the picture was taken.
     """
@@ -38,7 +41,8 @@ def with_answers(
         yield dataclasses.replace(
             group,
             places=tuple(_with_ends(place, seen, known, *target) for place in group.places),
-            target_state=states.get(group.group, ""),
+            target_state=listed[group.group].state if group.group in listed else "",
+            taken=name_taken(listed[group.group].type) if group.group in listed else "",
         )
 
 

@@ -8,17 +8,22 @@ translated by those same positions, however far a worker has brought the index m
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.shapes import FailoverPicture, PartitionPicture
-from mirrors.domain.gaps import IN_THE_WAY
+from mirrors.domain.filters import TopicSelection
+from mirrors.domain.gaps import IN_THE_WAY, GapFacts, GapKind
 from mirrors.domain.policy import ReplicationPolicy, policy_for
-from mirrors.domain.snapshot import TopicState
+from mirrors.domain.records import Position
+from mirrors.domain.snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin import Admin, Place
-from mirrors.kafka.groups import list_groups
-from mirrors.models import Flow, FlowPartition, Gap, Job, PartitionMap
+from mirrors.kafka.groups import GroupListing, list_groups
+from mirrors.kafka.positions import read_positions
+from mirrors.models import Flow, FlowAccount, FlowPartition, FlowTopic, Gap, Job, PartitionMap
+from mirrors.models.stopped import STATES
 from mirrors.services.backward import ways_home
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.failover_answers import copied_to, with_answers
@@ -26,14 +31,19 @@ from mirrors.services.failover.failover_beside import with_rights
 from mirrors.services.failover.failover_groups import GroupsSeen, groups_from_rows, groups_on_source
 from mirrors.services.failover.failover_source import (
     CLIENT_ID,
+    Selected,
     SourceSeen,
     ask_source,
     with_recalled,
     without,
 )
 from mirrors.services.failover.failover_standing import read_standing, standing_of
+from mirrors.services.failover.left_behind import decisions_of
+from mirrors.services.gaps import facts_of
 from mirrors.services.offsets.bounds import learn_group_bounds
 from mirrors.services.offsets.run_index import refresh_index
+
+log = logging.getLogger(__name__)
 
 DEADLINE_S = 20.0
 # A source that may be dead is given less: its last figures are there to fall back on.
@@ -78,7 +88,8 @@ def look(
     rows, home, standing = _copied(flow, policy), ways_home(flow), read_standing(flow)
     with Admin(spec.target, client_id=CLIENT_ID) as target:
         remote = {(row.remote_topic, row.partition) for row in rows} | set(home.values())
-        topics = _topics(target, {topic for topic, _ in remote} | standing.topics, now)
+        there = _topics(target, {topic for topic, _ in remote} | standing.topics, now)
+        topics = there.topics
         places = _existing(remote, topics)
         read_to = target.list_offsets(places, "stable", deadline_s=DEADLINE_S).done
         starts = target.list_offsets(places, "earliest", deadline_s=DEADLINE_S).done
@@ -92,7 +103,11 @@ def look(
         if not seen.trouble:
             places_of = [place for group in seen.groups for place in group.places]
             learn_group_bounds(flow=flow, places=places_of, deadline_s=source_s)
-        theirs = _theirs(spec, _with_positions(flow, rows), seen, source_s, tick)
+        committed = _positions(target, policy)
+        tick()
+        selected = Selected(selection=TopicSelection(spec.settings, policy), policy=policy)
+        rows = [_at_target(row, committed, there) for row in _with_positions(flow, rows)]
+        theirs = _theirs(spec, rows, selected, committed, seen, source_s, tick)
         tick()
         theirs = with_recalled(theirs, flow=flow, spec=spec, target=target, deadline_s=DEADLINE_S)
         ends = target.list_offsets(places, "latest", deadline_s=DEADLINE_S)
@@ -100,7 +115,7 @@ def look(
         (row.topic, row.partition): row.position for row in theirs.rows if row.position is not None
     }
     here = without(seen.groups, theirs.gone, asked=bool(groups))
-    there = (starts, ends)
+    logs = (starts, ends)
     picture = FailoverPicture(
         flow=flow.name,
         policy=policy,
@@ -110,9 +125,11 @@ def look(
         source_trouble=seen.trouble or theirs.trouble,
         writing=_writing(flow),
         partitions=tuple(_with_ends(theirs.rows, ends.done)),
-        groups=tuple(with_answers(flow, here, theirs.rows, there, states, home, positions)),
+        groups=tuple(with_answers(flow, here, theirs.rows, logs, states, home, positions)),
         gone=tuple(sorted({topic for topic, _ in theirs.gone})),
         gone_at=theirs.gone_at,
+        left_behind=decisions_of(flow),
+        not_visible=_not_visible(flow),
         standing=standing_of(standing, topics),
     )
     return Look(
@@ -126,10 +143,10 @@ def look(
     )
 
 
-def _states(spec: FlowSpec) -> dict[str, str]:
-    """The target's groups with their states; also the quickest way to learn that it is away."""
+def _states(spec: FlowSpec) -> dict[str, GroupListing]:
+    """The target's groups; also the quickest way to learn that it does not answer."""
     try:
-        return {name: row.state for name, row in list_groups(spec.target).items()}
+        return list_groups(spec.target)
     except UnderstudyError as error:
         alias = spec.target.alias
         words = f"The target {alias} cannot be asked, so there is no plan: {error.message}"
@@ -137,9 +154,9 @@ def _states(spec: FlowSpec) -> dict[str, str]:
 
 
 def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionPicture]:
-    """Every partition that the flow copies, heartbeats left out: those are ours."""
+    """Every partition that the flow has a row or a position of; heartbeats are ours."""
     gaps = {
-        (gap.topic, gap.partition): gap.reason or f"it is {gap.kind}."
+        (gap.topic, gap.partition): gap
         # What waits behind a record that does not cross is counted as not copied.
         for gap in Gap.objects.filter(flow=flow, closed_at=None).exclude(kind__in=IN_THE_WAY)
     }
@@ -148,25 +165,98 @@ def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionPicture]:
         for row in PartitionMap.objects.filter(flow=flow, position__isnull=False)
     }
     kept |= {(row.topic, row.partition): row for row in FlowPartition.objects.filter(flow=flow)}
-    return [
-        PartitionPicture(
-            topic=place[0],
-            partition=place[1],
-            remote_topic=(row and row.remote_topic) or policy.remote_topic(place[0]),
-            position=None if row is None else row.position,
-            source_end=None if row is None else row.source_stable_end,
-            source_end_at=None if row is None else milliseconds(row.as_of),
-            gap=gaps.get(place, ""),
-        )
+    found = [
+        _row(place, row, gaps.get(place), policy)
         for place, row in sorted(kept.items())
         if not policy.is_own_heartbeats_topic(place[0])
     ]
+    named = {topic for topic, _ in kept}
+    return [*found, *_without_partitions(flow, named, policy)]
 
 
-def _topics(target: Admin, names: set[str], now: int) -> Mapping[str, TopicState]:
-    if not names:
+def _row(
+    place: Place, row: FlowPartition | None, gap: Gap | None, policy: ReplicationPolicy
+) -> PartitionPicture:
+    seen = PartitionPicture(
+        topic=place[0],
+        partition=place[1],
+        remote_topic=policy.remote_topic(place[0]),
+        position=None,
+        gap="" if gap is None else gap.reason or f"it is {gap.kind}.",
+        facts=None if gap is None or not gap.facts else facts_of(gap),
+    )
+    if row is None:
+        return seen
+    stable = row.source_stable_end
+    return dataclasses.replace(
+        seen,
+        remote_topic=row.remote_topic or seen.remote_topic,
+        position=row.position,
+        source_end=row.source_end if stable is None else stable,
+        source_end_at=milliseconds(row.as_of),
+        first=row.source_first,
+        is_dense=row.is_dense,
+        is_stopped=row.state in STATES,
+        code=row.code,
+        reason=row.reason,
+    )
+
+
+def _without_partitions(
+    flow: Flow, named: Collection[str], policy: ReplicationPolicy
+) -> Iterator[PartitionPicture]:
+    """Topics that the flow selects and of which no partition has a row."""
+    rows = FlowTopic.objects.filter(flow=flow, code__in=("cannot_be_created", "not_described"))
+    for row in rows.exclude(topic__in=list(named)):
+        for number in range(row.partitions) if row.partitions else (-1,):
+            yield PartitionPicture(
+                topic=row.topic,
+                partition=number,
+                remote_topic=row.remote_topic or policy.remote_topic(row.topic),
+                position=None,
+                is_stopped=True,
+                code=row.code,
+                reason=row.reason,
+            )
+
+
+def _positions(target: Admin, policy: ReplicationPolicy) -> Mapping[Place, Position]:
+    """The committed positions with their ids; none while the topic cannot be read."""
+    try:
+        return read_positions(target, policy.positions_topic(), deadline_s=DEADLINE_S).places
+    except UnderstudyError as error:
+        log.warning("no positions for a failover plan: %s", error.message)
         return {}
-    return target.snapshot(names, now=now, deadline_s=DEADLINE_S).topics
+
+
+def _at_target(
+    row: PartitionPicture, positions: Mapping[Place, Position], there: ClusterSnapshot
+) -> PartitionPicture:
+    """With the finding that the remote topic is not the one that was written."""
+    position = positions.get((row.topic, row.partition))
+    if position is None or row.facts is not None or row.remote_topic in there.failed:
+        return row
+    topic, was = there.topics.get(row.remote_topic), position.target_topic_id
+    kind: GapKind = "remote_missing" if topic is None else "remote_recreated"
+    if topic is not None and (not was or not topic.topic_id or was == topic.topic_id):
+        return row
+    now = "" if topic is None else topic.topic_id
+    facts = GapFacts(
+        kind=kind, position=position.position, first=row.first, end=None, was=was, now=now
+    )
+    return dataclasses.replace(row, facts=facts)
+
+
+def _not_visible(flow: Flow) -> str:
+    """Why the principal does not see what the filters name, as the flow last found."""
+    row = FlowAccount.objects.filter(flow=flow).only("not_visible").first()
+    return row.not_visible if row is not None else ""
+
+
+def _topics(target: Admin, names: set[str], now: int) -> ClusterSnapshot:
+    if not names:
+        return ClusterSnapshot(taken_at=now, cluster_id="", brokers=0, topics={})
+    return target.snapshot(names, now=now, deadline_s=DEADLINE_S)
 
 
 def _existing(places: Iterable[Place], topics: Mapping[str, TopicState]) -> list[Place]:
@@ -198,6 +288,8 @@ def _groups(
 def _theirs(
     spec: FlowSpec,
     rows: Iterable[PartitionPicture],
+    selected: Selected,
+    positions: Mapping[Place, Position],
     seen: GroupsSeen,
     deadline_s: float,
     tick: Callable[[], None],
@@ -205,7 +297,14 @@ def _theirs(
     if seen.away:
         return SourceSeen(rows=tuple(rows), silence=seen.trouble)
     tick()
-    return ask_source(spec.source, rows, committed=_is_committed(spec), deadline_s=deadline_s)
+    return ask_source(
+        spec.source,
+        rows,
+        selected,
+        positions=positions,
+        committed=_is_committed(spec),
+        deadline_s=deadline_s,
+    )
 
 
 def _with_positions(flow: Flow, rows: list[PartitionPicture]) -> list[PartitionPicture]:

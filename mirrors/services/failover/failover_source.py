@@ -1,12 +1,19 @@
-"""What the source itself says of copied partitions: how far each reaches, and which are no more."""
+"""What the source itself says of selected partitions: how far each reaches, which are no more."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.parts import NOT_COPIED
 from mirrors.domain.failover.shapes import GroupPicture, PartitionPicture
+from mirrors.domain.filters import TopicSelection
+from mirrors.domain.gaps import GapFacts, GapKind
+from mirrors.domain.policy import ReplicationPolicy
+from mirrors.domain.records import Position
+from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin import Admin, At, Place
 from mirrors.models import Flow
@@ -37,39 +44,149 @@ class SourceSeen:
         return self.silence or next(iter(self.untold.values()), "")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Selected:
+    """Which topics of the source the flow's filters select, and what each is called there."""
+
+    selection: TopicSelection
+    policy: ReplicationPolicy
+
+    def takes(self, topic: str) -> bool:
+        # Heartbeats are ours: nobody misses them.
+        is_ours = self.policy.is_own_heartbeats_topic(topic)
+        return not is_ours and self.selection.decide(topic).replicated
+
+
 def ask_source(
-    spec: ClusterSpec, rows: Iterable[PartitionPicture], *, committed: bool, deadline_s: float
+    spec: ClusterSpec,
+    rows: Iterable[PartitionPicture],
+    selected: Selected,
+    *,
+    positions: Mapping[Place, Position],
+    committed: bool,
+    deadline_s: float,
 ) -> SourceSeen:
-    """`deadline_s` is for each question."""
+    """Every selected topic-partition, those without a row too. `deadline_s` is for each question.
+
+    `positions` are the committed ones: their ids tell another topic of the same name.
+    """
     known = {(row.topic, row.partition): row for row in rows}
     gone: frozenset[Place] = frozenset()
     try:
         with Admin(spec, client_id=CLIENT_ID) as source:
-            gone = _gone(source, known.keys(), deadline_s)
-            places = [place for place in known if place not in gone]
-            level: At = "stable" if committed else "latest"
-            ends = source.list_offsets(places, level, deadline_s=deadline_s)
-            starts = source.list_offsets(ends.done, "earliest", deadline_s=deadline_s)
-            lasts = ends.done
-            if committed:
-                lasts = source.list_offsets(starts.done, "latest", deadline_s=deadline_s).done
+            listed = _listed(source, known.keys(), selected, deadline_s)
+            gone = _gone(known.keys(), listed)
+            known = {place: row for place, row in known.items() if place not in gone}
+            known |= _not_copied(known.keys(), listed, selected)
+            ends = _ends(source, known, committed=committed, deadline_s=deadline_s)
     except UnderstudyError as error:
         left = tuple(row for place, row in known.items() if place not in gone)
         return SourceSeen(rows=left, silence=error.message, gone=gone)
-    for place, start in starts.done.items():
-        known[place] = dataclasses.replace(
-            known[place],
-            source_end=ends.done[place],
-            source_last=lasts.get(place),
-            source_end_at=None,
-            source_start=start,
-        )
-    failed = {**ends.failed, **starts.failed}
+    found = {place: _with_ends(row, place, ends) for place, row in known.items()}
     return SourceSeen(
-        rows=tuple(known[place] for place in places),
-        untold={place: error.message for place, error in failed.items()},
+        rows=tuple(_identified(row, positions, listed) for row in found.values()),
+        untold={place: error.message for place, error in ends.failed.items()},
         gone=gone,
     )
+
+
+class _Ends(NamedTuple):
+    """Log starts, readable ends and last offsets; a partition has all of them or is failed."""
+
+    starts: Mapping[Place, int]
+    ends: Mapping[Place, int]
+    lasts: Mapping[Place, int]
+    failed: Mapping[Place, UnderstudyError]
+
+
+def _ends(source: Admin, known: Collection[Place], *, committed: bool, deadline_s: float) -> _Ends:
+    level: At = "stable" if committed else "latest"
+    places = [place for place in known if place[1] >= 0]
+    ends = source.list_offsets(places, level, deadline_s=deadline_s)
+    starts = source.list_offsets(ends.done, "earliest", deadline_s=deadline_s)
+    lasts = ends.done
+    if committed:
+        lasts = source.list_offsets(starts.done, "latest", deadline_s=deadline_s).done
+    return _Ends(starts.done, ends.done, lasts, {**ends.failed, **starts.failed})
+
+
+def _with_ends(row: PartitionPicture, place: Place, ends: _Ends) -> PartitionPicture:
+    if place not in ends.starts:
+        return row
+    return dataclasses.replace(
+        row,
+        source_end=ends.ends[place],
+        source_last=ends.lasts.get(place),
+        source_end_at=None,
+        source_start=ends.starts[place],
+    )
+
+
+def _listed(
+    source: Admin, known: Collection[Place], selected: Selected, deadline_s: float
+) -> ClusterSnapshot:
+    """The topics that are copied, or were, and all others that the filters select."""
+    names = {topic for topic, _ in known}
+    names |= {name for name in source.topic_names(deadline_s=deadline_s) if selected.takes(name)}
+    return source.snapshot(names, now=0, deadline_s=deadline_s, with_configs=False)
+
+
+def _not_copied(
+    known: Collection[Place], listed: ClusterSnapshot, selected: Selected
+) -> dict[Place, PartitionPicture]:
+    """What the filters select and no row names; its records would be lost as others would."""
+    topics = {topic for topic, _ in known}
+    found: dict[Place, PartitionPicture] = {}
+    for name, topic in listed.topics.items():
+        if selected.takes(name):
+            for number in range(topic.partitions):
+                if (name, number) not in known:
+                    remote = selected.policy.remote_topic(name)
+                    found[name, number] = _unknown(name, number, remote, NOT_COPIED, "")
+    for name, why in listed.failed.items():
+        if selected.takes(name) and name not in topics:
+            remote = selected.policy.remote_topic(name)
+            found[name, -1] = _unknown(name, -1, remote, "not_described", why)
+    return found
+
+
+def _unknown(
+    topic: str, partition: int, remote_topic: str, code: str, reason: str
+) -> PartitionPicture:
+    return PartitionPicture(
+        topic=topic,
+        partition=partition,
+        remote_topic=remote_topic,
+        position=None,
+        is_stopped=code != NOT_COPIED,
+        code=code,
+        reason=reason,
+    )
+
+
+def _identified(
+    row: PartitionPicture, positions: Mapping[Place, Position], listed: ClusterSnapshot
+) -> PartitionPicture:
+    """With the finding that the source holds another topic of that name than was copied."""
+    position, topic = positions.get((row.topic, row.partition)), listed.topics.get(row.topic)
+    if position is None or topic is None or row.facts is not None or row.source_end is None:
+        return row
+    pairs: tuple[tuple[GapKind, str, str], ...] = (
+        ("source_replaced", position.source_cluster, listed.cluster_id),
+        ("recreated", position.source_topic_id, topic.topic_id),
+    )
+    for kind, was, now in pairs:
+        if was and now and was != now:
+            facts = GapFacts(
+                kind=kind,
+                position=position.position,
+                first=row.source_start,
+                end=row.source_end,
+                was=was,
+                now=now,
+            )
+            return dataclasses.replace(row, facts=facts)
+    return row
 
 
 def with_recalled(
@@ -89,20 +206,16 @@ def with_recalled(
     )
 
 
-def _gone(source: Admin, places: Collection[Place], deadline_s: float) -> frozenset[Place]:
+def _gone(places: Collection[Place], listed: ClusterSnapshot) -> frozenset[Place]:
     """A position outlives its topic, so that a new one of its name is known for another.
 
     What could not be described is not taken for gone.
     """
-    names = {topic for topic, _ in places}
-    if not names:
-        return frozenset()
-    seen = source.snapshot(names, now=0, deadline_s=deadline_s, with_configs=False)
-    there = {name: topic.partitions for name, topic in seen.topics.items()}
+    there = {name: topic.partitions for name, topic in listed.topics.items()}
     return frozenset(
         (topic, number)
         for topic, number in places
-        if topic not in seen.failed and number >= there.get(topic, 0)
+        if topic not in listed.failed and number >= there.get(topic, 0)
     )
 
 

@@ -6,6 +6,7 @@ B. Whatever happens, these are deleted: here, or by `sweep` when the worker died
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections.abc import Callable
@@ -132,7 +133,11 @@ class _Simulation:
         source, target = self.run.flow.source.alias, self.run.flow.target.alias
         words = sentence(plan, totals, source=source, target=target)
         self.found["result"] = to_json(
-            rows, totals, sentence=words, source_trouble=seen.picture.source_trouble
+            rows,
+            totals,
+            sentence=words,
+            source_trouble=seen.picture.source_trouble,
+            left_behind=[dataclasses.asdict(row) for row in plan.left_behind],
         )
         self._keep(_verified(plan, totals))
         good = not totals.differs and not totals.unread

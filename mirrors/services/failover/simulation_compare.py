@@ -50,18 +50,20 @@ def compare(
     mixed: MixedPlaces,
     tick: Tick,
 ) -> tuple[list[PlaceResult], list[Loss]]:
-    """A result for each place, and the loss of each partition."""
+    """A result for each place, and the loss of each partition that the flow selects."""
+    owed = {(row.topic, row.partition): row.owed_from for row in plan.every_partition}
     bounds = {
         (row.topic, row.partition): Bounds(
             row.source_start or 0,
             row.position if row.position is not None else row.source_start or 0,
             row.source_end,
+            owed.get((row.topic, row.partition)),
         )
         for row in look.picture.partitions
     }
     theirs, further = read_source(source, look, plan, bounds, mixed, tick)
     ours = read(target, target_windows(plan.places, look.starts), tick)
-    countable = set() if look.silence else countable_places(plan.partitions, bounds)
+    countable = set() if look.silence else countable_places(plan.every_partition, bounds)
     lost = read(
         source,
         lost_windows(countable, bounds),
@@ -72,7 +74,7 @@ def compare(
     rate = _rate(target, plan.places, look.read_to, tick)
     losses = {
         (row.topic, row.partition): _loss(row, bounds, countable - lost.failed.keys(), lost)
-        for row in plan.partitions
+        for row in plan.every_partition
     }
     sides = Sides(look=look, bounds=bounds, theirs=theirs, further=further, ours=ours, lost=lost)
     rows = [_result(row, sides, losses, readings, mixed, rate) for row in plan.places]
@@ -188,14 +190,15 @@ def _loss(
     place = (row.topic, row.partition)
     if row.certainty != "observed" or row.loss is None:
         how = "unknown" if row.certainty == "unknown" else "last_known"
-        return Loss(records=row.loss, unread=None, how=how)  # type: ignore[arg-type]
+        return Loss(records=row.loss, unread=None, how=how, least=row.least)  # type: ignore[arg-type]
     if row.loss == 0:
         return Loss(records=0, unread=0, how="counted")
     if place not in counted:
         return Loss(records=row.loss, unread=None, how="at_most")
     at = bounds[place]
-    records = len(lost.between(place, at.position, at.end or 0))
-    return Loss(records=records, unread=None, how="counted")
+    records = len(lost.between(place, *at.lost))
+    # Nobody can count what the source has deleted before it was copied.
+    return Loss(records=records + at.gone, unread=None, how="at_most" if at.gone else "counted")
 
 
 def _rate(

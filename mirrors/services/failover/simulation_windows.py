@@ -20,11 +20,25 @@ COUNT_IN_ALL = 200_000
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Of one source partition: what is there (`start`), copied (`position`) and committed."""
+    """Of one source partition: what is there (`start`), copied (`position`) and committed.
+
+    `owed`: the first offset that is not on the target, None where nobody knows it.
+    """
 
     start: int
     position: int
     end: int | None
+    owed: int | None = None
+
+    @property
+    def lost(self) -> Window:
+        """What of it can be read."""
+        return max(self.start, self.owed or 0), self.end or 0
+
+    @property
+    def gone(self) -> int:
+        """Offsets that are owed and that the source has deleted."""
+        return 0 if self.owed is None else max(0, self.start - self.owed)
 
 
 def countable_places(
@@ -63,10 +77,7 @@ def lost_windows(
     countable: Iterable[Place], bounds: Mapping[Place, Bounds]
 ) -> dict[Place, list[Window]]:
     """What would be lost."""
-    return {
-        place: [(max(bounds[place].position, bounds[place].start), bounds[place].end or 0)]
-        for place in countable
-    }
+    return {place: [bounds[place].lost] for place in countable}
 
 
 def further_windows(

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from mirrors.domain.checkpoints import name_taken
 from mirrors.domain.filters import TopicSelection
 from mirrors.domain.group_filters import GroupVerdict
 from mirrors.domain.offsets import Translation
@@ -93,13 +94,25 @@ def look_at_target(
         return {}, places
     listed = list_groups(target, deadline_s=budget.left_s)
     states = {name: listed[name].state for name in wanted if name in listed}
-    offsets = read_offsets(target, wanted, deadline_s=budget.left_s)
-    return states, [_at_target(place, offsets) for place in places]
+    taken = {
+        name: f"{why} on {target.alias}"
+        for name in wanted
+        if name in listed and (why := name_taken(listed[name].type))
+    }
+    mine = {name: rows for name, rows in wanted.items() if name not in taken}
+    offsets = read_offsets(target, mine, deadline_s=budget.left_s) if mine else Partial()
+    return states, [_at_target(place, offsets, taken) for place in places]
 
 
-def _at_target(place: GroupPlace, offsets: Partial[str, Partial[Place, GroupOffset]]) -> GroupPlace:
+def _at_target(
+    place: GroupPlace,
+    offsets: Partial[str, Partial[Place, GroupOffset]],
+    taken: Mapping[str, str],
+) -> GroupPlace:
     if place.remote_topic is None or place.target_end is None:
         return place
+    if place.group in taken:
+        return dataclasses.replace(place, target_offset=None, target_trouble=taken[place.group])
     if place.group in offsets.failed:
         trouble = offsets.failed[place.group].message
         return dataclasses.replace(place, target_offset=None, target_trouble=trouble)

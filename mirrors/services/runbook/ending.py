@@ -170,7 +170,12 @@ def _result(run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome) 
         "refused_ms": _refused_ms(by_name),
     }
     sentence = _sentence(run, totals, outcome)
-    return {"sentence": sentence, "totals": totals, "partitions": partitions}
+    return {
+        "sentence": sentence,
+        "totals": totals,
+        "partitions": partitions,
+        "left_behind": plan.get("left_behind") or [],
+    }
 
 
 def _took_ms(run: FailoverRun) -> int:
@@ -193,6 +198,8 @@ def _sentence(run: FailoverRun, totals: dict[str, Any], outcome: _Outcome) -> st
         re_reads_sentence(outcome.re_reads, now=outcome.taken_at),
         f"{plural(totals['moved'], 'group-partition')} set to their exact offset.",
     ]
+    # A decision is named for ever, with who made it and why.
+    parts += [row["sentence"] for row in (run.plan or {}).get("left_behind") or ()]
     if totals["not_moved"]:
         parts.append(f"{totals['not_moved']:,} were not set; the rows say why.")
     return " ".join(parts)
