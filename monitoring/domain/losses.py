@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from mirrors.domain.account.sentences import amount
-from mirrors.domain.account.totals import NOTHING, OLD_AFTER_MS, Total
+from mirrors.domain.account.totals import NOTHING, OLD_AFTER_MS, Total, is_old
 from mirrors.domain.figures import duration, plural, short_name
 
 RESTING = {"draft", "paused", "stopped", "failed_over"}
@@ -106,13 +106,15 @@ def _is_safe(flow: FlowPicture, now: datetime) -> bool:
 
 def _known(flow: FlowPicture, now: datetime) -> str:
     """`east at most 4,112 records (oldest 38 s, most in payments)`."""
-    stated = flow.total.as_of(_ms(now), -1 if flow.source_is_gone else OLD_AFTER_MS)
+    limit = -1 if flow.source_is_gone else OLD_AFTER_MS
+    stated = flow.total.as_of(_ms(now), limit)
     notes = ["unreachable"] if flow.source_is_gone else []
-    if stated is not flow.total:
-        seen = flow.observed_at()
-        when = "never observed" if seen is None else f"seen {how_long(seen, now)} ago"
-        more = flow.total.records > stated.records
-        notes.append(f"{flow.total.records:,} by offsets when {when}" if more else when)
+    seen = flow.observed_at()
+    when = "never observed" if seen is None else f"seen {how_long(seen, now)} ago"
+    if flow.total.records > stated.records:
+        notes.append(f"{flow.total.records:,} by offsets when {when}")
+    elif is_old(flow.total.observed_at, _ms(now), limit):
+        notes.append(when)
     if stated.time_lag_ms:
         notes.append(f"oldest {duration(stated.time_lag_ms)}")
     if flow.worst_topic:

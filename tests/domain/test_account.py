@@ -102,7 +102,8 @@ def test_a_sum_says_no_more_than_its_parts(rows: list[PartitionFacts], now: int)
     assert found.unknown == sum(part.records is None for part in parts)
     assert found.partitions == len(parts)
     if found.unknown:
-        assert found.certainty in ("at_least", "unknown")
+        assert found.stated.certainty in ("at_least", "unknown")
+        assert found.stated.records == found.least
         assert "unknown for" in owed(found)
     stated = found.as_of(now)
     ages = [part.observed_at for part in parts if part.state != "deleted_on_source"]
@@ -130,7 +131,11 @@ def test_words_claim_what_is_known() -> None:
     assert amount(1, "at_least") == "at least 1 record"
     assert amount(0, "counted") == "0 records"
     assert amount(None, "unknown") == "an unknown number of records"
-    known = PartitionFacts("orders", 0, position=0, end=2485, observed_at=1)
+    known = PartitionFacts("orders", 0, position=0, end=2485, observed_at=1, is_dense=True)
     silent = [PartitionFacts("payments", number) for number in range(3)]
     found = total(evaluate(row) for row in (known, *silent))
     assert owed(found) == "at least 2,485 records; unknown for 3 partitions of payments"
+    # Where offsets may be markers, they are no lower bound.
+    found = total(evaluate(row) for row in (known._replace(is_dense=False), *silent))
+    assert owed(found) == "an unknown number of records (unknown for 3 partitions of payments)"
+    assert found.stated.records == 0

@@ -79,6 +79,7 @@ def _owed(values: dict[str, Any]) -> dict[str, Any]:
     state = "unknown" if lag is None else "behind" if lag else "in_step"
     return {
         "owed": lag or 0,
+        "least": lag or 0,
         "unknown_partitions": unknown,
         "certainty": "unknown" if lag is None else "at_most" if lag else "counted",
         "states": {state: count},

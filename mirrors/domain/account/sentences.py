@@ -33,8 +33,9 @@ def amount(records: int | None, certainty: Certainty, one: str = "record") -> st
     return f"{_BOUNDS[certainty]}{plural(records, one)}"
 
 
-def owed(found: Total) -> str:
+def owed(total: Total) -> str:
     """`at least 2,485 records; unknown for 3 partitions of orders`."""
+    found = total.stated
     if not found.unknown:
         return amount(found.records, found.certainty)
     if found.certainty == "unknown":
@@ -50,7 +51,7 @@ def owed_as_of(found: Total, now: int) -> str:
     """
     stated = found.as_of(now)
     seen = f"seen {age(found.observed_at, now)}"
-    if stated is not found and found.records > stated.records:
+    if found.records > stated.records:
         seen = f"{found.records:,} by offsets when {seen}"
     return f"{owed(stated)} ({seen})"
 

@@ -39,7 +39,8 @@ class Part(Protocol):
 class Total:
     """What several topic-partitions owe together.
 
-    `records` sums the known amounts and `unknown` counts the topic-partitions without one.
+    `records` sums the known amounts, by offsets where nobody counted, and `unknown` counts the
+    topic-partitions without one: what may be stated is `stated` or `as_of`.
     `observed_at` (epoch ms) is the oldest observation in the sum, None where a part was never
     observed. `time_lag_ms` is the greatest known one, and None while none of those that owe
     something is known. `unknown_topics` names the first few topics with an unknown amount.
@@ -71,17 +72,26 @@ class Total:
         """For a reader that has no room for a certainty: None unless every part is known."""
         return None if self.unknown else self.records
 
-    def as_of(self, now: int, old_after_ms: int = OLD_AFTER_MS) -> Total:
-        """The same sum as it may be stated at `now`.
+    @property
+    def stated(self) -> Total:
+        """The same sum as it may be stated: beside an unknown part only a lower bound is left.
 
-        Of an old observation only the lower bound is left: more may have been written since, and
-        offsets that were no records never were a lower bound.
+        Offsets that were no records never were a lower bound.
+        """
+        return self._lower_bound() if self.unknown else self
+
+    def as_of(self, now: int, old_after_ms: int = OLD_AFTER_MS) -> Total:
+        """The same sum as it may be stated at `now` (epoch ms).
+
+        Of an old observation only the lower bound is left: more may have been written since.
         """
         if self.is_empty or not is_old(self.observed_at, now, old_after_ms):
-            return self
-        least = self.least if self.certainty != "counted" else self.records
-        certainty: Certainty = "at_least" if least else "unknown"
-        return dataclasses.replace(self, records=least, certainty=certainty)
+            return self.stated
+        return self._lower_bound()
+
+    def _lower_bound(self) -> Total:
+        certainty: Certainty = "at_least" if self.least else "unknown"
+        return dataclasses.replace(self, records=self.least, certainty=certainty)
 
 
 NOTHING = Total(
