@@ -13,14 +13,17 @@ from controlplane.demo.errors import DemoError
 from tests.journeys.asking import Person
 from tests.judge.checks import Check
 from tests.judge.cluster import now_ms
-from tests.judge.moves_of_flow import choose
+from tests.judge.moves_of_flow import CommitGroup, choose
 from tests.judge.simulations import drill, execute, judge_counted, leave_behind, simulate
 from tests.judge.stage import JudgeStage
+from tests.judge.takeover import begin_after_mirror_maker
 from tests.judge.verdicts import Finding
 from tests.judge.world import World
 
 STEPS = 3
 MOVES_A_STEP = 3
+# One round in so many begins behind a MirrorMaker 2.
+MIRRORED = 15
 # After the last move of a step: every statement has had time to show it.
 SETTLE_S = 11.0
 TROUBLE = (AssertionError, DemoError, KafkaException, LookupError, OSError, TypeError, ValueError)
@@ -72,7 +75,11 @@ def _begin(world: World) -> None:
         topic = world.new_name()
         world.create(topic, world.chance.choice((1, 2, 3)))
         world.produce(topic, world.chance.randint(10, 120))
-    world.begin()
+    if world.seed % MIRRORED == 0:
+        CommitGroup().do(world)
+        begin_after_mirror_maker(world)
+    else:
+        world.begin()
     world.wait_until_running()
     world.steps.append(f"begin with {len(world.ledger.topics)} topics")
     time.sleep(3)

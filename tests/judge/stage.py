@@ -42,6 +42,11 @@ class JudgeStage(Stage):
     def start_traffic(self) -> None:
         """There is none."""
 
+    @property
+    def process_environment(self) -> dict[str, str]:
+        """For a program beside the demo's own: it does not outlive the tests."""
+        return {**os.environ, **self._guard.environment}
+
     def kill(self, alias: str) -> None:
         """kill -9, and nobody starts it again until `revive`."""
         broker = self._brokers[alias]

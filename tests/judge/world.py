@@ -79,14 +79,21 @@ class World:
         """All clusters answer, the flow runs, and nothing is in flight."""
         return not self.source_is_dead and self.desired == "running" and self.transaction is None
 
-    def begin(self) -> None:
+    @staticmethod
+    def later() -> int:
+        """A moment at which all that is there now counts."""
+        return now_ms() + 20_000
+
+    def begin(self, *, start: bool = True) -> None:
         """Clusters under names of this round, and its flow."""
         for alias, side in ((self.source_alias, self.source), (self.target_alias, self.target)):
             self.rest("clusters/", {"alias": alias, "bootstrap_servers": side.bootstrap})
         flow = {"source": self.source_alias, "target": self.target_alias}
-        made = self.rest("flows/", {**flow, "properties": self.properties()})
+        desired = "running" if start else "stopped"
+        body = {**flow, "properties": self.properties(), "desired_state": desired}
+        made = self.rest("flows/", body)
         self.flow = made["id"]
-        if made["desired_state"] != "running":
+        if start and made["desired_state"] != "running":
             self.rest(f"{self.path}start/", {"reason": "the judge"})
 
     def properties(self, **more: str) -> dict[str, str]:
@@ -125,9 +132,13 @@ class World:
             remove_flow(self.rest, self.flow)
             for alias in (self.source_alias, self.target_alias):
                 self.rest(f"clusters/{alias}/", method="DELETE")
-        for side, own in ((self.source, self.prefix), (self.target, self.source_alias)):
-            if left := [topic for topic in side.topics() if topic.startswith(own)]:
-                side.delete(*left)
+        names = (self.source_alias, self.target_alias)
+        internal = tuple(f".{alias}.internal" for alias in names)
+        for side, own in ((self.source, self.prefix), (self.target, self.ledger.remote(""))):
+            made = [name for name in side.topics() if name.startswith(own)]
+            made += [name for name in side.topics() if name.endswith(internal)]
+            if made:
+                side.delete(*made)
 
     def _end_runs(self) -> None:
         for run in self.rest("failovers/?page_size=20")["results"]:
