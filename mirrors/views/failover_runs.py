@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from mirrors import tasks
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.failover.fence import effective_fence
 from mirrors.domain.figures import arrow
 from mirrors.domain.keys import keys_of_failover as keys
 from mirrors.domain.runbook.steps import BY_NAME, KINDS
@@ -101,6 +102,12 @@ def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
     simulation = asking.newest_simulation(flow=flow, now=now)
     hooks = keys.hooks_of(flow.properties)
     plan = simulation.plan if simulation is not None else None
+    fence = effective_fence(
+        (plan or {}).get("fence"),
+        how=str(hooks[keys.FENCE]),
+        fallback=keys.fallback(hooks),
+        source=flow.source.alias,
+    )
     body = {
         "flow": flow.pk,
         "kind": "switchover",
@@ -116,9 +123,10 @@ def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
         "radius": blast_radius(plan) if plan else None,
         "blockers": standing_blockers("switchover", plan)[:30] if plan else (),
         "warnings": [row["sentence"] for row in plan.get("warnings", [])[:30]] if plan else [],
+        "fence": fence,
         "needs_second": asking.needs_second(flow),
         "hooks": [
-            ("Producers are kept out by", _HOW[hooks[keys.FENCE]]),
+            ("Producers are kept out by", _HOW[fence.how]),
             ("Consumers are started by", _HOW[hooks[keys.CONSUMERS]]),
             ("Producers are redirected by", _HOW[hooks[keys.PRODUCERS]]),
         ],

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import ShareConsumer, TopicPartition
 
 from mirrors.kafka.admin import Admin
-from mirrors.kafka.groups import GroupOffset
+from mirrors.kafka.groups import GroupOffset, list_groups
 from mirrors.models import GroupOffset as Row
 from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
 from mirrors.services.groups.group_offsets import move_groups
 from tests.groups.world import World
+from tests.mirrors.scene import simulate
 from tests.wire.world import unique
 
 MakeWorld = Callable[..., World]
@@ -171,3 +173,31 @@ def test_where_two_directions_share_a_topic_no_group_is_led_past_the_others_reco
     state, reason = said(here, group)
     assert state == "unknown"
     assert reason.startswith("with skip.replicated two directions are mixed in one topic")
+
+
+def test_a_group_whose_name_a_share_group_has_taken_is_always_said_so(world: MakeWorld) -> None:
+    group = unique("app")
+    here = world(groups=group, sync_group_offsets_enabled="true")
+    topic = here.topic("orders")
+    here.fill(topic, 20)
+    here.copy.copy()
+    here.commit(group, topic, 10)
+    servers = here.copy.target.spec.bootstrap_servers
+    sharing = ShareConsumer({"bootstrap.servers": servers, "group.id": group})
+    with contextlib.closing(sharing):
+        sharing.subscribe([here.remote(topic)])
+        until = time.monotonic() + 20
+        while list_groups(here.copy.target.spec).get(group) is None:
+            assert time.monotonic() < until
+            sharing.poll(0.1)
+        for act in (move_groups, emit_checkpoints, move_groups):
+            here.do(act)
+            (row,) = here.rows(group=group)
+            taken = f"the name is taken by a share group on {here.flow.target.alias}"
+            assert (row.sync_state, row.reason) == ("failed", taken)
+        run = simulate(here.flow, group)
+        assert [(row["code"], row["where"]) for row in run.plan["blockers"]] == [
+            ("name_taken", group)
+        ]
+        (read,) = run.result["partitions"]
+        assert read["verdict"] == "proven"

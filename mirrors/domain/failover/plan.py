@@ -20,6 +20,7 @@ from mirrors.domain.account.partition import Certainty as OwedCertainty
 from mirrors.domain.account.partition import Owed
 from mirrors.domain.account.sentences import owed as owed_words
 from mirrors.domain.account.totals import Total, total
+from mirrors.domain.failover.beside import FencePicture
 from mirrors.domain.failover.clients import ClientChange, client_changes
 from mirrors.domain.failover.findings import find_blockers, find_warnings
 from mirrors.domain.failover.left_out import left_out
@@ -50,6 +51,7 @@ class FailoverPlan:
     known of all three, and `loss_unknown` counts those without a figure; `loss` is the same sum for
     readers without room for a certainty: None while any is unknown. The same of re-reads. `pending`
     is what a switchover waits for: the loss of `partitions`, None while one of them is unknown.
+    `fence` is what the source says of access rules, None where it could not be asked.
     """
 
     flow: str
@@ -73,6 +75,7 @@ class FailoverPlan:
     not_copied: tuple[PartitionPlan, ...] = ()
     left_behind: tuple[LeftOut, ...] = ()
     left_partitions: tuple[PartitionPlan, ...] = ()
+    fence: FencePicture | None = None
 
     @property
     def every_partition(self) -> tuple[PartitionPlan, ...]:
@@ -129,6 +132,7 @@ def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> Fa
         not_copied=tuple(plans["not_copied"]),
         left_behind=tuple(left_out(whole, parts)),
         left_partitions=tuple(plans["left_behind"]),
+        fence=picture.fence,
     )
 
 
