@@ -1,0 +1,129 @@
+"""One revision: partitions, topics, flow, metrics and overview say the same, to the record."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+from prometheus_client.parser import text_string_to_metric_families
+from rest_framework.test import APIClient
+
+from mirrors.domain.gaps import GapFacts
+from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicStatus
+from mirrors.models import Flow, Role
+from mirrors.services import progress
+from mirrors.services.clock import milliseconds
+from tests.pages import world
+
+
+def partition(topic: str, number: int, dice: random.Random, now: int) -> PartitionStatus:
+    """In any state that a runner reports."""
+    position = dice.choice([None, dice.randrange(500)])
+    end = dice.choice([None, dice.randrange(1_000), dice.randrange(1_000)])
+    first = dice.choice([None, dice.randrange(100)])
+    kind = dice.choice([None, None, None, "recreated", "truncated", "remote_missing", "refused"])
+    gap = None
+    if kind is not None and position is not None:
+        cut = dice.randrange(position + 1)
+        gap = GapFacts(kind=kind, position=position, first=first, end=cut, behind=None)
+    return PartitionStatus(
+        topic=topic, partition=number, remote_topic=f"east.{topic}",
+        state="gap" if gap else "syncing", reason="", position=position, source_end=end,
+        source_stable_end=end, time_lag_ms=dice.choice([None, 5_000]), lane="raw",
+        as_of=now - dice.choice([0, 0, 0, 60_000]), gap=gap, source_first=first,
+        source_end_below_position=dice.random() < 0.1, is_dense=dice.random() < 0.5,
+    )  # fmt: skip
+
+
+def report(flow: Flow, dice: random.Random) -> None:
+    now = milliseconds(timezone.now())
+    topics, partitions = [], []
+    for at in range(dice.randrange(1, 6)):
+        name, count = f"t{at}", dice.randrange(1, 4)
+        code = dice.choice(["", "", "", "not_described", "filtered", "deleted_on_source"])
+        state: Any = {"": "syncing", "not_described": "faulted"}.get(code, "skipped")
+        topics.append(
+            TopicStatus(
+                topic=name, remote_topic=f"east.{name}", state=state, reason="", partitions=count,
+                code=code,
+            )
+        )  # fmt: skip
+        if not code:
+            partitions += [partition(name, number, dice, now) for number in range(count)]
+    status = JobStatus(
+        job=world.job(flow).pk, flow=flow.pk, generation=1, state="running", reason="",
+        started_at=0, as_of=now, topics=tuple(topics), partitions=tuple(partitions),
+        not_visible=dice.choice(["", "", "Grant DESCRIBE on the topics of east."]),
+    )  # fmt: skip
+    assert progress.ingest(flow=flow, job=flow.jobs.latest("pk"), status=status)
+
+
+def owed(rows: list[dict[str, Any]], key: str) -> int:
+    return sum(row["owed"][key] or 0 for row in rows)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_statement_of_a_revision_adds_up(
+    viewer: APIClient, people: dict[Role, User], seed: int
+) -> None:
+    flow = world.flow(world.cluster("east"), world.cluster("west"))
+    report(flow, random.Random(seed))
+
+    (whole,) = viewer.get("/api/v1/flows/").json()["results"]
+    path = f"/api/v1/flows/{flow.pk}"
+    topics = viewer.get(f"{path}/topics/?page_size=200").json()["results"]
+    partitions = viewer.get(f"{path}/partitions/?page_size=200").json()["results"]
+    hidden = int(bool(whole["owed"]["not_visible"]))
+    assert whole["owed"]["offsets"] == owed(topics, "offsets") == owed(partitions, "offsets")
+    assert whole["owed"]["unknown_partitions"] == owed(topics, "unknown_partitions") + hidden
+
+    for topic in topics:
+        mine = [row for row in partitions if row["topic"] == topic["topic"]]
+        assert topic["owed"]["offsets"] == owed(mine, "offsets")
+        if mine:
+            assert topic["owed"]["unknown_partitions"] == owed(mine, "unknown_partitions")
+        check(topic)
+    for row in partitions:
+        check(row)
+    check(whole)
+    scraped(viewer, whole)
+    if whole["owed"]["records"]:
+        browser = Client()
+        browser.force_login(people[Role.VIEWER], backend=settings.AUTHENTICATION_BACKENDS[-1])
+        assert f"{whole['owed']['records']:,} record" in browser.get("/").content.decode()
+
+
+def check(row: dict[str, Any]) -> None:
+    """A statement never claims more than it knows."""
+    said = row["owed"]
+    assert (said["records"] is None) == (said["certainty"] == "unknown")
+    if said["unknown_partitions"]:
+        assert said["certainty"] in ("at_least", "unknown")
+        assert row["offset_lag"] is None
+    if said["certainty"] == "counted":
+        assert said["records"] == 0
+    if said["records"] is not None:
+        assert said["records"] <= said["offsets"]
+
+
+def scraped(viewer: APIClient, whole: dict[str, Any]) -> None:
+    text = viewer.get("/metrics").content.decode()
+    found = {
+        sample.name: sample
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    said = whole["owed"]
+    unknown = found["understudy_flow_unknown_partitions"].value
+    assert unknown == said["unknown_partitions"]
+    if said["records"] is None:
+        assert "understudy_flow_owed_records" not in found
+    else:
+        sample = found["understudy_flow_owed_records"]
+        assert (sample.value, sample.labels["certainty"]) == (said["records"], said["certainty"])
+    assert ("understudy_flow_offset_lag_records" in found) == (whole["offset_lag"] is not None)
