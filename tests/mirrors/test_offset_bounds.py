@@ -191,6 +191,11 @@ def test_the_record_itself_is_looked_for_behind_a_bound(sides: tuple[Side, Side]
         ("lower_bound", shift, 0),
         ("lower_bound", 120 + shift, 0),
     ]
+    # Known once, nobody asks Kafka again.
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("read_pairs", "compare_pairs", "locate_pairs", "find_copies"):
+            patch.delattr(bounds, name)
+        assert world.ask(250)[0].downstream == 250 + shift
 
 
 def test_records_that_look_alike_never_lead_beyond_the_true_copy(sides: tuple[Side, Side]) -> None:

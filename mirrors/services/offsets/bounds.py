@@ -136,7 +136,7 @@ class _Learner:
             row = self._rows[place]
             proven, refuted = _pairs(row.proven), _pairs(row.refuted)
             for offset in offsets:
-                for pair in candidates(_pairs(row.pairs), offset):
+                for pair in candidates({*_pairs(row.pairs), *proven}, offset):
                     if pair in proven:
                         break
                     if pair not in refuted:
