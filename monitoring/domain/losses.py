@@ -21,6 +21,8 @@ _NOT_PROTECTED = {"draft", "failed_over"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # So many sources are named for each of known, unknown and no loss.
 NAMED = 3
+# An amount that was observed longer ago says when: its source may have failed since.
+AGE_SAID_AFTER_MS = 5_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,7 +115,7 @@ def _known(flow: FlowPicture, now: datetime) -> str:
     when = "never observed" if seen is None else f"seen {how_long(seen, now)} ago"
     if flow.total.records > stated.records:
         notes.append(f"{flow.total.records:,} by offsets when {when}")
-    elif is_old(flow.total.observed_at, _ms(now), limit):
+    elif is_old(flow.total.observed_at, _ms(now), min(limit, AGE_SAID_AFTER_MS)):
         notes.append(when)
     if stated.time_lag_ms:
         notes.append(f"oldest {duration(stated.time_lag_ms)}")

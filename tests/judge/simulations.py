@@ -104,6 +104,14 @@ def judge_run(world: World, run: Mapping[str, Any]) -> Iterator[Finding]:
                 kind="unknown_without_cause", statement=claim.statement, said="unknown", true=known
             )
     result = run["result"] or {}
+    unknown = (result.get("totals") or {}).get("loss_unknown") or 0
+    if unknown and not world.source_is_dead and not world.hidden:
+        yield Finding(
+            kind="unknown_without_cause",
+            statement=f"loss of a {kind}",
+            said=f"unknown for {unknown} partitions: {run['reason']}",
+            true="all clusters answer and every topic may be described",
+        )
     wrong = 0
     for row in result.get("partitions", ()):
         for finding in _resumes(world, kind, row, copies):

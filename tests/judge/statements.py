@@ -59,7 +59,8 @@ def row_claims(
     where: str, row: Mapping[str, Any], *, topic: str | None = None, partition: int | None = None
 ) -> Iterator[Claim]:
     """`offset_lag` counts offsets, so it is the most that may be owed; null is unknown."""
-    as_of = moment(row["as_of"])
+    # Beside `owed` stands when the source was observed; `as_of` of a flow is its runner's report.
+    as_of = moment((row.get("owed") or row)["as_of"])
     lag = row["offset_lag"]
     # A skipped topic has no figures, and says why.
     if row.get("state") != "skipped" and as_of:
@@ -87,7 +88,7 @@ def metric_claims(text: str, flow: str) -> Iterator[Claim]:
         labels = dict(_LABEL.findall(parts[2]))
         if labels.get("flow") != flow:
             continue
-        if parts[1] == "understudy_flow_figures_age_seconds":
+        if parts[1] == "understudy_flow_source_seen_age_seconds":
             age_ms = float(parts[3]) * 1000
         elif parts[1].endswith("_offset_lag_records"):
             found.append((parts[1], labels, int(float(parts[3]))))

@@ -195,7 +195,7 @@ def test_a_metric_speaks_of_the_moment_of_its_figures() -> None:
     text = (
         'understudy_flow_offset_lag_records{flow="a->b",source="a"} 7\n'
         'understudy_flow_offset_lag_records{flow="b->a",source="b"} 9\n'
-        'understudy_flow_figures_age_seconds{flow="a->b",source="a"} 3\n'
+        'understudy_flow_source_seen_age_seconds{flow="a->b",source="a"} 3\n'
         'understudy_partition_offset_lag_records{flow="a->b",topic="t",partition="0"} 5\n'
     )
     found = list(metric_claims(text, "a->b"))

@@ -56,6 +56,14 @@ def test_all_well_says_so_and_what_would_be_lost() -> None:
     )
 
 
+def test_an_amount_that_was_not_observed_just_now_says_when() -> None:
+    """A source that failed 20 s ago may hold more than was seen before."""
+    seen = flow(owes=35, lag_ms=32_000, as_of=NOW - timedelta(seconds=20))
+    assert summarise([seen], NOW).losses == (
+        "Data loss if a source fails now: east at most 35 records (seen 20 s ago, oldest 32 s)."
+    )
+
+
 def test_a_flow_that_is_behind_is_the_headline() -> None:
     behind = flow(owes=4112, lag_ms=38_000, worst_topic="payments")
     told = summarise([flow("west->east"), behind, flow("west->lake", state="paused")], NOW)
