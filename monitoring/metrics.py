@@ -29,7 +29,7 @@ def scrape(*, now: datetime, partitions: bool) -> bytes:
 
 def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     """Reads the rows once per scrape, a fixed number of queries."""
-    flows = list(with_readiness(flows_with_lag()))
+    flows = list(with_readiness(flows_with_lag(), now))
     labels = {
         flow.pk: Labels.of(flow=flow.label, source=flow.source.alias, target=flow.target.alias)
         for flow in flows

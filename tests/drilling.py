@@ -28,8 +28,13 @@ TOTALS = Totals(
     unread=0,
     loss=0,
     loss_is="counted",
+    loss_known=0,
+    loss_certainty="counted",
     loss_unknown=0,
     re_reads=0,
+    re_reads_known=0,
+    re_reads_certainty="counted",
+    re_reads_unknown=0,
     first_record_ms=12,
     drain_ms=40,
 )

@@ -57,8 +57,8 @@ class ReadinessViewSet(viewsets.GenericViewSet[Any]):
 
     @extend_schema(responses=ReadinessSerializer)
     def list(self, request: Request, flow_id: str) -> Response:
-        flow = get_object_or_404(with_readiness(flows_with_lag()), pk=flow_id)
         now = timezone.now()
+        flow = get_object_or_404(with_readiness(flows_with_lag(), now), pk=flow_id)
         found = readiness_of([flow], now)[flow.pk]
         body = {"score": found.score, "proven": proof_of(flow, now), "terms": found.terms}
         return Response(ReadinessSerializer(body).data)

@@ -54,6 +54,7 @@ class FailoverRun(models.Model):
     one is due. `hooks` are the flow's settings for its outside steps as they were when it was
     asked for.
 
+    `lacking` are the missing rights that a simulation found, null where it did not ask.
     `counted` are the sums of what was counted on the source afterwards, beside what `result`
     predicted, and `counted_rows` what they are sums of; `count_due_at` is when that is tried next,
     null when nothing is left to count.
@@ -88,6 +89,7 @@ class FailoverRun(models.Model):
     waits_for = models.CharField(max_length=16, choices=WaitsFor, blank=True, default="")
     approved_by = models.CharField(max_length=150, blank=True, default="")
     pause_asked_by = models.CharField(max_length=150, blank=True, default="")
+    lacking = models.JSONField(null=True)
     counted = models.JSONField(null=True)
     counted_rows = models.JSONField(default=dict)
     counted_at = models.DateTimeField(null=True)

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Aggregate, Count, Exists, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 
+from mirrors.domain.account.partition import BLOCKING, State
+from mirrors.domain.account.sentences import STATE_WORDS
+from mirrors.domain.account.totals import Total
+from mirrors.domain.continuity.strangers import ONGOING
 from mirrors.domain.duty_table import DUTY_NAMES
 from mirrors.domain.evidence.objectives import Objectives
 from mirrors.domain.evidence.proven import LastDrills, Proven, last_proven
 from mirrors.domain.evidence.readiness import Readiness, ReadinessPicture, readiness
+from mirrors.domain.figures import short_name
+from mirrors.models.drift import Drift, DriftState
 from mirrors.models.drills import ENDED_WELL, Drill, DrillRun, DrillState, FlowObjectives
 from mirrors.models.duties import DutyRun
-from mirrors.models.flows import Flow
-from mirrors.models.gaps import Gap, GapState
+from mirrors.models.failovers import FailoverKind, FailoverRun
+from mirrors.models.flows import Flow, FlowTopic
+from mirrors.models.gaps import Gap, GapKind, GapState
 from mirrors.models.groups import NO_PARTITION, GroupOffset
 
 # No place of these on the target is missed: the flow does not carry them.
@@ -57,12 +65,37 @@ def proof_of(flow: Any, now: datetime) -> Proven:
     return last_proven(last, now=now, stale_after=stale_after)
 
 
-def with_readiness(rows: QuerySet[Any]) -> QuerySet[Any]:
+def with_readiness(rows: QuerySet[Any], now: datetime) -> QuerySet[Any]:
     """The same flows with what `readiness_of` needs of their own rows: pages ask every second."""
     gaps = Gap.objects.filter(flow=OuterRef("pk"), state=GapState.OPEN, closed_at=None)
     counted = gaps.order_by().values("flow").annotate(amount=Count("pk")).values("amount")
     rows = with_proof(rows).select_related("objectives")
-    return rows.annotate(open_gaps=Coalesce(Subquery(counted), 0))
+    simulated = FailoverRun.objects.filter(
+        flow=OuterRef("pk"), kind=FailoverKind.SIMULATION, lacking__isnull=False
+    )
+    topics = FlowTopic.objects.filter(
+        flow=OuterRef("pk"), account_state__in=[*BLOCKING, "left_behind"]
+    ).order_by("topic")
+    drift = Drift.objects.filter(flow=OuterRef("pk"), closed_at=None, state=DriftState.OPEN)
+    foreign = Gap.objects.filter(
+        flow=OuterRef("pk"), kind=GapKind.REMOTE_WRITTEN, seen_at__gt=now - ONGOING
+    )
+    return rows.annotate(
+        open_gaps=Coalesce(Subquery(counted), 0),
+        lacking=Subquery(simulated.order_by("-pk").values("lacking")[:1]),
+        not_copied=_counted(topics, Count("pk")),
+        not_copied_topic=Subquery(topics.values("topic")[:1]),
+        not_copied_state=Subquery(topics.values("account_state")[:1]),
+        drift_count=_counted(drift, Count("pk")),
+        drift_first=Subquery(drift.order_by("pk").values("name")[:1]),
+        # An event without a count is a foreign write all the same.
+        foreign_records=_counted(foreign, Sum(Coalesce("count", 1))),
+    )
+
+
+def _counted(rows: QuerySet[Any], how: Aggregate) -> Coalesce:
+    found = rows.order_by().values("flow").annotate(amount=how).values("amount")
+    return Coalesce(Subquery(found), 0)
 
 
 def readiness_of(flows: Iterable[Any], now: datetime) -> dict[int, Readiness]:
@@ -79,7 +112,16 @@ def readiness_of(flows: Iterable[Any], now: datetime) -> dict[int, Readiness]:
                 target=flow.target.alias,
                 target_reachable=flow.target.reachable,
                 target_reason=flow.target.reason,
-                offset_lag=flow.offset_lag,
+                dead_addresses=(*flow.source.warnings, *flow.target.warnings),
+                source_warned=bool(flow.source.warnings),
+                not_copied=flow.not_copied,
+                not_copied_first=_not_copied(flow),
+                not_visible=_hidden(flow),
+                lacking=_lacking(flow.lacking),
+                drift=flow.drift_count,
+                drift_first=flow.drift_first or "",
+                foreign_records=flow.foreign_records,
+                offset_lag=_owed_now(flow, now),
                 time_lag_ms=flow.time_lag_ms,
                 objectives=_objectives(flow),
                 places=groups.get(flow.pk, _NONE)[0],
@@ -96,6 +138,35 @@ def readiness_of(flows: Iterable[Any], now: datetime) -> dict[int, Readiness]:
 def _objectives(flow: Any) -> Objectives:
     found: FlowObjectives | None = getattr(flow, "objectives", None)
     return found.spec if found else Objectives()
+
+
+def _owed_now(flow: Any, now: datetime) -> int | None:
+    """As it may be stated now: of an old observation only a lower bound is left, which no RPO is
+    met by."""
+    account = getattr(flow, "account", None)
+    if account is None:
+        return None
+    found: Total = account.total.as_of(round(now.timestamp() * 1000))
+    return found.exact_or_none if found.certainty in ("counted", "at_most") else None
+
+
+def _not_copied(flow: Any) -> str:
+    if not flow.not_copied:
+        return ""
+    state: State = flow.not_copied_state
+    return f"{short_name(flow.not_copied_topic)} ({STATE_WORDS[state]})"
+
+
+def _hidden(flow: Any) -> str:
+    account = getattr(flow, "account", None)
+    return account.not_visible if account is not None else ""
+
+
+def _lacking(found: Any) -> tuple[str, ...] | None:
+    # A subquery of a JSON column comes as text from SQLite.
+    if isinstance(found, str):
+        found = json.loads(found)
+    return None if found is None else tuple(found)
 
 
 def _places(keys: list[int]) -> dict[int, tuple[int, int]]:

@@ -101,7 +101,7 @@ def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpRespon
 def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
     """What the head of a flow's page shows, whichever tab is below it."""
     now = timezone.now()
-    rows = with_repeats(with_stopped(with_readiness(flows_with_lag())))
+    rows = with_repeats(with_stopped(with_readiness(flows_with_lag(), now)))
     flow = mark_flow(get_object_or_404(rows, pk=pk), now)
     # At most one is open, and that is the newest.
     last = flow.jobs.first()

@@ -29,6 +29,9 @@ _LABELS: dict[Fix, str] = {
     "drills": "Read why it failed",
     "objectives": "Set objectives",
     "topics": "Look at its topics",
+    "source": "Look at the source",
+    "drift": "Decide on drift",
+    "simulation": "Simulate a failover",
 }
 _LAST_DRILLS = 5
 # More than these are on a page of their own, with filters.
@@ -59,8 +62,9 @@ def first_flows(chosen: QuerySet[Flow], now: datetime) -> dict[str, Any]:
 
 def readiness_part(flow: Flow) -> dict[str, Any]:
     """What the tab shows."""
-    row = with_readiness(flows_with_lag()).get(pk=flow.pk)
-    found = readiness_of([row], timezone.now())[flow.pk]
+    now = timezone.now()
+    row = with_readiness(flows_with_lag(), now).get(pk=flow.pk)
+    found = readiness_of([row], now)[flow.pk]
     return {
         "readiness": found,
         "lines": [
@@ -80,6 +84,10 @@ def readiness_part(flow: Flow) -> dict[str, Any]:
 def fix_link(flow: Flow, fix: Fix) -> str:
     if fix == "cluster":
         return reverse("cluster", args=[flow.target.alias])
+    if fix == "source":
+        return reverse("cluster", args=[flow.source.alias])
+    if fix == "simulation":
+        return f"{reverse('failovers')}?q={flow.source.alias}-%3E{flow.target.alias}"
     if fix == "drill":
         return f"{reverse('drill-add')}?flow={flow.pk}"
     if fix == "drills":

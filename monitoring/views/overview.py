@@ -125,7 +125,9 @@ def _in_full(keys: list[int], now: datetime) -> list[Any]:
     """The rows of the table, in the order of the keys."""
     rows = {
         flow.pk: flow
-        for flow in with_readiness(flows_with_lag()).select_related("heartbeat").filter(pk__in=keys)
+        for flow in with_readiness(flows_with_lag(), now)
+        .select_related("heartbeat")
+        .filter(pk__in=keys)
     }
     found = [mark_proof(mark_flow(rows[key], now), now) for key in keys if key in rows]
     first_screen.mark_trends(found, now)

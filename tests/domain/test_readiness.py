@@ -63,14 +63,28 @@ def test_a_perfect_standby_has_100_points_and_nothing_to_mend() -> None:
         ("drill", {"proven": proof(passed_at=None, ended_at=None)}, 0, "drill", "No drill"),
         ("drill", {"proven": proof(passed_at=NOW - 2 * MONTH)}, 0, "drill", "60 d ago"),
         ("drill", {"proven": proof(ended_well=False, reason="RPO.")}, 0, "drills", "failed: RPO."),
-        ("rpo", {"offset_lag": 5, "time_lag_ms": 30_000}, 20, None, ""),
-        ("rpo", {"offset_lag": 5, "time_lag_ms": 45_000}, 10, "topics", "45 s behind"),
+        ("rpo", {"offset_lag": 5, "time_lag_ms": 30_000}, 15, None, ""),
+        ("rpo", {"offset_lag": 5, "time_lag_ms": 45_000}, 7, "topics", "45 s behind"),
         ("rpo", {"offset_lag": 5, "time_lag_ms": 60_000}, 0, "topics", "objective is 30 s"),
         ("rpo", {"offset_lag": None}, 0, "topics", "not known"),
         ("rpo", {"offset_lag": 5, "time_lag_ms": None}, 0, "topics", "not known"),
-        ("groups", {"translated": 6}, 11, "groups", "2 of 8 places"),
+        ("groups", {"translated": 6}, 7, "groups", "2 of 8 places"),
         ("groups", {"translated": 0}, 0, "groups", "8 of 8 places"),
-        ("groups", {"places": 0, "translated": 0}, 15, None, ""),
+        ("groups", {"places": 0, "translated": 0}, 10, None, ""),
+        ("topics", {"not_copied": 2, "not_copied_first": "a"}, 0, "topics", "2 topics not"),
+        ("topics", {"not_visible": "No topic is visible."}, 0, "topics", "No topic is visible."),
+        ("rights", {"lacking": ("ben lacks ALTER.",)}, 0, "simulation", "ben lacks ALTER."),
+        ("rights", {"lacking": None}, 0, "simulation", "No simulation has asked"),
+        ("drift", {"drift": 1, "drift_first": "orders"}, 0, "drift", "decision: orders."),
+        ("foreign_writes", {"foreign_records": 7}, 0, "gaps", "7 records"),
+        ("target", {"dead_addresses": ("b:1 is dead.",)}, 2, "cluster", "b:1 is dead."),
+        (
+            "target",
+            {"dead_addresses": ("a:1 is dead.",), "source_warned": True},
+            2,
+            "source",
+            "a:1 is dead.",
+        ),
         ("copies", {"state": "degraded", "reason": "Two."}, 0, "jobs", "degraded: Two."),
         ("copies", {"figures_age": timedelta(minutes=1)}, 0, "jobs", "no fresh figures"),
         ("copies", {"figures_age": None}, 0, "jobs", "no fresh figures"),
@@ -95,11 +109,11 @@ def test_each_term_moves_the_score_as_documented(
 def test_the_worse_of_both_rpo_objectives_counts() -> None:
     both = Objectives(rpo_seconds=60, rpo_records=100, rto_seconds=1)
     found = term("rpo", objectives=both, offset_lag=175, time_lag_ms=1_000)
-    assert found.points == 5
+    assert found.points == 3
     assert "175 records behind; its objective is 100" in found.sentence
     strict = Objectives(rpo_records=0, rto_seconds=1)
     assert term("rpo", objectives=strict, offset_lag=1, time_lag_ms=1).points == 0
-    assert term("rpo", objectives=strict, offset_lag=0).points == 20
+    assert term("rpo", objectives=strict, offset_lag=0).points == 15
 
 
 @laws
@@ -120,6 +134,12 @@ def test_the_worse_of_both_rpo_objectives_counts() -> None:
         places=st.just(10),
         translated=st.integers(0, 10),
         open_gaps=st.integers(0, 3),
+        dead_addresses=st.just(()) | st.just(("b:1 is dead.",)),
+        not_copied=st.integers(0, 2),
+        not_visible=st.sampled_from(["", "Hidden."]),
+        lacking=st.none() | st.just(()) | st.just(("ben lacks ALTER.",)),
+        drift=st.integers(0, 2),
+        foreign_records=st.integers(0, 2),
         failed_duties=st.just(()) | st.just((("x", "y"),)),
         proven=st.sampled_from([proof(), proof(ended_well=False), proof(passed_at=None)]),
     )

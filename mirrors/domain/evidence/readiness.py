@@ -17,13 +17,31 @@ from mirrors.domain.figures import BEHIND_AFTER_MS, OLD_AFTER, duration, plural
 
 # Where a lost point is mended: a page of the flow, or one beside it.
 Fix = Literal[
-    "jobs", "cluster", "groups", "gaps", "duties", "drill", "drills", "objectives", "topics"
+    "jobs",
+    "cluster",
+    "source",
+    "groups",
+    "gaps",
+    "duties",
+    "drill",
+    "drills",
+    "objectives",
+    "topics",
+    "drift",
+    "simulation",
 ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadinessPicture:
-    """One flow as its rows tell it; None where a figure is not known."""
+    """One flow as its rows tell it; None where a figure is not known.
+
+    `dead_addresses` are warnings of either cluster's last look, `source_warned` whether the first
+    is the source's. `not_copied` counts selected topics that replication alone will not copy and
+    `drift` undecided changes; each `…_first` names one. `not_visible` says why topics may be
+    hidden. `lacking` are rights that the newest simulation found missing, None where there is no
+    simulation.
+    """
 
     state: str
     reason: str = ""
@@ -31,6 +49,15 @@ class ReadinessPicture:
     target: str = "the target"
     target_reachable: bool | None = None
     target_reason: str = ""
+    dead_addresses: tuple[str, ...] = ()
+    source_warned: bool = False
+    not_copied: int = 0
+    not_copied_first: str = ""
+    not_visible: str = ""
+    lacking: tuple[str, ...] | None = ()
+    drift: int = 0
+    drift_first: str = ""
+    foreign_records: int = 0
     offset_lag: int | None = None
     time_lag_ms: int | None = None
     objectives: Objectives = dataclasses.field(default_factory=Objectives)
@@ -74,9 +101,13 @@ def readiness(picture: ReadinessPicture) -> Readiness:
         _drill(picture),
         _rpo(picture),
         _groups(picture),
+        _topics(picture),
         _copies(picture),
         _target(picture),
         _gaps(picture),
+        _rights(picture),
+        _drift(picture),
+        _foreign(picture),
         _duties(picture),
         _objectives(picture),
     )
@@ -94,7 +125,7 @@ def _term(name: str, title: str, most: int, share: float, sentence: str, fix: Fi
 def _drill(picture: ReadinessPicture) -> Term:
     share = 1.0 if picture.proven.state == "proven" else 0.0
     fix: Fix = "drills" if picture.proven.state == "failed" else "drill"
-    return _term("drill", "Proven by a drill", 25, share, picture.proven.sentence, fix)
+    return _term("drill", "Verified by a drill", 20, share, picture.proven.sentence, fix)
 
 
 def _rpo(picture: ReadinessPicture) -> Term:
@@ -104,11 +135,11 @@ def _rpo(picture: ReadinessPicture) -> Term:
         age = picture.figures_age
         old = "there are none yet" if age is None else f"its last figures are {_words(age)} old"
         words = f"How far behind the flow is, is not known: {old}."
-        return _term("rpo", title, 20, 0.0, words, "topics")
+        return _term("rpo", title, 15, 0.0, words, "topics")
     behind_ms = 0 if picture.offset_lag == 0 else picture.time_lag_ms
     if behind_ms is None:
         words = "The age of the oldest record that is not copied yet is not known."
-        return _term("rpo", title, 20, 0.0, words, "topics")
+        return _term("rpo", title, 15, 0.0, words, "topics")
     wanted_s = picture.objectives.rpo_seconds
     limit_ms = BEHIND_AFTER_MS if wanted_s is None else wanted_s * 1000
     share = _within(behind_ms, limit_ms)
@@ -118,7 +149,7 @@ def _rpo(picture: ReadinessPicture) -> Term:
     if most is not None and (by_records := _within(picture.offset_lag, most)) < share:
         share = by_records
         words = f"It is {plural(picture.offset_lag, 'record')} behind; its objective is {most:,}."
-    return _term("rpo", title, 20, share, words, "topics")
+    return _term("rpo", title, 15, share, words, "topics")
 
 
 def _groups(picture: ReadinessPicture) -> Term:
@@ -128,7 +159,49 @@ def _groups(picture: ReadinessPicture) -> Term:
         f"{missing:,} of {plural(picture.places, 'place')} of consumer groups have no exact place "
         "on the target yet."
     )
-    return _term("groups", "Groups have their place", 15, share, words, "groups")
+    return _term("groups", "Groups have their offset", 10, share, words, "groups")
+
+
+def _topics(picture: ReadinessPicture) -> Term:
+    words = picture.not_visible
+    if picture.not_copied:
+        count = plural(picture.not_copied, "topic")
+        words = f"{count} not replicated: {_such_as(picture.not_copied, picture.not_copied_first)}."
+        words = f"{words} {picture.not_visible}".strip()
+    share = 0.0 if words else 1.0
+    return _term("topics", "Every selected topic is replicated", 10, share, words, "topics")
+
+
+def _such_as(count: int, first: str) -> str:
+    return first if count == 1 else f"{first} and {count - 1:,} more"
+
+
+def _rights(picture: ReadinessPicture) -> Term:
+    title = "Rights for a failover"
+    if picture.lacking is None:
+        words = "No simulation has asked which rights are missing. Simulate a failover."
+        return _term("rights", title, 5, 0.0, words, "simulation")
+    words = f"The newest simulation found missing rights. {' '.join(picture.lacking[:2])}"
+    share = 0.0 if picture.lacking else 1.0
+    return _term("rights", title, 5, share, words, "simulation")
+
+
+def _drift(picture: ReadinessPicture) -> Term:
+    words = (
+        f"{plural(picture.drift, 'change')} made manually on {picture.target} "
+        f"{'waits' if picture.drift == 1 else 'wait'} for a decision: "
+        f"{_such_as(picture.drift, picture.drift_first)}."
+    )
+    return _term("drift", "No drift", 5, 0.0 if picture.drift else 1.0, words, "drift")
+
+
+def _foreign(picture: ReadinessPicture) -> Term:
+    words = (
+        f"Another producer writes the remote topics: {plural(picture.foreign_records, 'record')} "
+        "of it lately. A group may read them as if they came from the source."
+    )
+    share = 0.0 if picture.foreign_records else 1.0
+    return _term("foreign_writes", "No foreign writes", 5, share, words, "gaps")
 
 
 def _copies(picture: ReadinessPicture) -> Term:
@@ -138,7 +211,7 @@ def _copies(picture: ReadinessPicture) -> Term:
     if runs and _is_old(picture):
         words = "The flow has sent no fresh figures, so nobody knows whether it still copies."
         runs = False
-    return _term("copies", "The flow copies", 10, 1.0 if runs else 0.0, words, "jobs")
+    return _term("copies", "The flow replicates", 5, 1.0 if runs else 0.0, words, "jobs")
 
 
 def _target(picture: ReadinessPicture) -> Term:
@@ -146,8 +219,13 @@ def _target(picture: ReadinessPicture) -> Term:
         words = f"Nobody has looked at {picture.target} yet."
     else:
         words = f"{picture.target} did not answer at the last look. {picture.target_reason}".strip()
+    title = "The clusters answer at every address"
+    if picture.target_reachable and picture.dead_addresses:
+        # Another address serves; with that one gone as well nothing would.
+        fix: Fix = "source" if picture.source_warned else "cluster"
+        return _term("target", title, 5, 0.5, " ".join(picture.dead_addresses[:2]), fix)
     share = 1.0 if picture.target_reachable else 0.0
-    return _term("target", "The target answers", 10, share, words, "cluster")
+    return _term("target", title, 5, share, words, "cluster")
 
 
 def _gaps(picture: ReadinessPicture) -> Term:

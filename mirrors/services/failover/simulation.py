@@ -17,6 +17,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.evidence.rights import lacking_rights
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.failover.result import PlaceResult, Totals, sentence, sum_up, to_json
 from mirrors.domain.failover.verification import Compared, Verified, verify
@@ -191,6 +192,7 @@ class _Simulation:
         )
         plan = plan_failover(seen.picture)
         self.found["plan"] = plan.to_dict()
+        self.found["lacking"] = lacking_rights(self.found["plan"])
         FailoverRun.objects.filter(pk=self.run.pk).update(plan=self.found["plan"])
         groups = len({place.group for place in plan.places})
         standing = len(standing_blockers("switchover", self.found["plan"]))
