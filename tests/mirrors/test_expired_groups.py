@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -12,17 +11,13 @@ from mirrors.kafka.group_removal import delete_offsets
 from mirrors.models import FailoverRun
 from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
 from mirrors.services.groups.group_offsets import move_groups
-from mirrors.services.runbook import asking
-from mirrors.services.runbook.turn import advance
 from tests.groups.world import World
+from tests.mirrors.handover import NO_HOOKS, carry_out
 from tests.mirrors.scene import simulate
 from tests.wire.world import Side, unique
 
 pytestmark = pytest.mark.django_db
 KEPT_FROM, ALL = 60, 100
-NO_HOOKS = dict.fromkeys(
-    ("failover.fence", "failover.start.consumers", "failover.redirect.producers"), "none"
-)
 
 
 @pytest.fixture
@@ -161,23 +156,7 @@ def test_the_group_offset_task_puts_it_there_once_and_never_back(world: World, t
 def test_a_failover_with_an_expired_group_goes_through(world: World, topic: str) -> None:
     old, good = group(world, "old", topic, 10), group(world, "good", topic, 80)
     simulated = simulate(world.flow)
-    run = asking.request_execution(
-        flow=world.flow,
-        kind="failover",
-        simulation=simulated.pk,
-        confirm_alias=world.flow.target.alias,
-        why="drill",
-        who="ann",
-    )
-    until = time.monotonic() + 20
-    while run.state in ("queued", "running"):
-        assert time.monotonic() < until, list(run.steps.values_list("name", "reason"))
-        for name in (old, good):
-            if run.steps.get(name="redirect_producers").state in ("succeeded", "skipped"):
-                world.commit_there(name, topic, ALL)
-        turn = advance(run_id=run.pk)
-        time.sleep(min(turn.again_s or 0, 0.5))
-        run.refresh_from_db()
+    run = carry_out(world, simulated, "failover", {(old, topic): ALL, (good, topic): ALL})
     assert run.state == "succeeded", run.reason
     rows = {row["group"]: row for row in run.result["partitions"]}
     assert {name: rows[name]["downstream_offset"] for name in (old, good)} == {old: 0, good: 80}

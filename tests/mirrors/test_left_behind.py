@@ -11,11 +11,9 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.models import FailoverRun, Flow, FlowPartition
 from mirrors.services.failover import left_behind
 from mirrors.services.failover.failover_scripts import script_of
-from mirrors.services.runbook import asking
 from tests.groups.world import World
-from tests.mirrors.handover import group_of
+from tests.mirrors.handover import NO_HOOKS, begin, carry_out, group_of
 from tests.mirrors.scene import simulate
-from tests.mirrors.test_expired_groups import NO_HOOKS
 from tests.pages import world as rows
 from tests.wire.world import Side, unique
 
@@ -69,7 +67,7 @@ def test_a_topic_without_a_row_is_counted_and_blocks_until_it_is_left_behind(
     assert "50 records would be lost" in run.reason
     assert run.verification == "partly_verified"
     with pytest.raises(InvalidSettings, match="Something is in the way"):
-        ask(world, run)
+        begin(world, simulation=run.pk)
 
     leave(world.flow, topic)
     run = simulate(world.flow)
@@ -84,18 +82,11 @@ def test_a_topic_without_a_row_is_counted_and_blocks_until_it_is_left_behind(
     assert run.verification == "verified", run.verification_reason
     assert {row["topic"] for row in run.plan["partitions"]} == {good}
     assert f"{topic} (1 partition) is left behind" in script_of(run=run)[1]
-    assert ask(world, run).state == "queued"
-
-
-def ask(world: World, simulated: FailoverRun) -> FailoverRun:
-    return asking.request_execution(
-        flow=world.flow,
-        kind="switchover",
-        simulation=simulated.pk,
-        confirm_alias=world.flow.target.alias,
-        why="tonight",
-        who="ann",
-    )
+    done = carry_out(world, run, "switchover", {(group_of(world), good): 30})
+    assert done.state == "succeeded", done.reason
+    assert f"{topic} (1 partition) is left behind on" in done.reason
+    assert (done.result["totals"]["loss"], done.verification) == (50, "verified")
+    assert [row["topic"] for row in done.result["left_behind"]] == [topic]
 
 
 def test_what_the_planner_refuses_is_named_with_its_cause(world: World, good: str) -> None:
@@ -144,3 +135,7 @@ def test_a_recreated_topic_owes_all_its_records_and_may_be_left_behind(
     assert run.verification == "verified", run.verification_reason
     assert f"{topic}-0 is left behind" in run.reason
     assert {row["topic"] for row in run.result["partitions"]} == {good}
+    done = carry_out(world, run, "switchover", {(group_of(world), good): 30})
+    assert done.state == "succeeded", done.reason
+    assert f"{topic}-0 is left behind" in done.reason
+    assert "No records were lost" not in done.reason
