@@ -6,7 +6,7 @@ confluent-kafka damages the metadata of group offsets, hence the messages of kaf
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kafka.protocol.admin import ListGroupsRequest
@@ -20,6 +20,8 @@ from mirrors.kafka.errors import translate_number
 
 CLIENT_ID = "understudy-groups"
 NO_OFFSET = -1
+# Groups of one coordinator that are asked about in one request.
+_AT_ONCE = 100
 Place = tuple[str, int]
 
 
@@ -77,33 +79,60 @@ def read_offsets(
         coordinators = dialogues.coordinators(groups)
         result.failed |= coordinators.failed
         for address, names in coordinators.at.items():
-            for name in names:
-                try:
-                    result.done[name] = _read(dialogues, address, name, groups[name])
-                except UnderstudyError as error:
-                    result.failed[name] = error
+            for start in range(0, len(names), _AT_ONCE):
+                part = names[start : start + _AT_ONCE]
+                _read(dialogues, address, {name: groups[name] for name in part}, result)
     return result
 
 
 def _read(
-    dialogues: Dialogues, address: Address, group: str, places: Iterable[Place] | None
-) -> Partial[Place, GroupOffset]:
+    dialogues: Dialogues,
+    address: Address,
+    groups: Mapping[str, Iterable[Place] | None],
+    result: Partial[str, Partial[Place, GroupOffset]],
+) -> None:
+    """Some groups of one coordinator: in one request where the broker knows that (KIP-709)."""
+    try:
+        answers = dict(_answers(dialogues, address, groups))
+    except UnderstudyError as error:
+        result.failed |= dict.fromkeys(groups, error)
+        return
+    for name in groups:
+        where, doing = dialogues.spec.alias, f"read the offsets of group {name}"
+        answer = answers[name]
+        if answer.error_code:
+            result.failed[name] = translate_number(answer.error_code, where=where, doing=doing)
+        else:
+            result.done[name] = _offsets(answer, where, doing)
+
+
+def _answers(
+    dialogues: Dialogues, address: Address, groups: Mapping[str, Iterable[Place] | None]
+) -> Iterator[tuple[str, Any]]:
     kinds = OffsetFetchRequest.OffsetFetchRequestGroup
-    one = kinds(group_id=group, topics=_by_topic(kinds.OffsetFetchRequestTopics, places))
-    request = OffsetFetchRequest(groups=[one], require_stable=True)
+    asked = [
+        kinds(group_id=name, topics=_by_topic(kinds.OffsetFetchRequestTopics, places))
+        for name, places in groups.items()
+    ]
+    request = OffsetFetchRequest(groups=asked, require_stable=True)
     if dialogues.newest(address, request) >= 8:
-        answer = dialogues.ask_coordinator(
-            address, request, lambda reply: [reply.groups[0].error_code], at_most=8
-        ).groups[0]
-    else:
+        answer = dialogues.ask_coordinator(address, request, _group_errors, at_most=8)
+        yield from ((one.group_id, one) for one in answer.groups)
+        return
+    for name, places in groups.items():
         topics = _by_topic(OffsetFetchRequest.OffsetFetchRequestTopic, places)
-        old = OffsetFetchRequest(group_id=group, topics=topics, require_stable=True)
-        answer = dialogues.ask_coordinator(
-            address, old, lambda reply: [reply.error_code], at_most=7
+        old = OffsetFetchRequest(group_id=name, topics=topics, require_stable=True)
+        yield (
+            name,
+            dialogues.ask_coordinator(address, old, lambda reply: [reply.error_code], at_most=7),
         )
-    where, doing = dialogues.spec.alias, f"read the offsets of group {group}"
-    if answer.error_code:
-        raise translate_number(answer.error_code, where=where, doing=doing)
+
+
+def _group_errors(answer: Any) -> list[int]:
+    return [group.error_code for group in answer.groups]
+
+
+def _offsets(answer: Any, where: str, doing: str) -> Partial[Place, GroupOffset]:
     result: Partial[Place, GroupOffset] = Partial()
     for topic in answer.topics:
         for part in topic.partitions:

@@ -84,6 +84,7 @@ def test_groups_are_chosen_by_their_filters_and_each_left_out_says_why(world: Ma
     here = world(groups=f"{stem}.*", groups_exclude=".*-tmp")
     topic, other = here.topic("orders"), unique("private")
     here.copy.source.make(other, 1)
+    here.select(other)
     here.set(topics_exclude=other)
     here.fill(topic, 10)
     here.fill(other, 10)

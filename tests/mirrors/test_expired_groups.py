@@ -9,6 +9,7 @@ import pytest
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.group_removal import delete_offsets
 from mirrors.models import FailoverRun
+from mirrors.services.failover import simulation_reading
 from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
 from mirrors.services.groups.group_offsets import move_groups
 from tests.groups.world import World
@@ -160,3 +161,21 @@ def test_a_failover_with_an_expired_group_goes_through(world: World, topic: str)
     assert run.state == "succeeded", run.reason
     rows = {row["group"]: row for row in run.result["partitions"]}
     assert {name: rows[name]["downstream_offset"] for name in (old, good)} == {old: 0, good: 80}
+
+
+def test_groups_for_which_there_is_no_time_leave_the_others_verified(
+    world: World, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        group(world, f"many{number}", topic, 70 + number)
+    monkeypatch.setattr(simulation_reading, "READ_S", 0.0)
+    run = simulate(world.flow)
+    rows = found(run)
+    assert len(rows) == 12
+    read = [row for row in rows.values() if row["verdict"] == "proven"]
+    late = [row for row in rows.values() if row["verdict"] == "unread"]
+    assert read
+    assert late
+    assert len(read) + len(late) == 12
+    assert "was not read within" in late[0]["reason"]
+    assert run.verification == "partly_verified"

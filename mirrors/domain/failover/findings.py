@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.checkpoints import IDLE
 from mirrors.domain.failover.drift_findings import drift_blockers, drift_warnings
-from mirrors.domain.failover.part_findings import not_copied_blockers, part_blockers
+from mirrors.domain.failover.part_findings import ended, not_copied_blockers, part_blockers
 from mirrors.domain.failover.parts import Part
 from mirrors.domain.failover.rights_findings import (
     fence_warnings,
@@ -40,7 +40,9 @@ def find_blockers(
         words = f"{picture.not_visible} What these topics hold would be lost, and is unknown."
         yield Finding(code="not_visible", where=picture.source, sentence=words, page="source")
     out = _out(parts)
-    beside = tuple(row for row in _blockers_beside(picture) if row.where not in out)
+    beside = tuple(
+        row for row in _blockers_beside(picture) if row.where.partition(": ")[0] not in out
+    )
     yield from beside
     yield from not_copied_blockers(picture, parts)
     told = {finding.where for finding in beside}
@@ -76,7 +78,10 @@ def _group_blockers(
     picture: FailoverPicture, group: GroupPicture, oldest_ms: int
 ) -> Iterator[Finding]:
     if group.trouble:
-        words = f"{group.group} could not be asked: {group.trouble}"
+        words = (
+            f"The offsets of {group.group} could not be read: {ended(group.trouble)} Simulate "
+            "without it to switch the others over."
+        )
         yield Finding(code="no_groups", where=group.group, sentence=words, page="groups")
     if group.taken:
         words = (

@@ -37,7 +37,7 @@ def not_copied_blockers(picture: FailoverPicture, parts: Sequence[Part]) -> Iter
         known = [part for part in mine if part.row.partition >= 0]
         many = f" ({plural(len(known), 'partition')})" if known else ""
         is_new = worst.row.code == NOT_COPIED
-        reason = "" if is_new or not worst.owed.reason else f" {_ended(worst.owed.reason)}"
+        reason = "" if is_new or not worst.owed.reason else f" {ended(worst.owed.reason)}"
         words = (
             f"{topic}{many} {state_words(worst)}.{reason} Not on {picture.target}: "
             f"{owed_words(found)}. Remove the cause, or {_LEAVE}."
@@ -52,16 +52,16 @@ def part_blockers(picture: FailoverPicture, part: Part, told: Collection[str]) -
     found = f"It owes {amount(owed.records, owed.certainty)}."
     if owed.state in _CHANGED:
         what = _CHANGED[owed.state].format(source=picture.source)
-        why = f" {_ended(row.gap)}" if row.gap else ""
+        why = f" {ended(row.gap)}" if row.gap else ""
         words = f"{row.name} {what}.{why} {found} Decide on it, or {_LEAVE}."
         yield _finding(owed.state, part, words, "gaps")
     elif row.gap or (owed.state == "waiting_for_decision" and row.target_end is not None):
-        why = _ended(row.gap) or f"{row.remote_topic} was deleted or recreated on {picture.target}."
+        why = ended(row.gap) or f"{row.remote_topic} was deleted or recreated on {picture.target}."
         words = f"{row.name} has an open gap: {why} {found} Decide on it first, or {_LEAVE}."
         yield _finding("gap", part, words, "gaps")
     elif owed.state == "stalled":
         words = (
-            f"{row.name} is stalled, so a switchover would never drain it: {_ended(row.reason)} "
+            f"{row.name} is stalled, so a switchover would never drain it: {ended(row.reason)} "
             f"{found} Remove the cause, or {_LEAVE}."
         )
         yield _finding("stalled", part, words, "topics")
@@ -86,5 +86,6 @@ def _finding(code: str, part: Part, words: str, page: Page) -> Finding:
     )
 
 
-def _ended(words: str) -> str:
+def ended(words: str) -> str:
+    """A sentence that ends as one."""
     return words if not words or words.endswith(".") else f"{words}."

@@ -145,13 +145,13 @@ class Totals:
     unread: int
     loss: int | None
     loss_is: LossIs
-    loss_known: int
-    loss_certainty: Certainty
-    loss_unknown: int
+    loss_known: int = 0
+    loss_certainty: Certainty = "unknown"
+    loss_unknown: int = 0
     re_reads: int | None
-    re_reads_known: int
-    re_reads_certainty: Certainty
-    re_reads_unknown: int
+    re_reads_known: int = 0
+    re_reads_certainty: Certainty = "unknown"
+    re_reads_unknown: int = 0
     first_record_ms: int | None
     drain_ms: int | None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failback.divergence import divergence_topic
 from mirrors.domain.failover.beside import Asked, FencePicture, Rights
+from mirrors.domain.failover.parts import parts_of, taking_part
 from mirrors.domain.failover.shapes import FailoverPicture
 from mirrors.domain.keys import keys_of_failover as keys
 from mirrors.domain.specs import ClusterSpec, FlowSpec
@@ -30,16 +31,20 @@ def with_rights(
     away: bool,
     tick: Callable[[], None],
 ) -> FailoverPicture:
-    """`away`: the source does not answer, and is not asked once more."""
+    """`away`: the source does not answer, and is not asked once more.
+
+    What takes no part is not asked about: nobody needs a right on it.
+    """
+    mine = taking_part(picture, parts_of(picture))
     asked = Asked(
-        topics=_names(row.topic for row in picture.partitions),
+        topics=_names(row.topic for row in mine.partitions),
         remote_topics=_names(
             [
-                *(row.remote_topic for row in picture.partitions),
-                *(place.remote_topic or "" for group in picture.groups for place in group.places),
+                *(row.remote_topic for row in mine.partitions),
+                *(place.remote_topic or "" for group in mine.groups for place in group.places),
             ]
         ),
-        groups=_names(group.group for group in picture.groups if group.places),
+        groups=_names(group.group for group in mine.groups if group.places),
         throwaway=PREFIX,
         kept_in=divergence_topic(spec.source.alias),
     )

@@ -15,6 +15,7 @@ from mirrors.kafka.groups import GroupOffset as Offset
 from mirrors.kafka.groups import list_groups, read_offsets
 from mirrors.models import Flow, GroupOffset
 from mirrors.services.clock import milliseconds
+from mirrors.services.groups.group_rows import is_kept
 
 Place = tuple[str, int]
 # So long a transaction is waited for that holds a group's offsets.
@@ -100,7 +101,8 @@ def _looked_after(spec: FlowSpec, deadline_s: float) -> list[str]:
     return sorted(
         name
         for name, row in listed.items()
-        if selection.decide(name, kind=row.type, protocol=row.protocol_type).chosen
+        if is_kept(name)
+        and selection.decide(name, kind=row.type, protocol=row.protocol_type).chosen
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.shapes import PlacePlan
@@ -18,6 +19,8 @@ from mirrors.kafka.throwaway import make_group
 AFTER = 16
 READERS = 4
 GROUP_DEADLINE_S = 20.0
+# After that no further group is begun, so that what was read is compared in time.
+READ_S = 60.0
 Key = tuple[str, str, int]  # group, source topic, partition
 Readings = Partial[Key, GroupReading]
 Tick = Callable[..., None]
@@ -31,7 +34,10 @@ def read_groups(
     read_to: Mapping[Place, int],
     tick: Tick,
 ) -> Readings:
-    """What each group would see first. Some readers work side by side, each with one group."""
+    """What each group would see first. Some readers work side by side, each with one group.
+
+    Groups for which there is no time left are not read; all others are.
+    """
     by_group: dict[str, list[PlacePlan]] = {}
     for place in places:
         if place.downstream_offset is not None:
@@ -40,18 +46,24 @@ def read_groups(
     stop = threading.Event()
     pool = ThreadPoolExecutor(READERS, thread_name_prefix="simulation")
     try:
-        waiting: set[Future[Readings]] = {
-            pool.submit(_read_group, target, f"{prefix}{number}", rows, read_to, stop)
+        chosen = {
+            pool.submit(_read_group, target, f"{prefix}{number}", rows, read_to, stop): rows
             for number, rows in enumerate(by_group.values())
         }
+        waiting = set(chosen)
         tick(groups=len(by_group), groups_read=0)
+        until = time.monotonic() + READ_S
         while waiting:
             ended, waiting = wait(waiting, timeout=0.3, return_when=FIRST_COMPLETED)
+            if time.monotonic() >= until:
+                waiting -= {future for future in waiting if future.cancel()}
             for future in ended:
                 part = future.result()
                 result.done |= part.done
                 result.failed |= part.failed
             tick(groups_read=len(by_group) - len(waiting))
+        late = [row for future, rows in chosen.items() if future.cancelled() for row in rows]
+        result.failed |= {_key(row): _late() for row in late}
     finally:
         # An abort ends the readers at their next look, before the groups are deleted.
         stop.set()
@@ -88,6 +100,11 @@ def _read_group(
     result.done = {keys[place]: reading for place, reading in seen.done.items()}
     result.failed |= {keys[place]: error for place, error in seen.failed.items()}
     return result
+
+
+def _late() -> UnderstudyError:
+    words = f"It was not read within {READ_S:.0f} s, since there are many groups. Simulate fewer."
+    return UnderstudyError(words, code="timeout")
 
 
 def _look(stop: threading.Event) -> None:
