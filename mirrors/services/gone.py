@@ -31,10 +31,9 @@ def recall_gone(
 
     Calls Kafka: when a position was written is on the target alone. Raises UnderstudyError.
     """
-    listed_rows = FlowTopic.objects.filter(flow=flow)
-    # Named after they were deleted: the source did not list them any more.
-    listed_rows = listed_rows.exclude(state="skipped", remote_topic__isnull=False)
-    rows = list(listed_rows.values_list("topic", "partitions", "as_of"))
+    # Those that were deleted are named as well; the source did not list them.
+    listed_topics = FlowTopic.objects.filter(flow=flow).exclude(code="deleted_on_source")
+    rows = list(listed_topics.values_list("topic", "partitions", "as_of"))
     if not rows or not places:
         return Gone()
     listed = Listed(

@@ -233,3 +233,18 @@ def test_a_topic_that_may_not_be_created_is_counted_with_the_right_that_is_missi
         (topic, 1): "cannot_be_created",
     }
     assert f"--operation Create --topic {remote}" in plan.stopped[topic, 0].reason
+
+
+def test_settings_of_a_remote_topic_that_may_not_be_read_are_a_warning(here: Scene) -> None:
+    topic = here.make(f"{here.name}.orders")
+    for operation in (AclOperation.READ, AclOperation.DESCRIBE_CONFIGS):
+        here.rule(topic, operation)
+    here.target_rights(f"{here.name}a")
+    remote = f"{here.name}a.{topic}"
+    here.rule(remote, AclOperation.DESCRIBE_CONFIGS, side=1, permission=DENY)
+    target = limited(here.pair[1], f"{here.name}b")
+    eventually(lambda: here.fails_no_more(lambda: here.planner(rf"{here.name}\..*", target=target)))
+    plan = here.until(here._planners[-1], lambda plan: plan.partitions and plan.warnings)
+    [words] = [text for text in plan.warnings if "cannot be read" in text]
+    assert words.startswith("The settings of 1 remote topic cannot be read")
+    assert f"--operation DescribeConfigs --topic {remote}" in words
