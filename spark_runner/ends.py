@@ -16,7 +16,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.codes import failure
 from mirrors.kafka.patience import until_answered
-from spark_runner.first_records import first_timestamps
+from spark_runner.first_records import FirstRecords, first_records
 from spark_runner.positions import Place
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.messages import Repeated
@@ -42,7 +42,7 @@ class Ends:
     """`end` counts everything, `stable` only what a reader of committed records may read.
 
     Partitions whose leaders did not answer are in neither. `first` has the log starts that were
-    asked for, `timestamps` how old the records at some of these are, and `positions` what had been
+    asked for, `records` what the records at some of these are, and `positions` what had been
     committed when the source was asked.
     """
 
@@ -51,7 +51,7 @@ class Ends:
     stable: dict[Place, int]
     first: Mapping[Place, int] = dataclasses.field(default_factory=dict)
     positions: Mapping[Place, int] = dataclasses.field(default_factory=dict)
-    timestamps: Mapping[Place, int] = dataclasses.field(default_factory=dict)
+    records: Mapping[Place, FirstRecords] = dataclasses.field(default_factory=dict)
 
 
 class EndsSampler:
@@ -82,8 +82,8 @@ class EndsSampler:
         ends = until_answered(lambda: self._sample(places, wanted, deadline), deadline)
         if not undated:
             return ends
-        found = first_timestamps(self._cluster, undated, deadline)
-        return dataclasses.replace(ends, timestamps=found)
+        found = first_records(self._cluster, undated, deadline)
+        return dataclasses.replace(ends, records=found)
 
     def _sample(self, places: list[Place], starts: frozenset[Place], deadline: float) -> Ends:
         as_of = int(time.time() * 1000)

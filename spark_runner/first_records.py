@@ -1,18 +1,29 @@
-"""How old the first record is that a partition owes: read from the header of its batch."""
+"""The first records that a partition owes: how old the first one is, and whether offsets there are
+records; read from the headers of their batches."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from mirrors.domain.errors import UnderstudyError
 from spark_runner.positions import Place
 from spark_runner.wire import fetch
-from spark_runner.wire.batch import CONTROL, HEADER_SIZE
+from spark_runner.wire.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, Header
 from spark_runner.wire.cluster import ClusterClient
 from spark_runner.wire.peek import peek
 from spark_runner.wire.records import batches, read_header
+
+
+class FirstRecords(NamedTuple):
+    """`timestamp` of the first one, epoch ms. `is_dense`: as far as was read, each offset there
+    holds a record."""
+
+    timestamp: int
+    is_dense: bool
+
 
 log = logging.getLogger(__name__)
 
@@ -23,12 +34,12 @@ _EACH_S = 1.0
 _MAGIC = 2
 
 
-def first_timestamps(
+def first_records(
     cluster: ClusterClient, wanted: Mapping[Place, int], deadline: float
-) -> dict[Place, int]:
-    """Milliseconds since the epoch of the first record from each offset on; partitions that are
-    not answered, or hold no record there, are left out."""
-    found: dict[Place, int] = {}
+) -> dict[Place, FirstRecords]:
+    """Of the first record from each offset on; partitions that are not answered, or hold no record
+    there, are left out."""
+    found: dict[Place, FirstRecords] = {}
     try:
         views = cluster.describe({topic for topic, _ in wanted}, deadline)
     except UnderstudyError as error:
@@ -49,20 +60,37 @@ def first_timestamps(
         except UnderstudyError as error:
             log.info("how old the first record of %s-%s is: %s", topic, partition, error.message)
             return found
-        timestamp = _timestamp(frame, reply)
-        if timestamp is not None:
-            found[topic, partition] = timestamp
+        first = _first(frame, reply, offset)
+        if first is not None:
+            found[topic, partition] = first
     return found
 
 
-def _timestamp(frame: memoryview, reply: fetch.Reply) -> int | None:
-    for row in reply.partitions:
-        if row.error or row.stop - row.start < HEADER_SIZE:
-            continue
-        for batch in batches(frame[row.start : row.stop]):
-            header = read_header(batch)
-            if header.magic != _MAGIC:
-                return None
-            if not header.attributes & CONTROL:
-                return header.base_timestamp if header.base_timestamp >= 0 else None
+def _first(frame: memoryview, reply: fetch.Reply, offset: int) -> FirstRecords | None:
+    headers = [
+        header
+        for row in reply.partitions
+        if not row.error and row.stop - row.start >= HEADER_SIZE
+        for header in map(read_header, batches(frame[row.start : row.stop]))
+    ]
+    for header in headers:
+        if header.magic != _MAGIC:
+            return None
+        if not header.attributes & CONTROL and header.base_timestamp >= 0:
+            return FirstRecords(header.base_timestamp, are_dense(headers, offset))
     return None
+
+
+def are_dense(headers: Iterable[Header], offset: int) -> bool:
+    """Whether each offset from `offset` on holds a record that a reader gets.
+
+    Compaction leaves holes, a transaction leaves a marker and may be aborted.
+    """
+    expected = offset
+    for header in headers:
+        if header.attributes & (CONTROL | TRANSACTIONAL) or header.base_offset > expected:
+            return False
+        if header.records != header.last_offset_delta + 1:
+            return False
+        expected = header.last_offset + 1
+    return expected > offset

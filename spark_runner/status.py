@@ -170,7 +170,7 @@ class Board:
                 ends.stable.get(place),
                 ends.as_of,
                 first=ends.first.get(place),
-                first_at=ends.timestamps.get(place),
+                records=ends.records.get(place),
                 asked_at=ends.positions.get(place),
                 is_stopped=place in self.errors,
             )
@@ -336,7 +336,7 @@ class Board:
             remote_topic_id=work.remote_topic_id if work and row.strangers else "",
             strangers=tuple(row.strangers),
             repeats=row.repeats,
-            is_dense=row.is_dense,
+            is_dense=row.is_dense(error),
             code=error.code if error else "",
             source_first=row.first,
             source_end_below_position=is_another_log(row, error),

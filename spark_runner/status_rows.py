@@ -9,6 +9,7 @@ from mirrors.domain.account.partition import PartitionFacts, owed_from
 from mirrors.domain.continuity.strangers import Stretch, unknown_yet
 from mirrors.domain.gaps import GapKind
 from mirrors.domain.jobs import JobState, TopicState
+from spark_runner.first_records import FirstRecords
 from spark_runner.work import PartitionError, PartitionFigure
 
 # Who is so far behind for so long is catching up; less is the beat of commits.
@@ -33,6 +34,7 @@ class Row:
         "first_at",
         "first_tries",
         "is_below",
+        "is_first_dense",
         "lane",
         "left_out",
         "passed",
@@ -54,6 +56,8 @@ class Row:
         self.first: int | None = None
         # The timestamp of the record there.
         self.first_at: int | None = None
+        # Whether each of the first offsets there holds a record.
+        self.is_first_dense = False
         # How often that record was asked for.
         self.first_tries = 0
         # The source ended below the position that had been committed before it was asked.
@@ -109,7 +113,7 @@ class Row:
         as_of: int,
         *,
         first: int | None = None,
-        first_at: int | None = None,
+        records: FirstRecords | None = None,
         asked_at: int | None = None,
         is_stopped: bool = False,
     ) -> None:
@@ -122,8 +126,8 @@ class Row:
         if first is not None and first != self.first:
             # A timestamp that came with it is of the record that was first before.
             self.first, self.first_at, self.first_tries = first, None, 0
-        elif first_at is not None:
-            self.first_at = first_at
+        elif records is not None:
+            self.first_at, self.is_first_dense = records
         if end is None and stable is None:
             # Its leader did not answer: what is known has the age that it had.
             return
@@ -138,9 +142,13 @@ class Row:
         """What was sampled is of another log than the one that is there now."""
         self.first = self.first_at = self.end = self.stable = None
 
-    @property
-    def is_dense(self) -> bool:
-        """Whether each offset that was passed held a record: no markers, nothing compacted."""
+    def is_dense(self, error: PartitionError | None = None) -> bool:
+        """Whether each offset held a record as far as was seen: no markers, nothing compacted.
+
+        Of those that were copied, or of the first ones of a log that is not copied.
+        """
+        if self.first_at is not None and self._owed_from(error) == self.first:
+            return self.is_first_dense
         return self.passed > 0 and self.copied == self.passed
 
     @property

@@ -11,6 +11,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.services.accounts import facts_of
 from spark_runner.draft import Plan
 from spark_runner.ends import Ends
+from spark_runner.first_records import FirstRecords
 from spark_runner.status import Board
 from spark_runner.work import PartitionError, PartitionFigure, PartitionWork
 from tests.spark.lab import partition_row, topic_row
@@ -138,12 +139,12 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
         assert row.time_lag_ms == (10_000 - 2_000 if end else 0)
     # Once the first record's timestamp is known, its age.
     assert board.undated() == {PLACE: 0}
-    board.reaches(
-        dataclasses.replace(sampled(500, as_of=6_000, first=0), timestamps={PLACE: 4_500})
-    )
+    assert not row.is_dense, "what was copied of the other topic says nothing"
+    first = {PLACE: FirstRecords(4_500, is_dense=True)}
+    board.reaches(dataclasses.replace(sampled(500, as_of=6_000, first=0), records=first))
     row = partition_row(told(board), "orders")
     assert row is not None
-    assert (row.time_lag_ms, board.undated()) == (5_500, {})
+    assert (row.time_lag_ms, row.is_dense, board.undated()) == (5_500, True, {})
     board.reaches(sampled(500, as_of=7_000, first=3))
     assert [len(board.undated()) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
     # Nothing moves while it waits for a decision.
