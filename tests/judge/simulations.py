@@ -13,6 +13,7 @@ from tests.judge.verdicts import (
     Finding,
     Resume,
     judge_amount,
+    judge_interval,
     judge_resume,
 )
 from tests.judge.world import World
@@ -98,6 +99,9 @@ def judge_run(world: World, run: Mapping[str, Any]) -> Iterator[Finding]:
         truth = world.ledger.owed(claim.as_of, claim.topic, claim.partition)
         if (found := judge_amount(claim, truth)) is not None:
             yield found
+        is_total = claim.topic is None and claim.statement.startswith("result of")
+        if is_total and not world.hidden and (vague := judge_interval(claim, truth)):
+            yield vague
         hides = claim.topic is None and claim.certainty == "unknown" and not world.source_is_dead
         if hides and (known := world.known_owed(claim.as_of)):
             yield Finding(

@@ -18,6 +18,7 @@ from tests.judge.verdicts import (
     Claim,
     Resume,
     judge_amount,
+    judge_interval,
     judge_resume,
     judge_time_lag,
     judge_unknown,
@@ -71,6 +72,14 @@ def test_a_true_statement_is_never_found(written: int, copied: int, slack: int) 
         claim(None, "unknown"),
     ):
         assert judge_amount(said, truth) is None
+
+
+def test_a_lower_bound_far_below_what_was_owed_is_vague() -> None:
+    assert judge_interval(claim(90, "at_least"), Bounds(100, 100)) is None
+    vague = judge_interval(claim(89, "at_least"), Bounds(100, 100))
+    assert vague is not None
+    assert vague.kind == "vague"
+    assert judge_interval(claim(0, "counted"), Bounds(0, 0)) is None
 
 
 def test_what_was_produced_after_the_moment_of_a_statement_is_not_held_against_it() -> None:

@@ -12,6 +12,7 @@ Certainty = Literal["counted", "at_most", "at_least", "unknown"]
 Kind = Literal[
     "too_good",
     "untrue",
+    "vague",
     "unknown_without_cause",
     "silent",
     "wrong_resume",
@@ -20,6 +21,8 @@ Kind = Literal[
 ]
 # So many of the statements may be unknown although all clusters answer and nothing is in flight.
 UNKNOWN_SHARE = 0.02
+# So much less than what was owed when the source was last seen may a lower bound be.
+VAGUE_SHARE = 0.1
 # So old may be what a time lag was computed from.
 TIME_SLACK_MS = 8_000
 
@@ -63,6 +66,15 @@ def judge_amount(claim: Claim, truth: Bounds) -> Finding | None:
     if claim.certainty in ("counted", "at_least") and claim.records > _most(truth):
         return _finding("untrue", claim, f"at most {truth.most:,}")
     return None
+
+
+def judge_interval(claim: Claim, truth: Bounds) -> Finding | None:
+    """A lower bound is close to what was owed at the moment that it speaks of."""
+    if claim.certainty != "at_least" or claim.records is None:
+        return None
+    if claim.records >= (1 - VAGUE_SHARE) * truth.least:
+        return None
+    return _finding("vague", claim, f"{truth.least:,} were owed at that moment")
 
 
 def _most(truth: Bounds) -> float:
