@@ -71,8 +71,9 @@ def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterato
         if account is None:
             continue
         stated = account.as_of(milliseconds(now))
-        if not stated.unknown:
-            lag.add(key, stated.records)
+        if not account.unknown:
+            # As it was when the source was last observed; how long ago stands beside it.
+            lag.add(key, account.records)
         if stated.certainty != "unknown":
             owed.add(f"{key},{labelled(certainty=stated.certainty)}", stated.records)
         if stated.time_lag_ms is not None and (stated.time_lag_ms or not stated.unknown):

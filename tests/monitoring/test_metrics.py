@@ -20,6 +20,7 @@ from mirrors.models import (
     DutyRun,
     Flow,
     FlowPartition,
+    FlowTopic,
     HeartbeatState,
     Role,
     Runner,
@@ -166,6 +167,17 @@ def test_what_is_not_known_has_no_series(scraper: Client, flow: Flow) -> None:
     assert "understudy_flow_owed_records" not in found
     assert "understudy_flow_offset_lag_records" not in found
     assert "understudy_flow_time_lag_seconds" not in found
+
+
+def test_an_old_figure_is_not_0_and_its_age_stands_beside_it(scraper: Client, flow: Flow) -> None:
+    """By offsets it is no lower bound any more; as it was observed it is no less than before."""
+    seen = timezone.now() - timedelta(minutes=1)
+    FlowTopic.objects.filter(flow=flow).update(observed_at=seen, least=0)
+    world.sum_up(flow)
+    found = scraped(scraper)
+    assert [*found["understudy_flow_offset_lag_records"].values()] == [4112]
+    assert min(found["understudy_flow_source_seen_age_seconds"].values()) >= 60
+    assert "understudy_flow_owed_records" not in found
 
 
 def test_odd_names_reach_a_scraper_as_they_are(scraper: Client, flow: Flow) -> None:
