@@ -28,14 +28,15 @@ def places(draw: st.DrawFn) -> GroupPlace:
     at = min(offset or 0, end)
     found = Translation(upstream=offset or 0, downstream=at, outcome="exact")
     unknown = Translation(upstream=offset or 0, downstream=None, outcome="unknown", reason="lost")
+    is_asked = draw(st.booleans())
     return place(
         source_offset=offset,
         translation=draw(st.sampled_from([found, unknown])),
-        source_start=draw(st.none() | st.just(source)),
+        source_start=source if is_asked else None,
         source_end=draw(st.none() | st.just(end)),
         target_start=draw(st.none() | st.just(target)),
         target_end=draw(st.none() | st.just(end)),
-        kept_from=draw(st.none() | st.just(source)),
+        kept_from=source if is_asked and draw(st.booleans()) else None,
     )
 
 

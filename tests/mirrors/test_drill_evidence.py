@@ -12,12 +12,16 @@ from pytest_django import Settings
 
 from mirrors.domain.evidence.canonical import canonical
 from mirrors.domain.evidence.certificates import fingerprint_of
+from mirrors.domain.evidence.sheets import sheets_of
 from mirrors.domain.runbook.worse import standing_blockers
 from mirrors.models import FailoverRun, Flow, SigningKey
 from mirrors.services.evidence import certificates, drill_runs, drills
 from mirrors.services.evidence.evidence_pruning import delete_old_runs, drop_old_rows
 from mirrors.services.evidence.signing import load_key
 from mirrors.services.pruning import prune
+from tests import drilling
+from tests.domain.test_failover import picture
+from tests.domain.test_failover_parts import decision
 from tests.drilling import drilled, simulated
 from tests.pages import world
 
@@ -116,3 +120,16 @@ def test_old_rows_are_dropped_and_totals_digest_and_certificate_stay(
     run.refresh_from_db()
     assert (run.run, run.state) == (None, "no_objectives")
     assert prune()["evidence"] == 0
+
+
+def test_the_certificate_names_what_a_decision_left_behind(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = picture(left_behind=(decision(),))
+    monkeypatch.setattr(drilling, "picture", lambda: left)
+    document = json.loads(drilled(flow).certificate.text)
+    (row,) = document["left_behind"]
+    assert (row["topic"], row["records"], row["certainty"]) == ("orders", 10, "at_most")
+    assert {"who": "ann", "did": "left orders behind: moved"} in document["people"]
+    (sheet,) = [one for one in sheets_of(document) if one.title == "Left behind by decision"]
+    assert "by decision of ann (moved): at most 10 records" in sheet.rows[0][1]

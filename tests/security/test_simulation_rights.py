@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from django.utils import timezone
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from mirrors.domain.errors import UnderstudyError
@@ -25,8 +26,8 @@ from mirrors.domain.runbook.worse import standing_blockers
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
 from mirrors.kafka.throwaway import PREFIX
-from mirrors.models import Cluster, Flow
-from mirrors.services.failover import simulation
+from mirrors.models import Cluster, FailoverRun, Flow
+from mirrors.services.failover import left_behind, simulation
 from tests.groups.world import World
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter
@@ -184,3 +185,62 @@ def test_reading_and_its_own_groups_are_all_that_a_simulation_does(
                 assert own, line
     changing = {name for name in requests if not name.startswith(("Describe", "List", "Find"))}
     assert changing - {"Fetch", "Metadata", "OffsetFetch"} == {"OffsetCommit", "DeleteGroups"}
+
+
+def test_a_topic_that_can_no_longer_be_described_is_a_blocker_that_only_a_decision_passes(
+    world: World, rights: None, secured_pair: Pair
+) -> None:
+    topic, hidden = world.topic("judged"), world.topic("judged.hidden")
+    for name in (topic, hidden):
+        world.fill(name, 60)
+    world.copy.copy()
+    group = world.flow.properties["groups"].removesuffix(".*")
+    places = {(topic, 0): GroupOffset(40), (hidden, 0): GroupOffset(10)}
+    write_offsets(world.copy.source.spec, group, places).raise_first()
+    flow = Flow.objects.select_related("source", "target").get(pk=world.flow.pk)
+    wait_for_rights(world, flow, topic)
+    admin = AdminClient({"bootstrap.servers": secured_pair[0].broker.bootstrap, "log_level": 0})
+    deny = AclBinding(
+        ResourceType.TOPIC,
+        hidden,
+        ResourcePatternType.LITERAL,
+        f"User:{LIMITED}",
+        "*",
+        AclOperation.DESCRIBE,
+        AclPermissionType.DENY,
+    )
+    for future in admin.create_acls([deny]).values():
+        future.result(20)
+    try:
+        run = _until_not_described(flow, hidden)
+        named = {(row["code"], row["topic"]) for row in run.plan["blockers"] if row["topic"]}
+        assert named == {("not_described", hidden)}
+        assert {row["topic"] for row in run.result["partitions"]} == {topic}
+        assert run.result["partitions"][0]["verdict"] == "proven"
+        how = {"reason": "not ours", "who": "ann", "now": timezone.now()}
+        left_behind.decide(flow=flow, topic=hidden, partition=None, **how)
+        run = _simulated(flow)
+        assert not [row for row in run.plan["blockers"] if row["topic"]]
+        assert f"{hidden} (1 partition) is left behind" in run.reason
+    finally:
+        for future in admin.delete_acls([rule_filter(deny)]).values():
+            future.result(20)
+
+
+def _until_not_described(flow: Flow, topic: str) -> FailoverRun:
+    """The controller answers before the broker's authorizer has heard of it."""
+    until = time.monotonic() + 30
+    while True:
+        run = _simulated(flow)
+        if topic not in {row["topic"] for row in run.plan["partitions"]}:
+            return run
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def _simulated(flow: Flow) -> FailoverRun:
+    run = simulation.request_simulation(flow=flow, who="tester")
+    assert simulation.run_simulation(run_id=run.pk)
+    run.refresh_from_db()
+    assert run.state == "succeeded", run.reason
+    return run

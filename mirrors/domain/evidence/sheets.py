@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,6 +32,7 @@ def sheets_of(document: Mapping[str, Any]) -> tuple[Sheet, ...]:
         _objectives(document),
         _measured(document["measured"]),
         _scope(document["scope"]),
+        *_left_behind(document.get("left_behind") or ()),
         Sheet("Remarks", tuple((words,) for words in document["remarks"])),
         _steps(document["steps"]),
         _people(document["people"]),
@@ -151,6 +152,17 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> Sheet:
         ),
         ("Step", "State", "Began", "Took", "Result"),
     )
+
+
+def _left_behind(rows: Sequence[Mapping[str, Any]]) -> Iterator[Sheet]:
+    """What decisions leave on the source, with the amount, who decided and why."""
+    if rows:
+        names = (
+            row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
+            for row in rows
+        )
+        lines = zip(names, (row["sentence"] for row in rows), strict=True)
+        yield Sheet("Left behind by decision", tuple(lines))
 
 
 def _people(people: Sequence[Mapping[str, Any]]) -> Sheet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 from mirrors.domain.account.sentences import amount
@@ -11,6 +12,7 @@ from mirrors.domain.failover.part_findings import ended, not_copied_blockers, pa
 from mirrors.domain.failover.parts import Part
 from mirrors.domain.failover.rights_findings import (
     fence_warnings,
+    lacking_where,
     rights_blockers,
     rights_warnings,
 )
@@ -40,8 +42,11 @@ def find_blockers(
         words = f"{picture.not_visible} What these topics hold would be lost, and is unknown."
         yield Finding(code="not_visible", where=picture.source, sentence=words, page="source")
     out = _out(parts)
+    names = _topics(picture, parts)
     beside = tuple(
-        row for row in _blockers_beside(picture) if row.where.partition(": ")[0] not in out
+        dataclasses.replace(row, topic=names.get(_name_in(row), ""))
+        for row in _blockers_beside(picture)
+        if _name_in(row) not in out
     )
     yield from beside
     yield from not_copied_blockers(picture, parts)
@@ -65,6 +70,21 @@ def _out(parts: Sequence[Part]) -> set[str]:
     """Remote topics of which nothing takes part: what is wrong with them is said once."""
     remote = {part.row.remote_topic for part in parts}
     return remote - {part.row.remote_topic for part in parts if part.role == "replicated"}
+
+
+def _topics(picture: FailoverPicture, parts: Sequence[Part]) -> dict[str, str]:
+    """By what a finding names: the topic that a decision leaves behind to pass it."""
+    names: dict[str, str] = {}
+    for part in parts:
+        topic, remote = part.row.topic, part.row.remote_topic
+        names[remote] = names[lacking_where(remote, picture.target)] = topic
+        names[lacking_where(topic, picture.source)] = topic
+    return names
+
+
+def _name_in(row: Finding) -> str:
+    """Of a setting's finding, the topic that has it."""
+    return row.where.partition(": ")[0]
 
 
 def _blockers_beside(picture: FailoverPicture) -> Iterator[Finding]:

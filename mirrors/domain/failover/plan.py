@@ -103,13 +103,13 @@ def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> Fa
     partitions = tuple(plans["replicated"])
     by_place = {(row.topic, row.partition): row for row in partitions}
     places = tuple(
-        _place(place, by_place.get((place.topic, place.partition)))
+        _place(place, by_place.get((place.topic, place.partition)), group.seen_at)
         for group in picture.groups
         for place in group.places
         if not place.left_out and not place.has_no_offset
     )
     offsets, loss, pending = _totals(picture, parts)
-    re_reads = sum_re_reads(picture, places)
+    re_reads = sum_re_reads(places)
     return FailoverPlan(
         flow=picture.flow,
         taken_at=picture.taken_at,
@@ -218,7 +218,7 @@ def _why(row: PartitionPicture, owed: Owed) -> str:
     return "no record of it was copied yet" if row.position is None else ""
 
 
-def _place(place: GroupPlace, partition: PartitionPlan | None) -> PlacePlan:
+def _place(place: GroupPlace, partition: PartitionPlan | None, seen_at: int | None) -> PlacePlan:
     resume = resume_of(place)
     downstream = resume.downstream
     loss = unread = None
@@ -237,6 +237,7 @@ def _place(place: GroupPlace, partition: PartitionPlan | None) -> PlacePlan:
         outcome=resume.outcome,
         re_reads=resume.re_reads,
         skipped=resume.skipped,
+        seen_at=seen_at,
         loss=loss,
         unread_loss=unread,
         waiting=None if ended else max(0, (place.target_end or 0) - (downstream or 0)),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mirrors.domain.account.partition import Certainty
 from mirrors.domain.account.totals import certainty_of
-from mirrors.domain.failover.shapes import FailoverPicture, PlacePlan
+from mirrors.domain.failover.shapes import PlacePlan
 
 
 class ReReads(NamedTuple):
@@ -18,14 +18,13 @@ class ReReads(NamedTuple):
     unknown: int
 
 
-def sum_re_reads(picture: FailoverPicture, places: Iterable[PlacePlan]) -> ReReads:
+def sum_re_reads(places: Iterable[PlacePlan]) -> ReReads:
     """Group offsets that were read earlier give a lower bound: groups consumed on since."""
-    old = {group.group for group in picture.groups if group.seen_at is not None}
     rows: list[tuple[int | None, Certainty]] = []
     for place in places:
         if place.re_reads is None:
             rows.append((None, "unknown"))
-        elif place.group in old:
+        elif place.seen_at is not None:
             rows.append((place.re_reads, "at_least"))
         else:
             is_exact = place.re_reads == 0 or place.outcome not in ("expired", "lower_bound")

@@ -83,6 +83,7 @@ class PlaceResult:
     waiting: int | None
     drain_ms: int | None
     reason: str
+    seen_at: int | None = None
 
 
 def place_result(
@@ -119,6 +120,7 @@ def place_result(
         waiting=waiting,
         drain_ms=_drain_ms(waiting, rate),
         reason=reason,
+        seen_at=plan.seen_at,
     )
 
 
@@ -190,8 +192,7 @@ def sum_up(rows: Sequence[PlaceResult], losses: Iterable[Loss]) -> Totals:
 def _certainty(row: PlaceResult) -> Certainty:
     if row.re_reads is None:
         return "unknown"
-    if row.loss_is == "last_known":
-        # So are the group's offsets: it read on since.
+    if row.seen_at is not None:
         return "at_least"
     is_exact = row.re_reads == 0 or row.verdict in ("proven", "differs")
     return "counted" if is_exact and row.outcome not in ("expired", "lower_bound") else "at_most"

@@ -159,7 +159,8 @@ class PlacePlan:
 
     `loss` is the partition's; `unread_loss` is what of it the group has not consumed either.
     `skipped` is the most that it has not consumed, that the source still holds and the target no
-    longer does (None: not known); `waiting` is the most that it will find downstream.
+    longer does (None: not known); `waiting` is the most that it will find downstream. `seen_at`
+    (epoch ms) is set where the group's offset is an earlier figure.
     """
 
     group: str
@@ -175,6 +176,7 @@ class PlacePlan:
     waiting: int | None
     reason: str
     skipped: int | None = 0
+    seen_at: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

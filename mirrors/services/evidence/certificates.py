@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -135,6 +136,7 @@ def _facts(run: DrillRun, number: str, now: datetime) -> dict[str, Any]:
             "ended_at": _time(run.ended_at),
         },
         "scope": _scope(run, simulated),
+        "left_behind": _left_behind(simulated),
         "steps": _steps(simulated),
         "people": _people(run, simulated),
         "evidence": {
@@ -177,9 +179,23 @@ def _people(run: DrillRun, simulated: FailoverRun | None) -> list[dict[str, str]
     found = [{"who": run.requested_by, "did": "scheduled it" if run.schedule else "asked for it"}]
     if simulated is not None and simulated.abort_asked_by:
         found.append({"who": simulated.abort_asked_by, "did": "aborted it"})
+    found += [
+        {"who": row["decided_by"], "did": f"left {_name(row)} behind: {row['reason']}"}
+        for row in _left_behind(simulated)
+    ]
     if setter := run.figures.get("objectives_by"):
         found.append({"who": setter, "did": "set the objectives"})
     return found
+
+
+def _left_behind(simulated: FailoverRun | None) -> list[dict[str, Any]]:
+    """What decisions left on the source, with the amount and its certainty."""
+    plan = (simulated.plan if simulated else None) or {}
+    return list(plan.get("left_behind") or ())
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
 
 
 def _time(at: datetime | None) -> str | None:

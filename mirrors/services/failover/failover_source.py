@@ -21,6 +21,7 @@ from mirrors.services.failover.failover_groups import NOTHING
 from mirrors.services.gone import recall_gone
 
 CLIENT_ID = "understudy-failover"
+NOT_DESCRIBED = "not_described"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,7 @@ def ask_source(
             gone = _gone(known.keys(), listed)
             known = {place: row for place, row in known.items() if place not in gone}
             known |= _not_copied(known.keys(), listed, selected)
+            known = {place: _described(row, listed) for place, row in known.items()}
             ends = _ends(source, known, committed=committed, deadline_s=deadline_s)
     except UnderstudyError as error:
         left = tuple(row for place, row in known.items() if place not in gone)
@@ -99,9 +101,11 @@ class _Ends(NamedTuple):
     failed: Mapping[Place, UnderstudyError]
 
 
-def _ends(source: Admin, known: Collection[Place], *, committed: bool, deadline_s: float) -> _Ends:
+def _ends(
+    source: Admin, known: Mapping[Place, PartitionPicture], *, committed: bool, deadline_s: float
+) -> _Ends:
     level: At = "stable" if committed else "latest"
-    places = [place for place in known if place[1] >= 0]
+    places = [place for place, row in known.items() if place[1] >= 0 and row.code != NOT_DESCRIBED]
     ends = source.list_offsets(places, level, deadline_s=deadline_s)
     starts = source.list_offsets(ends.done, "earliest", deadline_s=deadline_s)
     lasts = ends.done
@@ -146,8 +150,16 @@ def _not_copied(
     for name, why in listed.failed.items():
         if selected.takes(name) and name not in topics:
             remote = selected.policy.remote_topic(name)
-            found[name, -1] = _unknown(name, -1, remote, "not_described", why)
+            found[name, -1] = _unknown(name, -1, remote, NOT_DESCRIBED, why)
     return found
+
+
+def _described(row: PartitionPicture, listed: ClusterSnapshot) -> PartitionPicture:
+    """One that was copied and can no longer be described: its figures are the last known."""
+    if row.topic not in listed.failed:
+        return row
+    why = listed.failed[row.topic]
+    return dataclasses.replace(row, is_stopped=True, code=NOT_DESCRIBED, reason=why)
 
 
 def _unknown(
