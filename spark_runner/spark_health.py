@@ -33,7 +33,8 @@ MASTER_S = 4.0
 OLD_S = 20.0
 # A master that says it does not know us is asked again: it may be in the middle of a recovery.
 FORGOTTEN_LOOKS = 2
-FIRST_EXECUTOR_S = 20.0
+# A pod of an executor may have to fetch its image first.
+FIRST_EXECUTOR_S = 60.0
 
 STANDALONE = "spark://"
 _NOT_COPIED = "Nothing is copied until one is there."

@@ -41,8 +41,13 @@ class SparkJobs:
         return self._slots
 
     def count_slots(self) -> int:
-        """Cores of the executors that are registered now, by the cores that a task takes."""
-        if (self._context.master or "").startswith("local"):
+        """Cores of the executors that are registered now, by the cores that a task takes.
+
+        With dynamic allocation executors come only when tasks wait for them, so none need be there.
+        """
+        settings = self._context.getConf()
+        comes_on_demand = settings.get("spark.dynamicAllocation.enabled", "false") == "true"
+        if (self._context.master or "").startswith("local") or comes_on_demand:
             return int(self._context.defaultParallelism)
         profile = self._java.resourceProfileManager().defaultResourceProfile()
         return int(self._java.maxNumConcurrentTasks(profile))
