@@ -92,8 +92,8 @@ def test_every_page_takes_every_value_in_its_address(
     assert len(pages) > 20
     broken = []
     for at, path in enumerate(pages):
-        # By turns: each page with each name, and each name with each value on some page.
-        for number, name in enumerate(OF_PAGES):
+        # By turns: each page with a third of the names, each name with each value on some page.
+        for number, name in enumerate(OF_PAGES[at % 3 :: 3]):
             for value in VALUES[(at + number) % len(VALUES) :: len(VALUES)]:
                 answer = client.get(f"/{path}?{name}={quote(value)}")
                 if answer.status_code >= 500:

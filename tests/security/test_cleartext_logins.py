@@ -39,7 +39,9 @@ TOKEN = dataclasses.replace(
 
 @pytest.fixture(autouse=True)
 def no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(cleartext.VARIABLE, raising=False)
+    # The secured brokers of this folder keep their secrets elsewhere.
+    for name in (cleartext.VARIABLE, "UNDERSTUDY_SECRET_ROOTS"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("KAFKA_WEST", "hunter2")
 
 
