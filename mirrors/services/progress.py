@@ -84,6 +84,7 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
         Job.objects.filter(pk=job.pk).update(
             as_of=as_of,
             generation=status.generation,
+            refusal=status.refusal,
             records=status.records,
             bytes=status.bytes,
             lanes=[dataclasses.asdict(row) for row in status.lanes],
