@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from controlplane.bench.addresses import LISTS, PAGES, SCRAPES
 from controlplane.memory import settle
+from mirrors.domain.snapshot import ClusterSnapshot, TopicState
 from mirrors.models import (
     Cluster,
     DrillRun,
@@ -22,6 +23,7 @@ from mirrors.models import (
     FailoverRun,
     Flow,
     FlowPartition,
+    FlowTopic,
     HeartbeatState,
     Role,
     Runner,
@@ -116,6 +118,14 @@ class _Answering:
 
     def __init__(self) -> None:
         self.turn = 0
+
+    def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot:
+        rows = FlowTopic.objects.filter(flow__source=cluster)
+        found = {
+            name: TopicState(name=name, partitions=partitions, replication_factor=1)
+            for name, partitions in rows.values_list("topic", "partitions")
+        }
+        return ClusterSnapshot(taken_at=0, cluster_id="", brokers=1, topics=found)
 
     def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers:
         self.turn += 1
