@@ -19,6 +19,10 @@ from mirrors.services.evidence.certificates import verify_text
 
 class CertificateSerializer(serializers.ModelSerializer[Certificate]):
     drill_run = serializers.IntegerField(source="drill_run_id", read_only=True, allow_null=True)
+    failover = serializers.IntegerField(source="failover_id", read_only=True, allow_null=True)
+    supplements = serializers.CharField(
+        source="supplements.number", read_only=True, allow_null=True, default=None
+    )
     flow = serializers.IntegerField(source="flow_id", read_only=True, allow_null=True)
 
     class Meta:
@@ -26,6 +30,8 @@ class CertificateSerializer(serializers.ModelSerializer[Certificate]):
         fields: tuple[str, ...] = (
             "number",
             "drill_run",
+            "failover",
+            "supplements",
             "flow",
             "flow_name",
             "passed",

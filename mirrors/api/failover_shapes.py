@@ -185,9 +185,19 @@ class FailoverSerializer(FailoverBriefSerializer):
     result = serializers.SerializerMethodField()
 
     counted_rows = serializers.SerializerMethodField()
+    certificates: serializers.ManyRelatedField = serializers.SlugRelatedField(  # type: ignore[assignment]
+        many=True, read_only=True, slug_field="number"
+    )
 
     class Meta(FailoverBriefSerializer.Meta):
-        fields = (*FailoverBriefSerializer.Meta.fields, "plan", "steps", "result", "counted_rows")
+        fields = (
+            *FailoverBriefSerializer.Meta.fields,
+            "plan",
+            "steps",
+            "result",
+            "counted_rows",
+            "certificates",
+        )
 
     @extend_schema_field(OpenApiTypes.OBJECT)
     def get_counted_rows(self, run: FailoverRun) -> Any:

@@ -49,7 +49,7 @@ class FailoverViewSet(
         rows = FailoverRun.objects.select_related("flow__source", "flow__target").order_by("-id")
         if self.action == "list":
             return rows.defer("plan", "result", "counted_rows")
-        return rows.prefetch_related("steps")
+        return rows.prefetch_related("steps", "certificates")
 
     def get_serializer_class(self) -> Any:
         return FailoverBriefSerializer if self.action == "list" else FailoverSerializer

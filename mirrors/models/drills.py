@@ -138,6 +138,13 @@ class Certificate(models.Model):
     drill_run = models.OneToOneField(
         DrillRun, on_delete=models.SET_NULL, null=True, related_name="certificate"
     )
+    failover = models.ForeignKey(
+        FailoverRun, on_delete=models.SET_NULL, null=True, related_name="certificates"
+    )
+    # The certificate that this one adds what was counted afterwards to.
+    supplements = models.ForeignKey(
+        "self", on_delete=models.SET_NULL, null=True, related_name="supplemented_by"
+    )
     flow = models.ForeignKey(
         Flow, on_delete=models.SET_NULL, null=True, related_name="certificates"
     )

@@ -42,6 +42,7 @@ def show_certificate(request: HttpRequest, number: str) -> HttpResponse:
         "result_state": state_of(found.document) if found.document else "unknown",
         "sheets": sheets_of(found.document) if found.genuine and found.document else (),
         "kept": _evidence(known) is not None,
+        "later": known.supplemented_by.all(),
         "address": request.build_absolute_uri(reverse("verify-one", args=[number])),
         "commands": [
             curl(request, "Read this certificate", "GET", f"certificates/{number}/"),
@@ -123,7 +124,7 @@ def _verify_page(
     context: dict[str, Any] = {
         "found": found,
         "error": error,
-        "title": title_of(document) if document else "Verify a drill certificate",
+        "title": title_of(document) if document else "Verify a certificate",
         "sheets": sheets_of(document) if document else (),
         "keys": SigningKey.objects.order_by("-pk")[:10],
     }
@@ -153,12 +154,12 @@ def _throttled(request: HttpRequest) -> HttpResponse | None:
 
 
 def _known(number: str) -> Certificate:
-    rows = Certificate.objects.select_related("drill_run__run")
+    rows = Certificate.objects.select_related("drill_run__run", "failover", "supplements")
     return get_object_or_404(rows, number=clean(number)[:64])
 
 
 def _evidence(known: Certificate) -> bytes | None:
-    return evidence_of(known.drill_run.run) if known.drill_run else None
+    return evidence_of(known.drill_run.run if known.drill_run else known.failover)
 
 
 def _file(body: bytes, mime: str, name: str) -> HttpResponse:

@@ -156,6 +156,7 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
         "places": sorted(places, key=lambda row: row["state"] in ("moved", "in_sync")),
         "more_places": len(places) - SHOWN_ROWS,
         "fences": [fence] if fence else [],
+        "certificates": run.certificates.order_by("pk"),
         "commands": _commands(request, run, [verb for verb, _ in verbs], fence is not None),
     }
     if file := file_of(request, context, EXECUTION, f"{run.kind}-{run.pk}"):

@@ -1,9 +1,11 @@
-"""Drill certificates: one signed document in one exact form, and what is wrong with any other.
+"""Certificates of drills and runs: one signed document in one exact form, and what any other is.
 
 A. The file that is issued is the canonical form of the document. Whatever differs from that by a
    byte is refused, though its content may be the same.
 B. Only keys that the verifier knows count: a certificate names its key, it does not vouch for it.
-C. The signature (Ed25519, RFC 8032) covers every field but itself, behind a prefix of our own.
+C. The signature (Ed25519, RFC 8032) covers every field but itself, behind the document's kind.
+D. What is counted after a failover is a certificate of its own that names the first by number and
+   digest; the first stays as it was signed.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from mirrors.domain.evidence.canonical import canonical
 
 FORMAT = 1
 LONGEST = 1024 * 1024
-_PREFIX = b"understudy drill certificate\n"
-_KIND = "understudy drill certificate"
+DRILL = "understudy drill certificate"
+FAILOVER = "understudy failover certificate"
+_KINDS = (DRILL, FAILOVER)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,15 +42,25 @@ def fingerprint_of(public_key: bytes) -> str:
     return hashlib.sha256(public_key).hexdigest()
 
 
-def seal(facts: Mapping[str, Any], *, public_key: bytes, sign: Callable[[bytes], bytes]) -> bytes:
+def seal(
+    facts: Mapping[str, Any],
+    *,
+    public_key: bytes,
+    sign: Callable[[bytes], bytes],
+    kind: str = DRILL,
+) -> bytes:
     """The certificate as it is issued."""
     document = {
         **facts,
-        "kind": _KIND,
+        "kind": kind,
         "format": FORMAT,
         "key": {"algorithm": "Ed25519", "fingerprint": fingerprint_of(public_key)},
     }
-    return canonical({**document, "signature": sign(_PREFIX + canonical(document)).hex()})
+    return canonical({**document, "signature": sign(_prefix(kind) + canonical(document)).hex()})
+
+
+def _prefix(kind: str) -> bytes:
+    return f"{kind}\n".encode("ascii")
 
 
 def verify(text: bytes, keys: Mapping[str, str]) -> Verification:
@@ -55,9 +68,9 @@ def verify(text: bytes, keys: Mapping[str, str]) -> Verification:
     document = _read(text)
     if isinstance(document, str):
         return Verification(genuine=False, code="unreadable", sentence=document)
-    if document.get("kind") != _KIND or document.get("format") != FORMAT:
+    if document.get("kind") not in _KINDS or document.get("format") != FORMAT:
         words = (
-            "It is not a drill certificate of a form known here: its kind or format is another. "
+            "It is not a certificate of a form known here: its kind or format is another. "
             "Give the JSON file of a certificate, as it was downloaded."
         )
         return Verification(genuine=False, code="not_ours", sentence=words)
@@ -89,7 +102,7 @@ def _compare(text: bytes, document: dict[str, Any], public: str) -> Verification
     try:
         signature = bytes.fromhex(document["signature"])
         rest = {name: value for name, value in document.items() if name != "signature"}
-        signed = _PREFIX + canonical(rest)
+        signed = _prefix(document["kind"]) + canonical(rest)
         whole = canonical(document)
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, signed)
     except (InvalidSignature, KeyError, TypeError, ValueError, RecursionError):

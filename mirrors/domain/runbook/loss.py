@@ -20,6 +20,8 @@ from mirrors.domain.figures import duration, plural
 
 # How a plan names what the account calls at_most and at_least.
 _OF_PLAN: Mapping[str, Certainty] = {"observed": "at_most", "last_known": "at_least"}
+# A figure of the moment needs no age.
+_FRESH_MS = 1_000
 _KNOWN: frozenset[str] = frozenset({"counted", "at_most", "at_least", "unknown"})
 
 
@@ -107,7 +109,9 @@ def loss_sentence(loss: Amount, *, source: str, now: int) -> str:
         return f"At most {amount} {was} not replicated (by offsets){rest}."
     if loss.certainty == "at_least":
         more = f"{loss.offsets:,} by offsets when " if loss.offsets > loss.records else ""
-        seen = f" ({more}{source} was last seen {_age(loss.observed_at, now)})"
+        seen = ""
+        if loss.observed_at is None or now - loss.observed_at > _FRESH_MS:
+            seen = f" ({more}{source} was last seen {_age(loss.observed_at, now)})"
         return f"At least {amount} {was} not replicated{seen}{rest}."
     return f"{amount} {was} not replicated{rest}."
 

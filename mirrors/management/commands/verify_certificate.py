@@ -11,13 +11,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from mirrors.domain.evidence.certificates import Verification, fingerprint_of, verify
+from mirrors.domain.evidence.sheets import title_of
 from mirrors.services.evidence.signing import known_keys
 
 _KEY_BYTES = 32
 
 
 class Command(BaseCommand):
-    help = "Say whether a drill certificate is genuine; exits 1 when it is not."
+    help = "Say whether a certificate is genuine; exits 1 when it is not."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", help="the JSON file of a certificate; - for standard input")
@@ -36,7 +37,7 @@ class Command(BaseCommand):
         document = found.document
         lines = [
             f"Genuine. {found.sentence}",
-            f"Drill of {document['scope']['flow']}: {document['result']}.",
+            f"{title_of(document)}.",
             document["sentence"],
             f"Issued {document['issued_at']}, number {document['number']}.",
         ]

@@ -29,7 +29,7 @@ _SHARES = {1: (1.0,), 2: (0.3, 0.7), 4: (0.46, 0.18, 0.18, 0.18), 5: (0.34, 0.11
 def draw_pdf(*, document: dict[str, Any], address: str) -> bytes:
     """`address` is where anybody may verify it."""
     story: list[Flowable] = [
-        Paragraph("Understudy drill certificate", _SOFT),
+        Paragraph(_safe(document["kind"].capitalize()), _SOFT),
         Paragraph(_safe(title_of(document)), _TITLE),
         Spacer(1, 2 * mm),
     ]
@@ -49,7 +49,7 @@ def draw_pdf(*, document: dict[str, Any], address: str) -> bytes:
         rightMargin=18 * mm,
         topMargin=16 * mm,
         bottomMargin=18 * mm,
-        title=f"Drill certificate {number}",
+        title=f"{document['kind'].capitalize()} {number}",
         author="Understudy",
         # Equal certificates are equal files.
         invariant=1,

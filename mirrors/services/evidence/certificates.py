@@ -23,6 +23,8 @@ from mirrors.domain.runbook.worse import standing_blockers
 from mirrors.models import Certificate, DrillRun, FailoverRun
 from mirrors.models.drills import DrillState
 from mirrors.services.clock import moment
+from mirrors.services.evidence import run_certificates
+from mirrors.services.evidence.facts import cluster_facts, evidence_facts, step_facts, time_text
 from mirrors.services.evidence.signing import known_keys, load_key, publish_key
 
 log = logging.getLogger(__name__)
@@ -43,7 +45,7 @@ def issue_missing(*, now: datetime) -> int:
         except UnderstudyError as error:
             log.error("drill %s has no certificate: %s", run.pk, error.message)
             DrillRun.objects.filter(pk=run.pk).update(uncertified=error.message)
-    return issued
+    return issued + run_certificates.issue_missing(now=now)
 
 
 def issue(*, run: DrillRun, now: datetime) -> Certificate | None:
@@ -77,7 +79,7 @@ def evidence_of(run: FailoverRun | None) -> bytes | None:
     """The evidence byte for byte as its digest was taken; None when it is no more."""
     if run is None or is_dropped(run):
         return None
-    return canonical(_evidence(run))
+    return canonical(evidence_facts(run))
 
 
 def is_dropped(run: FailoverRun) -> bool:
@@ -85,41 +87,12 @@ def is_dropped(run: FailoverRun) -> bool:
     return "dropped_at" in (run.result or {}) or "dropped_at" in (run.plan or {})
 
 
-def _evidence(run: FailoverRun) -> dict[str, Any]:
-    return {
-        "run": run.pk,
-        "kind": run.kind,
-        "state": run.state,
-        "reason": run.reason,
-        "plan": run.plan,
-        "result": run.result,
-        "steps": _steps(run),
-    }
-
-
-def _steps(run: FailoverRun | None) -> list[dict[str, Any]]:
-    if run is None:
-        return []
-    return [
-        {
-            "number": step.number,
-            "name": step.name,
-            "does": step.does,
-            "state": step.state,
-            "reason": step.reason,
-            "started_at": _time(step.started_at),
-            "ended_at": _time(step.ended_at),
-        }
-        for step in run.steps.all()
-    ]
-
-
 def _facts(run: DrillRun, number: str, now: datetime) -> dict[str, Any]:
     simulated = run.run
     verdict = run.verdict or {}
     return {
         "number": number,
-        "issued_at": _time(now),
+        "issued_at": time_text(now),
         "result": run.label,
         "verification": {"result": run.verification, "reason": run.verification_reason},
         "sentence": run.reason,
@@ -131,19 +104,19 @@ def _facts(run: DrillRun, number: str, now: datetime) -> dict[str, Any]:
         "drill": {
             "number": run.pk,
             "schedule": run.schedule,
-            "turn": None if run.slot is None else _time(moment(run.slot)),
-            "begun_at": _time(run.started_at),
-            "ended_at": _time(run.ended_at),
+            "turn": None if run.slot is None else time_text(moment(run.slot)),
+            "begun_at": time_text(run.started_at),
+            "ended_at": time_text(run.ended_at),
         },
         "scope": _scope(run, simulated),
         "left_behind": _left_behind(simulated),
-        "steps": _steps(simulated),
+        "steps": step_facts(simulated),
         "people": _people(run, simulated),
         "evidence": {
             "of": "plan, result and steps of the simulation, as canonical JSON",
             "run": None if simulated is None else simulated.pk,
             "algorithm": "SHA-256",
-            "digest": None if simulated is None else digest_of(_evidence(simulated)),
+            "digest": None if simulated is None else digest_of(evidence_facts(simulated)),
         },
     }
 
@@ -156,8 +129,8 @@ def _scope(run: DrillRun, simulated: FailoverRun | None) -> dict[str, Any]:
     flow = run.flow
     return {
         "flow": run.flow_name,
-        "source": _cluster(flow.source) if flow else None,
-        "target": _cluster(flow.target) if flow else None,
+        "source": cluster_facts(flow.source) if flow else None,
+        "target": cluster_facts(flow.target) if flow else None,
         "asked_groups": run.groups,
         "groups": groups[:MOST_NAMES],
         "group_count": len(groups),
@@ -168,10 +141,6 @@ def _scope(run: DrillRun, simulated: FailoverRun | None) -> dict[str, Any]:
         "blockers": len(standing_blockers("switchover", plan)) if plan else 0,
         "warnings": len(plan.get("warnings", [])),
     }
-
-
-def _cluster(cluster: Any) -> dict[str, str]:
-    return {"alias": cluster.alias, "cluster_id": cluster.cluster_id}
 
 
 def _people(run: DrillRun, simulated: FailoverRun | None) -> list[dict[str, str]]:
@@ -196,7 +165,3 @@ def _left_behind(simulated: FailoverRun | None) -> list[dict[str, Any]]:
 
 def _name(row: Mapping[str, Any]) -> str:
     return row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat(timespec="milliseconds")

@@ -33,8 +33,6 @@ from mirrors.services.runbook.groups import SET
 CLIENT_ID = "understudy-loss"
 DEADLINE_S = 45.0
 Tick = Callable[[], None]
-# States of the account in which all that the source holds is owed.
-_NEVER_COPIED = ("recreated", "source_replaced")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,8 +147,10 @@ def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> lis
     for row in rows:
         place = (row["topic"], row["partition"])
         base = _Range(topic=place[0], partition=place[1], remote_topic=row["remote_topic"])
-        # Of a log that was another one already when the run looked nothing was copied.
-        point = None if row.get("state") in _NEVER_COPIED else points.get(place)
+        # What is owed from elsewhere than the position is owed of a log that was another one
+        # already when the run looked.
+        is_copied = row.get("owed_from", row["position"]) == row["position"]
+        point = points.get(place) if is_copied else None
         why = seen.failed.get(place[0], "") or _another(
             point, seen.cluster_id, seen.topics, place, spec.source.alias
         )
