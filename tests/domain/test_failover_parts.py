@@ -135,6 +135,7 @@ def test_topics_that_are_hidden_from_us_are_an_unknown_loss() -> None:
     plan = plan_failover(picture(not_visible="The principal lacks Describe on orders.*."))
     assert codes(plan) == {"not_visible"}
     assert (plan.loss, plan.loss_known, plan.loss_unknown) == (None, 10, 1)
+    assert [(row.topic, row.state) for row in plan.not_copied] == [("", "not_visible")]
     assert plan.loss_certainty == "at_least"
     assert plan.certainty == "unknown"
 

@@ -27,7 +27,8 @@ def not_copied_blockers(picture: FailoverPicture, parts: Sequence[Part]) -> Iter
     """Selected topics that are not replicated: one finding a topic."""
     by_topic: dict[str, list[Part]] = {}
     for part in parts:
-        if part.role == "not_copied":
+        # What is hidden from us has no name, and a finding of its own.
+        if part.role == "not_copied" and part.row.topic:
             by_topic.setdefault(part.row.topic, []).append(part)
     for topic, mine in by_topic.items():
         found, worst = total(part.owed for part in mine), mine[0]

@@ -33,7 +33,20 @@ class Part(NamedTuple):
 
 
 def parts_of(picture: FailoverPicture) -> tuple[Part, ...]:
-    return tuple(_part(row, picture) for row in picture.partitions)
+    return tuple(_part(row, picture) for row in (*picture.partitions, *_hidden(picture)))
+
+
+def _hidden(picture: FailoverPicture) -> Iterator[PartitionPicture]:
+    """One row, without a name, stands for the topics that our principal cannot see."""
+    if picture.not_visible:
+        yield PartitionPicture(
+            topic="",
+            partition=-1,
+            remote_topic="",
+            position=None,
+            code="not_visible",
+            reason=picture.not_visible,
+        )
 
 
 def taking_part(picture: FailoverPicture, parts: Iterable[Part]) -> FailoverPicture:
@@ -51,6 +64,8 @@ def _part(row: PartitionPicture, picture: FailoverPicture) -> Part:
     decision = decision_on(picture.left_behind, row.topic, row.partition)
     facts = _facts(row, picture.taken_at, is_left_behind=decision is not None)
     owed = evaluate(facts)
+    if row.code == "not_visible":
+        owed = owed._replace(state="not_visible")
     if row.source_end_at is not None and owed.certainty != "unknown":
         # What came to the source since that observation is owed as well.
         owed = owed._replace(certainty="at_least")

@@ -108,7 +108,7 @@ def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> Fa
         for place in group.places
         if not place.left_out and not place.has_no_offset
     )
-    offsets, loss, pending = _totals(picture, parts)
+    offsets, loss, pending = _totals(parts)
     re_reads = sum_re_reads(places)
     return FailoverPlan(
         flow=picture.flow,
@@ -136,14 +136,11 @@ def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> Fa
     )
 
 
-def _totals(picture: FailoverPicture, parts: Iterable[Part]) -> tuple[Total, Total, Total]:
+def _totals(parts: Iterable[Part]) -> tuple[Total, Total, Total]:
     """What is owed by offsets, what may be said of it, and what of it a switchover waits for."""
     parts = list(parts)
-    hidden: list[Owed] = []
-    if picture.not_visible:
-        hidden = [Owed("", -1, "not_visible", None, "unknown", picture.taken_at, None)]
     mine = [part.owed for part in parts if part.role == "replicated"]
-    every = [*(part.owed for part in parts), *hidden]
+    every = [part.owed for part in parts]
     return total(every), total(stated(owed) for owed in every), total(mine)
 
 
@@ -155,7 +152,7 @@ def _loss_sentence(offsets: Total, loss: Total) -> str:
 
 
 def _certainty(picture: FailoverPicture, rows: Collection[Certainty]) -> Certainty:
-    if "unknown" in rows or picture.not_visible:
+    if "unknown" in rows:
         return "unknown"
     return "last_known" if picture.gone_at is not None or "last_known" in rows else "observed"
 

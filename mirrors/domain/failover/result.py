@@ -280,7 +280,7 @@ def _loss_words(plan: FailoverPlan, totals: Totals, source: str) -> str:
 
 
 def _names(topics: Iterable[str]) -> str:
-    names = sorted(set(topics))
+    names = sorted({topic or "topics that are hidden from us" for topic in topics})
     more = " and others" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
 

@@ -15,11 +15,12 @@ from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.shapes import FailoverPicture, PartitionPicture
 from mirrors.domain.filters import TopicSelection
 from mirrors.domain.gaps import IN_THE_WAY, GapFacts, GapKind
+from mirrors.domain.patterns.lists import NamePatterns
 from mirrors.domain.policy import ReplicationPolicy, policy_for
 from mirrors.domain.records import Position
 from mirrors.domain.snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.specs import FlowSpec
-from mirrors.kafka.admin import Admin, Place
+from mirrors.kafka.admin import Admin, Partial, Place
 from mirrors.kafka.groups import GroupListing, list_groups
 from mirrors.kafka.positions import read_positions
 from mirrors.models import Flow, FlowAccount, FlowPartition, FlowTopic, Gap, Job, PartitionMap
@@ -81,66 +82,146 @@ def look(
     `tick` is called between the questions, none of which takes longer than its deadline; `source_s`
     is the deadline of those to the source.
     """
-    states = _states(spec)
-    refresh_index(flow=flow)
-    tick()
-    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-    rows, home, standing = _copied(flow, policy), ways_home(flow), read_standing(flow)
-    with Admin(spec.target, client_id=CLIENT_ID) as target:
-        remote = {(row.remote_topic, row.partition) for row in rows} | set(home.values())
-        there = _topics(target, {topic for topic, _ in remote} | standing.topics, now)
-        topics = there.topics
-        places = _existing(remote, topics)
-        read_to = target.list_offsets(places, "stable", deadline_s=DEADLINE_S).done
-        starts = target.list_offsets(places, "earliest", deadline_s=DEADLINE_S).done
-        tick()
-        names = {row.topic: row.remote_topic for row in rows}
-        names |= {place[0]: source[0] for place, source in home.items()}
-        groups = tuple(groups)
-        seen = _groups(flow, spec, groups, names, source_s)
-        tick()
-        refresh_index(flow=flow)
-        if not seen.trouble:
-            places_of = [place for group in seen.groups for place in group.places]
-            learn_group_bounds(flow=flow, places=places_of, deadline_s=source_s)
-        committed = _positions(target, policy)
-        tick()
-        selected = Selected(selection=TopicSelection(spec.settings, policy), policy=policy)
-        rows = [_at_target(row, committed, there) for row in _with_positions(flow, rows)]
-        theirs = _theirs(spec, rows, selected, committed, seen, source_s, tick)
-        tick()
-        theirs = with_recalled(theirs, flow=flow, spec=spec, target=target, deadline_s=DEADLINE_S)
-        ends = target.list_offsets(places, "latest", deadline_s=DEADLINE_S)
+    asked = _Questions(flow, spec, tuple(groups), now, tick, source_s)
+    answers = asked.ask()
+    seen, theirs = answers.groups, answers.source
     positions = {
         (row.topic, row.partition): row.position for row in theirs.rows if row.position is not None
     }
-    here = without(seen.groups, theirs.gone, asked=bool(groups))
-    logs = (starts, ends)
-    picture = FailoverPicture(
-        flow=flow.name,
-        policy=policy,
-        source_bootstrap=spec.source.bootstrap_servers,
-        target_bootstrap=spec.target.bootstrap_servers,
-        taken_at=now,
-        source_trouble=seen.trouble or theirs.trouble,
-        writing=_writing(flow),
-        partitions=tuple(_with_ends(theirs.rows, ends.done)),
-        groups=tuple(with_answers(flow, here, theirs.rows, logs, states, home, positions)),
-        gone=tuple(sorted({topic for topic, _ in theirs.gone})),
-        gone_at=theirs.gone_at,
-        left_behind=decisions_of(flow),
-        not_visible=_not_visible(flow),
-        standing=standing_of(standing, topics),
-    )
+    picture = asked.picture(answers, positions)
     return Look(
         picture=with_rights(picture, flow=flow, spec=spec, away=seen.away, tick=tick),
         committed=_is_committed(spec),
-        read_to=_copied_by_then(flow, picture, positions, read_to),
-        starts=starts,
-        topics=topics,
+        read_to=_copied_by_then(flow, picture, positions, answers.read_to),
+        starts=answers.starts,
+        topics=answers.there.topics,
         silence=seen.trouble or theirs.silence,
         untold=theirs.untold,
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Answers:
+    """What both clusters said: of the target its groups, topics and logs."""
+
+    listed: Mapping[str, GroupListing]
+    there: ClusterSnapshot
+    read_to: Mapping[Place, int]
+    starts: Mapping[Place, int]
+    ends: Partial[Place, int]
+    groups: GroupsSeen
+    source: SourceSeen
+
+
+class _Questions:
+    """What one look asks, in the order that keeps its answers from contradicting each other."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        spec: FlowSpec,
+        groups: tuple[str, ...],
+        now: int,
+        tick: Callable[[], None],
+        source_s: float,
+    ) -> None:
+        self._flow, self._spec, self._groups = flow, spec, groups
+        self._now, self._tick, self._source_s = now, tick, source_s
+        self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        self._selected = Selected(
+            selection=TopicSelection(spec.settings, self._policy),
+            policy=self._policy,
+            listed=NamePatterns(spec.settings.topics).elements,
+        )
+
+    def ask(self) -> _Answers:
+        listed = _states(self._spec)
+        refresh_index(flow=self._flow)
+        self._tick()
+        rows = _copied(self._flow, self._policy)
+        self._home, self._standing = ways_home(self._flow), read_standing(self._flow)
+        with Admin(self._spec.target, client_id=CLIENT_ID) as target:
+            remote = {(row.remote_topic, row.partition) for row in rows} | {*self._home.values()}
+            named = {topic for topic, _ in remote} | self._standing.topics
+            there = _topics(target, named, self._now)
+            places = _existing(remote, there.topics)
+            read_to = target.list_offsets(places, "stable", deadline_s=DEADLINE_S).done
+            starts = target.list_offsets(places, "earliest", deadline_s=DEADLINE_S).done
+            self._tick()
+            groups = self._ask_groups(rows)
+            source = self._ask_source(target, rows, there, groups)
+            ends = target.list_offsets(places, "latest", deadline_s=DEADLINE_S)
+        return _Answers(
+            listed=listed,
+            there=there,
+            read_to=read_to,
+            starts=starts,
+            ends=ends,
+            groups=groups,
+            source=source,
+        )
+
+    def _ask_groups(self, rows: Iterable[PartitionPicture]) -> GroupsSeen:
+        names = {row.topic: row.remote_topic for row in rows}
+        names |= {place[0]: source[0] for place, source in self._home.items()}
+        seen = _groups(self._flow, self._spec, self._groups, names, self._source_s)
+        self._tick()
+        refresh_index(flow=self._flow)
+        if not seen.trouble:
+            places = [place for group in seen.groups for place in group.places]
+            learn_group_bounds(flow=self._flow, places=places, deadline_s=self._source_s)
+        return seen
+
+    def _ask_source(
+        self,
+        target: Admin,
+        rows: list[PartitionPicture],
+        there: ClusterSnapshot,
+        seen: GroupsSeen,
+    ) -> SourceSeen:
+        positions = _positions(target, self._policy)
+        self._tick()
+        rows = [_at_target(row, positions, there) for row in _with_positions(self._flow, rows)]
+        found = SourceSeen(rows=tuple(rows), silence=seen.trouble)
+        if not seen.away:
+            self._tick()
+            found = ask_source(
+                self._spec.source,
+                rows,
+                self._selected,
+                positions=positions,
+                committed=_is_committed(self._spec),
+                deadline_s=self._source_s,
+            )
+        self._tick()
+        return with_recalled(
+            found, flow=self._flow, spec=self._spec, target=target, deadline_s=DEADLINE_S
+        )
+
+    def picture(self, seen: _Answers, positions: Mapping[Place, int]) -> FailoverPicture:
+        flow, spec, theirs = self._flow, self._spec, seen.source
+        here = without(seen.groups.groups, theirs.gone, asked=bool(self._groups))
+        logs = (seen.starts, seen.ends)
+        # One that is named and may not be described is a row of its own.
+        is_named = any(row.partition < 0 for row in theirs.rows)
+        return FailoverPicture(
+            flow=flow.name,
+            policy=self._policy,
+            source_bootstrap=spec.source.bootstrap_servers,
+            target_bootstrap=spec.target.bootstrap_servers,
+            taken_at=self._now,
+            source_trouble=seen.groups.trouble or theirs.trouble,
+            writing=_writing(flow),
+            partitions=tuple(_with_ends(theirs.rows, seen.ends.done)),
+            groups=tuple(
+                with_answers(flow, here, theirs.rows, logs, seen.listed, self._home, positions)
+            ),
+            gone=tuple(sorted({topic for topic, _ in theirs.gone})),
+            gone_at=theirs.gone_at,
+            left_behind=decisions_of(flow),
+            not_visible="" if is_named else _not_visible(flow),
+            standing=standing_of(self._standing, seen.there.topics),
+        )
 
 
 def _states(spec: FlowSpec) -> dict[str, GroupListing]:
@@ -283,28 +364,6 @@ def _groups(
         trouble = f"{spec.source.alias} cannot be asked: {error.message}"
         away = isinstance(error, KafkaUnavailable)
         return dataclasses.replace(found, trouble=trouble, away=away)
-
-
-def _theirs(
-    spec: FlowSpec,
-    rows: Iterable[PartitionPicture],
-    selected: Selected,
-    positions: Mapping[Place, Position],
-    seen: GroupsSeen,
-    deadline_s: float,
-    tick: Callable[[], None],
-) -> SourceSeen:
-    if seen.away:
-        return SourceSeen(rows=tuple(rows), silence=seen.trouble)
-    tick()
-    return ask_source(
-        spec.source,
-        rows,
-        selected,
-        positions=positions,
-        committed=_is_committed(spec),
-        deadline_s=deadline_s,
-    )
 
 
 def _with_positions(flow: Flow, rows: list[PartitionPicture]) -> list[PartitionPicture]:

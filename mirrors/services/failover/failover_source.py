@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from mirrors.domain.policy import ReplicationPolicy
 from mirrors.domain.records import Position
 from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.topics import LONGEST_NAME
 from mirrors.kafka.admin import Admin, At, Place
 from mirrors.models import Flow
 from mirrors.services.failover.failover_groups import NOTHING
@@ -22,6 +24,7 @@ from mirrors.services.gone import recall_gone
 
 CLIENT_ID = "understudy-failover"
 NOT_DESCRIBED = "not_described"
+_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,12 @@ class Selected:
 
     selection: TopicSelection
     policy: ReplicationPolicy
+    # What `topics` lists: a name among it may be hidden from us in a listing.
+    listed: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> set[str]:
+        return {name for name in self.listed if _NAME.fullmatch(name) and self.takes(name)}
 
     def takes(self, topic: str) -> bool:
         # Heartbeats are ours: nobody misses them.
@@ -132,6 +141,7 @@ def _listed(
     """The topics that are copied, or were, and all others that the filters select."""
     names = {topic for topic, _ in known}
     names |= {name for name in source.topic_names(deadline_s=deadline_s) if selected.takes(name)}
+    names |= selected.named
     return source.snapshot(names, now=0, deadline_s=deadline_s, with_configs=False)
 
 

@@ -140,7 +140,7 @@ class _Simulation:
             source_trouble=seen.picture.source_trouble,
             left_behind=[dataclasses.asdict(row) for row in plan.left_behind],
         )
-        self._keep(_verified(plan, totals))
+        self._keep(_verified(self.found["plan"], totals))
         # What could not be read of some groups keeps none of the others from being verified.
         good = not totals.differs and (not totals.unread or totals.unread < totals.places)
         return (FailoverState.SUCCEEDED if good else FailoverState.FAILED), words
@@ -238,7 +238,7 @@ class _Simulation:
         return (rows, totals), words
 
 
-def _verified(plan: FailoverPlan, totals: Totals) -> Verified:
+def _verified(plan: dict[str, Any], totals: Totals) -> Verified:
     return verify(
         Compared(
             places=totals.places,
@@ -246,6 +246,6 @@ def _verified(plan: FailoverPlan, totals: Totals) -> Verified:
             differs=totals.differs,
             unread=totals.unread,
             unknown_losses=totals.loss_unknown,
-            blockers=len(standing_blockers("switchover", plan.to_dict())),
+            blockers=len(standing_blockers("switchover", plan)),
         )
     )
