@@ -40,6 +40,22 @@ def quiet(world: World) -> list[str]:
     return [topic for topic in writable(world) if topic not in world.trouble and topic not in held]
 
 
+def copied(world: World) -> list[str]:
+    """Those of them that have a remote topic."""
+    there = world.target.topics()
+    return [topic for topic in quiet(world) if world.ledger.remote(topic) in there]
+
+
+def filled(world: World) -> list[tuple[str, int]]:
+    """Their partitions that ever held a record."""
+    return [
+        (topic, number)
+        for topic in quiet(world)
+        for number, records in world.living(topic).partitions.items()
+        if records
+    ]
+
+
 class Produce(Move):
     """Records into one to three topics: plain, in transactions, and in aborted ones."""
 
@@ -186,15 +202,10 @@ class RefuseRecord(Move):
     weight = 1
 
     def possible(self, world: World) -> bool:
-        return super().possible(world) and bool(self._there(world))
-
-    @staticmethod
-    def _there(world: World) -> list[str]:
-        there = world.target.topics()
-        return [topic for topic in quiet(world) if world.ledger.remote(topic) in there]
+        return super().possible(world) and bool(copied(world))
 
     def do(self, world: World) -> str:
-        topic = world.chance.choice(self._there(world))
+        topic = world.chance.choice(copied(world))
         world.target.configure(world.ledger.remote(topic), max_message_bytes="20000")
         world.small.add(topic)
         world.produce(topic, 1, padding=100_000)
@@ -242,19 +253,10 @@ class Truncate(Move):
     """Records are deleted on the source, copied or not."""
 
     def possible(self, world: World) -> bool:
-        return super().possible(world) and bool(self._filled(world))
-
-    @staticmethod
-    def _filled(world: World) -> list[tuple[str, int]]:
-        return [
-            (topic, number)
-            for topic in quiet(world)
-            for number, records in world.living(topic).partitions.items()
-            if records
-        ]
+        return super().possible(world) and bool(filled(world))
 
     def do(self, world: World) -> str:
-        topic, number = world.chance.choice(self._filled(world))
+        topic, number = world.chance.choice(filled(world))
         records = world.living(topic).partitions[number]
         start = world.chance.choice(records).offset + 1
         world.source.delete_records(topic, number, start)
@@ -270,10 +272,10 @@ class WriteForeign(Move):
     weight = 1
 
     def possible(self, world: World) -> bool:
-        return bool(RefuseRecord._there(world)) if not world.source_is_dead else False
+        return super().possible(world) and bool(copied(world))
 
     def do(self, world: World) -> str:
-        remote = world.ledger.remote(world.chance.choice(RefuseRecord._there(world)))
+        remote = world.ledger.remote(world.chance.choice(copied(world)))
         count = world.chance.randint(1, 30)
         world.foreign_writer().write([((remote, 0), f"foreign-{n}") for n in range(count)])
         return f"{count} foreign records in {remote}-0"
@@ -285,10 +287,10 @@ class DeleteRemote(Move):
     weight = 1
 
     def possible(self, world: World) -> bool:
-        return super().possible(world) and bool(RefuseRecord._there(world))
+        return super().possible(world) and bool(copied(world))
 
     def do(self, world: World) -> str:
-        topic = world.chance.choice(RefuseRecord._there(world))
+        topic = world.chance.choice(copied(world))
         world.target.delete(world.ledger.remote(topic))
         world.ledger.lose_copies(now_ms())
         world.look()
@@ -303,10 +305,10 @@ class Expire(Move):
     weight = 1
 
     def possible(self, world: World) -> bool:
-        return super().possible(world) and bool(Truncate._filled(world))
+        return super().possible(world) and bool(filled(world))
 
     def do(self, world: World) -> str:
-        topic, _ = world.chance.choice(Truncate._filled(world))
+        topic, _ = world.chance.choice(filled(world))
         places = [(topic, number) for number in world.living(topic).partitions]
         before = world.source.begins(places)
         world.source.configure(topic, retention_ms="1", segment_ms="60000")

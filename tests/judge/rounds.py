@@ -13,7 +13,7 @@ from controlplane.demo.errors import DemoError
 from tests.journeys.asking import Person
 from tests.judge.checks import Check
 from tests.judge.cluster import now_ms
-from tests.judge.moves_of_flow import CommitGroup, choose
+from tests.judge.flow_moves import CommitGroup, choose
 from tests.judge.simulations import drill, execute, judge_counted, leave_behind, simulate
 from tests.judge.stage import JudgeStage
 from tests.judge.takeover import begin_after_mirror_maker

@@ -21,10 +21,16 @@ from tests.judge.mess import (
     RefuseReplicas,
     Truncate,
     WriteForeign,
+    filled,
     quiet,
     writable,
 )
 from tests.judge.world import World
+
+
+def open_gaps(world: World) -> list[dict[str, object]]:
+    rows = world.rest(f"{world.path}gaps/?page_size=200&state=open")["results"]
+    return [row for row in rows if row["closed_at"] is None]
 
 
 class CommitGroup(Move):
@@ -54,10 +60,10 @@ class AbandonGroup(Move):
     """A group's offset is below what the source still holds."""
 
     def possible(self, world: World) -> bool:
-        return super().possible(world) and bool(Truncate._filled(world))
+        return super().possible(world) and bool(filled(world))
 
     def do(self, world: World) -> str:
-        topic, number = world.chance.choice(Truncate._filled(world))
+        topic, number = world.chance.choice(filled(world))
         records = world.living(topic).partitions[number]
         group = f"g{world.seed}-abandoned"
         world.source.commit(group, {(topic, number): records[0].offset})
@@ -190,19 +196,14 @@ class DecideGaps(Move):
     weight = 3
 
     def possible(self, world: World) -> bool:
-        return super().possible(world) and bool(self._open(world))
-
-    @staticmethod
-    def _open(world: World) -> list[dict[str, object]]:
-        rows = world.rest(f"{world.path}gaps/?page_size=200&state=open")["results"]
-        return [row for row in rows if row["closed_at"] is None]
+        return super().possible(world) and bool(open_gaps(world))
 
     def do(self, world: World) -> str:
-        topics = sorted({str(row["topic"]) for row in self._open(world)})
+        topics = sorted({str(row["topic"]) for row in open_gaps(world)})
         topic = world.chance.choice(topics)
         choice = world.chance.choice(("accept", "restart"))
         refused = []
-        for row in self._open(world):
+        for row in open_gaps(world):
             if row["topic"] == topic and row["kind"] not in ("refused", "damaged"):
                 body = {"choice": choice, "reason": "the judge"}
                 code, said = world.ask(f"{world.path}gaps/{row['id']}/decide/", body)
