@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.judge.cluster import now_ms
+from tests.judge.simulations import judge_groups
 from tests.judge.statements import (
     headline_claims,
     headline_of,
@@ -85,6 +86,9 @@ class Check:
         self._judge_unknown(claims)
         self._judge_hiding(claims)
         self._judge_silence()
+        if world.is_calm and self.flow["observed_state"] in {"running", "degraded"}:
+            world.note_readers()
+            self.findings += judge_groups(world, "as the flow synchronizes them")
         return self.findings
 
     def _judge(self, claim: Claim) -> None:

@@ -121,6 +121,8 @@ class OpenTransaction(Move):
 
 
 class EndTransaction(Move):
+    """The open transaction is committed or aborted."""
+
     weight = 6
 
     def possible(self, world: World) -> bool:
@@ -146,6 +148,8 @@ class PauseFlow(Move):
 
 
 class ResumeFlow(Move):
+    """A person has it run again."""
+
     weight = 5
 
     def possible(self, world: World) -> bool:
@@ -230,6 +234,8 @@ class KillSource(Move):
 
 
 class ReviveSource(Move):
+    """The source's broker starts again with all that it had."""
+
     weight = 12
 
     def possible(self, world: World) -> bool:

@@ -235,7 +235,7 @@ def execute(world: World, simulation: Mapping[str, Any], kind: str) -> list[Find
     world.desired = "stopped"
     if run["state"] != "succeeded":
         return [_held(kind, run)]
-    return [*judge_run(world, run), *_judge_groups(world, run)]
+    return [*judge_run(world, run), *judge_groups(world, kind)]
 
 
 def _held(kind: str, run: Mapping[str, Any]) -> Finding:
@@ -251,25 +251,22 @@ def _held(kind: str, run: Mapping[str, Any]) -> Finding:
     )
 
 
-def _judge_groups(world: World, run: Mapping[str, Any]) -> Iterator[Finding]:
-    """Where each group really stands on the target: it skips nothing."""
+def judge_groups(world: World, what: str) -> Iterator[Finding]:
+    """Where each group really is on the target: it skips nothing."""
     copies = world.look()
-    for group in world.groups:
+    for group in sorted(world.groups):
         placed = world.target.committed(group)
-        for (owner, topic, number), commit in world.ledger.commits.items():
+        for owner, topic, number in world.ledger.commits:
             at = placed.get((world.ledger.remote(topic), number))
-            generation = world.ledger.current(topic)
-            if owner != group or at is None or generation is None:
-                continue
-            row = {
-                "group": group,
-                "topic": topic,
-                "partition": number,
-                "remote_topic": world.ledger.remote(topic),
-                "downstream_offset": at,
-            }
-            if commit.generation == generation.number:
-                yield from _resumes(world, f"{run['kind']}, on the target", row, copies)
+            if owner == group and at is not None:
+                row = {
+                    "group": group,
+                    "topic": topic,
+                    "partition": number,
+                    "remote_topic": world.ledger.remote(topic),
+                    "downstream_offset": at,
+                }
+                yield from _resumes(world, f"offsets on the target, {what}", row, copies)
 
 
 def judge_counted(world: World, path: str, seconds: float = 60.0) -> list[Finding]:
