@@ -41,6 +41,11 @@ _NO_COORDINATOR = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
+_NO_CONSUMER_GROUP = {
+    KafkaError.GROUP_ID_NOT_FOUND,
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+    KafkaError.INVALID_GROUP_ID,
+}
 EVERYONE = "User:ANONYMOUS"
 
 
@@ -157,7 +162,12 @@ class KafkaSide:
     def committed(self, group: str) -> dict[Place, int]:
         asked = [ConsumerGroupTopicPartitions(group)]
         (answer,) = self.admin.list_consumer_group_offsets(asked).values()
-        rows = answer.result(PATIENCE_S).topic_partitions
+        try:
+            rows = answer.result(PATIENCE_S).topic_partitions
+        except KafkaException as error:
+            if error.args[0].code() in _NO_CONSUMER_GROUP:
+                return {}
+            raise
         return {(row.topic, row.partition): row.offset for row in rows if row.offset >= 0}
 
     def read(self, topics: Mapping[str, int]) -> dict[Place, list[tuple[int, str]]]:
