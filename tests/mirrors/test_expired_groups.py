@@ -9,7 +9,7 @@ import pytest
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.group_removal import delete_offsets
 from mirrors.models import FailoverRun
-from mirrors.services.failover import simulation_reading
+from mirrors.services.failover import simulation, simulation_reading
 from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
 from mirrors.services.groups.group_offsets import move_groups
 from tests.groups.world import World
@@ -179,3 +179,21 @@ def test_groups_for_which_there_is_no_time_leave_the_others_verified(
     assert len(read) + len(late) == 12
     assert "was not read within" in late[0]["reason"]
     assert run.verification == "partly_verified"
+
+
+def test_records_that_the_source_deletes_meanwhile_leave_the_other_groups_proven(
+    world: World, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, good = group(world, "slow", topic, 65), group(world, "good", topic, 90)
+    read = simulation.read_groups
+
+    def and_delete(**how: Any) -> Any:
+        found = read(**how)
+        delete_before(world.copy.source, topic, 80)
+        return found
+
+    monkeypatch.setattr(simulation, "read_groups", and_delete)
+    rows = found(simulate(world.flow))
+    assert rows[good]["verdict"] == "proven"
+    assert rows[slow]["verdict"] == "unproven"
+    assert "its log begins at 80 by now" in rows[slow]["reason"]

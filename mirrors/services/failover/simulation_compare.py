@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Collection, Iterable, Mapping
 
+from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan import FailoverPlan
 from mirrors.domain.failover.proof import (
     Proof,
@@ -18,9 +19,10 @@ from mirrors.domain.failover.proof import (
 from mirrors.domain.failover.result import Loss, PlaceResult, Reading, place_result
 from mirrors.domain.failover.shapes import PartitionPlan, PlacePlan
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Place
+from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.group_reading import GroupReading
 from mirrors.services.failover.failover_look import Look
+from mirrors.services.failover.failover_source import CLIENT_ID
 from mirrors.services.failover.simulation_mixed import MixedPlaces
 from mirrors.services.failover.simulation_reading import AFTER, Readings
 from mirrors.services.failover.simulation_sides import Rows, Sides, Tick, read, read_source
@@ -38,6 +40,7 @@ from mirrors.services.failover.simulation_windows import (
 PROBE = 20_000
 # What is to be proven comes before what is only counted.
 COUNT_DEADLINE_S = 20.0
+START_DEADLINE_S = 8.0
 
 
 def compare(
@@ -51,16 +54,8 @@ def compare(
     tick: Tick,
 ) -> tuple[list[PlaceResult], list[Loss]]:
     """A result for each place, and the loss of each partition that the flow selects."""
-    owed = {(row.topic, row.partition): row.owed_from for row in plan.every_partition}
-    bounds = {
-        (row.topic, row.partition): Bounds(
-            row.source_start or 0,
-            row.position if row.position is not None else row.source_start or 0,
-            row.source_end,
-            owed.get((row.topic, row.partition)),
-        )
-        for row in look.picture.partitions
-    }
+    bounds = _bounds(source, look, plan)
+    tick()
     theirs, further = read_source(source, look, plan, bounds, mixed, tick)
     ours = read(target, target_windows(plan.places, look.starts), tick)
     countable = set() if look.silence else countable_places(plan.every_partition, bounds)
@@ -79,6 +74,33 @@ def compare(
     sides = Sides(look=look, bounds=bounds, theirs=theirs, further=further, ours=ours, lost=lost)
     rows = [_result(row, sides, losses, readings, mixed, rate) for row in plan.places]
     return rows, list(losses.values())
+
+
+def _bounds(source: ClusterSpec, look: Look, plan: FailoverPlan) -> dict[Place, Bounds]:
+    owed = {(row.topic, row.partition): row.owed_from for row in plan.every_partition}
+    fresh = {} if look.silence else _log_starts(source, owed)
+    return {
+        (row.topic, row.partition): Bounds(
+            max(row.source_start or 0, fresh.get((row.topic, row.partition), 0)),
+            row.position if row.position is not None else row.source_start or 0,
+            row.source_end,
+            owed.get((row.topic, row.partition)),
+        )
+        for row in look.picture.partitions
+    }
+
+
+def _log_starts(source: ClusterSpec, places: Iterable[Place]) -> Mapping[Place, int]:
+    """Where each log begins by now: retention goes on while groups are read.
+
+    A reader that begins below gets nothing of the whole partition.
+    """
+    try:
+        with Admin(source, client_id=CLIENT_ID) as admin:
+            wanted = [place for place in places if place[1] >= 0]
+            return admin.list_offsets(wanted, "earliest", deadline_s=START_DEADLINE_S).done
+    except UnderstudyError:
+        return {}
 
 
 def _result(
@@ -155,6 +177,12 @@ def _keeps_time(row: PlacePlan, sides: Sides) -> bool:
 def _samples(row: PlacePlan, sides: Sides, reading: GroupReading) -> Samples | Proof:
     place, offset = (row.topic, row.partition), row.source_offset or 0
     topic, bounds, theirs = sides.look.topics[row.remote_topic], sides.bounds[place], sides.theirs
+    if offset < bounds.start:
+        words = (
+            f"the source has deleted what it would read next: its log begins at {bounds.start:,} "
+            "by now. Simulate again"
+        )
+        return Proof(verdict="unproven", reason=words)
     before = theirs.between(place, offset - STRETCH * BEFORE, min(offset, bounds.position))
     if offset > bounds.position:
         before = theirs.between(place, bounds.position - STRETCH * BEFORE, bounds.position)
