@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from mirrors.domain.runbook.loss import (
     Amount,
     counted_sentence,
+    every_partition,
+    hidden_of,
     loss_sentence,
     owed_of,
     re_reads_sentence,
@@ -54,6 +56,17 @@ def test_an_unknown_partition_hides_nothing_known() -> None:
     assert said(row(None, "unknown")) == (
         "How many records were not replicated is unknown (unknown for 1 partition of orders)."
     )
+
+
+def test_topics_that_may_be_hidden_make_a_loss_unknown_and_never_nothing() -> None:
+    finding = {"code": "not_visible", "where": "primary", "sentence": "No topic is visible."}
+    plan = {"partitions": [row(0, "observed")], "blockers": [finding]}
+    parts = [owed_of(one, taken_at=NOW) for one in every_partition(plan)]
+    found = sum_owed([*parts, *hidden_of(plan, taken_at=NOW)])
+    words = loss_sentence(found, source="primary", now=NOW)
+    assert "No records were lost" not in words
+    assert "unknown for 1 partition of topics that may be hidden" in words
+    assert hidden_of({"blockers": []}, taken_at=NOW) == []
 
 
 def test_re_reads_say_how_old_the_group_offsets_are() -> None:

@@ -46,6 +46,15 @@ def every_partition(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [row for name in names for row in plan.get(name) or ()]
 
 
+def hidden_of(plan: Mapping[str, Any], *, taken_at: int) -> list[Owed]:
+    """One part of unknown amount where the plan says that topics may be hidden from us."""
+    found = [row for row in plan.get("blockers") or () if row["code"] == "not_visible"]
+    return [
+        Owed("topics that may be hidden", -1, "not_visible", None, "unknown", taken_at, None, why)
+        for why in [row["sentence"] for row in found[:1]]
+    ]
+
+
 def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
     """One partition of a plan (as JSON) that was taken at `taken_at` (epoch ms)."""
     records, said = row["loss"], str(row["certainty"])

@@ -15,7 +15,13 @@ from mirrors.domain.account.counts import Count, upper_bound
 from mirrors.domain.account.partition import Owed
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import is_own
-from mirrors.domain.runbook.loss import Amount, counted_sentence, every_partition, sum_owed
+from mirrors.domain.runbook.loss import (
+    Amount,
+    counted_sentence,
+    every_partition,
+    hidden_of,
+    sum_owed,
+)
 from mirrors.domain.runs import Run
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin import Admin, Place
@@ -107,7 +113,7 @@ def count_run(
     owed = [_owed(row, count, at) for row, count in counted]
     places = _re_reads(run, flow, spec, budget, max_bytes, tick)
     return CountedLoss(
-        loss=sum_owed(owed),
+        loss=sum_owed([*owed, *hidden_of(run.plan or {}, taken_at=at)]),
         re_reads=_sum_places(places, at),
         partitions=tuple(
             {
