@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from mirrors.domain.specs import ClusterSpec
+from mirrors.models.run_lifecycle import RunLifecycle
 
 
 class SecurityProtocol(models.TextChoices):
@@ -80,18 +81,14 @@ class TestState(models.TextChoices):
     FAILED = "failed"
 
 
-class ClusterTest(models.Model):
+class ClusterTest(RunLifecycle):
     """One connection test: the row first, then the queue, so that a lost message is seen."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="tests")
     state = models.CharField(max_length=16, choices=TestState, default=TestState.QUEUED)
-    reason = models.TextField(blank=True)
     # The probe's report: reachable, code, message, cluster id, version, brokers, rights, warnings.
     result = models.JSONField(default=dict)
-    requested_by = models.CharField(max_length=150)
-    created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
-    ended_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ("-id",)

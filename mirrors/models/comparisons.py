@@ -7,6 +7,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from mirrors.models.flows import Flow
+from mirrors.models.run_lifecycle import RunLifecycle
 
 
 class ComparisonState(models.TextChoices):
@@ -28,7 +29,7 @@ class Verdict(models.TextChoices):
     DIFFERS = "differs"
 
 
-class Comparison(models.Model):
+class Comparison(RunLifecycle):
     """The row first, then the queue. Workers take it in turns of some seconds, one at a time.
 
     `rests` between two turns; `turn` counts them, so that of two workers one takes it. `records`
@@ -37,7 +38,6 @@ class Comparison(models.Model):
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="comparisons")
     state = models.CharField(max_length=16, choices=ComparisonState, default=ComparisonState.QUEUED)
-    reason = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)
     verdict = models.CharField(max_length=16, choices=Verdict, blank=True)
     topics = models.JSONField(default=list)
@@ -46,7 +46,6 @@ class Comparison(models.Model):
     seconds = models.PositiveIntegerField()
     megabytes = models.PositiveIntegerField()
     why = models.CharField(max_length=500, blank=True)
-    requested_by = models.CharField(max_length=150)
     abort_asked_by = models.CharField(max_length=150, blank=True)
     progress = models.JSONField(default=dict)
     summary = models.JSONField(null=True)
@@ -55,10 +54,8 @@ class Comparison(models.Model):
     turn = models.PositiveIntegerField(default=0)
     rests = models.BooleanField(default=False)
     lost = models.PositiveSmallIntegerField(default=0)
-    created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     seen_at = models.DateTimeField(null=True)
-    ended_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ("-id",)

@@ -9,6 +9,7 @@ from django.utils import timezone
 from mirrors.domain.evidence.objectives import Objectives, result_words
 from mirrors.models.failovers import FailoverRun, Verification
 from mirrors.models.flows import Flow
+from mirrors.models.run_lifecycle import RunLifecycle
 
 
 class FlowObjectives(models.Model):
@@ -66,7 +67,7 @@ class DrillState(models.TextChoices):
 ENDED_WELL = (DrillState.PASSED, DrillState.NO_OBJECTIVES)
 
 
-class DrillRun(models.Model):
+class DrillRun(RunLifecycle):
     """One drill. Its row outlives flow, schedule and simulation: it is a record of what was proven.
 
     `slot` is the moment of the schedule (ms since 1970), null when a person asked. `figures` are
@@ -80,10 +81,8 @@ class DrillRun(models.Model):
     schedule = models.CharField(max_length=200, blank=True)
     groups = models.JSONField(default=list)
     state = models.CharField(max_length=16, choices=DrillState, default=DrillState.QUEUED)
-    reason = models.TextField(blank=True)
     verification = models.CharField(max_length=16, choices=Verification, default=Verification.NONE)
     verification_reason = models.TextField(blank=True, default="")
-    requested_by = models.CharField(max_length=150)
     run = models.OneToOneField(
         FailoverRun, on_delete=models.SET_NULL, null=True, related_name="drill_run"
     )
@@ -95,7 +94,6 @@ class DrillRun(models.Model):
     uncertified = models.TextField(blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True)
-    ended_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ("-id",)

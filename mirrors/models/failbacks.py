@@ -7,6 +7,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from mirrors.models.flows import Flow
+from mirrors.models.run_lifecycle import RunLifecycle
 
 
 class Divergence(models.Model):
@@ -49,7 +50,7 @@ class FailbackState(models.TextChoices):
     ABORTED = "aborted"
 
 
-class Failback(models.Model):
+class Failback(RunLifecycle):
     """One way back of a flow that failed over.
 
     `flow` is the one that stopped, `reverse` the one that leads back; `starts` says of each
@@ -61,18 +62,14 @@ class Failback(models.Model):
         Flow, on_delete=models.SET_NULL, null=True, related_name="brings_back"
     )
     state = models.CharField(max_length=16, choices=FailbackState, default=FailbackState.QUEUED)
-    reason = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)
     why = models.CharField(max_length=500, blank=True)
-    requested_by = models.CharField(max_length=150)
     starts = models.JSONField(default=list)
     changes = models.JSONField(default=list)
     groups = models.JSONField(default=list)
     groups_at = models.DateTimeField(null=True)
-    created_at = models.DateTimeField(auto_now_add=True)
     seen_at = models.DateTimeField(null=True)
     listed_at = models.DateTimeField(null=True)
-    ended_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ("-id",)

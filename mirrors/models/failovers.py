@@ -7,6 +7,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from mirrors.models.flows import Flow
+from mirrors.models.run_lifecycle import RunLifecycle
 
 
 class FailoverKind(models.TextChoices):
@@ -46,7 +47,7 @@ class Verification(models.TextChoices):
     NONE = "none"
 
 
-class FailoverRun(models.Model):
+class FailoverRun(RunLifecycle):
     """The row first, then the queue. `mark` is in the names of the groups that it throws away.
 
     `seen_at` is when its worker was last heard of; `swept_at` when none of its groups was left.
@@ -63,22 +64,18 @@ class FailoverRun(models.Model):
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="failovers")
     kind = models.CharField(max_length=16, choices=FailoverKind)
     state = models.CharField(max_length=16, choices=FailoverState, default=FailoverState.QUEUED)
-    reason = models.TextField(blank=True)
     verification = models.CharField(max_length=16, choices=Verification, default=Verification.NONE)
     verification_reason = models.TextField(blank=True, default="")
     since = models.DateTimeField(default=timezone.now)
     groups = models.JSONField(default=list)
     why = models.CharField(max_length=500, blank=True)
-    requested_by = models.CharField(max_length=150)
     mark = models.CharField(max_length=16)
     abort_asked_by = models.CharField(max_length=150, blank=True)
     progress = models.JSONField(default=dict)
     plan = models.JSONField(null=True)
     result = models.JSONField(null=True)
-    created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)
     seen_at = models.DateTimeField(null=True)
-    ended_at = models.DateTimeField(null=True)
     swept_at = models.DateTimeField(null=True)
     simulation = models.ForeignKey(
         "self", on_delete=models.SET_NULL, null=True, related_name="executions"

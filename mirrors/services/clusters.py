@@ -15,9 +15,10 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka import cleartext, egress
 from mirrors.kafka.probe import ProbeReport, probe
 from mirrors.kafka.secrets import check_reference
-from mirrors.models import Cluster, ClusterTest, Flow, claim
+from mirrors.models import Cluster, ClusterTest, Flow
 from mirrors.models.clusters import TestState
 from mirrors.models.transitions import note
+from mirrors.services import run_lifecycle
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict, TooMany
 
@@ -120,24 +121,17 @@ def run_test(*, test_id: int, deadline_s: float = TEST_DEADLINE_S) -> bool:
     """Ask the cluster, in a worker; True when this call did it, False when another had it."""
     started = timezone.now()
     queued = ClusterTest.objects.filter(pk=test_id, state=TestState.QUEUED)
-    who = "worker"
-    if not claim(
-        queued,
-        state=TestState.RUNNING,
-        reason="A worker asks the cluster.",
-        who=who,
-        changes={"started_at": started},
-    ):
+    asks = "A worker asks the cluster."
+    if not run_lifecycle.take(queued, state=TestState.RUNNING, reason=asks, started_at=started):
         return False
     test = ClusterTest.objects.select_related("cluster").get(pk=test_id)
     report = probe(test.cluster.spec, deadline_s=deadline_s, now=milliseconds(timezone.now()))
     observe_cluster(cluster=test.cluster, report=report)
-    return claim(
+    return run_lifecycle.end(
         ClusterTest.objects.filter(pk=test_id, state=TestState.RUNNING),
         state=TestState.SUCCEEDED if report.reachable else TestState.FAILED,
         reason=report.message,
-        who=who,
-        changes={"ended_at": timezone.now(), "result": report.to_dict()},
+        result=report.to_dict(),
     )
 
 
@@ -190,12 +184,11 @@ def sweep_tests() -> int:
         state__in=[TestState.QUEUED, TestState.RUNNING], created_at__lt=old
     )
     return sum(
-        claim(
+        run_lifecycle.end(
             ClusterTest.objects.filter(pk=test.pk, state=test.state),
             state=TestState.FAILED,
             reason=_lost(test),
-            who="reconciler",
-            changes={"ended_at": timezone.now()},
+            who=run_lifecycle.RECONCILER,
         )
         for test in pending
     )

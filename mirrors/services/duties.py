@@ -34,8 +34,8 @@ from mirrors.services import keeping, offset_syncs
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.duty_runs import close_run, end_lost, last_runs, open_run, pasts
 from mirrors.services.groups import checkpoints, group_offsets
+from mirrors.services.run_lifecycle import broken
 from mirrors.services.sync import acl_previews, plans, sync_acls, sync_topics
-from mirrors.services.work import broken
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ NAMES = {
     "check_cluster",
     "check_clusters",
     "check_takeover",
+    "count_loss",
     "fix_drift",
     "lift_fence",
     "look_at_plan",

@@ -23,7 +23,7 @@ from mirrors.services.comparing import rows
 from mirrors.services.comparing.content import Meter, Step, take_step
 from mirrors.services.comparing.places import plan_parts
 from mirrors.services.comparing.shape import look_at_shape
-from mirrors.services.work import Stopped, broken
+from mirrors.services.run_lifecycle import Stopped, broken
 
 log = logging.getLogger(__name__)
 

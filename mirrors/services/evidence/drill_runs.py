@@ -17,14 +17,14 @@ from mirrors.domain.evidence.measuring import FlowFigures, StepTimes, measure
 from mirrors.domain.evidence.objectives import Measured, Objectives, Verdict, judge
 from mirrors.domain.failover.verification import Verified, verify
 from mirrors.domain.runbook.worse import standing_blockers
-from mirrors.models import DrillRun, FailoverRun, Flow, claim
+from mirrors.models import DrillRun, FailoverRun, Flow
 from mirrors.models.drills import DrillState
 from mirrors.models.failovers import FailoverState
 from mirrors.models.reading import flows_with_lag
+from mirrors.services import run_lifecycle
 from mirrors.services.errors import Conflict
 from mirrors.services.evidence.objectives import objectives_of
 from mirrors.services.failover import simulation
-from mirrors.services.work import WORKER
 
 # So long a drill waits for another run of the same flow to end.
 GIVE_UP_AFTER = timedelta(hours=1)
@@ -66,17 +66,14 @@ def _begin(run: DrillRun, flow: Flow, now: datetime) -> list[int]:
             who=run.requested_by,
         )
         mine = DrillRun.objects.filter(pk=run.pk, state=DrillState.QUEUED)
-        if not claim(
+        if not run_lifecycle.take(
             mine,
             state=DrillState.RUNNING,
             reason="The simulation runs.",
-            who=WORKER,
-            changes={
-                "run": simulated,
-                "started_at": now,
-                "objectives": dataclasses.asdict(objectives.spec),
-                "figures": figures,
-            },
+            run=simulated,
+            started_at=now,
+            objectives=dataclasses.asdict(objectives.spec),
+            figures=figures,
         ):
             # Another worker begins it: this simulation must not be.
             transaction.set_rollback(True)
@@ -135,16 +132,13 @@ def _fail(run: DrillRun, why: str, now: datetime) -> bool:
 def _end(
     run: DrillRun, measured: Measured, verdict: Verdict, now: datetime, verified: Verified
 ) -> bool:
-    return claim(
+    return run_lifecycle.end(
         DrillRun.objects.filter(pk=run.pk, ended_at=None),
         state=DrillState(verdict.outcome),
         reason=verdict.sentence,
-        who=WORKER,
-        changes={
-            "measured": dataclasses.asdict(measured),
-            "verdict": verdict.to_dict(),
-            "verification": verified.verification,
-            "verification_reason": verified.reason,
-            "ended_at": now,
-        },
+        measured=dataclasses.asdict(measured),
+        verdict=verdict.to_dict(),
+        verification=verified.verification,
+        verification_reason=verified.reason,
+        ended_at=now,
     )

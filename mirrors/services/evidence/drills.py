@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.figures import duration, plural
 from mirrors.domain.schedules import Cron, latest_run_ms, next_run_ms, zone_of
 from mirrors.models import Drill, DrillRun, Flow
-from mirrors.models.transitions import note, record
+from mirrors.models.transitions import note
+from mirrors.services import run_lifecycle
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.errors import Conflict
 from mirrors.services.failover.failovers import MOST_GROUPS
@@ -137,21 +138,21 @@ def _open_run(
 ) -> DrillRun | None:
     """None when one of this flow is open."""
     try:
-        with transaction.atomic():
-            run = DrillRun.objects.create(
-                drill=drill,
-                slot=slot,
-                schedule=f"{drill.schedule} {drill.time_zone}" if drill else "",
-                flow=flow,
-                flow_name=flow.name,
-                groups=groups,
-                requested_by=who[:150],
-                reason=why,
-            )
-            record(run, field="state", before="", who=who, why=why)
-    except IntegrityError:
+        return run_lifecycle.request(
+            DrillRun,
+            refusal=f"A drill of {flow.name} runs already. Wait for its end.",
+            who=who,
+            noted=why,
+            drill=drill,
+            slot=slot,
+            schedule=f"{drill.schedule} {drill.time_zone}" if drill else "",
+            flow=flow,
+            flow_name=flow.name,
+            groups=groups,
+            reason=why,
+        )
+    except Conflict:
         return None
-    return run
 
 
 def _checked(schedule: str, time_zone: str, groups: Iterable[str]) -> dict[str, object]:

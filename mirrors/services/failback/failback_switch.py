@@ -18,9 +18,9 @@ from mirrors.models.flows import ObservedState
 from mirrors.services.errors import Conflict
 from mirrors.services.failback.failbacks import check_running
 from mirrors.services.failover import simulation
+from mirrors.services.run_lifecycle import WORKER
 from mirrors.services.runbook.asking import newest_simulation, request_execution
 from mirrors.services.runbook.fencing import still_fenced
-from mirrors.services.work import WORKER
 
 # More than that is not drained within the time that a switchover has for it.
 MOST_LAG = 100_000

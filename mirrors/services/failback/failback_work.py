@@ -28,7 +28,7 @@ from mirrors.models import Divergence, Failback, FailoverStep, Flow, Job, Partit
 from mirrors.models.failbacks import FailbackState
 from mirrors.models.failovers import FailoverState
 from mirrors.models.flows import DesiredState
-from mirrors.services import divergence
+from mirrors.services import divergence, run_lifecycle
 from mirrors.services.errors import Conflict
 from mirrors.services.failback import orphans
 from mirrors.services.failback.failback_side import (
@@ -42,7 +42,7 @@ from mirrors.services.failback.failback_side import (
 from mirrors.services.failback.failbacks import check_at_rest, is_at_rest
 from mirrors.services.flows import editing, steering
 from mirrors.services.offsets.run_index import refresh_index
-from mirrors.services.work import WORKER
+from mirrors.services.run_lifecycle import WORKER
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +52,9 @@ _SHOWN = 3
 def prepare_failback(*, run_id: int) -> Flow | None:
     """In a worker: all up to a flow back that runs. The flow to be reconciled, or None."""
     rows = Failback.objects.filter(pk=run_id, state=FailbackState.QUEUED)
-    said = {"seen_at": timezone.now()}
     asked = "A worker looks at both clusters."
-    if not claim(rows, state=FailbackState.PREPARING, reason=asked, who=WORKER, changes=said):
+    seen = {"seen_at": timezone.now()}
+    if not run_lifecycle.take(rows, state=FailbackState.PREPARING, reason=asked, **seen):
         return None
     run = Failback.objects.select_related("flow__source", "flow__target", "flow__runner").get(
         pk=run_id

@@ -9,9 +9,8 @@ from django.utils import timezone
 from mirrors.models import Failback, Flow, Job, claim
 from mirrors.models.failbacks import FailbackState
 from mirrors.models.flows import DesiredState
-from mirrors.models.transitions import record
+from mirrors.services import run_lifecycle
 from mirrors.services.errors import Conflict
-from mirrors.services.work import ASK_AGAIN_AFTER, one_open
 
 LOST_AFTER = timedelta(seconds=90)
 
@@ -19,12 +18,14 @@ LOST_AFTER = timedelta(seconds=90)
 def request_failback(*, flow: Flow, who: str, why: str = "") -> Failback:
     """Write the row that a worker takes; the caller enqueues on commit. One at a time a flow."""
     check_at_rest(flow)
-    with one_open(f"A way back of {flow.name} is under way already. Open it, or close it first."):
-        run = Failback.objects.create(
-            flow=flow, requested_by=who, why=why, reason="Waiting for a worker."
-        )
-        record(run, field="state", before="", who=who, why=why or f"For {flow.name}.")
-    return run
+    return run_lifecycle.request(
+        Failback,
+        refusal=f"A way back of {flow.name} is under way already. Open it, or close it first.",
+        who=who,
+        noted=why or f"For {flow.name}.",
+        flow=flow,
+        why=why,
+    )
 
 
 def check_at_rest(flow: Flow) -> None:
@@ -53,7 +54,7 @@ def close_failback(*, run: Failback, who: str, why: str) -> Failback:
     done = run.state == FailbackState.RUNNING
     state = FailbackState.SUCCEEDED if done else FailbackState.ABORTED
     reason = f"Closed by {who}: {why}" if why else f"Closed by {who}."
-    if not claim(rows, state=state, reason=reason, who=who, changes={"ended_at": timezone.now()}):
+    if not run_lifecycle.end(rows, state=state, reason=reason, who=who):
         raise Conflict("This way back has been closed already.")
     run.refresh_from_db()
     return run
@@ -62,22 +63,23 @@ def close_failback(*, run: Failback, who: str, why: str) -> Failback:
 def waiting_failbacks() -> list[int]:
     """Those that no worker took, or whose worker was lost: preparing again does nothing twice."""
     now = timezone.now()
-    lost = Failback.objects.filter(state=FailbackState.PREPARING, seen_at__lt=now - LOST_AFTER)
+    preparing = Failback.objects.filter(state=FailbackState.PREPARING)
+    lost = run_lifecycle.lost(preparing, now=now, after=LOST_AFTER)
     for pk in lost.values_list("pk", flat=True):
         claim(
             Failback.objects.filter(pk=pk, state=FailbackState.PREPARING),
             state=FailbackState.QUEUED,
             reason="The worker that prepared it was lost; another one begins again.",
-            who="reconciler",
+            who=run_lifecycle.RECONCILER,
         )
-    old = Failback.objects.filter(state=FailbackState.QUEUED, since__lt=now - ASK_AGAIN_AFTER)
-    return list(old.values_list("pk", flat=True))
+    queued = Failback.objects.filter(state=FailbackState.QUEUED)
+    return run_lifecycle.unclaimed(queued, now=now, since="since")
 
 
 def try_again(*, run: Failback, who: str) -> Failback:
     """One that failed, once its cause is mended."""
     rows = Failback.objects.filter(pk=run.pk, state=FailbackState.FAILED, ended_at=None)
-    if not claim(rows, state=FailbackState.QUEUED, reason="Waiting for a worker.", who=who):
+    if not claim(rows, state=FailbackState.QUEUED, reason=run_lifecycle.WAITING, who=who):
         raise Conflict("Only a way back that failed can be tried again.")
     run.refresh_from_db()
     return run

@@ -37,7 +37,7 @@ from mirrors.services.failback.failback_side import (
 from mirrors.services.failback.failbacks import check_at_rest
 from mirrors.services.failback.orphans import filter_own
 from mirrors.services.offsets.run_index import refresh_index
-from mirrors.services.work import WORKER
+from mirrors.services.run_lifecycle import WORKER
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,8 @@ from django.utils import timezone
 from mirrors.domain.errors import InvalidSettings
 from mirrors.models import FailoverRun, FailoverStep, Flow, claim
 from mirrors.models.failovers import OPEN_RUNS, FailoverKind, FailoverState, StepState
-from mirrors.models.transitions import record
-from mirrors.services.errors import Conflict
-from mirrors.services.work import ASK_AGAIN_AFTER, WORKER, one_open
+from mirrors.services import run_lifecycle
+from mirrors.services.run_lifecycle import WORKER
 
 MOST_GROUPS = 500
 # A worker says something every second or so; the longest it is mute is one call's deadline, 20 s.
@@ -38,37 +37,35 @@ def request_run(
     if len(chosen) > MOST_GROUPS:
         sentence = f"{len(chosen)} groups are more than the {MOST_GROUPS} that one run takes."
         raise InvalidSettings({"groups": [sentence]})
-    with one_open(f"A failover run of {flow.name} runs already. Wait for its end, or abort it."):
-        run = FailoverRun.objects.create(
+    with transaction.atomic():
+        run = run_lifecycle.request(
+            FailoverRun,
+            refusal=f"A failover run of {flow.name} runs already. Wait for its end, or abort it.",
+            who=who,
+            noted=why or f"For {flow.name}.",
             flow=flow,
             kind=kind,
             groups=chosen,
-            why=why,
-            requested_by=who,
             mark=uuid.uuid4().hex[:12],
-            **{"reason": "Waiting for a worker.", **more},
+            **{"why": why, **more},
         )
         FailoverStep.objects.bulk_create(
             FailoverStep(run=run, number=number, name=name, does=does)
             for number, (name, does) in enumerate(steps, start=1)
         )
-        record(run, field="state", before="", who=who, why=why or f"For {flow.name}.")
     return run
 
 
 def abort_run(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
     """One that waits for a worker ends at once; one that runs ends as soon as all is undone."""
-    reason = why or f"Aborted by {who}."
-    queued = FailoverRun.objects.filter(pk=run.pk, state=FailoverState.QUEUED)
     now = timezone.now()
-    changes = {"ended_at": now, "swept_at": now, "abort_asked_by": who}
-    if not claim(queued, state=FailoverState.ABORTED, reason=reason, who=who, changes=changes):
-        running = FailoverRun.objects.filter(pk=run.pk, ended_at=None)
-        if not running.update(abort_asked_by=who):
-            raise Conflict("This run has ended already; there is nothing to abort.")
+    rows = FailoverRun.objects.filter(pk=run.pk)
+    states = {"queued": FailoverState.QUEUED, "aborted": FailoverState.ABORTED}
+    if not run_lifecycle.ask_to_abort(rows, **states, who=who, why=why, swept_at=now):
         # One that rests is taken up again, to undo what it did.
-        rests = running.filter(state=FailoverState.WAITING)
+        rests = rows.filter(ended_at=None, state=FailoverState.WAITING)
         changes = {"waits_for": "", "holder": "", "next_at": now, "abort_asked_by": who}
+        reason = why or f"Aborted by {who}."
         claim(rests, state=FailoverState.RUNNING, reason=reason, who=who, changes=changes)
     run.refresh_from_db()
     return run
@@ -77,12 +74,12 @@ def abort_run(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
 def take_run(*, run_id: int) -> FailoverRun | None:
     """The simulation for its one worker, or None when another had it."""
     now = timezone.now()
-    taken = claim(
+    taken = run_lifecycle.take(
         _simulations().filter(pk=run_id, state=FailoverState.QUEUED),
         state=FailoverState.RUNNING,
         reason="A worker asks both clusters.",
-        who=WORKER,
-        changes={"started_at": now, "seen_at": now},
+        started_at=now,
+        seen_at=now,
     )
     if not taken:
         return None
@@ -93,10 +90,7 @@ def take_run(*, run_id: int) -> FailoverRun | None:
 def note_progress(*, run: FailoverRun, progress: dict[str, Any]) -> str:
     """Say that the worker lives and how far it is; why it must stop, or nothing."""
     rows = FailoverRun.objects.filter(pk=run.pk, state=FailoverState.RUNNING)
-    if not rows.update(seen_at=timezone.now(), progress=progress):
-        return "The run was ended by others."
-    asked = rows.values_list("abort_asked_by", flat=True).first()
-    return f"Aborted by {asked}." if asked else ""
+    return run_lifecycle.heartbeat(rows, progress=progress)
 
 
 def begin_step(*, run: FailoverRun, name: str) -> None:
@@ -112,10 +106,10 @@ def end_run(
 ) -> bool:
     """End an open run, its open steps too; False when others had ended it."""
     now = timezone.now()
-    changes = {"ended_at": now, "swept_at": now if swept else None, **found}
+    known = {"swept_at": now if swept else None, **found}
     rows = FailoverRun.objects.filter(pk=run_id, state__in=OPEN_RUNS)
     with transaction.atomic():
-        if not claim(rows, state=state, reason=reason, who=who, changes=changes):
+        if not run_lifecycle.end(rows, state=state, reason=reason, who=who, **known):
             return False
         steps = FailoverStep.objects.filter(run=run_id)
         steps.filter(state=StepState.RUNNING).update(
@@ -129,16 +123,14 @@ def end_run(
 
 def waiting_runs() -> list[int]:
     """Simulations that no worker took: sent again, since their message may be lost."""
-    old = timezone.now() - ASK_AGAIN_AFTER
-    rows = _simulations().filter(state=FailoverState.QUEUED, created_at__lt=old)
-    return list(rows.values_list("pk", flat=True))
+    queued = _simulations().filter(state=FailoverState.QUEUED)
+    return run_lifecycle.unclaimed(queued, now=timezone.now())
 
 
 def end_lost_runs() -> int:
     """Simulations whose worker is no more are failed, so that nobody waits for ever."""
-    lost = _simulations().filter(
-        state=FailoverState.RUNNING, seen_at__lt=timezone.now() - LOST_AFTER
-    )
+    running = _simulations().filter(state=FailoverState.RUNNING)
+    lost = run_lifecycle.lost(running, now=timezone.now(), after=LOST_AFTER)
     reason = (
         f"The worker that ran it was lost: nothing was heard of it for "
         f"{int(LOST_AFTER.total_seconds())} s. Nothing real was touched. Simulate again."
@@ -149,7 +141,7 @@ def end_lost_runs() -> int:
             state=FailoverState.FAILED,
             reason=reason,
             swept=False,
-            who="reconciler",
+            who=run_lifecycle.RECONCILER,
         )
         for run_id in lost.values_list("pk", flat=True)
     )

@@ -32,7 +32,7 @@ from mirrors.services.failover.failover_look import DEADLINE_S, SOURCE_DEADLINE_
 from mirrors.services.failover.simulation_compare import compare
 from mirrors.services.failover.simulation_mixed import MixedPlaces
 from mirrors.services.failover.simulation_reading import Readings, read_groups
-from mirrors.services.work import Stopped, broken
+from mirrors.services.run_lifecycle import Stopped, broken
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from mirrors.models.failovers import FailoverState
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover import failovers
+from mirrors.services.run_lifecycle import WORKER
 from mirrors.services.runbook.groups import SET
-from mirrors.services.work import WORKER
 
 
 def end(*, run: FailoverRun, state: str, steps: Sequence[FailoverStep]) -> None:

@@ -13,9 +13,9 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.models import FailoverRun
 from mirrors.models.failovers import FailoverState
 from mirrors.models.transitions import note
+from mirrors.services.run_lifecycle import WORKER
 from mirrors.services.runbook.loss_count import CountedLoss, count_run, refresh_maps
 from mirrors.services.runbook.rows import executions
-from mirrors.services.work import WORKER
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from mirrors.models import FailoverRun, FailoverStep, claim
 from mirrors.models.failovers import FailoverState, StepState, WaitsFor
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.failovers import LOST_AFTER
-from mirrors.services.work import ASK_AGAIN_AFTER, WORKER
+from mirrors.services.run_lifecycle import ASK_AGAIN_AFTER, WORKER
 
 # A message may be a little early; one that comes much earlier is one too many, and is dropped.
 _EARLY = timedelta(seconds=0.5)

@@ -21,6 +21,7 @@ from mirrors.domain.runbook.steps import BY_NAME, Step
 from mirrors.models import FailoverRun, FailoverStep, Flow
 from mirrors.models.failovers import StepState
 from mirrors.services.clock import milliseconds, moment
+from mirrors.services.run_lifecycle import broken
 from mirrors.services.runbook import ending, rows
 from mirrors.services.runbook.checkpoints import READ_CHECKPOINTS
 from mirrors.services.runbook.context import Context, Handler
@@ -31,7 +32,6 @@ from mirrors.services.runbook.hooks import hook
 from mirrors.services.runbook.looking import DETECT, VERIFY_TARGET
 from mirrors.services.runbook.redirecting import REDIRECT_PRODUCERS
 from mirrors.services.runbook.verifying import VERIFY_FLOW
-from mirrors.services.work import broken
 
 log = logging.getLogger(__name__)
 

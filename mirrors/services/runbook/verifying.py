@@ -15,13 +15,13 @@ from mirrors.domain.runbook.consumers import GroupProgress, judge_progress
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.kafka.groups import list_groups, read_offsets
 from mirrors.services.clock import milliseconds
+from mirrors.services.run_lifecycle import WORKER
 from mirrors.services.runbook.checkpoints import ends_downstream
 from mirrors.services.runbook.context import Context, Handler, Place, done, not_yet
 from mirrors.services.runbook.fencing import source_ends
 from mirrors.services.runbook.groups import SET
 from mirrors.services.runbook.loss_count import count_run
 from mirrors.services.runbook.loss_recount import store
-from mirrors.services.work import WORKER
 
 DEADLINE_S = 10.0
 # A run waits no longer for a count; what is left is counted after its end.
