@@ -16,10 +16,10 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.codes import failure
 from mirrors.kafka.patience import until_answered
+from mirrors.kafka.protocol.messages import Repeated
 from spark_runner.first_records import FirstRecords, first_records
 from spark_runner.positions import Place
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.messages import Repeated
 from spark_runner.wire.offsets import (
     EARLIEST,
     LATEST,

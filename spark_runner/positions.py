@@ -33,7 +33,7 @@ from mirrors.kafka.admin import Admin, NewTopicSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.errors import translate
 from mirrors.kafka.internal_topics import POSITIONS_CONFIGS
-from mirrors.kafka.protocol.throttles import quota_words
+from mirrors.kafka.throttles import quota_words
 from mirrors.kafka.transactions import plan_id, slice_id
 
 __all__ = [

@@ -8,7 +8,7 @@ from mirrors.domain.records import ConnectOffset
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.clients import client_config
 from mirrors.kafka.errors import translate
-from mirrors.kafka.protocol.throttles import late
+from mirrors.kafka.throttles import late
 from spark_runner.positions import CONNECT_PARTITIONS, Place
 from spark_runner.positions_from_mm2 import OURS
 

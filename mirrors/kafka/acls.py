@@ -19,12 +19,12 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from kafka.protocol.admin import DescribeAclsRequest
 
 from mirrors.domain.acls.rules import GROUP, TOPIC, AclRule
+from mirrors.kafka.codes import Code
 from mirrors.kafka.connection import DEADLINE_S, AdminConnection, Partial
 from mirrors.kafka.dialogues import Dialogues
 from mirrors.kafka.errors import translate_number
 
 CLIENT_ID = "understudy-acls"
-SECURITY_DISABLED = 54
 _ANY = 1
 
 
@@ -47,7 +47,7 @@ class Acls(AdminConnection):
         )
         with Dialogues(self.spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
             answer = dialogues.ask_any(question, at_most=3)
-        if answer.error_code == SECURITY_DISABLED:
+        if answer.error_code == Code.SECURITY_DISABLED:
             return None
         if answer.error_code:
             raise translate_number(

@@ -6,20 +6,17 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import KafkaError
 from confluent_kafka.admin._acl import AclOperation
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.failover.beside import Rights
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.codes import Code
 from mirrors.kafka.connection import DEADLINE_S
 from mirrors.kafka.dialogues import Address, Dialogues
 
 CLIENT_ID = "understudy-rights"
-UNKNOWN_TOPIC = KafkaError.UNKNOWN_TOPIC_OR_PART
-TOPIC_REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED
-GROUP_REFUSED = KafkaError.GROUP_AUTHORIZATION_FAILED
 NOTHING: frozenset[str] = frozenset()
 # The newest version of each that answers of the cluster, and of groups that do not exist yet.
 _METADATA, _GROUPS = 10, 5
@@ -46,11 +43,17 @@ def ask_rights(
             alias=spec.alias,
             cluster=_words(seen.authorized_operations),
             topics=_told(
-                (topic.name, topic.error_code == TOPIC_REFUSED, topic.authorized_operations)
+                (
+                    topic.name,
+                    topic.error_code == Code.TOPIC_AUTHORIZATION_FAILED,
+                    topic.authorized_operations,
+                )
                 for topic in seen.topics
             ),
             absent=frozenset(
-                topic.name for topic in seen.topics if topic.error_code == UNKNOWN_TOPIC
+                topic.name
+                for topic in seen.topics
+                if topic.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
             ),
         )
         return _with_groups(dialogues, found, sorted(set(groups)))
@@ -68,7 +71,11 @@ def _with_groups(dialogues: Dialogues, found: Rights, names: list[str]) -> Right
             troubles.append(error.message)
     for address, here in coordinators.at.items():
         groups |= _told(
-            (group.group_id, group.error_code == GROUP_REFUSED, group.authorized_operations)
+            (
+                group.group_id,
+                group.error_code == Code.GROUP_AUTHORIZATION_FAILED,
+                group.authorized_operations,
+            )
             for group in _describe(dialogues, address, here)
         )
     return dataclasses.replace(found, groups=groups, trouble=troubles[0] if troubles else "")

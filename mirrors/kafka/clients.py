@@ -14,7 +14,6 @@ from typing import Any, Literal
 from confluent_kafka import KafkaError, Producer
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.protocol.throttles import THROTTLES
 from mirrors.kafka.security import (
     ConnectionFacts,
     connection_facts,
@@ -22,6 +21,7 @@ from mirrors.kafka.security import (
     uses_sasl,
     uses_tls,
 )
+from mirrors.kafka.throttles import THROTTLES
 from mirrors.kafka.tuning import to_librdkafka
 
 Role = Literal["admin", "consumer", "producer"]
@@ -111,8 +111,3 @@ def _sasl(facts: ConnectionFacts) -> dict[str, Any]:
         config["sasl.username"] = facts.username
         config["sasl.password"] = facts.password.quiet()
     return config
-
-
-def scram_name(username: str) -> str:
-    # RFC 5802: "," and "=" inside a name are escaped; kafka-python sends the name as it is.
-    return username.replace("=", "=3D").replace(",", "=2C")

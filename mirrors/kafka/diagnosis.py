@@ -12,12 +12,13 @@ from kafka.protocol.sasl import SaslHandshakeRequest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.dialogue import STEPS, Alien, Broken, Closed, Dialogue, TooOld
+from mirrors.kafka.dialogue import Dialogue
 from mirrors.kafka.login_words import listed, login_failure
 from mirrors.kafka.protocol.addresses import Address
-from mirrors.kafka.protocol.throttles import late
+from mirrors.kafka.protocol.failures import Alien, Broken, Closed, TooOld, progress
 from mirrors.kafka.security import ConnectionFacts
 from mirrors.kafka.strangers import greet, name_stranger
+from mirrors.kafka.throttles import late
 from mirrors.kafka.tls_words import tls_failure
 
 NOT_KAFKA = "Check the port: it is not a Kafka listener."
@@ -72,7 +73,7 @@ def explain_none(
 
     A refused login behind a dead address says more than the dead address.
     """
-    first = max(failures, key=lambda address: _progress(failures[address]))
+    first = max(failures, key=lambda address: progress(failures[address]))
     told = explained(failures[first], first)
     others = [f"{host}:{port}" for host, port in failures if (host, port) != first]
     if not others:
@@ -80,13 +81,6 @@ def explain_none(
     return type(told)(
         f"{told.message} No connection to {', '.join(others)} either.", code=told.code
     )
-
-
-def _progress(error: Exception) -> int:
-    """How far an attempt came; -1 where it did not begin."""
-    if isinstance(error, Broken):
-        return STEPS.index(error.stage)
-    return -1
 
 
 def _dns(scene: Scene) -> UnderstudyError:

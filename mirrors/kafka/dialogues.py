@@ -14,14 +14,14 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import egress
 from mirrors.kafka.codes import COORDINATOR_MOVING
 from mirrors.kafka.diagnosis import explain, explain_none
-from mirrors.kafka.dialogue import Broken, Dialogue, TooOld
+from mirrors.kafka.dialogue import Dialogue
 from mirrors.kafka.errors import translate_number
 from mirrors.kafka.protocol.addresses import BOOK, Address, NoAnswer, connect_any
-from mirrors.kafka.protocol.throttles import late
+from mirrors.kafka.protocol.failures import Broken, TooOld
 from mirrors.kafka.security import connection_facts
+from mirrors.kafka.throttles import late
 
 __all__ = ["Address", "Coordinators", "Dialogues"]
 
@@ -249,8 +249,6 @@ class Dialogues:
         return self._open[address]
 
     def _connect(self, address: Address, until: float) -> Address:
-        if address not in self._facts.bootstrap:
-            egress.check(*address)
         if time.monotonic() >= self.deadline:
             alias = self.spec.alias
             raise late(alias, f"Cluster {alias} did not answer everything in time.")

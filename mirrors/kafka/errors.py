@@ -8,7 +8,7 @@ import kafka.errors
 from confluent_kafka import KafkaError, KafkaException
 
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
-from mirrors.kafka.protocol.throttles import late
+from mirrors.kafka.throttles import late
 
 
 @dataclasses.dataclass(frozen=True)

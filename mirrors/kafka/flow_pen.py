@@ -28,7 +28,7 @@ from mirrors.kafka.errors import RAISED, translate
 from mirrors.kafka.producers.cluster import Place
 from mirrors.kafka.producers.fences import fence
 from mirrors.kafka.producers.written import Written
-from mirrors.kafka.protocol.throttles import late
+from mirrors.kafka.throttles import late
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from mirrors.kafka.admin import Admin
 from mirrors.kafka.clients import client_config, discard
 from mirrors.kafka.connection import DEADLINE_S
 from mirrors.kafka.errors import RAISED, translate
-from mirrors.kafka.protocol.throttles import late
+from mirrors.kafka.throttles import late
 
 CLIENT_ID = "understudy-internal"
 UNASSIGNED = -1

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.login import Refused
-
-UNSUPPORTED_MECHANISM, ILLEGAL_SASL_STATE = 33, 34
+from mirrors.kafka.codes import Code
+from mirrors.kafka.protocol.failures import Refused, Unproven
 
 
 def login_failure(cause: Exception, spec: ClusterSpec, at: str) -> UnderstudyError:
@@ -17,7 +16,7 @@ def login_failure(cause: Exception, spec: ClusterSpec, at: str) -> UnderstudyErr
         return KafkaUnavailable(
             f"{at} did not answer the {spec.sasl_mechanism} login in time.", code="timeout"
         )
-    if isinstance(cause, ValueError):
+    if isinstance(cause, Unproven):
         return KafkaRefused(
             f"{at} could not prove that it knows the password of "
             f"{spec.sasl_username!r}: it may not be the broker it claims to be.",
@@ -32,13 +31,13 @@ def login_failure(cause: Exception, spec: ClusterSpec, at: str) -> UnderstudyErr
 
 def _refused(refused: Refused, spec: ClusterSpec, at: str) -> UnderstudyError:
     mechanism = spec.sasl_mechanism
-    if refused.number == UNSUPPORTED_MECHANISM:
+    if refused.number == Code.UNSUPPORTED_SASL_MECHANISM:
         return KafkaRefused(
             f"{at} does not offer the SASL mechanism {mechanism}; it offers "
             f"{listed(refused.mechanisms)}. Set sasl_mechanism to one of them.",
             code="sasl_mechanism",
         )
-    if refused.number == ILLEGAL_SASL_STATE:
+    if refused.number == Code.ILLEGAL_SASL_STATE:
         protocol = "SSL" if spec.security_protocol == "SASL_SSL" else "PLAINTEXT"
         return KafkaRefused(
             f"{at} takes no SASL login, but the cluster is set to {spec.security_protocol}. "

@@ -16,11 +16,12 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import egress, rights
+from mirrors.kafka import rights
 from mirrors.kafka.diagnosis import explain
-from mirrors.kafka.dialogue import Broken, Dialogue
+from mirrors.kafka.dialogue import Dialogue
 from mirrors.kafka.probe_addresses import try_addresses
 from mirrors.kafka.probe_report import BrokerReport, ProbeReport
+from mirrors.kafka.protocol.failures import Broken
 from mirrors.kafka.rights import Right
 from mirrors.kafka.security import ConnectionFacts, connection_facts
 
@@ -131,7 +132,6 @@ class _Probe:
 
     def _visit_one(self, broker: Any) -> BrokerReport:
         try:
-            egress.check(broker.host, broker.port)
             with self._dialogue(broker.host, broker.port):
                 return _broker_report(broker, True)
         except Broken as broken:
@@ -154,7 +154,6 @@ class _Probe:
             refusal = rights.coordinator_refusal(found, self.txn)
             if refusal is not None:
                 return refusal
-            egress.check(found.host, found.port)
             with self._dialogue(found.host, found.port) as coordinator:
                 return rights.transactional_right(coordinator, self.txn)
         except (Broken, UnderstudyError):

@@ -13,9 +13,10 @@ from kafka.protocol.metadata import MetadataRequest
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.kafka import egress
 from mirrors.kafka.diagnosis import explain_none
-from mirrors.kafka.dialogue import Broken, Dialogue
+from mirrors.kafka.dialogue import Dialogue
 from mirrors.kafka.probe_report import AddressReport
 from mirrors.kafka.protocol.addresses import BOOK, Address
+from mirrors.kafka.protocol.failures import Broken
 from mirrors.kafka.security import ConnectionFacts
 
 AT_MOST = 16

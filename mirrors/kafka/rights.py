@@ -10,14 +10,12 @@ from typing import Any, Literal
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import EndTxnRequest
 
+from mirrors.kafka.codes import COORDINATOR_MOVING, Code
 from mirrors.kafka.dialogue import Dialogue
 
 READ, WRITE, CREATE, ALTER, DESCRIBE = 3, 4, 5, 7, 8
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-INVALID_PRODUCER_ID_MAPPING = 49
 TRANSACTION_COORDINATOR = 1
-NOT_YET = (14, 15, 16)
 
 Side = Literal["source", "target", "both"]
 
@@ -122,7 +120,7 @@ def find_transaction_coordinator(dialogue: Dialogue, transactional_id: str) -> A
     """Where the coordinator is; a cluster that never ran a transaction makes its log for it now."""
     for pause in (0.1, 0.2, 0.4, 0.8, 1.6):
         found = _find_coordinator(dialogue, transactional_id)
-        if found.error_code not in NOT_YET:
+        if found.error_code not in COORDINATOR_MOVING:
             break
         time.sleep(pause)
     return found
@@ -152,9 +150,9 @@ def transactional_right(dialogue: Dialogue, transactional_id: str) -> Right:
         at_most=3,
     )
     name = "transactional write"
-    if answer.error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+    if answer.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return _no_transactions(transactional_id)
-    if answer.error_code == INVALID_PRODUCER_ID_MAPPING:
+    if answer.error_code == Code.INVALID_PRODUCER_ID_MAPPING:
         return Right(name, True, "target", f"Write on transactional id {transactional_id}: yes.")
     return Right(
         name, None, "target", f"Unknown: the coordinator answered error {answer.error_code}."
@@ -174,7 +172,7 @@ def _no_transactions(transactional_id: str) -> Right:
 
 def coordinator_refusal(coordinator: Any, transactional_id: str) -> Right | None:
     """The right as far as finding the coordinator tells it; None when it can be asked."""
-    if coordinator.error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+    if coordinator.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return _no_transactions(transactional_id)
     if coordinator.error_code:
         return Right(

@@ -22,7 +22,7 @@ from mirrors.kafka.clients import client_config
 from mirrors.kafka.connection import Partial
 from mirrors.kafka.errors import translate
 from mirrors.kafka.internal import PASSING
-from mirrors.kafka.protocol.throttles import late
+from mirrors.kafka.throttles import late
 
 CLIENT_ID = "understudy-simulation"
 POLL_S = 0.1

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mirrors.kafka.codes import Code
 from mirrors.kafka.producers.identity import ProducerLost
-from mirrors.kafka.protocol.throttles import late
+from mirrors.kafka.throttles import late
 from spark_runner.lanes.homes import Homes, is_on_its_way
 from spark_runner.lanes.outlet import Outlet, Which
 from spark_runner.lanes.pipe import Pipe

@@ -6,13 +6,12 @@ import dataclasses
 import time
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.codes import name_of
+from mirrors.kafka.codes import SESSION_LOST, name_of
 from spark_runner.lanes.arena import Arena, stray
 from spark_runner.lanes.stride import Stride
 from spark_runner.lanes.track import Track
 from spark_runner.wire import fetch
 from spark_runner.wire.cluster import RECEIVE_S
-from spark_runner.wire.codes import SESSION_LOST
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.heads import FETCH
 from spark_runner.wire.produce import name_key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.kafka.protocol.throttles import late
+from mirrors.kafka.throttles import late
 
 GIVE_UP_AFTER_S = 30.0
 

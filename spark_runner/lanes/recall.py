@@ -15,14 +15,13 @@ from collections.abc import Iterable
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.owner import OWNER_KEY, read_owner
 from mirrors.domain.records import MalformedRecord, Position, position_key, read_position
-from mirrors.kafka.codes import Code, failure
+from mirrors.kafka.codes import RETRY, Code, failure
 from mirrors.kafka.patience import until_answered
 from spark_runner.lanes.scan import Filter
 from spark_runner.positions import Place
 from spark_runner.wire import fetch
 from spark_runner.wire.batch import CONTROL, TRANSACTIONAL, Header
 from spark_runner.wire.cluster import REQUEST_S, ClusterClient
-from spark_runner.wire.codes import RETRY
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.metadata import Leader, TopicView
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets

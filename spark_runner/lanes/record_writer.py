@@ -14,7 +14,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.records import Position
 from mirrors.kafka import transactions
 from mirrors.kafka.errors import RAISED
-from mirrors.kafka.protocol.throttles import late
+from mirrors.kafka.throttles import late
 from spark_runner.lanes.record_fidelity import Headers
 from spark_runner.lanes.record_producer import open_producer
 from spark_runner.positions import Place, produce_row

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps import remote_cut
+from mirrors.kafka.codes import RETRY
 from mirrors.kafka.patience import until_answered
 from spark_runner.generations import remote_gap
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.codes import RETRY
 from spark_runner.wire.metadata import NO_ID, Leader
 from spark_runner.wire.offsets import LATEST, list_offsets
 

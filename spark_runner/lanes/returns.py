@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from mirrors.domain.errors import Fenced, KafkaUnavailable
-from mirrors.kafka.codes import FENCING, PRODUCER_LOST, Code
+from mirrors.kafka.codes import BATCH_REFUSED, FENCING, LEADER_MOVED, PRODUCER_LOST, RETRY, Code
 from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.lanes import remote_cut, target_trouble
 from spark_runner.lanes.homes import Homes
@@ -23,7 +23,6 @@ from spark_runner.lanes.scan import REFUSED
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.batch import sequence_of
-from spark_runner.wire.codes import BATCH_REFUSED, LEADER_MOVED, RETRY
 from spark_runner.wire.produce import Answer
 
 RETRY_S = 0.1

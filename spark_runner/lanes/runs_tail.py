@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.codes import Code, failure
+from mirrors.kafka.codes import RETRY, Code, failure
 from mirrors.kafka.patience import Patience
 from spark_runner.wire import fetch
 from spark_runner.wire.batch import CONTROL, TRANSACTIONAL
 from spark_runner.wire.cluster import REQUEST_S, ClusterClient
-from spark_runner.wire.codes import RETRY
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.metadata import Leader, TopicView
 from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from mirrors.domain.gaps import GapFacts, gap_of_range
-from mirrors.kafka.codes import Code, name_of
+from mirrors.kafka.codes import RETRY, Code, name_of
 from spark_runner.generations import range_gap, truncated_gap
 from spark_runner.lanes.looks import Looks
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.codes import RETRY
 from spark_runner.wire.metadata import NO_ID, Leader
 from spark_runner.wire.offsets import EARLIEST, LATEST, Listed, list_offsets
 

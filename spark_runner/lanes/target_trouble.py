@@ -6,10 +6,9 @@ The broker's own name of it comes along, and its text when there is one.
 from __future__ import annotations
 
 from mirrors.domain.gaps import GapFacts, in_the_way
-from mirrors.kafka.codes import Code, name_of
+from mirrors.kafka.codes import BATCH_REFUSED, Code, name_of
 from spark_runner.lanes.track import Track
 from spark_runner.lanes.verdict import Verdict
-from spark_runner.wire.codes import BATCH_REFUSED
 
 # Brokers learn of a new topic one after the other; then metadata that differs is not old any more.
 REPLACED_AFTER_S = 1.0

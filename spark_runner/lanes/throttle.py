@@ -6,7 +6,7 @@ import time
 
 from mirrors.domain.bandwidth import Bucket
 from mirrors.domain.priority.ranks import WEIGHTS, Ranks
-from mirrors.kafka.protocol.throttles import slow_words
+from mirrors.kafka.throttles import slow_words
 from spark_runner.control import Channel
 from spark_runner.lanes.precedence import Precedence
 from spark_runner.work import SliceWork

@@ -7,8 +7,8 @@ from typing import Any
 from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.protocol.messages import Repeated
 from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.messages import Repeated
 from spark_runner.wire.metadata import TopicView
 
 

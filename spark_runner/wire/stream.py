@@ -14,12 +14,10 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka import egress
-from mirrors.kafka.lookup import resolve_host
-from mirrors.kafka.protocol.throttles import late
+from mirrors.kafka.throttles import late
 
 Buffer = bytes | bytearray | memoryview
 
@@ -169,60 +167,6 @@ class Buffers:
                 to.setsockopt(socket.SOL_SOCKET, option, size)
 
 
-def dial(
-    host: str, port: int, *, alias: str, deadline: float, buffers: Buffers | None = None
-) -> PlainStream:
-    """Connect to the first address of the host that answers. Advertised hosts pass egress too."""
-    where = f"{alias} ({host}:{port})"
-    egress.check(host, port)
-    addresses = _addresses(host, port, where, deadline)
-    problem: OSError | None = None
-    for family, address in addresses:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            break
-        connecting = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            (buffers or Buffers()).apply(connecting)
-            connecting.settimeout(left)
-            connecting.connect(address)
-        except OSError as error:
-            connecting.close()
-            problem = error
-            continue
-        connecting.settimeout(None)
-        connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connecting.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        together = buffers.together if buffers else _TOGETHER
-        return PlainStream(connecting, where, most_together=together)
-    raise _not_connected(where, problem)
-
-
-def _addresses(host: str, port: int, where: str, deadline: float) -> list[tuple[Any, ...]]:
-    """Pairs of family and address."""
-    try:
-        return resolve_host(host, port, max(0.0, deadline - time.monotonic()))
-    except TimeoutError:
-        told = "the host name was not resolved in time. The DNS does not answer: check it."
-    except OSError:
-        told = "the host name cannot be resolved. Check its spelling and the DNS."
-    raise KafkaUnavailable(f"Cluster {where}: {told}", code="dns")
-
-
-def _not_connected(where: str, problem: OSError | None) -> KafkaUnavailable:
-    if problem is None or isinstance(problem, TimeoutError):
-        return KafkaUnavailable(
-            f"Cluster {where}: no connection in time. Check that the broker runs and that no "
-            "firewall drops the connection.",
-            code="timeout",
-        )
-    return KafkaUnavailable(
-        f"Cluster {where}: no connection ({_words(problem)}). Check that the broker runs and that "
-        "the address it advertises can be reached from here.",
-        code="unreachable",
-    )
-
-
 def too_late(where: str) -> KafkaUnavailable:
     alias = where.partition(" (")[0]
     words = f"Cluster {where}: no answer in time. The broker may be overloaded or cut off."
@@ -230,14 +174,14 @@ def too_late(where: str) -> KafkaUnavailable:
 
 
 def cut_off(where: str, error: OSError | None) -> KafkaUnavailable:
-    cause = "it was closed by the other side" if error is None else _words(error)
+    cause = "it was closed by the other side" if error is None else words_of(error)
     return KafkaUnavailable(
         f"Cluster {where}: the connection was lost ({cause}). The broker may be restarting.",
         code="connection_lost",
     )
 
 
-def _words(error: OSError) -> str:
+def words_of(error: OSError) -> str:
     if error.errno in (errno.ECONNRESET, errno.EPIPE):
         return "reset by the other side"
     return os.strerror(error.errno).lower() if error.errno else type(error).__name__

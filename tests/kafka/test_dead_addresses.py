@@ -22,7 +22,7 @@ from mirrors.kafka.authorised import ask_rights
 from mirrors.kafka.flow_pen import FlowPen, Outgoing
 from mirrors.kafka.group_removal import delete_group, delete_offsets
 from mirrors.kafka.producers.fences import fence
-from mirrors.kafka.protocol import addresses
+from mirrors.kafka.protocol import addresses, sockets
 from mirrors.kafka.protocol.addresses import BOOK
 from mirrors.kafka.sampling import read_windows
 from spark_runner.ends import EndsSampler
@@ -32,7 +32,7 @@ from tests.dead_addresses import KINDS
 
 Conversation = Callable[[ClusterSpec, str], object]
 # Beyond the bound of one attempt: what the conversation itself takes on a busy machine.
-USUAL_S = 2.0
+USUAL_S = 6.0
 
 
 def _id() -> str:
@@ -157,6 +157,33 @@ def no_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     BOOK.forget()
     yield
     BOOK.forget()
+
+
+@pytest.mark.parametrize("kind", KINDS.keys() - {"unresolvable"})
+@pytest.mark.parametrize("conversation", [list_groups, fence_ids, watch_topics])
+def test_a_name_that_leads_to_a_dead_address_and_a_good_one_serves(
+    kind: str,
+    conversation: Conversation,
+    cluster: ClusterSpec,
+    topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, resolve = topic(), sockets.resolve
+
+    def resolved(host: str, port: int, deadline: float) -> list[sockets.Target]:
+        if host != "kafka.example":
+            return resolve(host, port, deadline)
+        good, bad = cluster.bootstrap_servers, dead
+        pairs = [one.rsplit(":", 1) for one in (bad, good)]
+        return [target for host, port in pairs for target in resolve(host, int(port), deadline)]
+
+    monkeypatch.setattr(sockets, "resolve", resolved)
+    named = dataclasses.replace(cluster, bootstrap_servers="kafka.example:9092")
+    with KINDS[kind]() as dead:
+        for bound in (BOUND_S + USUAL_S, USUAL_S):
+            began = time.monotonic()
+            conversation(named, name)
+            assert time.monotonic() - began < bound
 
 
 @pytest.fixture(params=KINDS)

@@ -17,7 +17,7 @@ from mirrors.kafka import internal
 from mirrors.kafka.dialogues import Dialogues
 from mirrors.kafka.errors import translate
 from mirrors.kafka.groups import list_groups
-from mirrors.kafka.protocol.throttles import THROTTLES, quota_words, slow_words
+from mirrors.kafka.throttles import THROTTLES, quota_words, slow_words
 from spark_runner.positions_for_mm2 import ConnectOffsetsWriter
 
 QUOTA = 200.0

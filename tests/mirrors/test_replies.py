@@ -17,7 +17,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.dialogue import Dialogue
-from mirrors.kafka.replies import reply_of
+from mirrors.kafka.protocol.messages import reply_of
 from mirrors.kafka.security import connection_facts
 
 

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
+from mirrors.kafka.protocol import sasl
 from mirrors.kafka.security import ConnectionFacts, connection_facts
-from spark_runner.wire import sasl
 from spark_runner.wire.connection import Connection
 from tests.security.secured import MECHANISMS, RENEWED_MS, SecuredBroker
 
@@ -25,10 +25,10 @@ def test_a_login_is_renewed_on_the_connection_that_it_was_made_on(
     log_in = sasl.log_in
 
     def counted(
-        exchange: Callable[..., object], facts: ConnectionFacts, where: str
+        exchange: Callable[..., object], facts: ConnectionFacts, seconds: float
     ) -> float | None:
         logins[facts.mechanism] += 1
-        return log_in(exchange, facts, where)
+        return log_in(exchange, facts, seconds)
 
     def ask_for_long(mechanism: str) -> int:
         facts = connection_facts(secured.spec("RENEWED", mechanism))

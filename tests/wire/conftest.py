@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-import spark_runner.wire.connection
 from controlplane.demo.guard import Guard
 from controlplane.demo.kafka import KafkaBroker
 from controlplane.demo.kafka_cluster import KafkaCluster
 from controlplane.demo.kafka_files import Listener
 from mirrors.kafka.admin import Admin
-from spark_runner.wire.stream import PlainStream, dial
+from mirrors.kafka.protocol import sockets
+from mirrors.kafka.protocol.sockets import Target
 from tests.wire.proxy import Proxy
 from tests.wire.sides import Side
 
@@ -123,10 +122,12 @@ def proxies(
         host, port = address.rsplit(":", 1)
         found[int(port)] = Proxy(host, int(port))
 
-    def through(host: str, port: int, **rest: Any) -> PlainStream:
-        return dial(host, found[port].port if _is_engine() else port, **rest)
+    resolve = sockets.resolve
 
-    monkeypatch.setattr(spark_runner.wire.connection, "dial", through)
+    def through(host: str, port: int, deadline: float) -> list[Target]:
+        return resolve(host, found[port].port if _is_engine() else port, deadline)
+
+    monkeypatch.setattr(sockets, "resolve", through)
     yield tuple(found.values())  # type: ignore[misc]
     for proxy in found.values():
         proxy.close()

@@ -8,7 +8,7 @@ import pytest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from mirrors.kafka.producers.identity import Identity
-from spark_runner.wire import messages
+from mirrors.kafka.protocol import messages
 from tests.wire.running import PARTITIONS, Running
 from tests.wire.world import Flow, Side, bare, soon, unique
 
@@ -31,7 +31,10 @@ def wear_out(side: Side, name: str, until: int) -> int:
     repeated = messages.Repeated(request)
     while epoch < until:
         count = min(AT_ONCE, until - epoch)
-        link.send([repeated.encode(version, link.next_correlation()) for _ in range(count)], soon())
+        link.send(
+            [repeated.encode(version, link.next_correlation(), "test") for _ in range(count)],
+            soon(),
+        )
         for _ in range(count):
             frame = link.receive(None, soon())
         # Only the last says something new: they are answered in order.

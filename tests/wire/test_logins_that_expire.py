@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import spark_runner.wire.connection
 from controlplane.demo.kafka import KafkaBroker
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.protocol import sockets
+from mirrors.kafka.protocol.sockets import Target
 from mirrors.kafka.security import connection_facts
 from spark_runner.wire.connection import Connection
-from spark_runner.wire.stream import PlainStream, dial
 from tests.wire.conftest import LOGIN_MS, PASSWORD
 from tests.wire.running import PARTITIONS, Running
 from tests.wire.world import Flow, Side, bare, unique
@@ -47,12 +47,14 @@ def test_the_copy_outlives_many_logins(
 ) -> None:
     opened: list[float] = []
 
-    def counted(host: str, port: int, **rest: Any) -> PlainStream:
+    resolve = sockets.resolve
+
+    def counted(*address: Any) -> list[Target]:
         if threading.current_thread().name == "engine":
             opened.append(time.monotonic())
-        return dial(host, port, **rest)
+        return resolve(*address)
 
-    monkeypatch.setattr(spark_runner.wire.connection, "dial", counted)
+    monkeypatch.setattr(sockets, "resolve", counted)
     # The test itself goes by the other listener: only the engine has to log in.
     source, target = Side("one", odd.bootstrap), Side("two", odd.bootstrap)
     topic = unique("expiring")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
+from mirrors.kafka.protocol import messages
 from mirrors.kafka.security import connection_facts
 from spark_runner.lanes import feeder
 from spark_runner.lanes.arena import Arena
@@ -21,7 +22,6 @@ from spark_runner.lanes.engine import Engine
 from spark_runner.lanes.feeder import Feeder
 from spark_runner.lanes.pipe import Pipe
 from spark_runner.lanes.sockets import Sockets
-from spark_runner.wire import messages
 from spark_runner.wire.cluster import RECEIVE_S
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.fetch import Fetched
@@ -41,7 +41,7 @@ Read = tuple[Arena, list[Fetched]] | None
 def ask(link: Connection) -> float:
     until = time.monotonic() + 20
     request = MetadataRequest(topics=None)
-    link.send([messages.encode(request, VERSION, link.next_correlation())], until)
+    link.send([messages.encode(request, VERSION, link.next_correlation(), "test")], until)
     return until
 
 

@@ -14,7 +14,9 @@ from typing import NoReturn
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.wire.stream import Buffers, PlainStream, dial
+from mirrors.kafka.security import ConnectionFacts
+from spark_runner.wire.connection import Connection
+from spark_runner.wire.stream import Buffers, PlainStream
 
 WITHIN_S = 20.0
 
@@ -156,6 +158,10 @@ def test_an_answer_that_ends_with_the_connection_says_so(
     assert found.value.code == "connection_lost"
 
 
+def facts_of(host: str) -> ConnectionFacts:
+    return ConnectionFacts(alias="primary", bootstrap=((host, 9092),))
+
+
 def test_a_host_name_that_is_not_resolved_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -169,7 +175,7 @@ def test_a_host_name_that_is_not_resolved_is_not_waited_for(
     monkeypatch.setattr(socket, "getaddrinfo", hangs)
     began = time.monotonic()
     with pytest.raises(KafkaUnavailable, match="not resolved in time") as told:
-        dial("broker.example", 9092, alias="primary", deadline=began + 0.3)
+        Connection(facts_of("broker.example"), "broker.example", 9092, deadline=began + 0.3)
     assert told.value.code == "dns"
     assert asked.is_set()
     assert time.monotonic() - began < 3
@@ -178,5 +184,5 @@ def test_a_host_name_that_is_not_resolved_is_not_waited_for(
 @pytest.mark.parametrize("host", ["no-such-host.invalid", f"{'a' * 70}.example"])
 def test_a_host_name_that_nobody_knows_is_told(host: str) -> None:
     with pytest.raises(KafkaUnavailable, match="cannot be resolved") as told:
-        dial(host, 9092, alias="primary", deadline=time.monotonic() + WITHIN_S)
+        Connection(facts_of(host), host, 9092, deadline=time.monotonic() + WITHIN_S)
     assert told.value.code == "dns"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 
 from spark_runner.lanes import engine
 from spark_runner.lanes.feeder import throttled_s
@@ -17,7 +17,7 @@ from spark_runner.lanes.homes import Homes
 from spark_runner.lanes.raw import RawCopier
 from spark_runner.lanes.sources import Sources
 from spark_runner.lanes.window import Window
-from spark_runner.wire import heads, messages
+from spark_runner.wire import heads
 from spark_runner.wire.connection import Connection
 from spark_runner.wire.records import Record
 from tests.wire.running import NOW, PARTITIONS
@@ -70,8 +70,6 @@ class Watch:
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    kinds = (AlterClientQuotasResponse, 0, 1)
-    monkeypatch.setitem(messages.SPOKEN, AlterClientQuotasRequest, kinds)
     return Watch(monkeypatch)
 
 

@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
-from kafka.protocol.producer import AddPartitionsToTxnRequest, InitProducerIdRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
@@ -17,13 +16,6 @@ from mirrors.kafka.patience import Patience
 from mirrors.kafka.producers.cluster import Asked, Place
 
 CLIENT_ID = "understudy-fence"
-# From version 4 on AddPartitionsToTxn is for brokers; InitProducerId 6 is not served by any yet.
-_NEWEST: dict[type, int] = {
-    MetadataRequest: 12,
-    FindCoordinatorRequest: 4,
-    InitProducerIdRequest: 5,
-    AddPartitionsToTxnRequest: 3,
-}
 
 
 class Nodes:
@@ -44,7 +36,7 @@ class Nodes:
 
     def ask(self, request: Any, deadline: float, **how: Unpack[Asked]) -> Any:
         node, newest = how.get("node"), how.get("newest")
-        at_most = _NEWEST.get(type(request), 99) if newest is None else newest
+        at_most = 99 if newest is None else newest
         patience = Patience(deadline)
         while True:
             self._dialogues.give(deadline - time.monotonic())

@@ -101,28 +101,32 @@ def connect_any(
     """The outcome of the first attempt that succeeds: `attempt(address, until)`.
 
     Two rounds. In the first each attempt is bounded, so that a silent address costs little. In the
-    second those that ran into that bound get `most_s`: all of them may be slow. `until` and
-    `deadline` are a monotonic clock's. Raises NoAnswer.
+    second those that ran into that bound get `most_s`: all of them may be slow. Whatever is left of
+    the time is shared by those still to be tried. `until` and `deadline` are a monotonic clock's.
+    Raises NoAnswer.
     """
     failures: dict[Address, Exception] = {}
-    slow = []
     known = BOOK.ordered(alias, addresses)
-    for address in known:
-        bound = min(most_s, BOOK.attempt_s(alias, address)) if len(known) > 1 else most_s
+    slow: list[Address] = []
+    for others, address in zip(reversed(range(len(known))), known, strict=True):
         began = time.monotonic()
         if failures and began >= deadline:
             break
+        bound = min(most_s, BOOK.attempt_s(alias, address)) if len(known) > 1 else most_s
+        bound = min(bound, (deadline - began) / (others + 1))
         try:
-            return _attempt(alias, address, attempt, min(deadline, began + bound))
+            return _attempt(alias, address, attempt, began + bound)
         except failing as error:
             failures[address] = error
-            if bound < most_s and time.monotonic() - began >= bound * 0.9:
+            if len(known) > 1 and time.monotonic() - began >= bound * 0.9:
                 slow.append(address)
-    for address in slow:
-        if time.monotonic() >= deadline:
+    for others, address in zip(reversed(range(len(slow))), slow, strict=True):
+        began = time.monotonic()
+        if began >= deadline:
             break
         try:
-            return _attempt(alias, address, attempt, min(deadline, time.monotonic() + most_s))
+            until = began + min(most_s, (deadline - began) / (others + 1))
+            return _attempt(alias, address, attempt, until)
         except failing as error:
             failures[address] = error
     raise NoAnswer(failures)

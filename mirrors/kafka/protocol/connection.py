@@ -1,0 +1,345 @@
+"""One connection to one broker: versions negotiated, logged in, requests and replies in order.
+
+A broker answers the requests of a connection in the order they were sent, so replies need no
+look-up: the oldest correlation id that is open must be the next to come back.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections import deque
+from typing import Any, ClassVar, Final
+
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.kafka import cleartext, egress
+from mirrors.kafka.codes import Code
+from mirrors.kafka.protocol import messages, sasl, sockets
+from mirrors.kafka.protocol.addresses import Address, NoAnswer, connect_any
+from mirrors.kafka.protocol.failures import (
+    CAUSES,
+    Alien,
+    Broken,
+    Closed,
+    OtherReply,
+    Refused,
+    Step,
+    TooOld,
+    Unproven,
+    progress,
+)
+from mirrors.kafka.protocol.sockets import Buffer, NoStream, SocketStream, Stream, Target
+from mirrors.kafka.security import ConnectionFacts
+from mirrors.kafka.throttles import THROTTLES
+
+_LENGTH: Final = struct.Struct(">i")
+# KIP-368: a broker closes a connection whose login is older than it allows. Renew well before.
+_RENEW_AFTER: Final = 0.8
+_UNSUPPORTED_VERSION: Final = int(Code.UNSUPPORTED_VERSION).to_bytes(2, "big")
+
+
+class _Final(Exception):
+    """No other address of the host is tried."""
+
+    def __init__(self, broken: Broken) -> None:
+        super().__init__(broken.stage)
+        self.broken = broken
+
+
+class BrokerConnection:
+    """Blocking, for one thread. After a failure other than TooOld it is closed: open another.
+
+    Deadlines are a monotonic clock's; each step has `step_s` at the most. Raises what `failure`
+    makes of a cause, and UnderstudyError where the deployment forbids the address or has no secret.
+    """
+
+    longest_frame: ClassVar[int] = 100 << 20
+
+    def __init__(
+        self,
+        facts: ConnectionFacts,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        step_s: float = float("inf"),
+    ) -> None:
+        self.facts, self.host, self.port = facts, host, port
+        self.where = f"{facts.alias} ({host}:{port})"
+        self.stage: Step = "dns"
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
+        self.step_s = step_s
+        self.stream: Stream = NoStream()
+        self._client_id = client_id
+        self._targets: dict[Address, Target] = {}
+        self._correlation = 0
+        self._open: deque[int] = deque()
+        # The reply that is being read, and how much of it is there.
+        self._frame: memoryview | None = None
+        self._filled = 0
+        self._renew_at = float("inf")
+        # KIP-219: a broker answers at once and then ignores the connection for the throttle time.
+        self.quiet_until = 0.0
+
+    # -- what a kind of connection has of its own
+
+    def failure(self, cause: Exception) -> Exception:
+        """What to raise for a cause at this stage."""
+        return Broken(self.stage, cause)
+
+    def prepare(self, connecting: socket.socket) -> None:
+        """Options of a socket that is about to connect."""
+
+    def open_stream(self, connected: socket.socket, deadline: float) -> Stream:
+        """The bytes of the connection, over TLS where the facts say so."""
+        stream = SocketStream(connected)
+        if self.facts.tls is not None:
+            self.stage = "tls"
+            try:
+                stream.secure(self.facts.tls, self.host, self._until(deadline))
+            except BaseException:
+                stream.close()
+                raise
+        return stream
+
+    def overhear(self) -> bytes:
+        """More of what is not Kafka's, to tell what it is."""
+        return self.stream.overhear() if isinstance(self.stream, SocketStream) else b""
+
+    # -- to be connected
+
+    def connect(self, deadline: float) -> None:
+        """All steps up to a usable connection, with each address of the host until one serves."""
+        host, port, facts = self.host, self.port, self.facts
+        tls = facts.tls is not None
+        egress.check(host, port)
+        cleartext.check(host, port, alias=facts.alias, mechanism=facts.mechanism, tls=tls)
+        self.stage = "dns"
+        try:
+            targets = sockets.resolve(host, port, self._until(deadline))
+        except OSError as error:
+            raise self.failure(error) from None
+        # A name may lead to several addresses, some of them dead.
+        self._targets = {(str(target[1][0]), int(target[1][1])): target for target in targets}
+        try:
+            connect_any(
+                facts.alias,
+                self._targets,
+                self._attempt,
+                deadline=deadline,
+                most_s=deadline - time.monotonic(),
+                failing=(Broken,),
+            )
+        except NoAnswer as none:
+            furthest = max(none.failures.values(), key=progress)
+            assert isinstance(furthest, Broken)  # noqa: S101 - nothing else is caught
+            raise self._raised(furthest) from None
+        except _Final as final:
+            raise self._raised(final.broken) from None
+        self.stage = "ask"
+
+    def _attempt(self, address: Address, until: float) -> None:
+        try:
+            self._connect_to(self._targets[address], until)
+        except (*CAUSES, ValueError, UnderstudyError, Broken) as error:
+            self.close()
+            broken = error if isinstance(error, Broken) else Broken(self.stage, error)
+            # A login that was refused at one address of a broker is not tried at the next.
+            is_final = isinstance(broken.cause, (Refused, Unproven))
+            raise (_Final(broken) if is_final else broken) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _raised(self, broken: Broken) -> Exception:
+        self.stage, cause = broken.stage, broken.cause
+        return cause if isinstance(cause, UnderstudyError) else self.failure(cause)
+
+    def _connect_to(self, target: Target, deadline: float) -> None:
+        self._open.clear()
+        self._frame = None
+        self.stage = "tcp"
+        connected = sockets.connect(target, self._until(deadline), self.prepare)
+        self.stream = self.open_stream(connected, deadline)
+        self.stage = "versions"
+        self._learn_versions(deadline)
+        self._log_in(deadline)
+
+    def _learn_versions(self, deadline: float) -> None:
+        until = self._until(deadline)
+        for version in (3, 0):
+            request = ApiVersionsRequest(
+                client_software_name="understudy", client_software_version="1"
+            )
+            self._send(request, version, until)
+            frame = self.receive(None, until)
+            # The refusal comes in version 0, whatever was asked in.
+            if bytes(frame[4:6]) != _UNSUPPORTED_VERSION:
+                break
+        reply = messages.decode(request, version, frame)
+        self.versions = {
+            row.api_key: (row.min_version, row.max_version) for row in reply.api_keys or ()
+        }
+        if reply.error_code or MetadataRequest.API_KEY not in self.versions:
+            raise Alien
+        self.features = {
+            row.name: row.max_version_level
+            for row in getattr(reply, "finalized_features", None) or ()
+        }
+
+    def _log_in(self, deadline: float) -> None:
+        if not self.facts.mechanism:
+            return
+        self.stage = "login"
+        seconds = self._until(deadline) - time.monotonic()
+        lifetime = sasl.log_in(
+            lambda request: self._ask(request, self._until(deadline), None), self.facts, seconds
+        )
+        if lifetime is not None:
+            self._renew_at = time.monotonic() + lifetime * _RENEW_AFTER
+
+    def renew_login(self, deadline: float) -> None:
+        """Log in again when it is time to, in-band; only while no reply is awaited."""
+        if time.monotonic() >= self._renew_at and not self._open:
+            self._log_in(deadline)
+            self.stage = "ask"
+
+    # -- requests and replies
+
+    def call(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
+        """Send a request, also as `Repeated`, in the newest version that both sides know, `newest`
+        at the most; wait for its reply."""
+        until = self._until(deadline)
+        self.wait_out_throttle(until)
+        try:
+            self.renew_login(until)
+            reply = self._ask(request, until, newest)
+        except TooOld as error:
+            raise self.failure(error) from None
+        except CAUSES as error:
+            self.close()
+            raise self.failure(error) from None
+        except BaseException:
+            self.close()
+            raise
+        self.note_throttle(getattr(reply, "throttle_time_ms", 0) or 0)
+        return reply
+
+    def version(self, key: int, least: int, most: int, what: str) -> int:
+        """The newest version of a message that both sides speak."""
+        try:
+            return self._version(key, least, most, what)
+        except TooOld as error:
+            raise self.failure(error) from None
+
+    def _version(self, key: int, least: int, most: int, what: str) -> int:
+        low, high = self.versions.get(key, (0, -1))
+        chosen = min(high, most)
+        if chosen < max(low, least):
+            raise TooOld(what, (low, high), (least, most))
+        return chosen
+
+    def _ask(self, request: Any, until: float, newest: int | None) -> Any:
+        kind = request.request if isinstance(request, messages.Repeated) else request
+        least, most = messages.spoken(kind)
+        most = most if newest is None else min(most, newest)
+        version = self._version(kind.API_KEY, least, most, type(kind).__name__)
+        self._send(request, version, until)
+        frame = self.receive(None, until)
+        if isinstance(request, messages.Repeated):
+            return request.decode(version, frame)
+        return messages.decode(request, version, frame)
+
+    def _send(self, request: Any, version: int, until: float) -> None:
+        correlation = self.next_correlation()
+        if isinstance(request, messages.Repeated):
+            self.send([request.encode(version, correlation, self._client_id)], until)
+        else:
+            self.send([messages.encode(request, version, correlation, self._client_id)], until)
+
+    def _until(self, deadline: float) -> float:
+        return min(deadline, time.monotonic() + self.step_s)
+
+    # -- frames
+
+    def next_correlation(self) -> int:
+        """The id for the next request; it counts as sent."""
+        self._correlation = self._correlation + 1 & 0x7FFFFFFF
+        self._open.append(self._correlation)
+        return self._correlation
+
+    @property
+    def awaited(self) -> int:
+        """How many replies are still to come."""
+        return len(self._open)
+
+    def send(self, parts: list[Buffer], deadline: float) -> None:
+        self.stream.send(parts, deadline)
+
+    def receive(self, into: memoryview | None, deadline: float) -> memoryview:
+        """The next reply without its length, in `into` when it fits there."""
+        while (frame := self.receive_part(into, deadline, self.longest_frame)) is None:
+            pass
+        return frame
+
+    def receive_part(
+        self, into: memoryview | None, deadline: float, most: int
+    ) -> memoryview | None:
+        """As `receive`, but with the next `most` bytes of it at the most: None until it is whole.
+
+        In between one may send, and receive on other connections.
+        """
+        if self._frame is None:
+            self._frame, self._filled = self._begin_frame(into, deadline), 0
+        frame = self._frame
+        upto = min(len(frame), self._filled + most)
+        self.stream.receive_into(frame[self._filled : upto], deadline)
+        self._filled = upto
+        if upto < len(frame):
+            return None
+        self._frame = None
+        (correlation,) = _LENGTH.unpack_from(frame)
+        if not self._open or correlation != self._open.popleft():
+            raise self.failure(OtherReply())
+        return frame
+
+    def _begin_frame(self, into: memoryview | None, deadline: float) -> memoryview:
+        """Where the reply that begins now belongs."""
+        prefix = memoryview(bytearray(4))
+        try:
+            self.stream.receive_into(prefix, deadline)
+        except Closed as closed:
+            if closed.said:
+                raise self.failure(Alien(closed.said)) from None
+            raise
+        (length,) = _LENGTH.unpack(prefix)
+        if not 4 <= length <= self.longest_frame:
+            raise self.failure(Alien(bytes(prefix) + self.overhear()))
+        if into is not None and length <= len(into):
+            return into[:length]
+        return memoryview(bytearray(length))
+
+    def pending(self) -> bool:
+        return self.stream.pending()
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    # -- quotas
+
+    def note_throttle(self, milliseconds: int) -> None:
+        if milliseconds > 0:
+            self.quiet_until = time.monotonic() + milliseconds / 1000
+            THROTTLES.note(self.facts.alias, f"{self.host}:{self.port}", milliseconds)
+
+    def wait_out_throttle(self, deadline: float) -> None:
+        left = min(self.quiet_until, deadline) - time.monotonic()
+        if left > 0:
+            time.sleep(left)
+
+    def close(self) -> None:
+        self.stream.close()

@@ -1,0 +1,74 @@
+"""SASL logins inside Kafka's protocol: PLAIN, SCRAM, OAUTHBEARER; and how long each holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafka.net.sasl.scram import ScramClient
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from mirrors.kafka.codes import Code
+from mirrors.kafka.protocol.failures import Refused, Unproven
+from mirrors.kafka.security import ConnectionFacts
+
+Exchange = Callable[[Any], Any]
+
+
+def log_in(exchange: Exchange, facts: ConnectionFacts, seconds: float) -> float | None:
+    """Log in if the facts ask for it; for how many seconds the login holds, None without a limit.
+
+    `exchange` sends one request and returns its reply. Raises Refused or Unproven.
+    """
+    if not facts.mechanism:
+        return None
+    reply = exchange(SaslHandshakeRequest(mechanism=facts.mechanism))
+    if reply.error_code:
+        raise Refused(reply.error_code, mechanisms=tuple(reply.mechanisms or ()))
+    lifetime = _Login(exchange, facts, seconds).run()
+    return lifetime / 1000 if lifetime > 0 else None
+
+
+class _Login:
+    def __init__(self, exchange: Exchange, facts: ConnectionFacts, seconds: float) -> None:
+        self._exchange, self._facts, self._seconds = exchange, facts, seconds
+        self._lifetime_ms = 0
+
+    def run(self) -> int:
+        """The milliseconds for which it holds (KIP-368); 0 without a limit."""
+        facts = self._facts
+        if facts.token is not None:
+            self._with_token(facts.token.token(deadline_s=self._seconds).value.reveal())
+        elif facts.password is not None:
+            password = facts.password.reveal()
+            if facts.mechanism == "PLAIN":
+                self._say(f"\0{facts.username}\0{password}".encode())
+            else:
+                self._with_scram(password)
+        return self._lifetime_ms
+
+    def _with_scram(self, password: str) -> None:
+        scram: Any = ScramClient(_scram_name(self._facts.username), password, self._facts.mechanism)
+        try:
+            scram.process_server_first_message(self._say(scram.first_message()))
+            scram.process_server_final_message(self._say(scram.final_message()))
+        except (ValueError, KeyError):
+            raise Unproven from None
+
+    def _with_token(self, token: str) -> None:
+        if self._say(f"n,,\x01auth=Bearer {token}\x01\x01".encode()):
+            # RFC 7628: the refusal is data; the error number comes after our acknowledgement.
+            self._say(b"\x01")
+            raise Refused(Code.SASL_AUTHENTICATION_FAILED)
+
+    def _say(self, words: bytes) -> bytes:
+        reply = self._exchange(SaslAuthenticateRequest(auth_bytes=words))
+        if reply.error_code:
+            raise Refused(reply.error_code, words=reply.error_message or "")
+        self._lifetime_ms = reply.session_lifetime_ms or 0
+        return bytes(reply.auth_bytes or b"")
+
+
+def _scram_name(username: str) -> str:
+    # RFC 5802: "," and "=" inside a name are escaped; kafka-python sends the name as it is.
+    return username.replace("=", "=3D").replace(",", "=2C")
