@@ -15,10 +15,11 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.codes import COORDINATOR_MOVING
+from mirrors.kafka.connection import Partial
 from mirrors.kafka.diagnosis import explain, explain_none
 from mirrors.kafka.dialogue import Dialogue
 from mirrors.kafka.errors import translate_number
-from mirrors.kafka.protocol.addresses import BOOK, Address, NoAnswer, connect_any
+from mirrors.kafka.protocol.addresses import ATTEMPT_S, BOOK, Address, NoAnswer, connect_any
 from mirrors.kafka.protocol.failures import Broken, TooOld
 from mirrors.kafka.security import connection_facts
 from mirrors.kafka.throttles import late
@@ -74,9 +75,12 @@ class Dialogues:
 
     def give(self, deadline_s: float) -> None:
         """Another deadline for what is asked from now on: for those who keep dialogues open."""
-        self.deadline = time.monotonic() + deadline_s
+        self._end_at(time.monotonic() + deadline_s)
+
+    def _end_at(self, deadline: float) -> None:
+        self.deadline = deadline
         for dialogue in self._open.values():
-            dialogue.deadline = self.deadline
+            dialogue.deadline = deadline
 
     def ask(self, address: Address, request: Any, *, at_most: int = 99) -> Any:
         """One question to one broker; our error with its reason when it fails."""
@@ -150,6 +154,28 @@ class Dialogues:
         self._learned = [(broker.host, broker.port) for broker in answer.brokers]
         return list(self._learned)
 
+    def ask_each(self, request: Any) -> Partial[Address, Any]:
+        """The answer of every broker, beside why others gave none; raises when nobody answers.
+
+        Those that answered last go first, and one that is silent leaves the others their time.
+        """
+        result: Partial[Address, Any] = Partial()
+        broken: dict[Address, Exception] = {}
+        brokers = BOOK.ordered(self.spec.alias, self.brokers())
+        whole = self.deadline
+        for others, address in zip(reversed(range(len(brokers))), brokers, strict=True):
+            now = time.monotonic()
+            self._end_at(now + (whole - now) / (others + 1))
+            try:
+                result.done[address] = self._ask(address, request, 99)
+            except (Broken, KafkaUnavailable) as error:
+                broken[address] = error
+        self._end_at(whole)
+        result.failed = {address: self._told(error, address) for address, error in broken.items()}
+        if not result.done:
+            result.raise_first()
+        return result
+
     def coordinators(self, groups: Iterable[str]) -> Coordinators:
         """Where each group is coordinated; waits while a coordinator is being chosen."""
         found = Coordinators()
@@ -216,7 +242,9 @@ class Dialogues:
         return translate_number(number, where=self.spec.alias, doing=doing)
 
     def _explained(self, broken: Broken, address: Address) -> UnderstudyError:
-        return explain(broken, self.spec, self._facts, *address, self.deadline)
+        if broken.told is None:
+            broken.told = explain(broken, self.spec, self._facts, *address, self.deadline)
+        return broken.told
 
     def _told(self, error: Exception, address: Address) -> UnderstudyError:
         if isinstance(error, Broken):
@@ -238,7 +266,9 @@ class Dialogues:
                 raise error
         began = time.monotonic()
         try:
-            self._connect(address, began + BROKER_S)
+            bound = ATTEMPT_S if BOOK.has_failed(self.spec.alias, address) else BROKER_S
+            self._connect(address, began + bound)
+            BOOK.answered(self.spec.alias, address, time.monotonic() - began)
         except Broken as error:
             now = time.monotonic()
             BOOK.failed(self.spec.alias, address)

@@ -44,22 +44,49 @@ class GroupOffset:
     leader_epoch: int | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class GroupsListed:
+    """Groups by name; `silent` says why brokers did not answer: their groups are missing."""
+
+    groups: dict[str, GroupListing]
+    silent: tuple[UnderstudyError, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.silent
+
+    @property
+    def reason(self) -> str:
+        """Which groups are missing and why; empty when none is."""
+        if self.is_whole:
+            return ""
+        return f"Groups that other brokers coordinate are not listed: {self.silent[0].message}"
+
+
 def list_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> dict[str, GroupListing]:
-    """Every group that we may describe, of every broker."""
+    """Every group that we may describe, of every broker; raises when one does not answer."""
+    listed = list_answered_groups(spec, deadline_s=deadline_s)
+    for error in listed.silent:
+        raise error
+    return listed.groups
+
+
+def list_answered_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> GroupsListed:
+    """Every group that we may describe, of the brokers that answer; raises when none does."""
     found: dict[str, GroupListing] = {}
     with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
-        for address in dialogues.brokers():
-            answer = dialogues.ask(address, ListGroupsRequest())
-            if answer.error_code:
-                raise translate_number(answer.error_code, where=spec.alias, doing="list groups")
-            for group in answer.groups:
-                found[group.group_id] = GroupListing(
-                    name=group.group_id,
-                    type=str(getattr(group, "group_type", None) or "classic").lower(),
-                    state=str(getattr(group, "group_state", None) or ""),
-                    protocol_type=group.protocol_type or "",
-                )
-    return found
+        answers = dialogues.ask_each(ListGroupsRequest())
+    for answer in answers.done.values():
+        if answer.error_code:
+            raise translate_number(answer.error_code, where=spec.alias, doing="list groups")
+        for group in answer.groups:
+            found[group.group_id] = GroupListing(
+                name=group.group_id,
+                type=str(getattr(group, "group_type", None) or "classic").lower(),
+                state=str(getattr(group, "group_state", None) or ""),
+                protocol_type=group.protocol_type or "",
+            )
+    return GroupsListed(found, tuple(answers.failed.values()))
 
 
 def read_offsets(

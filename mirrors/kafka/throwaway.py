@@ -9,7 +9,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.connection import DEADLINE_S, Partial
-from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
+from mirrors.kafka.groups import GroupOffset, list_answered_groups, write_offsets
 
 PREFIX = "understudy-simulation-"
 CLIENT_ID = "understudy-simulation"
@@ -31,7 +31,7 @@ def make_group(
 def find_groups(spec: ClusterSpec, prefix: str, *, deadline_s: float = DEADLINE_S) -> list[str]:
     """Those left by a simulation, by the beginning of their names."""
     _check(prefix)
-    listed = list_groups(spec, deadline_s=deadline_s)
+    listed = list_answered_groups(spec, deadline_s=deadline_s).groups
     return sorted(name for name in listed if name.startswith(prefix))
 
 

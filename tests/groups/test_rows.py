@@ -13,7 +13,7 @@ from mirrors.domain.checkpoints import Move
 from mirrors.domain.duties import DutyContext
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.resume import GroupPlace
-from mirrors.kafka.groups import GroupListing
+from mirrors.kafka.groups import GroupListing, GroupsListed
 from mirrors.models import Flow, FlowPartition, GroupBookmark, GroupOffset, PartitionMap
 from mirrors.services.groups.group_rows import known_groups, store_listing, store_places
 from mirrors.services.offset_syncs import write_offset_syncs
@@ -23,13 +23,14 @@ pytestmark = pytest.mark.django_db
 NOW = timezone.now()
 
 
-def look(flow: Flow, *names: str, kind: str = "classic", later: int = 0) -> None:
+def look(flow: Flow, *names: str, kind: str = "classic", later: int = 0, silent: str = "") -> None:
     listed = {
         name: GroupListing(name=name, type=kind, state="Empty", protocol_type="consumer")
         for name in names
     }
     now = NOW + timedelta(seconds=later)
-    store_listing(flow=flow, spec=flow.spec, listed=listed, now=now)
+    errors = (KafkaUnavailable(silent),) if silent else ()
+    store_listing(flow=flow, spec=flow.spec, listed=GroupsListed(listed, errors), now=now)
 
 
 def states(flow: Flow) -> dict[tuple[str, str], str]:
@@ -67,6 +68,15 @@ def test_a_group_that_is_gone_stays_while_the_target_has_it() -> None:
     assert states(flow) == {("app", ""): "unknown"}
     look(flow)
     assert states(flow) == {}
+
+
+def test_a_group_that_a_silent_broker_may_coordinate_stays() -> None:
+    flow = world.flow()
+    look(flow, "app", "other")
+    look(flow, "other", silent="b1:9092 did not answer in time.")
+    assert states(flow) == {("app", ""): "waiting", ("other", ""): "waiting"}
+    look(flow, "other")
+    assert states(flow) == {("other", ""): "waiting"}
 
 
 def test_a_flow_that_rests_costs_its_offset_syncs_no_question_to_kafka() -> None:

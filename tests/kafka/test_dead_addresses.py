@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka import groups, heartbeats, internal, tailing, throwaway, transactions
 from mirrors.kafka.acls import Acls
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.authorised import ask_rights
+from mirrors.kafka.dialogues import Dialogues
 from mirrors.kafka.flow_pen import FlowPen, Outgoing
 from mirrors.kafka.group_removal import delete_group, delete_offsets
 from mirrors.kafka.producers.fences import fence
@@ -184,6 +186,25 @@ def test_a_name_that_leads_to_a_dead_address_and_a_good_one_serves(
             began = time.monotonic()
             conversation(named, name)
             assert time.monotonic() - began < bound
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dead_broker_of_the_metadata_hides_no_groups_of_the_others(
+    kind: str, cluster: ClusterSpec, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = _id()
+    groups.write_offsets(cluster, group, {(topic(), 0): groups.GroupOffset(0)}).raise_first()
+    brokers = Dialogues.brokers
+    with KINDS[kind]() as dead:
+        host, port = dead.rsplit(":", 1)
+        beside = (host, int(port))
+        monkeypatch.setattr(Dialogues, "brokers", lambda self: [beside, *brokers(self)])
+        listed = groups.list_answered_groups(cluster)
+        assert group in listed.groups
+        assert not listed.is_whole
+        assert dead.partition(":")[0] in listed.reason
+        with pytest.raises(KafkaUnavailable):
+            groups.list_groups(cluster)
 
 
 @pytest.fixture(params=KINDS)

@@ -70,6 +70,12 @@ class AddressBook:
 
         return sorted(known, key=rank)
 
+    def has_failed(self, alias: str, address: Address) -> bool:
+        """Whether the last attempt failed."""
+        with self._lock:
+            outcome = self._outcomes.get((alias, address))
+        return outcome is not None and outcome.took_s is None
+
     def attempt_s(self, alias: str, address: Address) -> float:
         """How long an attempt may take while other addresses can be tried."""
         with self._lock:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, get_args
 
+from mirrors.domain.errors import UnderstudyError
+
 Step = Literal["dns", "tcp", "tls", "versions", "login", "ask"]
 STEPS: tuple[Step, ...] = get_args(Step)
 
@@ -16,6 +18,8 @@ class Broken(Exception):
         super().__init__(stage)
         self.stage: Step = stage
         self.cause = cause
+        # What it means in words, once somebody has looked.
+        self.told: UnderstudyError | None = None
 
 
 def progress(error: Exception) -> int:

@@ -21,7 +21,7 @@ from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.topic_configs import plan_configs
 from mirrors.domain.topics import CopiedTopic, TopicPlan, plan_topics
 from mirrors.kafka.admin import Admin
-from mirrors.kafka.groups import list_groups
+from mirrors.kafka.groups import list_answered_groups
 from mirrors.models import Flow
 from mirrors.services.comparing.extra_partitions import find_extra_partitions
 from mirrors.services.comparing.rules import compare_rules
@@ -102,7 +102,7 @@ def look_at_shape(
 def _ask(side: ClusterSpec) -> None:
     """The quickest way to learn that a cluster is away."""
     try:
-        list_groups(side)
+        list_answered_groups(side)
     except KafkaUnavailable as error:
         words = f"{side.alias} cannot be asked, so nothing was compared: {error.message}"
         raise KafkaUnavailable(words, code=error.code) from None

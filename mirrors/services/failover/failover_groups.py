@@ -12,10 +12,10 @@ from mirrors.domain.resume import GroupPlace
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.connection import Partial
 from mirrors.kafka.groups import GroupOffset as Offset
-from mirrors.kafka.groups import list_groups, read_offsets
+from mirrors.kafka.groups import list_answered_groups, read_offsets
 from mirrors.models import Flow, GroupOffset
 from mirrors.services.clock import milliseconds
-from mirrors.services.groups.group_rows import is_kept
+from mirrors.services.groups.group_rows import is_kept, known_groups
 
 Place = tuple[str, int]
 # So long a transaction is waited for that holds a group's offsets.
@@ -44,7 +44,7 @@ def groups_on_source(
 ) -> GroupsSeen:
     """These groups, or all that the flow looks after; `remote` names each copied topic's remote."""
     asked = sorted(set(names))
-    chosen = asked or _looked_after(spec, deadline_s)
+    chosen = asked or _looked_after(flow, spec, deadline_s)
     every: dict[str, Iterable[Place] | None] = dict.fromkeys(chosen)
     found = read_offsets(spec.source, every, deadline_s=deadline_s)
     known = _known(flow, chosen)
@@ -95,15 +95,19 @@ def groups_from_rows(*, flow: Flow, names: Iterable[str], remote: Mapping[str, s
     return GroupsSeen(groups=tuple(pictures))
 
 
-def _looked_after(spec: FlowSpec, deadline_s: float) -> list[str]:
+def _looked_after(flow: Flow, spec: FlowSpec, deadline_s: float) -> list[str]:
+    """Those listed now; and while a broker is silent, those known: each says what it lacks."""
     selection = GroupSelection(spec.settings)
-    listed = list_groups(spec.source, deadline_s=deadline_s)
-    return sorted(
+    listed = list_answered_groups(spec.source, deadline_s=deadline_s)
+    chosen = {
         name
-        for name, row in listed.items()
+        for name, row in listed.groups.items()
         if is_kept(name)
         and selection.decide(name, kind=row.type, protocol=row.protocol_type).chosen
-    )
+    }
+    if not listed.is_whole:
+        chosen.update(set(known_groups(flow=flow, spec=spec)) - listed.groups.keys())
+    return sorted(chosen)
 
 
 def _known(flow: Flow, groups: Iterable[str]) -> dict[str, set[Place]]:

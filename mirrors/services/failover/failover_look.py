@@ -21,7 +21,7 @@ from mirrors.domain.records import Position
 from mirrors.domain.snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin import Admin, Partial, Place
-from mirrors.kafka.groups import GroupListing, list_groups
+from mirrors.kafka.groups import GroupListing, list_answered_groups
 from mirrors.kafka.positions import read_positions
 from mirrors.models import Flow, FlowAccount, FlowPartition, FlowTopic, Gap, Job, PartitionMap
 from mirrors.models.stopped import STATES
@@ -227,7 +227,7 @@ class _Questions:
 def _states(spec: FlowSpec) -> dict[str, GroupListing]:
     """The target's groups; also the quickest way to learn that it does not answer."""
     try:
-        return list_groups(spec.target)
+        return list_answered_groups(spec.target).groups
     except UnderstudyError as error:
         alias = spec.target.alias
         words = f"The target {alias} cannot be asked, so there is no plan: {error.message}"

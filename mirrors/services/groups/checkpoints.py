@@ -34,7 +34,7 @@ _NEXT_TURN = "it is moved in the next turn of the group offsets"
 def look_for_groups(context: DutyContext) -> Outcome:
     """The duty `groups`: which groups there are on the source, and which are left out and why."""
     flow = flow_of(context)
-    verdicts = find_groups(
+    verdicts, missing = find_groups(
         flow=flow,
         spec=context.spec,
         now=moment(context.now),
@@ -43,7 +43,10 @@ def look_for_groups(context: DutyContext) -> Outcome:
     chosen = sum(verdict.chosen for verdict in verdicts.values())
     return Outcome(
         counts={"groups": chosen, "left_out": len(verdicts) - chosen},
-        reasons=summed((v.reason, name) for name, v in sorted(verdicts.items()) if not v.chosen),
+        reasons=(
+            *([missing] if missing else []),
+            *summed((v.reason, name) for name, v in sorted(verdicts.items()) if not v.chosen),
+        ),
     )
 
 

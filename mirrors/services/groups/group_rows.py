@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from django.db import transaction
@@ -14,7 +14,7 @@ from mirrors.domain.records import Checkpoint
 from mirrors.domain.resume import GroupPlace, resume_of
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics import LONGEST_NAME
-from mirrors.kafka.groups import GroupListing
+from mirrors.kafka.groups import GroupListing, GroupsListed
 from mirrors.models import Flow, GroupOffset
 from mirrors.models.groups import LONGEST_GROUP, NO_PARTITION
 
@@ -84,17 +84,23 @@ def written_offsets(*, flow: Flow) -> dict[Key, int]:
 
 
 def store_listing(
-    *, flow: Flow, spec: FlowSpec, listed: Mapping[str, GroupListing], now: datetime
+    *, flow: Flow, spec: FlowSpec, listed: GroupsListed, now: datetime
 ) -> dict[str, GroupVerdict]:
-    """Take in which groups there are on the source; answers the verdict on each."""
+    """Take in which groups there are on the source; answers the verdict on each.
+
+    While a broker is silent, a group that is not listed may be one of its own: it stays.
+    """
     selection = GroupSelection(spec.settings)
-    verdicts = {name: _verdict(selection, group) for name, group in listed.items() if is_kept(name)}
+    verdicts = {
+        name: _verdict(selection, group) for name, group in listed.groups.items() if is_kept(name)
+    }
     with transaction.atomic():
         rows = GroupOffset.objects.filter(flow=flow)
         seen = rows.order_by("partition").values_list("group", "sync_state", "reason")
         before = {group: (state, reason) for group, state, reason in seen}
         # A group's places outlive it as long as the target has them.
-        _delete(flow, before.keys() - verdicts.keys(), whole_only=True)
+        if listed.is_whole:
+            _delete(flow, before.keys() - verdicts.keys(), whole_only=True)
         changed = {
             name: verdict
             for name, verdict in verdicts.items()

@@ -19,7 +19,7 @@ from mirrors.domain.resume import GroupPlace
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin import Admin, Place
 from mirrors.kafka.connection import Partial
-from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets
+from mirrors.kafka.groups import GroupOffset, list_answered_groups, read_offsets
 from mirrors.models import Flow
 from mirrors.services.backward import other_way
 from mirrors.services.deadlines import Budget
@@ -75,10 +75,11 @@ def _is_settled(flow: Flow, budget: Budget) -> bool:
 
 def find_groups(
     *, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget
-) -> dict[str, GroupVerdict]:
-    """Look which groups there are on the source, and which of them the flow looks after."""
-    listed = list_groups(spec.source, deadline_s=budget.left_s)
-    return store_listing(flow=flow, spec=spec, listed=listed, now=now)
+) -> tuple[dict[str, GroupVerdict], str]:
+    """Look which groups there are on the source, and which of them the flow looks after; and why
+    some are missing."""
+    listed = list_answered_groups(spec.source, deadline_s=budget.left_s)
+    return store_listing(flow=flow, spec=spec, listed=listed, now=now), listed.reason
 
 
 def look_at_target(
@@ -92,7 +93,7 @@ def look_at_target(
             wanted.setdefault(place.group, []).append((place.remote_topic, place.partition))
     if not wanted:
         return {}, places
-    listed = list_groups(target, deadline_s=budget.left_s)
+    listed = list_answered_groups(target, deadline_s=budget.left_s).groups
     states = {name: listed[name].state for name in wanted if name in listed}
     taken = {
         name: f"{why} on {target.alias}"

@@ -13,7 +13,7 @@ from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.figures import plural
 from mirrors.domain.runbook.machine import Outcome
 from mirrors.domain.runbook.worse import what_is_worse
-from mirrors.kafka.groups import GroupListing, list_groups
+from mirrors.kafka.groups import GroupListing, list_answered_groups
 from mirrors.models import FailoverRun
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.failover_look import Look, look
@@ -52,10 +52,10 @@ def worse_than_simulated(context: Context, plan: dict[str, Any]) -> tuple[str, .
 
 def _detect(context: Context) -> Outcome:
     source, target = context.spec.source, context.spec.target
-    list_groups(target, deadline_s=DEADLINE_S)
+    list_answered_groups(target, deadline_s=DEADLINE_S)
     context.alive()
     try:
-        listed = list_groups(source, deadline_s=DEADLINE_S)
+        listed = list_answered_groups(source, deadline_s=DEADLINE_S)
     except UnderstudyError as error:
         if context.planned:
             words = (
@@ -68,7 +68,9 @@ def _detect(context: Context) -> Outcome:
     words = f"{source.alias} and {target.alias} answer."
     if not context.planned:
         words += " A switchover would lose nothing; this does not wait."
-    return done(words, source_answers=True, active_groups=active_groups(context, listed))
+    if not listed.is_whole:
+        words += f" {listed.reason}"
+    return done(words, source_answers=True, active_groups=active_groups(context, listed.groups))
 
 
 def active_groups(context: Context, listed: Mapping[str, GroupListing]) -> list[str]:

@@ -13,7 +13,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.figures import plural
 from mirrors.domain.runbook.consumers import GroupProgress, judge_progress
 from mirrors.domain.runbook.machine import Outcome
-from mirrors.kafka.groups import list_groups, read_offsets
+from mirrors.kafka.groups import list_answered_groups, read_offsets
 from mirrors.services.clock import milliseconds
 from mirrors.services.run_lifecycle import WORKER
 from mirrors.services.runbook.checkpoints import ends_downstream
@@ -81,7 +81,7 @@ def _progress(context: Context, rows: Sequence[dict[str, Any]]) -> list[GroupPro
     if not wanted:
         return []
     active = _active_before(context)
-    states = list_groups(target, deadline_s=DEADLINE_S)
+    states = list_answered_groups(target, deadline_s=DEADLINE_S).groups
     offsets = read_offsets(target, wanted, deadline_s=DEADLINE_S).done
     ends = ends_downstream(context.flow, {(row["topic"], row["partition"]) for row in rows})
     consumed: Counter[str] = Counter()
