@@ -145,10 +145,6 @@ class Dialogues:
         except Broken as broken:
             raise self._explained(broken, address) from None
 
-    def features(self) -> dict[str, int]:
-        """The finalised features, as the first broker that was asked tells them."""
-        return next(iter(self._open.values())).features
-
     def brokers(self) -> list[Address]:
         answer = self.ask_any(MetadataRequest(topics=[]), at_most=12)
         self._learned = [(broker.host, broker.port) for broker in answer.brokers]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.codes import Code
 from mirrors.kafka.producers.identity import ProducerLost
+from mirrors.kafka.protocol.client import too_late
 from spark_runner.lanes.arena import Arenas
 from spark_runner.lanes.flights import Flight
 from spark_runner.lanes.homes import Homes
@@ -27,7 +28,6 @@ from spark_runner.lanes.prepare import Preparer
 from spark_runner.lanes.returns import RETRY_S, Returns
 from spark_runner.lanes.tally import Tally
 from spark_runner.lanes.track import Track
-from spark_runner.wire.stream import too_late
 
 Which = Callable[[Track], bool]
 

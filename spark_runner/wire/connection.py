@@ -1,26 +1,19 @@
-"""The engine's connection to a broker: streams for large transfers, failures as sentences."""
+"""The engine's connection to a broker: its streams move large replies without copying them."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from typing import ClassVar
 
-from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
-from mirrors.kafka.codes import Code
-from mirrors.kafka.protocol.connection import BrokerConnection
-from mirrors.kafka.protocol.failures import Alien, Closed, OtherReply, Refused, TooOld, Unproven
+from mirrors.kafka.protocol.client import ClientConnection
 from mirrors.kafka.security import ConnectionFacts
 from spark_runner.wire.heads import CLIENT_ID
-from spark_runner.wire.stream import Buffers, PlainStream, cut_off, too_late, words_of
+from spark_runner.wire.stream import Buffers, PlainStream
 from spark_runner.wire.tls import TlsStream
 
 
-class Connection(BrokerConnection):
-    """Connected when it is made. Any failure leaves it unusable: close it and open another.
-
-    Raises KafkaUnavailable or KafkaRefused.
-    """
+class Connection(ClientConnection):
+    """As its base; `buffers` are the socket's own."""
 
     longest_frame: ClassVar[int] = 1 << 30
     stream: PlainStream | TlsStream
@@ -35,10 +28,8 @@ class Connection(BrokerConnection):
         node: int = -1,
         buffers: Buffers | None = None,
     ) -> None:
-        super().__init__(facts, host, port, client_id=CLIENT_ID)
-        self.node = node
         self._buffers = buffers or Buffers()
-        self.connect(deadline)
+        super().__init__(facts, host, port, deadline=deadline, client_id=CLIENT_ID, node=node)
 
     def prepare(self, connecting: socket.socket) -> None:
         self._buffers.apply(connecting)
@@ -53,95 +44,3 @@ class Connection(BrokerConnection):
         except BaseException:
             plain.close()
             raise
-
-    def failure(self, cause: Exception) -> UnderstudyError:
-        at = f"Cluster {self.where}"
-        for kind, told in _TOLD:
-            if isinstance(cause, kind):
-                return told(at, self, cause)
-        if self.stage == "dns":
-            return _not_resolved(at, cause)
-        if self.stage == "tcp":
-            return _not_connected(at, cause)
-        if isinstance(cause, TimeoutError):
-            return too_late(self.where)
-        known = isinstance(cause, OSError) and not isinstance(cause, Closed)
-        return cut_off(self.where, cause if known else None)  # type: ignore[arg-type]
-
-
-def _too_old(at: str, _: Connection, cause: TooOld) -> UnderstudyError:
-    (low, high), (least, most) = cause.theirs, cause.ours
-    return KafkaRefused(
-        f"{at}: the broker speaks {cause.request} in versions {low} to {high}; {least} to {most} "
-        "are needed (Kafka 2.8 or newer).",
-        code="version",
-    )
-
-
-def _refused(at: str, link: Connection, cause: Refused) -> UnderstudyError:
-    facts = link.facts
-    if cause.number == Code.UNSUPPORTED_SASL_MECHANISM:
-        offered = ", ".join(cause.mechanisms) or "none"
-        return KafkaRefused(
-            f"{at}: the broker does not offer {facts.mechanism}; it offers {offered}. Choose one "
-            "that it offers.",
-            code="mechanism",
-        )
-    if facts.token is not None:
-        words = "the broker refused the token. Check its scope and audience."
-    else:
-        words = "the broker refused the login. Check the mechanism, the user name and the secret."
-    return KafkaRefused(f"{at}: {words}", code="authentication")
-
-
-def _unproven(at: str, link: Connection, _: Unproven) -> UnderstudyError:
-    return KafkaRefused(
-        f"{at}: the broker's part of the {link.facts.mechanism} login is wrong, so it does not "
-        "know the password itself. Do not trust this broker.",
-        code="authentication",
-    )
-
-
-def _other_reply(at: str, *_: object) -> UnderstudyError:
-    return KafkaUnavailable(
-        f"{at}: a reply to another request came. The connection is closed.", code="protocol"
-    )
-
-
-def _alien(at: str, *_: object) -> UnderstudyError:
-    return KafkaUnavailable(
-        f"{at}: the reply is not Kafka's protocol. Check that this is the port of a Kafka "
-        "listener, and its security protocol.",
-        code="not_kafka",
-    )
-
-
-_TOLD: tuple[tuple[type[Exception], Callable[..., UnderstudyError]], ...] = (
-    (TooOld, _too_old),
-    (Refused, _refused),
-    (Unproven, _unproven),
-    (OtherReply, _other_reply),
-    (Alien, _alien),
-)
-
-
-def _not_resolved(at: str, cause: Exception) -> UnderstudyError:
-    if isinstance(cause, TimeoutError):
-        told = "the host name was not resolved in time. The DNS does not answer: check it."
-    else:
-        told = "the host name cannot be resolved. Check its spelling and the DNS."
-    return KafkaUnavailable(f"{at}: {told}", code="dns")
-
-
-def _not_connected(at: str, cause: Exception) -> UnderstudyError:
-    if isinstance(cause, TimeoutError) or not isinstance(cause, OSError):
-        return KafkaUnavailable(
-            f"{at}: no connection in time. Check that the broker runs and that no firewall drops "
-            "the connection.",
-            code="timeout",
-        )
-    return KafkaUnavailable(
-        f"{at}: no connection ({words_of(cause)}). Check that the broker runs and that the address "
-        "it advertises can be reached from here.",
-        code="unreachable",
-    )

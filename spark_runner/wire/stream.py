@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
-import os
 import socket
 import struct
 import time
 from collections.abc import Sequence
 from typing import Final
 
-from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.throttles import late
+from mirrors.kafka.protocol.client import cut_off, too_late
 
 Buffer = bytes | bytearray | memoryview
 
@@ -165,23 +162,3 @@ class Buffers:
         for option, size in ((socket.SO_SNDBUF, self.send), (socket.SO_RCVBUF, self.receive)):
             if size:
                 to.setsockopt(socket.SOL_SOCKET, option, size)
-
-
-def too_late(where: str) -> KafkaUnavailable:
-    alias = where.partition(" (")[0]
-    words = f"Cluster {where}: no answer in time. The broker may be overloaded or cut off."
-    return late(alias, words)
-
-
-def cut_off(where: str, error: OSError | None) -> KafkaUnavailable:
-    cause = "it was closed by the other side" if error is None else words_of(error)
-    return KafkaUnavailable(
-        f"Cluster {where}: the connection was lost ({cause}). The broker may be restarting.",
-        code="connection_lost",
-    )
-
-
-def words_of(error: OSError) -> str:
-    if error.errno in (errno.ECONNRESET, errno.EPIPE):
-        return "reset by the other side"
-    return os.strerror(error.errno).lower() if error.errno else type(error).__name__

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.wire.stream import Buffer, PlainStream, cut_off
+from mirrors.kafka.protocol.client import cut_off
+from spark_runner.wire.stream import Buffer, PlainStream
 
 _STAGE: Final = 1 << 18
 # OpenSSL may hold this much of a record that has not come whole: the rest is sure to be on its way.

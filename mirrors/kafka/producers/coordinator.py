@@ -11,8 +11,9 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.kafka.codes import COORDINATOR_MOVING, Code, failure
 from mirrors.kafka.patience import Patience
-from mirrors.kafka.producers.cluster import CONNECT_S, Cluster
+from mirrors.kafka.producers.cluster import Cluster
 from mirrors.kafka.producers.described import Described, describe_transaction
+from mirrors.kafka.protocol.cluster import CONNECT_S
 
 T = TypeVar("T")
 
