@@ -16,13 +16,14 @@ import pytest
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import groups, heartbeats, internal, tailing, throwaway, transactions
+from mirrors.kafka import egress, groups, heartbeats, internal, tailing, throwaway, transactions
 from mirrors.kafka.acls import Acls
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.authorised import ask_rights
 from mirrors.kafka.dialogues import Dialogues
 from mirrors.kafka.flow_pen import FlowPen, Outgoing
 from mirrors.kafka.group_removal import delete_group, delete_offsets
+from mirrors.kafka.probe import probe
 from mirrors.kafka.producers.fences import fence
 from mirrors.kafka.protocol import addresses, sockets
 from mirrors.kafka.protocol.addresses import BOOK
@@ -230,3 +231,28 @@ def test_a_dead_first_address_costs_one_bounded_attempt(
         began = time.monotonic()
         conversation(half_dead, name)
         assert time.monotonic() - began < usual + bound
+
+
+def test_an_address_that_the_deployment_forbids_is_a_warning_beside_one_that_serves(
+    cluster: ClusterSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(egress.VARIABLE, "127.0.0.0/8")
+    servers = f"192.0.2.1:9092,{cluster.bootstrap_servers}"
+    spec = dataclasses.replace(cluster, bootstrap_servers=servers)
+    groups.list_groups(spec)
+    with Admin(spec) as admin:
+        admin.topic_names()
+    report = probe(spec, now=0)
+    assert report.reachable
+    (warning,) = report.warnings
+    assert "192.0.2.1:9092" in warning
+    assert egress.VARIABLE in warning
+
+
+def test_an_address_of_another_cluster_is_a_warning(cluster: ClusterSpec, backup: str) -> None:
+    servers = f"{cluster.bootstrap_servers},{backup}"
+    report = probe(dataclasses.replace(cluster, bootstrap_servers=servers), now=0)
+    assert report.reachable
+    (warning,) = report.warnings
+    assert f"{backup} leads to cluster" in warning
+    assert "Remove the wrong address" in warning
