@@ -33,6 +33,8 @@ PAUSE_S = 0.2
 STEP_S, CONNECT_S = 10.0, 10.0
 # To one given broker: nobody can answer for it, and others wait behind it.
 BROKER_S = 5.0
+# One that failed so lately gets less time; not always, since it may only be distant.
+FAILED_S = 30.0
 # A broker that cost this much is not tried again for a while: what others can answer goes first.
 COSTLY_S, AGAIN_S = 1.0, 5.0
 
@@ -262,8 +264,8 @@ class Dialogues:
                 raise error
         began = time.monotonic()
         try:
-            bound = ATTEMPT_S if BOOK.has_failed(self.spec.alias, address) else BROKER_S
-            self._connect(address, began + bound)
+            has_failed = BOOK.has_failed(self.spec.alias, address, FAILED_S)
+            self._connect(address, began + (ATTEMPT_S if has_failed else BROKER_S))
             BOOK.answered(self.spec.alias, address, time.monotonic() - began)
         except Broken as error:
             now = time.monotonic()

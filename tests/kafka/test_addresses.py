@@ -97,6 +97,7 @@ def test_the_book_forgets_what_was_noted_long_ago(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(addresses, "_KEPT", 2)
     for address in (A, B, C):
         BOOK.failed("west", address)
-    assert not BOOK.has_failed("west", A)
-    assert BOOK.has_failed("west", C)
-    assert not BOOK.has_failed("east", C), "another cluster may have other settings"
+    assert not BOOK.has_failed("west", A, 9)
+    assert BOOK.has_failed("west", C, 9)
+    assert not BOOK.has_failed("west", C, 0)
+    assert not BOOK.has_failed("east", C, 9), "another cluster may have other settings"

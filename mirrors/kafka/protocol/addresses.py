@@ -70,11 +70,13 @@ class AddressBook:
 
         return sorted(known, key=rank)
 
-    def has_failed(self, alias: str, address: Address) -> bool:
-        """Whether the last attempt failed."""
+    def has_failed(self, alias: str, address: Address, within_s: float) -> bool:
+        """Whether the last attempt failed, and not longer ago than that."""
         with self._lock:
             outcome = self._outcomes.get((alias, address))
-        return outcome is not None and outcome.took_s is None
+        if outcome is None or outcome.took_s is not None:
+            return False
+        return time.monotonic() - outcome.at < within_s
 
     def attempt_s(self, alias: str, address: Address) -> float:
         """How long an attempt may take while other addresses can be tried."""
