@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.group_removal import delete_offsets
 from mirrors.models import FailoverRun
-from mirrors.services.failover import simulation, simulation_reading
+from mirrors.services.failover import failover_groups, simulation, simulation_reading
 from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
 from mirrors.services.groups.group_offsets import move_groups
 from tests.groups.world import World
@@ -197,3 +198,24 @@ def test_records_that_the_source_deletes_meanwhile_leave_the_other_groups_proven
     assert rows[good]["verdict"] == "proven"
     assert rows[slow]["verdict"] == "unproven"
     assert "its log begins at 80 by now" in rows[slow]["reason"]
+
+
+def test_a_group_whose_coordinator_refuses_blocks_by_name_and_leaves_the_others_proven(
+    world: World, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = group(world, "bad", topic, 80), group(world, "good", topic, 90)
+    read = failover_groups.read_offsets
+
+    def refused(spec: Any, groups: Any, **how: Any) -> Any:
+        answer = read(spec, groups, **how)
+        answer.done.pop(bad, None)
+        answer.failed[bad] = KafkaUnavailable("Its coordinator is not available.", code="busy")
+        return answer
+
+    monkeypatch.setattr(failover_groups, "read_offsets", refused)
+    run = simulate(world.flow)
+    assert {name: row["verdict"] for name, row in found(run).items()} == {good: "proven"}
+    (told,) = run.plan["blockers"]
+    assert (told["code"], told["where"]) == ("no_groups", bad)
+    assert "Its coordinator is not available. Simulate without it" in told["sentence"]
+    assert simulate(world.flow, good).plan["blockers"] == []

@@ -60,8 +60,9 @@ def find_blockers(
         if place.downstream_offset is None:
             where = f"{place.group} in {place.topic}-{place.partition}"
             words = (
-                f"Nobody can say where {where} goes on: {place.reason}. Let it begin at the "
-                "earliest record and expect repeats; never at the latest."
+                f"Where {where} resumes is unknown: {ended(place.reason)} Simulate without this "
+                "group to switch the others over, and let it begin at the earliest record, never "
+                "at the latest."
             )
             yield Finding(code="no_map", where=where, sentence=words, page="groups")
 
