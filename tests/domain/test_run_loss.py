@@ -11,7 +11,6 @@ from mirrors.domain.runbook.loss import (
     Amount,
     counted_sentence,
     every_partition,
-    hidden_of,
     loss_sentence,
     owed_of,
     re_reads_sentence,
@@ -59,14 +58,12 @@ def test_an_unknown_partition_hides_nothing_known() -> None:
 
 
 def test_topics_that_may_be_hidden_make_a_loss_unknown_and_never_nothing() -> None:
-    finding = {"code": "not_visible", "where": "primary", "sentence": "No topic is visible."}
-    plan = {"partitions": [row(0, "observed")], "blockers": [finding]}
-    parts = [owed_of(one, taken_at=NOW) for one in every_partition(plan)]
-    found = sum_owed([*parts, *hidden_of(plan, taken_at=NOW)])
+    hidden = row(None, "unknown", topic="", partition=-1)
+    plan = {"partitions": [row(0, "observed")], "not_copied": [hidden]}
+    found = sum_owed(owed_of(one, taken_at=NOW) for one in every_partition(plan))
     words = loss_sentence(found, source="primary", now=NOW)
     assert "No records were lost" not in words
     assert "unknown for 1 partition of topics that may be hidden" in words
-    assert hidden_of({"blockers": []}, taken_at=NOW) == []
 
 
 def test_re_reads_say_how_old_the_group_offsets_are() -> None:

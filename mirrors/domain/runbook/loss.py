@@ -46,13 +46,9 @@ def every_partition(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [row for name in names for row in plan.get(name) or ()]
 
 
-def hidden_of(plan: Mapping[str, Any], *, taken_at: int) -> list[Owed]:
-    """One part of unknown amount where the plan says that topics may be hidden from us."""
-    found = [row for row in plan.get("blockers") or () if row["code"] == "not_visible"]
-    return [
-        Owed("topics that may be hidden", -1, "not_visible", None, "unknown", taken_at, None, why)
-        for why in [row["sentence"] for row in found[:1]]
-    ]
+def topic_words(row: Mapping[str, Any]) -> str:
+    """A part without a topic stands for all that may be hidden from us."""
+    return row["topic"] or "topics that may be hidden"
 
 
 def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
@@ -66,7 +62,7 @@ def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
         certainty = "counted"
     state = "unknown" if records is None else "behind" if records else "in_step"
     return Owed(
-        topic=row["topic"],
+        topic=topic_words(row),
         partition=row["partition"],
         state=row.get("state") or state,  # type: ignore[arg-type]
         records=records,

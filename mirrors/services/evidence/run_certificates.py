@@ -132,7 +132,7 @@ def _named(first: Certificate | None) -> dict[str, str] | None:
 
 def _scope(run: FailoverRun) -> dict[str, Any]:
     plan = run.plan or {}
-    partitions = every_partition(plan)
+    partitions = [row for row in every_partition(plan) if row["partition"] >= 0]
     topics = sorted({row["topic"] for row in partitions})
     groups = sorted({row["group"] for row in plan.get("places", [])})
     return {

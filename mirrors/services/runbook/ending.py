@@ -14,7 +14,6 @@ from mirrors.domain.figures import duration, plural
 from mirrors.domain.runbook.loss import (
     Amount,
     every_partition,
-    hidden_of,
     loss_sentence,
     owed_of,
     re_reads_sentence,
@@ -71,10 +70,7 @@ def _outcome(run: FailoverRun, steps: Sequence[FailoverStep]) -> _Outcome:
     """Counted where the source answered, else by the last plan's figures and their age."""
     plan, by_name = run.plan or {}, {step.name: step for step in steps}
     taken_at = plan.get("taken_at") or milliseconds(timezone.now())
-    parts = (
-        *(owed_of(row, taken_at=taken_at) for row in every_partition(plan)),
-        *hidden_of(plan, taken_at=taken_at),
-    )
+    parts = tuple(owed_of(row, taken_at=taken_at) for row in every_partition(plan))
     loss = sum_owed(parts)
     seen_at = by_name["read_checkpoints"].result.get("groups_seen_at")
     places = [row for row in plan.get("places", []) if row["downstream_offset"] is not None]

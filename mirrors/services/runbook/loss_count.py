@@ -19,8 +19,8 @@ from mirrors.domain.runbook.loss import (
     Amount,
     counted_sentence,
     every_partition,
-    hidden_of,
     sum_owed,
+    topic_words,
 )
 from mirrors.domain.runs import Run
 from mirrors.domain.specs import FlowSpec
@@ -113,7 +113,7 @@ def count_run(
     owed = [_owed(row, count, at) for row, count in counted]
     places = _re_reads(run, flow, spec, budget, max_bytes, tick)
     return CountedLoss(
-        loss=sum_owed([*owed, *hidden_of(run.plan or {}, taken_at=at)]),
+        loss=sum_owed(owed),
         re_reads=_sum_places(places, at),
         partitions=tuple(
             {
@@ -137,7 +137,7 @@ def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> lis
     rows = every_partition(run.plan or {})
     points = {(row.topic, row.partition): row for row in points_of(flow=flow)}
     with Admin(spec.source, client_id=CLIENT_ID) as admin:
-        names = {row["topic"] for row in rows}
+        names = {row["topic"] for row in rows if row["topic"]}
         seen = admin.snapshot(names, now=0, deadline_s=budget.left_s, with_configs=False)
         places = [
             (row["topic"], row["partition"])
@@ -152,7 +152,7 @@ def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> lis
     found = []
     for row in rows:
         place = (row["topic"], row["partition"])
-        base = _Range(topic=place[0], partition=place[1], remote_topic=row["remote_topic"])
+        base = _Range(topic=topic_words(row), partition=place[1], remote_topic=row["remote_topic"])
         # What is owed from elsewhere than the position is owed of a log that was another one
         # already when the run looked.
         is_copied = row.get("owed_from", row["position"]) == row["position"]
@@ -191,7 +191,7 @@ def _another(
 ) -> str:
     """Why what answers now is not the log that was left behind; empty when it is."""
     if place[1] < 0:
-        return f"The partitions of {place[0]} could not be listed on {alias}."
+        return f"The partitions of {place[0] or 'hidden topics'} could not be listed on {alias}."
     if place[0] not in topics or place[1] >= topics[place[0]].partitions:
         return f"{place[0]}-{place[1]} is no longer on {alias}."
     if point is None:
