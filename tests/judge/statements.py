@@ -166,7 +166,8 @@ def _claim_of(where: str, sentence: str, as_of: int) -> Claim | None:
         statement=where,
         records=records,
         certainty=certainty,
-        as_of=as_of - age_of(sentence),
+        # A lower bound is stated of now, whatever it was computed from.
+        as_of=as_of if certainty == "at_least" else as_of - age_of(sentence),
         text=sentence.strip()[:300],
     )
 
