@@ -12,7 +12,8 @@ from mirrors.domain.runbook.worse import blast_radius, standing_blockers, what_i
 
 def plan(**changes: Any) -> dict[str, Any]:
     place = {"group": "billing", "topic": "orders", "partition": 0, "remote_topic": "p.orders"}
-    part = {"topic": "orders", "partition": 0, "remote_topic": "p.orders"}
+    certainty = changes.get("certainty", "observed")
+    part = {"topic": "orders", "partition": 0, "remote_topic": "p.orders", "certainty": certainty}
     return {
         "loss": 100,
         "re_reads": 0,
@@ -32,6 +33,13 @@ def test_live_figures_may_move_but_what_nobody_agreed_to_stops_the_run() -> None
     # A switchover waits for what lags, but not without the source.
     assert what_is_worse("switchover", plan(), plan(loss=10_000)) == ()
     assert "needs it" in what_is_worse("switchover", plan(), plan(certainty="last_known"))[0]
+
+
+def test_a_hidden_topic_that_is_left_behind_does_not_make_the_source_silent() -> None:
+    """Its last figures are old, and the source answers for everything that takes part."""
+    hidden = plan(certainty="last_known", partitions=plan()["partitions"])
+    assert what_is_worse("switchover", plan(), hidden) == ()
+    assert "needs it" in what_is_worse("switchover", plan(), {**hidden, "partitions": []})[0]
 
 
 def test_a_new_blocker_and_a_lost_place_stop_the_run_each_said_once() -> None:

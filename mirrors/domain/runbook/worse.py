@@ -49,7 +49,7 @@ def _blockers(kind: Kind, simulated: Plan, now: Plan) -> Iterator[str]:
 def _loss(kind: Kind, simulated: Plan, now: Plan) -> Iterator[str]:
     if kind == "switchover":
         # It waits until nothing is left to copy: what lags now is not lost.
-        if now["certainty"] != "observed":
+        if not _is_observed(now):
             yield "The source does not answer any more; a switchover needs it. Choose failover."
         return
     before, after = simulated["loss"], now["loss"]
@@ -57,6 +57,14 @@ def _loss(kind: Kind, simulated: Plan, now: Plan) -> Iterator[str]:
         yield f"What would be lost is not known any more; {plural(before, 'record')} then."
     elif after is not None and before is not None and after > max(2 * before, before + LOSS_MARGIN):
         yield f"{plural(after, 'record')} would be lost, {before:,} when it was simulated."
+
+
+def _is_observed(plan: Plan) -> bool:
+    """Whether the source answered for what takes part; left-behind topics may be hidden."""
+    rows = plan["partitions"]
+    if not rows:
+        return bool(plan["certainty"] == "observed")
+    return all(row["certainty"] == "observed" for row in rows)
 
 
 def _places(simulated: Plan, now: Plan) -> Iterator[str]:
