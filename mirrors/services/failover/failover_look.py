@@ -192,6 +192,7 @@ class _Questions:
                 positions=positions,
                 committed=_is_committed(self._spec),
                 deadline_s=self._source_s,
+                tick=self._tick,
             )
         self._tick()
         return with_recalled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from mirrors.domain.errors import UnderstudyError
@@ -75,22 +75,27 @@ def ask_source(
     positions: Mapping[Place, Position],
     committed: bool,
     deadline_s: float,
+    tick: Callable[[], None],
 ) -> SourceSeen:
-    """Every selected topic-partition, those without a row too. `deadline_s` is for each question.
+    """Every selected topic-partition, those without a row too. `deadline_s` is for each question,
+    and `tick` is called between them.
 
     `positions` are the committed ones: their ids tell another topic of the same name.
     """
     known = {(row.topic, row.partition): row for row in rows}
     gone: frozenset[Place] = frozenset()
+    alive, stops = _told_apart(tick)
     try:
         with Admin(spec, client_id=CLIENT_ID) as source:
-            listed = _listed(source, known.keys(), selected, deadline_s)
+            listed = _listed(source, known.keys(), selected, deadline_s, alive)
             gone = _gone(known.keys(), listed)
             known = {place: row for place, row in known.items() if place not in gone}
             known |= _not_copied(known.keys(), listed, selected)
             known = {place: _described(row, listed) for place, row in known.items()}
-            ends = _ends(source, known, committed=committed, deadline_s=deadline_s)
+            ends = _ends(source, known, committed=committed, deadline_s=deadline_s, tick=alive)
     except UnderstudyError as error:
+        if error in stops:
+            raise
         left = tuple(row for place, row in known.items() if place not in gone)
         return SourceSeen(rows=left, silence=error.message, gone=gone)
     found = {place: _with_ends(row, place, ends) for place, row in known.items()}
@@ -99,6 +104,20 @@ def ask_source(
         untold={place: error.message for place, error in ends.failed.items()},
         gone=gone,
     )
+
+
+def _told_apart(tick: Callable[[], None]) -> tuple[Callable[[], None], list[Exception]]:
+    """The same `tick`, and what it raised: an order to stop is no silence of the source."""
+    stops: list[Exception] = []
+
+    def alive() -> None:
+        try:
+            tick()
+        except Exception as stop:
+            stops.append(stop)
+            raise
+
+    return alive, stops
 
 
 class _Ends(NamedTuple):
@@ -111,12 +130,20 @@ class _Ends(NamedTuple):
 
 
 def _ends(
-    source: Admin, known: Mapping[Place, PartitionPicture], *, committed: bool, deadline_s: float
+    source: Admin,
+    known: Mapping[Place, PartitionPicture],
+    *,
+    committed: bool,
+    deadline_s: float,
+    tick: Callable[[], None],
 ) -> _Ends:
     level: At = "stable" if committed else "latest"
     places = [place for place, row in known.items() if place[1] >= 0 and row.code != NOT_DESCRIBED]
+    tick()
     ends = source.list_offsets(places, level, deadline_s=deadline_s)
+    tick()
     starts = source.list_offsets(ends.done, "earliest", deadline_s=deadline_s)
+    tick()
     lasts = ends.done
     if committed:
         lasts = source.list_offsets(starts.done, "latest", deadline_s=deadline_s).done
@@ -136,12 +163,17 @@ def _with_ends(row: PartitionPicture, place: Place, ends: _Ends) -> PartitionPic
 
 
 def _listed(
-    source: Admin, known: Collection[Place], selected: Selected, deadline_s: float
+    source: Admin,
+    known: Collection[Place],
+    selected: Selected,
+    deadline_s: float,
+    tick: Callable[[], None],
 ) -> ClusterSnapshot:
     """The topics that are copied, or were, and all others that the filters select."""
     names = {topic for topic, _ in known}
     names |= {name for name in source.topic_names(deadline_s=deadline_s) if selected.takes(name)}
     names |= selected.named
+    tick()
     return source.snapshot(names, now=0, deadline_s=deadline_s, with_configs=False)
 
 
