@@ -19,7 +19,7 @@ RESTING = {"draft", "paused", "stopped", "failed_over"}
 # No client writes to the source of a draft for this flow, or to one that was failed over.
 _NOT_PROTECTED = {"draft", "failed_over"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# So many sources are named for each of known, unknown and no loss.
+# How many sources are named for each of known, unknown and no loss.
 NAMED = 3
 # An amount that was observed longer ago says when: its source may have failed since.
 AGE_SAID_AFTER_MS = 5_000

@@ -1,4 +1,4 @@
-"""An amount that is owed, in words that claim no more than is known."""
+"""An amount that is owed, as text that claims no more than is known."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from mirrors.domain.account.partition import SEVERITY, Certainty, State
 # Older than this, an observation of the source says only what was owed at least.
 OLD_AFTER_MS = 30_000
 _NEVER_OWED: frozenset[State] = frozenset({"filtered", "deleted_on_source"})
-# So many topics with an unknown amount are named.
+# How many topics with an unknown amount are named.
 NAMED = 3
 
 
