@@ -12,7 +12,9 @@ from tests.judge.rounds import play
 from tests.judge.stage import JudgeStage
 from tests.staging import on_stage
 
-SEEDS = (3, 5)
+# Of the ordinary suite: denied rights, refused records and names, a dead address, a switchover that
+# leaves behind what is in the way; a source that is killed and comes back, an abandoned group.
+SEEDS = (138, 131)
 FIRST = 100
 # `make test-judge` plays sixty.
 ROUNDS = int(os.environ.get("UNDERSTUDY_JUDGE_ROUNDS") or "6")
@@ -30,7 +32,6 @@ def person(judged: JudgeStage) -> Person:
     return Person(judged)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_statement_is_more_optimistic_than_the_truth(
     judged: JudgeStage, person: Person, seed: int
