@@ -131,7 +131,7 @@ def outlook_in_full(flow: Flow) -> dict[str, Any]:
 
 
 def blocked_topics() -> dict[int, str]:
-    """By flow the topics that only a person can bring to be replicated, each with why, as a sentence part."""
+    """By flow the topics that only a person can bring to be replicated, each with its reason."""
     rows = FlowTopic.objects.filter(account_state__in=BLOCKING).order_by("flow", "topic")
     found: dict[int, list[tuple[str, Any, str]]] = {}
     for flow, topic, state, reason in rows.values_list("flow", "topic", "account_state", "reason"):

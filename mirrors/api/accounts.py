@@ -18,8 +18,8 @@ from mirrors.services.clock import milliseconds, moment
 STATES = [(state, state) for state in get_args(State)]
 CERTAINTIES = [(certainty, certainty) for certainty in get_args(Certainty)]
 _CERTAINTY = (
-    "counted: exactly this number. at_most: an upper bound, by offsets. at_least: a lower bound, since "
-    "a part is unknown or the source was seen some time ago. unknown: nobody knows."
+    "counted: exactly this number. at_most: an upper bound, by offsets. at_least: a lower bound, "
+    "since a part is unknown or the source was seen some time ago. unknown: nobody knows."
 )
 
 
