@@ -1,6 +1,6 @@
 """One HTTP request to an address that a person typed: bounded, without redirects, not to anywhere.
 
-The name is resolved once, the address judged, and the connection made to that very address, so
+The name is resolved once, its addresses are judged, and the connection is made to one of those, so
 that a second resolution cannot lead elsewhere. UNDERSTUDY_NOTIFY_ALLOW names what may be reached,
 in the form of UNDERSTUDY_EGRESS_ALLOW; without it everything may but this machine and the
 link-local, multicast and unspecified addresses. Link-local ones (cloud metadata) never are.
@@ -37,12 +37,16 @@ _OURS = {"host", "content-length", "content-type", "transfer-encoding", "connect
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """`again`: whether another try may help. `words` never hold the address: it may be secret."""
+    """`again`: whether another try may help. `words` never hold the address: it may be secret.
+
+    `unsent`: there was no connection, so nothing of the request was received.
+    """
 
     ok: bool
     words: str = ""
     again: bool = False
     wait_s: float | None = None
+    unsent: bool = False
 
 
 class Refused(Exception):
@@ -50,23 +54,35 @@ class Refused(Exception):
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
-    """Ask the one address that was judged, without following redirects; never raises."""
+    """Ask an address that was judged, without following redirects; never raises.
+
+    A name may lead to several: one that cannot be connected to leaves the request to the next.
+    """
     try:
-        parts, address = _judged(url)
+        parts, addresses = _judged(url)
     except Refused as refusal:
         return Outcome(False, str(refusal))
     except OSError:
         return Outcome(False, "The name of the address does not resolve.", again=True)
-    host = parts.hostname or ""
     sent = {"Content-Type": "application/json", "User-Agent": "Understudy", **headers}
     sent["Host"] = parts.netloc.rpartition("@")[2]
+    for address in addresses:
+        outcome = _post_to(address, parts, body, sent)
+        if not outcome.unsent:
+            break
+    return outcome
+
+
+def _post_to(
+    address: str, parts: urllib.parse.SplitResult, body: bytes, headers: dict[str, str]
+) -> Outcome:
     try:
-        with _pool(parts, address, host) as pool:
+        with _pool(parts, address, parts.hostname or "") as pool:
             answer = pool.urlopen(
                 "POST",
                 urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, "")),
                 body=body,
-                headers=sent,
+                headers=headers,
                 redirect=False,
                 retries=False,
                 preload_content=False,
@@ -76,7 +92,9 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
     except urllib3.exceptions.SSLError:
         return Outcome(False, "Its certificate is not trusted or names another host.", again=True)
     except urllib3.exceptions.NewConnectionError:
-        return Outcome(False, "The connection was refused.", again=True)
+        return Outcome(False, "The connection was refused.", again=True, unsent=True)
+    except urllib3.exceptions.ConnectTimeoutError:
+        return Outcome(False, "It did not answer in time.", again=True, unsent=True)
     except urllib3.exceptions.TimeoutError:
         return Outcome(False, "It did not answer in time.", again=True)
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -101,8 +119,8 @@ def _pool(parts: urllib.parse.SplitResult, address: str, host: str) -> urllib3.H
     return urllib3.HTTPConnectionPool(address, port, timeout=TIMEOUT)
 
 
-def _judged(url: str) -> tuple[urllib.parse.SplitResult, str]:
-    """The parts of the address and the one IP address to connect to."""
+def _judged(url: str) -> tuple[urllib.parse.SplitResult, list[str]]:
+    """The parts of the address and the IP addresses that may be connected to, at least one."""
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -110,10 +128,18 @@ def _judged(url: str) -> tuple[urllib.parse.SplitResult, str]:
         raise Refused("The address cannot be read.") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise Refused("The address must begin with http:// or https:// and name a host.")
-    _, (found, *_) = resolve_host(parts.hostname, port, RESOLVE_S)[0]
-    address = str(found)
-    _judge(parts.hostname, address, port)
-    return parts, address
+    found = resolve_host(parts.hostname, port, RESOLVE_S)
+    addresses, refusals = [], []
+    for address in dict.fromkeys(str(one[0]) for _, one in found):
+        try:
+            _judge(parts.hostname, address, port)
+        except Refused as refusal:
+            refusals.append(refusal)
+        else:
+            addresses.append(address)
+    if not addresses:
+        raise refusals[0]
+    return parts, addresses
 
 
 def _judge(host: str, address: str, port: int) -> None:

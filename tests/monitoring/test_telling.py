@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import socket
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pytest_django import Settings
 
 from controlplane.demo.services import Services
 from controlplane.demo.workspace import Workspace
+from mirrors import outgoing
 from mirrors.outgoing import post
 from monitoring import telling, wishes
 from monitoring.domain import messages
@@ -216,3 +218,18 @@ def test_in_the_demo_a_receiver_on_this_machine_is_told(
     monkeypatch.setenv("UNDERSTUDY_NOTIFY_ALLOW", services.environment()["UNDERSTUDY_NOTIFY_ALLOW"])
     assert sent_of(channel).state == "sent"
     workspace.leave()
+
+
+@pytest.mark.parametrize("first", ["127.0.0.2", "169.254.169.254"])
+def test_a_name_whose_first_address_is_dead_or_forbidden_is_asked_at_the_next(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    port = int(receiver.url.split(":")[2].split("/")[0])
+    found = [(socket.AF_INET, (address, port)) for address in (first, "127.0.0.1")]
+    monkeypatch.setenv("UNDERSTUDY_NOTIFY_ALLOW", "127.0.0.0/8")
+    monkeypatch.setattr(outgoing, "resolve_host", lambda *_: found)
+    assert post(f"http://hooks.example:{port}/hook", b"{}", {}).ok
+    assert [headers["Host"] for headers, _ in receiver.got] == [f"hooks.example:{port}"]
+    receiver.answers.append((500, {}))
+    assert not post(f"http://hooks.example:{port}/hook", b"{}", {}).ok
+    assert len(receiver.got) == 2, "what was received is not sent again"
