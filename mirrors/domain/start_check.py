@@ -13,8 +13,9 @@ from typing import Literal
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.takeover import SHOWN, Place
 
-# mirrormaker2: its group has members, or its internal topics grow. foreign_writer: a remote topic
-# grows. other_installation: the flow's own positions grow, and no job of this installation runs.
+# mirrormaker2: its group has members, its heartbeats come, or its internal topics grow.
+# foreign_writer: a remote topic grows.
+# other_installation: the flow's own positions grow, and no job of this installation runs.
 Code = Literal["", "mirrormaker2", "foreign_writer", "other_installation"]
 
 WHAT_TO_DO: dict[Code, str] = {
@@ -38,7 +39,8 @@ class StartSigns:
     """What was seen on the target while its topics were watched for `seconds`.
 
     `group` is the state of MM2's Connect group, empty when there is none or it cannot be seen;
-    `copies` is False where MM2's own settings say that its source connector is disabled.
+    `copies` is False where MM2's own settings say that its source connector is disabled;
+    `beats`: heartbeats of this pair of clusters arrive on the target, which only MM2 writes there.
     `internal` and `positions` are names of topics; every other topic is a remote one.
     """
 
@@ -48,6 +50,7 @@ class StartSigns:
     group_name: str
     group: str
     copies: bool
+    beats: bool = False
     before: Mapping[Place, int]
     after: Mapping[Place, int]
     internal: frozenset[str]
@@ -65,7 +68,7 @@ class StartSigns:
     @property
     def code(self) -> Code:
         moved = self.moved
-        if self._has_members or any(name in self.internal for name in moved):
+        if self._has_members or self._beats or any(name in self.internal for name in moved):
             return "mirrormaker2"
         if any(name != self.positions for name in moved):
             return "foreign_writer"
@@ -75,6 +78,10 @@ class StartSigns:
     def _has_members(self) -> bool:
         return self.copies and self.group not in {"", "Empty", "Dead"}
 
+    @property
+    def _beats(self) -> bool:
+        return self.copies and self.beats
+
     def sentence(self) -> str:
         """Why the flow is not started; empty when nothing speaks against it."""
         if not (code := self.code):
@@ -83,6 +90,10 @@ class StartSigns:
         if self._has_members:
             found.append(
                 f"The group {self.group_name} of MirrorMaker 2 on {self.target} is {self.group}."
+            )
+        if self._beats:
+            found.append(
+                f"MirrorMaker 2 writes heartbeats of {self.source}->{self.target} on {self.target}."
             )
         if moved := self.moved:
             names = ", ".join(f"{name} ({more})" for name, more in sorted(moved.items())[:SHOWN])

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.filters import TopicSelection
+from mirrors.domain.heartbeats import TOPIC
 from mirrors.domain.policy import policy_for
+from mirrors.domain.records import Heartbeat, MalformedRecord
 from mirrors.domain.snapshot import ClusterSnapshot
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.start_check import StartSigns
@@ -22,6 +24,8 @@ POLL_S = 0.5
 # A writer of a quiet source writes in bursts: after a recent record, the look takes longer.
 WATCH_S, WATCH_RECENT_S = 4.0, 10.0
 RECENT_MS = 60_000
+# Heartbeats come once a second.
+FRESH_MS = 15_000
 SOURCE_CONNECTOR = "MirrorSourceConnector"
 
 
@@ -65,7 +69,8 @@ def look_before_start(
         if not spec.settings.skip_replicated:
             watched |= {policy.remote_topic(name) for name in selected_topics(spec, source)}
     name, state = ("", "") if is_planned else group_state(spec)
-    copies = not state or _copies(target, spec.source.alias)
+    beats = not is_planned and _beats(target, spec, int(now() * 1000))
+    copies = not (state or beats) or _copies(target, spec.source.alias)
     before = {at: end for at, end in ends_of(target, watched).items() if end}
 
     def signs(after: dict[Place, int], seconds: float) -> StartSigns:
@@ -76,6 +81,7 @@ def look_before_start(
             group_name=name,
             group=state,
             copies=copies,
+            beats=beats,
             before=before,
             after=after,
             internal=internal,
@@ -89,6 +95,29 @@ def look_before_start(
         waited += POLL_S
         found = signs(ends_of(target, watched), waited)
     return found
+
+
+def _beats(target: Admin, spec: FlowSpec, now_ms: int) -> bool:
+    """Whether heartbeats of this pair have come for a while, and still come.
+
+    Understudy writes them on the source, or on the target once a flow that runs was refused there.
+    Shorter than a while they may be those of this very flow.
+    """
+    try:
+        rows = read_to_end(target, TOPIC, since=now_ms - RECENT_MS, deadline_s=DEADLINE_S)
+    except UnderstudyError:
+        return False
+    times = []
+    for row in rows:
+        try:
+            beat = Heartbeat.read(row.key, row.value)
+        except MalformedRecord:
+            continue
+        if (beat.source, beat.target) == (spec.source.alias, spec.target.alias):
+            times.append(row.timestamp)
+    if not times:
+        return False
+    return max(times) > now_ms - FRESH_MS and max(times) - min(times) > FRESH_MS
 
 
 def selected_topics(spec: FlowSpec, source: ClusterSnapshot) -> list[str]:

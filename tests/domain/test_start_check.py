@@ -46,6 +46,13 @@ def test_what_moved_tells_who_writes(after: dict[tuple[str, int], int], code: st
         assert "within 4.0 s: a.orders (3)." in signs.sentence()
 
 
+def test_heartbeats_of_the_pair_on_the_target_are_mm2s() -> None:
+    signs = dataclasses.replace(QUIET, beats=True)
+    assert signs.code == "mirrormaker2"
+    assert "MirrorMaker 2 writes heartbeats of a->b on b." in signs.sentence()
+    assert dataclasses.replace(signs, copies=False).code == ""
+
+
 def test_members_of_mm2s_group_are_enough() -> None:
     signs = dataclasses.replace(QUIET, group="Stable")
     assert signs.code == "mirrormaker2"

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic
 
 from mirrors.domain.jobs import JobStatus
+from mirrors.domain.records import Heartbeat
 from tests.spark.lab import Flow, Lab, wait_for
 from tests.spark.reading import records
 
@@ -135,6 +136,21 @@ def test_members_of_mm2s_group_count_unless_its_connector_is_disabled(
         else:
             flow.wait_in_sync(topic)
     flow.remove()
+
+
+def test_heartbeats_of_the_pair_tell_of_an_mm2_that_nothing_else_shows(lab: Lab) -> None:
+    flow, topic = prepared(lab)
+    target = flow.job.target.alias
+    now = int(time.time() * 1000)
+    beats = [Heartbeat(flow.source_alias, target, now - ago) for ago in (40_000, 20_000, 500)]
+    lab.write_target(
+        "heartbeats",
+        [{"key": row.key, "value": row.value, "timestamp": row.timestamp} for row in beats],
+    )
+    status = refused(flow.start())
+    assert status.refusal == "mirrormaker2"
+    assert f"heartbeats of {flow.source_alias}->{target}" in status.reason
+    assert len(copied(flow, topic)) == 5
 
 
 def test_a_flow_that_another_installation_runs_is_left_to_it(lab: Lab) -> None:
