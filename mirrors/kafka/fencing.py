@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, cast
 
 from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -14,6 +16,8 @@ from mirrors.kafka.connection import DEADLINE_S
 CLIENT_ID = "understudy-fence"
 EVERYBODY = "User:*"
 _OPEN = "allow.everyone.if.no.acl.found"
+# Brokers that are asked at the same time: some of them may be down.
+_ASKED = 5
 
 
 class Fence(Acls):
@@ -32,18 +36,37 @@ class Fence(Acls):
             deadline_s=deadline_s,
             fold=lambda cluster: cluster.nodes,
         ).raise_first()
-        broker = ConfigResource(ResourceType.BROKER, str(seen.done["nodes"][0].id))
-        futures = self.client.describe_configs(
-            [broker], request_timeout=max(1.0, until - time.monotonic())
-        )
-        found = self.gather(
-            {"broker": futures[broker]},
-            doing=lambda _: "read the settings of a broker",
-            deadline_s=max(1.0, until - time.monotonic()),
-            fold=lambda entries: entries[_OPEN].value if _OPEN in entries else "false",
-        ).raise_first()
-        value = found.done["broker"]
+        values = {
+            node.id: self._settings_of(node.id, until - time.monotonic())
+            for node in seen.done["nodes"][:_ASKED]
+        }
+        # They all have the same authorizer: whichever answers first will do.
+        first = _first_answer(values.values(), until)
+        if first is None:
+            self.gather(
+                values,
+                doing=lambda node: f"read the settings of broker {node}",
+                deadline_s=max(0.0, until - time.monotonic()),
+                fold=lambda entries: entries,
+            ).raise_first()
+        entries = first or {}
+        value = entries[_OPEN].value if _OPEN in entries else "false"
         return None if value is None else value.lower() == "true"
+
+    def _settings_of(self, node: int, deadline_s: float) -> Future[Any]:
+        broker = ConfigResource(ResourceType.BROKER, str(node))
+        return self.client.describe_configs([broker], request_timeout=max(1.0, deadline_s))[broker]
+
+
+def _first_answer(futures: Iterable[Future[Any]], until: float) -> Mapping[str, Any] | None:
+    """The first that succeeds; None when none did in time."""
+    waiting = set(futures)
+    while waiting and (left := until - time.monotonic()) > 0:
+        done, waiting = wait(waiting, left, FIRST_COMPLETED)
+        for future in done:
+            if future.exception() is None:
+                return cast("Mapping[str, Any]", future.result())
+    return None
 
 
 def deny_writes(topics: Iterable[str]) -> list[AclRule]:

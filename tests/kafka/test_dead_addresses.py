@@ -10,6 +10,9 @@ import dataclasses
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,7 @@ from mirrors.kafka.acls import Acls
 from mirrors.kafka.admin import Admin
 from mirrors.kafka.authorised import ask_rights
 from mirrors.kafka.dialogues import Dialogues
+from mirrors.kafka.fencing import Fence
 from mirrors.kafka.flow_pen import FlowPen, Outgoing
 from mirrors.kafka.group_removal import delete_group, delete_offsets
 from mirrors.kafka.probe import probe
@@ -256,3 +260,27 @@ def test_an_address_of_another_cluster_is_a_warning(cluster: ClusterSpec, backup
     (warning,) = report.warnings
     assert f"{backup} leads to cluster" in warning
     assert "Remove the wrong address" in warning
+
+
+class HalfDead:
+    """An admin client whose cluster lists first a broker that is not there."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def describe_cluster(self, **how: Any) -> Future[Any]:
+        nodes = self._client.describe_cluster(**how).result(10).nodes
+        answer: Future[Any] = Future()
+        answer.set_result(SimpleNamespace(nodes=[SimpleNamespace(id=99), *nodes]))
+        return answer
+
+
+def test_a_dead_broker_of_the_list_does_not_hold_up_the_fence(cluster: ClusterSpec) -> None:
+    with Fence(cluster) as fence:
+        fence.client = HalfDead(fence.client)  # type: ignore[assignment]
+        began = time.monotonic()
+        assert fence.lets_in_everybody(deadline_s=10) is False
+        assert time.monotonic() - began < USUAL_S
