@@ -67,7 +67,7 @@ def _amounts(document: Mapping[str, Any]) -> Sheet:
             ("Counted", time_words(counted["counted_at"])),
         ]
     rows += [
-        ("Group-partitions set to their exact offset", count(said.get("moved"))),
+        ("Group-partitions set to their offset", count(said.get("moved"))),
         ("Group-partitions not set", count(said.get("not_moved"))),
     ]
     return Sheet("What was lost", tuple(rows))

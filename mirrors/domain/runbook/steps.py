@@ -81,7 +81,7 @@ STEPS: tuple[Step, ...] = (
         name="read_checkpoints",
         title="Read checkpoints",
         check="Positions, offset runs and group offsets, to their ends.",
-        act="Fixes the plan: the exact downstream offset of every group.",
+        act="Fixes the plan: the downstream offset of every group.",
         wait="For a switchover: no group is still reading on the source.",
         undo=_NOTHING,
         limit_s=300,
@@ -91,7 +91,7 @@ STEPS: tuple[Step, ...] = (
         name="reset_groups",
         title="Set the groups on the target",
         check="Which groups are idle on the target, and where they stand.",
-        act="Writes the exact offsets of idle groups, each once.",
+        act="Writes the offsets of idle groups, each once.",
         wait="Reading them back shows the same offsets.",
         undo="Puts back the offsets that it changed and takes away those that it made, where "
         "nobody consumed since.",

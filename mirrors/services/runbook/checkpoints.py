@@ -11,6 +11,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from mirrors.domain.checkpoints import AT_LEAST
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.figures import plural
 from mirrors.domain.runbook.consumers import Readers, Reading, judge_readers
@@ -33,10 +34,12 @@ _NAMED = 3
 def _wait(context: Context) -> Outcome:
     _, plan = plan_now(context)
     said = plan.to_dict()
-    exact = sum(row.downstream_offset is not None for row in plan.places)
+    known = [row for row in plan.places if row.downstream_offset is not None]
+    exact = sum(row.outcome not in AT_LEAST for row in known)
     numbers: dict[str, Any] = {
         "places": len(plan.places),
         "exact": exact,
+        "at_least": len(known) - exact,
         "loss": plan.loss,
         "re_reads": plan.re_reads,
         "digest": plan.digest,
@@ -56,7 +59,8 @@ def _wait(context: Context) -> Outcome:
             "on is read again. Let them finish, or stop them there."
         )
         return not_yet(words, again_ms=2_000, reading=list(readers.reading[:20]), **numbers)
-    words = f"{exact:,} of {plural(len(plan.places), 'group-partition')} have an exact offset."
+    words = f"{exact:,} of {plural(len(plan.places), 'group-partition')} have an exact offset"
+    words += f", {len(known) - exact:,} an earlier one." if len(known) > exact else "."
     kept, numbers["divergence_points"] = _keep_points(context)
     named = [kept, _stuck_words(context, readers), _changed_words(numbers["changed"])]
     return done(" ".join([words, *(part for part in named if part)]), **numbers)

@@ -196,7 +196,7 @@ def _sentence(run: FailoverRun, totals: dict[str, Any], outcome: _Outcome) -> st
         f"{source} failed over to {target} in {duration(totals['took_ms'])}.",
         loss_sentence(outcome.loss, source=source, now=outcome.taken_at),
         re_reads_sentence(outcome.re_reads, now=outcome.taken_at),
-        f"{plural(totals['moved'], 'group-partition')} set to their exact offset.",
+        f"{plural(totals['moved'], 'group-partition')} set to their offset on {target}.",
     ]
     # A decision is named for ever, with who made it and why.
     parts += [row["sentence"] for row in (run.plan or {}).get("left_behind") or ()]

@@ -157,7 +157,7 @@ def _told(context: Context, rows: list[Row]) -> Outcome:
         "in_place": sum(row["state"] == "in_sync" for row in rows),
         "not_moved": len(rest),
     }
-    words = f"{len(good):,} of {plural(len(rows), 'group-partition')} are at their exact offset."
+    words = f"{len(good):,} of {plural(len(rows), 'group-partition')} are at their offset."
     if rest:
         row = rest[0]
         where = f"{row['group']} in {row['topic']}-{row['partition']}"
