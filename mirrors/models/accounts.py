@@ -19,6 +19,8 @@ class FlowAccount(models.Model):
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="account")
     revision = models.PositiveBigIntegerField(default=0)
     as_of = models.DateTimeField()
+    # From a sweep of the source, since no runner reports a plan; else from a runner's report.
+    is_swept = models.BooleanField(default=False)
     records = models.BigIntegerField(default=0)
     least = models.BigIntegerField(default=0)
     unknown = models.PositiveIntegerField(default=0)

@@ -53,7 +53,14 @@ def left_behind_of(flow: Flow) -> set[tuple[str, int | None]]:
     return {(row.decision.topic, row.decision.partition) for row in rows}
 
 
-def store(*, flow: Flow, rows: Iterable[FlowTopic], not_visible: str, as_of: datetime) -> None:
+def store(
+    *,
+    flow: Flow,
+    rows: Iterable[FlowTopic],
+    not_visible: str,
+    as_of: datetime,
+    is_swept: bool = False,
+) -> None:
     """Write down the sum over all topic rows of the flow as its next revision."""
     topics = list(rows)
     totals = {row.topic: row.total for row in topics}
@@ -61,6 +68,7 @@ def store(*, flow: Flow, rows: Iterable[FlowTopic], not_visible: str, as_of: dat
     copied = [row for row in topics if row.state != "skipped" and row.remote_topic is not None]
     values = {
         "as_of": as_of,
+        "is_swept": is_swept,
         "records": whole.records,
         "least": whole.least,
         "unknown": whole.unknown,

@@ -99,6 +99,7 @@ def store(
     partitions: Sequence[PartitionStatus],
     not_visible: str,
     as_of: datetime,
+    is_swept: bool = False,
 ) -> None:
     """Evaluate what was observed of the flow and make its rows and its account say that."""
     account = accounts.account_of(topics, partitions, accounts.left_behind_of(flow))
@@ -112,7 +113,9 @@ def store(
             FlowPartition, flow, partition_rows, _PARTITION_KEY, _PARTITION_FIELDS, _PARTITION_AGES
         )
         _replace(FlowTopic, flow, topic_rows, _TOPIC_KEY, _TOPIC_FIELDS, _TOPIC_AGES)
-        accounts.store(flow=flow, rows=topic_rows, not_visible=not_visible, as_of=as_of)
+        accounts.store(
+            flow=flow, rows=topic_rows, not_visible=not_visible, as_of=as_of, is_swept=is_swept
+        )
 
 
 def _partition(flow: Flow, seen: PartitionStatus, owed: Owed) -> FlowPartition:

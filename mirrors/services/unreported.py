@@ -1,4 +1,4 @@
-"""Flows on which no runner reports: what they owe is evaluated from a look at their source.
+"""Flows of which no runner reports a plan: what they owe is evaluated from a look at their source.
 
 A stopped, failed or waiting flow copies nothing while its source grows. The sweep of the source
 (`monitoring.sweeps`) brings the newest list of topics with their ids and the ends of partitions;
@@ -11,6 +11,8 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+
+from django.db.models import Q
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters import TopicSelection
@@ -40,11 +42,19 @@ class SourceRanges:
 
 
 def unreported_flows(*, cluster: Cluster, now: datetime) -> list[Flow]:
-    """Flows from this source on which no runner reports, and that somebody may fail over."""
-    flows = Flow.objects.filter(source=cluster, as_of__lt=now - SILENT_AFTER)
+    """Flows from this source of which no runner reports a plan, and that may be failed over."""
     passed = (ObservedState.DRAFT, ObservedState.FAILED_OVER)
-    rows = flows.exclude(observed_state__in=passed).select_related("source", "target")
+    rows = Flow.objects.filter(_is_unreported(now), source=cluster)
+    rows = rows.exclude(observed_state__in=passed).select_related("source", "target")
     return [flow for flow in rows if _has_valid_settings(flow)]
+
+
+def _is_unreported(now: datetime) -> Q:
+    """No report for a while, or reports without a plan: then the account is not of a runner."""
+    silent = Q(as_of=None) | Q(as_of__lt=now - SILENT_AFTER)
+    no_plan = Q(account=None) | Q(account__is_swept=True)
+    old = Q(account__as_of__lt=now - SILENT_AFTER)
+    return (silent | no_plan | old) & Q(since__lt=now - SILENT_AFTER)
 
 
 def _has_valid_settings(flow: Flow) -> bool:
@@ -68,8 +78,7 @@ def selected_places(flow: Flow, source: ClusterSnapshot) -> list[Place]:
 
 def observe(*, flow: Flow, seen: SourceRanges, now: datetime) -> None:
     """Evaluate the flow from the look at its source, unless its runner reported meanwhile."""
-    fresh = Flow.objects.filter(pk=flow.pk, as_of__lt=now - SILENT_AFTER)
-    if not fresh.exists():
+    if not Flow.objects.filter(_is_unreported(now), pk=flow.pk).exists():
         return
     rows = list(FlowTopic.objects.filter(flow=flow))
     known = {row.topic: row for row in rows}
@@ -90,7 +99,9 @@ def observe(*, flow: Flow, seen: SourceRanges, now: datetime) -> None:
         topics.append(status)
         if status.state != "skipped":
             partitions += look.partitions(status, known.get(name), parts[name])
-    progress.store(flow=flow, topics=topics, partitions=partitions, not_visible="", as_of=now)
+    progress.store(
+        flow=flow, topics=topics, partitions=partitions, not_visible="", as_of=now, is_swept=True
+    )
 
 
 class _Look:
