@@ -54,7 +54,7 @@ def _is_unreported(now: datetime) -> Q:
     silent = Q(as_of=None) | Q(as_of__lt=now - SILENT_AFTER)
     no_plan = Q(account=None) | Q(account__is_swept=True)
     old = Q(account__as_of__lt=now - SILENT_AFTER)
-    return (silent | no_plan | old) & Q(since__lt=now - SILENT_AFTER)
+    return silent | old | (no_plan & Q(since__lt=now - SILENT_AFTER))
 
 
 def _has_valid_settings(flow: Flow) -> bool:

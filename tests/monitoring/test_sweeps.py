@@ -204,6 +204,24 @@ def test_an_end_below_the_position_is_unknown_where_no_id_tells(idle: Flow, sour
     assert (found.unknown, found.certainty, found.states) == (1, "unknown", {"recreated": 1})
 
 
+def test_a_flow_that_reports_without_a_plan_owes_all_that_it_selects(
+    idle: Flow, source: Source
+) -> None:
+    """Its target refuses the internal topics, so no plan comes, however often it reports."""
+    FlowTopic.objects.all().delete()
+    FlowPartition.objects.all().delete()
+    FlowAccount.objects.all().delete()
+    running = {"desired_state": "running", "observed_state": "degraded", "since": BEFORE}
+    Flow.objects.update(as_of=NOON, **running)
+    found = owed(idle, source)
+    assert (found.records, found.certainty, found.is_swept) == (100, "at_most", True)
+    source.end = source.stable = 130
+    assert owed(idle, source).records == 130, "and at the next sweep"
+    FlowAccount.objects.update(is_swept=False)
+    source.end = source.stable = 500
+    assert owed(idle, source).records == 130, "a runner's plan is not overwritten"
+
+
 def test_new_deleted_and_hidden_topics_of_a_stopped_flow_are_in_its_account(
     idle: Flow, source: Source
 ) -> None:
