@@ -66,7 +66,7 @@ class Relay(MirrorMaker):
 
     def start(self, order: Order) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        settings = properties(order, PROFILE)
+        settings = properties(order, self._profile)
         (link,) = order.links
         settings[f"{link.target_alias}.offset.flush.interval.ms"] = str(FLUSH_S * 1000)
         path = self.directory / "mm2.properties"
