@@ -59,7 +59,7 @@ def bound_of(
 ) -> Bound | None:
     """The best safe bound; None without a proven pair or a run of this flow below the offset.
 
-    `pairs` are all that are known, proven or not: those above only lower the bound.
+    `pairs` are all that are not refuted, proven or not: those above only lower the bound.
     """
     proven = list(proven)
     below = around.below

@@ -17,6 +17,7 @@ from mirrors.kafka.throwaway import PREFIX, delete_groups, make_group
 from mirrors.models import Cluster, FailoverRun, Flow, FlowPartition, PartitionMap, RunBlock
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.failover import failovers, simulation
+from mirrors.services.offsets.catching_up import translate_now
 from mirrors.services.offsets.run_index import refresh_index
 from tests.mirrors.scene import Scene, scene_between, simulate
 from tests.pages import world as rows
@@ -196,6 +197,9 @@ def test_a_group_in_what_mm2_copied_resumes_at_a_proven_lower_bound(
     sync = OffsetSync(scene.topic, 0, run.upstream, run.downstream)
     append(scene.source.spec, topic, [Row(sync.key, sync.value, 0)])
     inside, below = scene.group("inside", earlier[3].upstream), scene.group("below", 0)
+    # As the sync task does from time to time; a busy machine may not do it within one simulation.
+    asked = {(scene.topic, 0): [earlier[3].upstream, 0]}
+    translate_now(flow=flow, places=asked, deadline_s=60)
 
     done = simulate(flow, inside, below)
 
@@ -207,7 +211,11 @@ def test_a_group_in_what_mm2_copied_resumes_at_a_proven_lower_bound(
     # No more is read again than said: up to where what was taken over ends, at most.
     exact = scene.rest(earlier[3].upstream)[0]
     assert 0 < exact - row["downstream_offset"] <= row["re_reads"] <= taken - run.downstream - 1
-    (warning,) = [one for one in done.plan["warnings"] if one["code"] == "lower_bound"]
+    (warning,) = [
+        one
+        for one in done.plan["warnings"]
+        if one["code"] == "lower_bound" and inside in one["where"]
+    ]
     assert f"is at {run.downstream + 1} or later" in warning["sentence"]
-    # Nothing says where one below every sync resumes.
-    assert found[below]["downstream_offset"] is None
+    # Below every sync there is the log start, whose records are the same on both sides.
+    assert found[below]["downstream_offset"] == scene.downstream[0].offset

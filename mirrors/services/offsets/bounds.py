@@ -20,7 +20,13 @@ from mirrors.domain.offsets import Translation
 from mirrors.domain.policy import policy_for
 from mirrors.domain.resume import GroupPlace
 from mirrors.domain.specs import FlowSpec
-from mirrors.kafka.offset_syncs import compare_pairs, find_copies, locate_pairs, read_pairs
+from mirrors.kafka.offset_syncs import (
+    compare_pairs,
+    find_copies,
+    locate_pairs,
+    read_pairs,
+    starts_of,
+)
 from mirrors.models import Flow, KnownCheckpoint, OffsetBounds, PartitionMap
 from mirrors.services.offsets.translation import translate_offsets
 
@@ -123,9 +129,14 @@ class _Learner:
         )
         limits = {at: self._maps[at].position or 0 for at in stale}
         found = read_pairs(topics, limits, deadline_s=self._left_s / 2)
+        starts = starts_of(spec, self._remote(spec, stale), deadline_s=self._left_s / 2)
         for at in stale:
             row = self._rows.setdefault(at, OffsetBounds(map=self._maps[at]))
-            row.pairs = [list(pair) for pair in found.get(at, [])]
+            pairs = found.get(at, [])
+            start = starts.get(at)
+            if start is not None and not candidates(pairs, start.upstream):
+                pairs = [start, *pairs]
+            row.pairs = [list(pair) for pair in pairs]
             row.as_of = timezone.now()
             row.save()
 

@@ -142,7 +142,9 @@ class _Blocks:
         self, place: Place, answer: Translation, known: OffsetBounds | None
     ) -> Translation:
         proven = [] if known is None else [Pair(*row) for row in known.proven]
-        pairs = [] if known is None else [Pair(*row) for row in known.pairs]
+        pairs = (
+            [] if known is None else [Pair(*row) for row in known.pairs if row not in known.refuted]
+        )
         around = self._beside(place, answer.upstream)
         found = bound_of(answer.upstream, proven=proven, pairs=pairs, around=around)
         if found is None:
