@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from mirrors.domain.comparing.alignment import Row
 from mirrors.domain.errors import UnderstudyError
@@ -16,6 +17,8 @@ from mirrors.kafka.internal import consume
 from mirrors.kafka.side_by_side import Stretches
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Pairs kept of a partition; a longer past is kept at every other pair.
 MOST_PAIRS = 4_000
@@ -118,16 +121,15 @@ def compare_pairs(
     copies = {
         remote[at]: (pair.downstream, pair.downstream + BEHIND) for at, pair in open_pairs.items()
     }
-    # MM2 reads uncommitted records by default.
-    ours = _rows(spec.source, wanted, until, committed=False)
     theirs = _rows(spec.target, copies, until, committed=True)
-    for place, pair in open_pairs.items():
-        if place in ours and remote[place] in theirs:
-            keeps_time, compacted = kinds.get(place, (True, False))
-            verdicts[place] = _is_same(
-                pair, ours[place], theirs[remote[place]], keeps_time=keeps_time, alone=compacted
-            )
-    return verdicts
+
+    def judge(place: Place, ours: list[Row]) -> bool:
+        keeps_time, compacted = kinds.get(place, (True, False))
+        copy = theirs[remote[place]]
+        return _is_same(open_pairs[place], ours, copy, keeps_time=keeps_time, alone=compacted)
+
+    wanted = {at: window for at, window in wanted.items() if remote[at] in theirs}
+    return verdicts | _judged(spec.source, wanted, until, judge)
 
 
 def locate_pairs(
@@ -160,16 +162,16 @@ def locate_pairs(
     copies = {
         remote[at]: (pair.downstream - 1, pair.downstream + BEHIND) for at, pair in known.items()
     }
-    ours = _rows(spec.source, searched, until, committed=False)
     theirs = _rows(spec.target, copies, until, committed=True)
+
+    def judge(place: Place, ours: list[Row]) -> Pair | None:
+        keeps_time, alone = kinds.get(place, (True, False))
+        copy = theirs[remote[place]]
+        return _located(known[place], ours, copy, keeps_time=keeps_time, alone=alone)
+
+    searched = {at: window for at, window in searched.items() if remote[at] in theirs}
     located: dict[Place, Pair | None] = {at: None for at in found if at not in known}
-    for at, pair in known.items():
-        if at in ours and remote[at] in theirs:
-            keeps_time, alone = kinds.get(at, (True, False))
-            located[at] = _located(
-                pair, ours[at], theirs[remote[at]], keeps_time=keeps_time, alone=alone
-            )
-    return located
+    return located | _judged(spec.source, searched, until, judge)
 
 
 def _located(
@@ -203,13 +205,30 @@ def find_copies(
         kinds = _kinds(source, target, remote, deadline_s / 3)
     here = {at: (offset, offset + BEHIND) for at, (offset, _) in wanted.items()}
     there = {remote[at]: (start, start + most + BEHIND) for at, (_, start) in wanted.items()}
-    ours = _rows(spec.source, here, until, committed=False)
     theirs = _rows(spec.target, there, until, committed=True)
-    return {
-        at: _found(wanted[at][0], ours[at], theirs[remote[at]], kinds.get(at, (True, False)))
-        for at in wanted
-        if at in ours and remote[at] in theirs
-    }
+
+    def judge(place: Place, ours: list[Row]) -> Pair | None:
+        copy, kind = theirs[remote[place]], kinds.get(place, (True, False))
+        return _found(wanted[place][0], ours, copy, kind)
+
+    here = {at: window for at, window in here.items() if remote[at] in theirs}
+    return _judged(spec.source, here, until, judge)
+
+
+def _judged(
+    spec: ClusterSpec,
+    windows: Mapping[Place, tuple[int, int]],
+    until: float,
+    judge: Callable[[Place, list[Row]], T],
+) -> dict[Place, T]:
+    """MM2 reads uncommitted records by default; where those do not agree, committed ones may."""
+    found: dict[Place, T] = {}
+    for committed in (False, True):
+        left = {place: window for place, window in windows.items() if not found.get(place)}
+        if left and time.monotonic() < until:
+            rows = _rows(spec, left, until, committed=committed)
+            found |= {place: judge(place, ours) for place, ours in rows.items()}
+    return found
 
 
 def _found(offset: int, ours: list[Row], theirs: list[Row], kind: tuple[bool, bool]) -> Pair | None:
