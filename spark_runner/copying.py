@@ -12,7 +12,7 @@ from spark_runner.control import OrderWord
 from spark_runner.control_server import ControlServer
 from spark_runner.draft import Plan
 from spark_runner.epoch import Epoch
-from spark_runner.epochs import SLOT_S, SliceRun
+from spark_runner.epochs import SLOT_S, Report, SliceRun
 from spark_runner.meter import Meter
 from spark_runner.positions import Place, slice_id
 from spark_runner.sharing import Sharing
@@ -105,6 +105,15 @@ class Copying:
     @staticmethod
     def _counts(row: PartitionFigure | PartitionError, old: dict[Place, int], epoch: int) -> bool:
         return epoch > old.get((row.topic, row.partition), 0)
+
+    def reports(self) -> dict[Place, Report]:
+        """Of each partition whose slice copies now: its epoch, and when that last reported."""
+        said = {index: run.report() for index, run in self._slices.items()}
+        return {
+            place: report
+            for place, index in self.places.items()
+            if (report := said.get(index)) is not None
+        }
 
     def tend(self, now: int) -> None:
         for index, run in self._slices.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from spark_runner.control import OrderWord
 from spark_runner.control_server import ControlServer
@@ -41,6 +42,13 @@ STARVED = (
 log = logging.getLogger("spark_runner.epochs")
 
 MakeWork = Callable[[int, int, int], SliceWork | None]
+
+
+class Report(NamedTuple):
+    """The epoch that copies, and when it last reported, in seconds of time.monotonic()."""
+
+    epoch: int
+    reported_at: float
 
 
 class SliceRun:
@@ -110,6 +118,15 @@ class SliceRun:
     def forgive(self) -> None:
         """A person asked anew: try at once."""
         self._retry_at = 0.0
+
+    def report(self) -> Report | None:
+        """None while nothing is copied, or while what was reported is not taken up yet."""
+        epoch = self.current
+        if epoch is None or epoch.result is not None or epoch.unread or epoch.last is None:
+            return None
+        if epoch.last.state != "copying" or not epoch.line.is_here or epoch.line.seen_at is None:
+            return None
+        return Report(epoch.work.epoch, epoch.line.seen_at)
 
     def epochs(self) -> list[Epoch]:
         """Those under way."""

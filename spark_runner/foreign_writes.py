@@ -5,6 +5,8 @@ whose source is quiet has no batches, so the driver looks at it:
 
 - What grew since the last look is read at the next one, and only where the position is still the
   same: a batch of this flow would have moved it by then.
+- Only while one epoch of the slice lives and has reported since that look: a copier that died
+  between its commit and its report leaves records whose position the driver does not know.
 - Only up to the last stable offset: an open transaction may be this flow's.
 - Only with exactly-once delivery: otherwise a batch of a copier that died has no position yet.
 """
@@ -24,6 +26,8 @@ from spark_runner.positions import Place
 from spark_runner.wire.cluster import ClusterClient
 
 READ_S = 3.0
+# A commit is visible on the target a moment before its copier knows it.
+REPORT_S = 2.0
 # Partitions read in one look; the others wait for the next one.
 MOST_READ = 50
 
@@ -31,7 +35,8 @@ MOST_READ = 50
 class RemotePartition(NamedTuple):
     """A remote partition, and the source position up to which it was copied.
 
-    `there`: where the flow's next batch belongs; None where that is not known.
+    `there`: where the flow's next batch belongs; None where that is not known. `epoch` of the slice
+    that copies it, and when that last reported, in seconds of time.monotonic().
     """
 
     remote_topic: str
@@ -39,15 +44,22 @@ class RemotePartition(NamedTuple):
     partition: int
     position: int
     there: int | None = None
+    epoch: int = 0
+    reported_at: float = float("inf")
+
+    def is_at(self, other: RemotePartition) -> bool:
+        """Whether nothing moved between the two, however often it was reported."""
+        return self._replace(reported_at=0.0) == other._replace(reported_at=0.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """At one position: all below `looked` was read, and the partition then ended at `grown`."""
+    """At one position: all below `looked` was read, and the partition ended at `grown` then."""
 
     remote: RemotePartition
     looked: int
     grown: int
+    at: float
 
 
 class ForeignWrites:
@@ -66,6 +78,7 @@ class ForeignWrites:
         """What was found since the look before, of partitions whose position did not move."""
         there = {place: (row.remote_topic, row.partition) for place, row in partitions.items()}
         ends = self._sampler.sample(list(there.values())).stable
+        now = time.monotonic()
         found: dict[Place, list[Stretch]] = {}
         until, read = time.monotonic() + READ_S, 0
         before, self._seen = self._seen, {}
@@ -73,9 +86,12 @@ class ForeignWrites:
             known, end = before.get(place), ends.get(there[place])
             if end is None:
                 continue
-            if known is None or known.remote != remote or end < known.grown:
+            if known is None or not known.remote.is_at(remote) or end < known.grown:
                 first = end if remote.there is None else min(remote.there, end)
-                self._seen[place] = _Seen(remote, first, end)
+                self._seen[place] = _Seen(remote, first, end, now)
+                continue
+            if remote.reported_at < known.at + REPORT_S:
+                self._seen[place] = known
                 continue
             looked = known.grown
             if known.looked < known.grown:
@@ -87,7 +103,7 @@ class ForeignWrites:
                     looked = known.looked
                 elif stretches:
                     found[place] = stretches
-            self._seen[place] = _Seen(remote, looked, max(end, known.grown))
+            self._seen[place] = _Seen(remote, looked, max(end, known.grown), now)
         return found
 
     def _read(self, remote: RemotePartition, hole: Hole, until: float) -> list[Stretch] | None:

@@ -217,7 +217,7 @@ class Office:
         if errand == "look":
             return desk.look if self.is_planned else None
         if errand == "remotes":
-            remotes = self._board.remotes()
+            remotes = self._board.remotes(self._copying.reports())
             return (lambda: desk.find_foreign(remotes)) if remotes else None
         return desk.is_owner
 

@@ -26,6 +26,7 @@ from mirrors.domain.topics import LONGEST_NAME
 from spark_runner.blocked_topics import BLOCKED, CANNOT_BE_CREATED, blocked_topics
 from spark_runner.draft import DELETED_ON_SOURCE, Plan
 from spark_runner.ends import Ends
+from spark_runner.epochs import Report
 from spark_runner.first_records import MOST_FIRST_RECORDS
 from spark_runner.foreign_writes import RemotePartition
 from spark_runner.meter import Amount
@@ -230,8 +231,8 @@ class Board:
     def positions(self) -> dict[Place, int]:
         return {p: row.position for p, row in self._rows.items() if row.position is not None}
 
-    def remotes(self) -> dict[Place, RemotePartition]:
-        """Of what is copied, where it is copied to, and from which position on."""
+    def remotes(self, reports: Mapping[Place, Report]) -> dict[Place, RemotePartition]:
+        """Of what is copied now, where it is copied to, and from which position on."""
         if self._plan is None:
             return {}
         return {
@@ -241,9 +242,12 @@ class Board:
                 place[1],
                 row.position,
                 row.there,
+                *reports[place],
             )
             for place, work in self._plan.partitions.items()
-            if place not in self.errors and (row := self._rows[place]).position is not None
+            if place in reports
+            and place not in self.errors
+            and (row := self._rows[place]).position is not None
         }
 
     def meet_foreign(self, found: Mapping[Place, Iterable[Stretch]]) -> None:

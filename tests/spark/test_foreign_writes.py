@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from mirrors.domain.continuity.strangers import Stretch, unknown_yet
 from spark_runner.foreign_writes import ForeignWrites, RemotePartition
+from spark_runner.positions import Place
 from spark_runner.status_rows import Row
 from spark_runner.wire.records import Record
 from tests.spark.lab import Lab, partition_row, wait_for
@@ -58,6 +60,32 @@ def test_where_the_next_batch_belongs_says_what_was_there_at_the_first_look(
     assert looks.look(there) == {}
     # The batch of five begins below that place and reaches beyond it.
     assert looks.look(there) == {place: [Stretch(0, 4, 5)]}
+
+
+def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
+    side: Side, looks: ForeignWrites
+) -> None:
+    topic = unique("dead")
+    view = side.make(topic)
+    place = ("t", 0)
+
+    def there(position: int, epoch: int, reported_at: float) -> dict[Place, RemotePartition]:
+        remote = RemotePartition(topic, view.topic_id, 0, position, None, epoch, reported_at)
+        return {place: remote}
+
+    began = time.monotonic()
+    looks.look(there(1, 1, began))
+    # Its last batch; then it dies, and nothing follows for long.
+    side.write(topic, 0, some(4))
+    for _ in range(3):
+        assert looks.look(there(1, 1, began)) == {}, "nothing was reported since"
+    for _ in range(3):
+        assert looks.look({}) == {}, "nothing copies"
+    for _ in range(3):
+        assert looks.look(there(5, 2, float("inf"))) == {}, "the next one knows the position"
+    side.write(topic, 0, some(2))
+    looks.look(there(5, 2, float("inf")))
+    assert looks.look(there(5, 2, float("inf"))) == {place: [Stretch(4, 5, 2)]}
 
 
 def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
