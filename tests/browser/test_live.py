@@ -21,7 +21,7 @@ def test_a_page_follows_its_rows_without_reloading_or_losing_what_a_person_does(
     page.get_by_text("The same over REST").click()
     page.evaluate("window.sameDocument = true")
     expect(page.locator("#live-sign")).to_contain_text(re.compile(r"live, \d+ s ago"))
-    world.owes(Flow.objects.get(topics__topic="orders"), offset_lag=777_123)
+    world.owes(Flow.objects.get(topics__topic="orders"), "orders", offset_lag=777_123)
     expect(page.locator(".figures")).to_contain_text("777,123", timeout=15_000)
     assert page.evaluate("window.sameDocument") is True
     expect(page.get_by_text("Read this flow")).to_be_visible()
@@ -31,7 +31,7 @@ def test_typing_into_a_filter_survives_a_refresh(visit: Callable[..., Visitor], 
     page = visit().page
     page.goto(f"/flows/{flow.pk}/")
     page.get_by_label("Filter topics by name").press_sequentially("ord")
-    world.owes(Flow.objects.get(topics__topic="orders"), offset_lag=777_123)
+    world.owes(Flow.objects.get(topics__topic="orders"), "orders", offset_lag=777_123)
     expect(page.locator(".figures")).to_contain_text("777,123", timeout=15_000)
     field = page.get_by_label("Filter topics by name")
     expect(field).to_have_value("ord")
@@ -49,7 +49,7 @@ def test_refreshing_can_be_held_and_taken_up_again(
     page.goto("/flows/")
     page.get_by_role("button", name="Pause refreshing").click()
     expect(page.locator("#live-sign")).to_contain_text("paused")
-    world.owes(Flow.objects.get(topics__topic="orders"), offset_lag=777_123)
+    world.owes(Flow.objects.get(topics__topic="orders"), "orders", offset_lag=777_123)
     page.wait_for_timeout(4_000)
     expect(page.locator("#live")).not_to_contain_text("777,123")
     page.get_by_role("button", name="Go on refreshing").click()

@@ -42,6 +42,7 @@ PAGES = {
     "flow-delete": "/flows/{pk}/delete/",
     "flow-explain": "/flows/{pk}/explain/?topic=orders",
     "flow-explain-group": "/flows/{pk}/explain/?group=app",
+    "flow-left-behind": "/flows/{pk}/left-behind/",
     "flow-plan": "/flows/{pk}/plan/",
     "flow-drift": "/flows/{pk}/drift/",
     "drift": "/flows/{pk}/drift/{pk}/",

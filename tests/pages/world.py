@@ -59,9 +59,10 @@ def topic(of: Flow, name: str = "orders", **facts: Any) -> FlowTopic:
     return row
 
 
-def owes(of: Flow, **figures: Any) -> None:
-    """Every topic of the flow has these figures now."""
-    for row in FlowTopic.objects.filter(flow=of):
+def owes(of: Flow, topic: str = "", **figures: Any) -> None:
+    """The topic, or every topic of the flow, has these figures now."""
+    rows = FlowTopic.objects.filter(flow=of)
+    for row in rows.filter(topic=topic) if topic else rows:
         values = {"partitions": row.partitions, "offset_lag": row.offset_lag, **figures}
         FlowTopic.objects.filter(pk=row.pk).update(**{**_owed(values), **figures})
     sum_up(of)

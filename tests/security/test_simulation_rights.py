@@ -191,6 +191,7 @@ def test_a_topic_that_can_no_longer_be_described_is_a_blocker_that_only_a_decisi
     world: World, rights: None, secured_pair: Pair
 ) -> None:
     topic, hidden = world.topic("judged"), world.topic("judged.hidden")
+    world.set(topics=f"{topic},{hidden}")
     for name in (topic, hidden):
         world.fill(name, 60)
     world.copy.copy()

@@ -113,11 +113,15 @@ def loss_sentence(loss: Amount, *, source: str, now: int) -> str:
     if loss.certainty == "at_most":
         return f"At most {amount} {was} not replicated (by offsets){rest}."
     if loss.certainty == "at_least":
-        more = f"{loss.offsets:,} by offsets when " if loss.offsets > loss.records else ""
-        seen = ""
-        if loss.observed_at is None or now - loss.observed_at > _FRESH_MS:
-            seen = f" ({more}{source} was last seen {_age(loss.observed_at, now)})"
-        return f"At least {amount} {was} not replicated{seen}{rest}."
+        seen = f"{source} was last seen {_age(loss.observed_at, now)}"
+        note = ""
+        if loss.offsets > loss.records:
+            note = f" ({loss.offsets:,} by offsets when {seen})"
+        elif loss.observed_at is None or now - loss.observed_at > _FRESH_MS:
+            note = f" ({seen})"
+        if not loss.records:
+            return f"How many records were not replicated is unknown{note}{rest}."
+        return f"At least {amount} {was} not replicated{note}{rest}."
     return f"{amount} {was} not replicated{rest}."
 
 
@@ -132,6 +136,11 @@ def re_reads_sentence(re_reads: Amount, *, now: int) -> str:
     are = "is" if re_reads.records == 1 else "are"
     if re_reads.certainty == "counted":
         return f"{amount} {are} read again{rest}."
+    if re_reads.certainty == "at_least" and not re_reads.records:
+        read_at = _age(re_reads.observed_at, now)
+        return (
+            f"What groups consumed since their offsets were read ({read_at}) is read again{rest}."
+        )
     bound = "most" if re_reads.certainty == "at_most" else "least"
     old = ""
     if bound == "least":
