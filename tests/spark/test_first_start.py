@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
 from mirrors.domain.jobs import JobStatus
@@ -141,13 +141,30 @@ def test_members_of_mm2s_group_count_unless_its_connector_is_disabled(
 def test_heartbeats_of_the_pair_tell_of_an_mm2_that_nothing_else_shows(lab: Lab) -> None:
     flow, topic = prepared(lab)
     target = flow.job.target.alias
-    now = int(time.time() * 1000)
-    beats = [Heartbeat(flow.source_alias, target, now - ago) for ago in (40_000, 20_000, 500)]
-    lab.write_target(
-        "heartbeats",
-        [{"key": row.key, "value": row.value, "timestamp": row.timestamp} for row in beats],
-    )
-    status = refused(flow.start())
+    # Other tests' flows may have made it already.
+    made = lab.on_target.create_topics([NewTopic("heartbeats", 1, 1)])
+    with contextlib.suppress(KafkaException):
+        made["heartbeats"].result(20)
+    ended = threading.Event()
+
+    def beat(*ago_ms: int) -> None:
+        now = int(time.time() * 1000)
+        beats = [Heartbeat(flow.source_alias, target, now - ago) for ago in ago_ms]
+        rows = [{"key": row.key, "value": row.value, "timestamp": row.timestamp} for row in beats]
+        lab.write_target("heartbeats", rows)
+
+    def beat_on() -> None:
+        while not ended.wait(1):
+            beat(0)
+
+    beat(40_000, 20_000, 500)
+    beats = threading.Thread(target=beat_on)
+    beats.start()
+    try:
+        status = refused(flow.start())
+    finally:
+        ended.set()
+        beats.join()
     assert status.refusal == "mirrormaker2"
     assert f"heartbeats of {flow.source_alias}->{target}" in status.reason
     assert len(copied(flow, topic)) == 5
