@@ -161,7 +161,7 @@ def _records(facts: PartitionFacts) -> int | None:
     lost = 0
     if gap is not None and gap.kind == "remote_truncated" and gap.lost_there is not None:
         # The target lost copies below the position as well.
-        lost = gap.lost_there[1] - gap.lost_there[0] + 1
+        lost = max(0, gap.lost_there[1] - gap.lost_there[0] + 1)
     return max(0, facts.end - start) + lost
 
 
