@@ -50,7 +50,7 @@ bench-runs: $(VENV)/.runtime ## Look-ups of offsets among a hundred million offs
 setup: .compile ## Install the Python environment and the system packages that the tests use; compile the engine
 
 .compile: $(VENV)/.dev system
-	@$(PY) -m spark_runner.compile || true
+	@$(PY) -m spark_runner.native.build || true
 
 check: $(VENV)/.dev ## Format, lint, types, layer contracts, migrations, compose file: all that needs no broker
 	@$(MAKE) --no-print-directory -j2 --output-sync=target .check-types .check-the-rest
@@ -150,10 +150,10 @@ runtime: $(VENV)/.runtime ## Only the Python packages that running needs
 
 compiled: $(VENV)/.runtime ## Machine code of the engine's hot modules, for a fifth to a half less of its processor time; needs a C compiler and the headers of Python
 	@$(PY) -c "import mypyc, setuptools" 2>/dev/null || bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -c requirements-dev.txt mypy setuptools
-	@$(PY) -m spark_runner.compile || true
+	@$(PY) -m spark_runner.native.build || true
 
 kafka-jars: $(VENV)/.runtime ## Fetch and verify Kafka's published jars into the cache, and have Java keep an archive of their classes
-	@$(PY) -c "from controlplane.demo.kafka import prepare; print(prepare())"
+	@$(PY) -c "from controlplane.demo.kafka.broker import prepare; print(prepare())"
 
 static: $(VENV)/.runtime ## Collect and hash the static files for production
 	@$(PY) manage.py collectstatic --noinput

@@ -3,7 +3,8 @@
 from django.apps import AppConfig
 from django.contrib.admin.apps import AdminConfig
 
-from controlplane import checks, connections
+from controlplane import checks
+from controlplane.database import connections
 
 
 class ControlPlaneConfig(AppConfig):
@@ -16,4 +17,4 @@ class ControlPlaneConfig(AppConfig):
 
 
 class PeopleAdminConfig(AdminConfig):
-    default_site = "controlplane.people.RoleAdminSite"
+    default_site = "controlplane.admin_site.RoleAdminSite"

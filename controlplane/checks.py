@@ -15,7 +15,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import DatabaseError
 
-from mirrors.kafka import cleartext
+from mirrors.kafka.security import cleartext_logins as cleartext
 
 MINIMUM_JAVA = 17
 
@@ -100,7 +100,7 @@ def refused_settings(
     if not databases or "default" not in databases:
         return []
     from mirrors.services.clusters import refused_clusters  # noqa: PLC0415 (models are not loaded)
-    from monitoring.addresses import refused_channels  # noqa: PLC0415 (the same)
+    from monitoring.channels.targets import refused_channels  # noqa: PLC0415 (the same)
 
     try:
         refused = {**refused_clusters(), **refused_channels()}

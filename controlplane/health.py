@@ -10,9 +10,9 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from controlplane.patience import bounded
-from controlplane.queue import redis_client
-from mirrors.services.sightings import Readiness, readiness
+from controlplane.database.timeouts import bounded
+from controlplane.redis_connection import redis_client
+from mirrors.services.process_liveness import Readiness, readiness
 
 
 @login_not_required

@@ -104,8 +104,8 @@ MIDDLEWARE = [
     "controlplane.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "controlplane.kept_pages.KeptPagesMiddleware",
-    "controlplane.patience.PatienceMiddleware",
+    "controlplane.database.stale_page_cache.KeptPagesMiddleware",
+    "controlplane.database.timeouts.PatienceMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -121,7 +121,7 @@ MIDDLEWARE = [
 
 ROOT_URLCONF = "controlplane.urls"
 WSGI_APPLICATION = "controlplane.wsgi.application"
-FORM_RENDERER = "controlplane.forms.Renderer"
+FORM_RENDERER = "controlplane.form_renderer.Renderer"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATABASES = {"default": database(env_secret("DATABASE_URL") or f"sqlite:///{BASE_DIR}/db.sqlite3")}
 
@@ -152,7 +152,7 @@ STATIC_ROOT = Path(env_str("UNDERSTUDY_STATIC_ROOT") or BASE_DIR / "staticfiles"
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "controlplane.plotly_script.PlotlyFinder",
+    "controlplane.static_finders.PlotlyFinder",
 ]
 TESTING = "pytest" in sys.modules
 # Serve straight from the source folders where nothing was collected (demo, tests, development).
@@ -196,7 +196,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 if env_bool("UNDERSTUDY_BEHIND_PROXY"):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 X_FRAME_OPTIONS = "DENY"
-CSRF_FAILURE_VIEW = "controlplane.api.csrf_failure"
+CSRF_FAILURE_VIEW = "controlplane.api.errors.csrf_failure"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
@@ -212,20 +212,20 @@ CONTENT_SECURITY_POLICY = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "mirrors.api.access.Tokens",
+        "mirrors.api.authentication.Tokens",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["mirrors.api.access.RolePermission"],
+    "DEFAULT_PERMISSION_CLASSES": ["mirrors.api.authentication.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["controlplane.strict_json.StrictJSONParser"],
-    "DEFAULT_PAGINATION_CLASS": "controlplane.api.Pages",
+    "DEFAULT_PARSER_CLASSES": ["controlplane.api.json_parser.StrictJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "controlplane.api.errors.Pages",
     "DEFAULT_FILTER_BACKENDS": [
-        "mirrors.api.shapes.ExactFilter",
-        "mirrors.api.shapes.Search",
-        "mirrors.api.shapes.Ordering",
+        "mirrors.api.base.ExactFilter",
+        "mirrors.api.base.Search",
+        "mirrors.api.base.Ordering",
     ],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "controlplane.api.handle_exception",
+    "EXCEPTION_HANDLER": "controlplane.api.errors.handle_exception",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 SPECTACULAR_SETTINGS = {
@@ -233,15 +233,15 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Kafka cross-cluster replication that rehearses the failover.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["mirrors.api.access.RolePermission"],
+    "SERVE_PERMISSIONS": ["mirrors.api.authentication.RolePermission"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
         "DesiredStateEnum": "mirrors.models.flows.DesiredState",
-        "FailoverKindEnum": "mirrors.models.failovers.FailoverKind",
-        "FailoverStateEnum": "mirrors.models.failovers.FailoverState",
-        "AccountStateEnum": "mirrors.api.accounts.STATES",
-        "CertaintyEnum": "mirrors.api.accounts.CERTAINTIES",
+        "FailoverKindEnum": "mirrors.models.failover.FailoverKind",
+        "FailoverStateEnum": "mirrors.models.failover.FailoverState",
+        "AccountStateEnum": "mirrors.api.account.STATES",
+        "CertaintyEnum": "mirrors.api.account.CERTAINTIES",
     },
 }
 

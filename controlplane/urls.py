@@ -7,38 +7,38 @@ from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.routers import SimpleRouter
 
-from controlplane import api, docs, health
+from controlplane import health
+from controlplane.api import docs, errors
 from mirrors.api import (
-    certificates,
     clusters,
-    comparisons,
-    drift,
-    drills,
-    duties,
-    failbacks,
-    failovers,
-    flow_rows,
-    flow_templates,
+    comparison,
+    failback,
+    flow_progress,
     flows,
     gaps,
     groups,
-    logs,
     offsets,
-    plans,
-    readiness,
     runners,
+    sync,
     tokens,
 )
-from mirrors.api.cluster_groups import ClusterGroupViewSet
-from mirrors.api.failover_scripts import FailoverScriptViewSet
-from mirrors.api.flow_history import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
-from mirrors.api.imports import ExportViewSet, ImportViewSet
-from mirrors.api.left_behind import LeftBehindViewSet
-from mirrors.api.takeovers import TakeoverViewSet
+from mirrors.api import (
+    runners as logs,
+)
+from mirrors.api.audit import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
+from mirrors.api.drills import certificates, readiness, runs
+from mirrors.api.failover import runs as failovers
+from mirrors.api.failover.left_behind import LeftBehindViewSet
+from mirrors.api.failover.runs import FailoverScriptViewSet
+from mirrors.api.groups import ClusterGroupViewSet
+from mirrors.api.migration import flow_templates
+from mirrors.api.migration.import_export import ExportViewSet, ImportViewSet
+from mirrors.api.migration.takeover import TakeoverViewSet
+from mirrors.api.topics import drift, plans
 from monitoring import api as alerts
-from monitoring.views.metrics import Metrics
-from monitoring.views.schedules_rest import ScheduleViewSet
-from monitoring.views.topology_rest import Topology
+from monitoring.api.schedules import ScheduleViewSet
+from monitoring.api.topology import Topology
+from monitoring.views.prometheus import Metrics
 
 
 class Router(SimpleRouter):
@@ -60,13 +60,13 @@ router.register("failovers", failovers.FailoverViewSet)
 router.register(
     r"failovers/(?P<run_id>\d{1,18})/script", FailoverScriptViewSet, basename="failover-script"
 )
-router.register("comparisons", comparisons.ComparisonViewSet)
-router.register("drills", drills.DrillViewSet)
-router.register("drill-runs", drills.DrillRunViewSet)
+router.register("comparisons", comparison.ComparisonViewSet)
+router.register("drills", runs.DrillViewSet)
+router.register("drill-runs", runs.DrillRunViewSet)
 router.register("certificates", certificates.CertificateViewSet)
-router.register("failbacks", failbacks.FailbackViewSet)
+router.register("failbacks", failback.FailbackViewSet)
 router.register(
-    r"failbacks/(?P<failback_id>\d{1,18})/orphans", failbacks.OrphanViewSet, basename="orphans"
+    r"failbacks/(?P<failback_id>\d{1,18})/orphans", failback.OrphanViewSet, basename="orphans"
 )
 router.register("tokens", tokens.TokenViewSet)
 router.register("audit", AuditViewSet, basename="audit")
@@ -82,19 +82,19 @@ router.register("channels", alerts.ChannelViewSet)
 router.register("silences", alerts.SilenceViewSet)
 router.register("deliveries", alerts.DeliveryViewSet)
 for name, rows in (
-    ("topics", flow_rows.TopicViewSet),
-    ("partitions", flow_rows.PartitionViewSet),
+    ("topics", flow_progress.TopicViewSet),
+    ("partitions", flow_progress.PartitionViewSet),
     ("groups", groups.GroupViewSet),
     ("gaps", gaps.GapViewSet),
-    ("jobs", flow_rows.JobViewSet),
+    ("jobs", flow_progress.JobViewSet),
     ("log", logs.FlowLogViewSet),
-    ("transitions", flow_rows.TransitionViewSet),
+    ("transitions", flow_progress.TransitionViewSet),
     ("history", SettingChangeViewSet),
     ("audit", AuditOfFlowViewSet),
-    ("duties", duties.DutyViewSet),
-    ("heartbeat", duties.HeartbeatViewSet),
+    ("duties", sync.DutyViewSet),
+    ("heartbeat", sync.HeartbeatViewSet),
     ("plan", plans.PlanViewSet),
-    ("divergence", failbacks.DivergenceViewSet),
+    ("divergence", failback.DivergenceViewSet),
     ("outlook", alerts.OutlookViewSet),
     ("readiness", readiness.ReadinessViewSet),
     ("drift", drift.DriftViewSet),
@@ -102,8 +102,8 @@ for name, rows in (
 ):
     router.register(rf"flows/(?P<flow_id>\d{{1,18}})/{name}", rows, basename=f"flow-{name}")
 for name, found in (
-    ("partitions", comparisons.ComparisonPartViewSet),
-    ("findings", comparisons.ComparisonFindingViewSet),
+    ("partitions", comparison.ComparisonPartViewSet),
+    ("findings", comparison.ComparisonFindingViewSet),
 ):
     of_one = rf"comparisons/(?P<comparison_id>\d{{1,18}})/{name}"
     router.register(of_one, found, basename=f"comparison-{name}")
@@ -118,7 +118,7 @@ urlpatterns = [
         name="flow-objectives-rest",
     ),
     path("api/v1/", include(router.urls)),
-    re_path(r"^api/", api.nowhere),
+    re_path(r"^api/", errors.nowhere),
     path("admin/", admin.site.urls),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
@@ -128,7 +128,7 @@ urlpatterns = [
     path("", include("monitoring.urls")),
 ]
 
-handler400 = api.bad_request
-handler403 = api.permission_denied
-handler404 = api.not_found
-handler500 = api.server_error
+handler400 = errors.bad_request
+handler403 = errors.permission_denied
+handler404 = errors.not_found
+handler500 = errors.server_error

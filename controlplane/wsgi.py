@@ -8,7 +8,7 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
-from controlplane.memory import settle
+from controlplane.garbage_collection import settle
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 application = get_wsgi_application()

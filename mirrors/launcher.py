@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from mirrors.domain.jobs import JobSpec, JobStatus, RunnerStatus
+from mirrors.domain.runners.job_files import JobSpec, JobStatus, RunnerStatus
 
 RUNNER_FILE = "runner.json"
 OUTPUT_FILE = "runner.out"

@@ -3,36 +3,24 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from mirrors.views import (
-    actions,
-    certificates,
-    clusters,
-    comparisons,
-    drill_forms,
-    drills,
-    failbacks,
-    failover_runs,
-    failovers,
-    flow_edit,
-    flow_templates,
-    flows,
-    imports,
-    left_behind,
-    plans,
-    runners,
-    takeovers,
-)
-from mirrors.views.actions import ACTS
+from mirrors.views import clusters, comparison, runners
 from mirrors.views.audit import show_audit
-from mirrors.views.cluster_groups import list_groups
-from mirrors.views.comparison_tables import PARTS as COMPARED
-from mirrors.views.drift import show_drift
-from mirrors.views.failover_scripts import download_script
-from mirrors.views.flow_tables import PARTS
+from mirrors.views.comparison import PARTS as COMPARED
+from mirrors.views.drills import certificates, runs, schedules
+from mirrors.views.failback import run
+from mirrors.views.failback.orphans import show_orphans
+from mirrors.views.failover import left_behind, runbook, simulation
+from mirrors.views.failover.runbook import download_script
+from mirrors.views.flows import actions, edit, pages
+from mirrors.views.flows.actions import ACTS
+from mirrors.views.flows.jobs import show_job
+from mirrors.views.flows.tabs import PARTS
 from mirrors.views.gaps import show_gap
-from mirrors.views.jobs import show_job
+from mirrors.views.groups import list_groups
+from mirrors.views.migration import flow_templates, import_export, takeover
 from mirrors.views.offsets import show_offsets
-from mirrors.views.orphans import show_orphans
+from mirrors.views.topics import plans
+from mirrors.views.topics.drift import show_drift
 
 
 class PartConverter(StringConverter):
@@ -72,29 +60,29 @@ register_converter(FileConverter, "file")
 register_converter(ActConverter, "act")
 
 urlpatterns = [
-    path("flows/", flows.list_flows, name="flows"),
-    path("add/flow/", flow_edit.add_flow, name="flow-add"),
+    path("flows/", pages.list_flows, name="flows"),
+    path("add/flow/", edit.add_flow, name="flow-add"),
     path("add/template/", flow_templates.add_from_template, name="flow-template"),
-    path("imports/", imports.import_file, name="import"),
-    path("exports/mm2.properties", imports.export_file, name="export-mm2"),
-    path("flows/<int:pk>/", flows.show_flow, name="flow"),
-    path("flows/<int:pk>/edit/", flow_edit.edit_flow, name="flow-edit"),
-    path("flows/<int:pk>/explain/", flows.explain, name="flow-explain"),
-    path("flows/<int:pk>/takeover/", takeovers.show_takeover, name="flow-takeover"),
-    path("flows/<int:pk>/takeover/check/", takeovers.check_takeover, name="flow-takeover-check"),
+    path("imports/", import_export.import_file, name="import"),
+    path("exports/mm2.properties", import_export.export_file, name="export-mm2"),
+    path("flows/<int:pk>/", pages.show_flow, name="flow"),
+    path("flows/<int:pk>/edit/", edit.edit_flow, name="flow-edit"),
+    path("flows/<int:pk>/explain/", pages.explain, name="flow-explain"),
+    path("flows/<int:pk>/takeover/", takeover.show_takeover, name="flow-takeover"),
+    path("flows/<int:pk>/takeover/check/", takeover.check_takeover, name="flow-takeover-check"),
     path("flows/<int:pk>/plan/look/", plans.look_at_plan, name="flow-plan-look"),
     path("flows/<int:pk>/plan/apply/", plans.apply_plan, name="flow-plan-apply"),
     path("flows/<int:pk>/plan/follow/", plans.let_acls_follow, name="flow-plan-follow"),
     path("flows/<int:pk>/drift/<int:finding>/", show_drift, name="flow-drift"),
-    path("flows/<int:pk>/simulate/", failovers.simulate, name="flow-simulate"),
-    path("flows/<int:pk>/drill/", drills.drill_now, name="flow-drill"),
-    path("flows/<int:pk>/objectives/", drill_forms.edit_objectives, name="flow-objectives"),
-    path("drills/", drills.list_runs, name="drills"),
-    path("drills/schedules/", drills.list_schedules, name="drill-schedules"),
-    path("drills/runs/<int:pk>/", drills.show_run, name="drill-run"),
-    path("drills/<int:pk>/edit/", drill_forms.edit_drill, name="drill-edit"),
-    path("drills/<int:pk>/delete/", drill_forms.delete_drill, name="drill-delete"),
-    path("add/drill/", drill_forms.add_drill, name="drill-add"),
+    path("flows/<int:pk>/simulate/", simulation.simulate, name="flow-simulate"),
+    path("flows/<int:pk>/drill/", runs.drill_now, name="flow-drill"),
+    path("flows/<int:pk>/objectives/", schedules.edit_objectives, name="flow-objectives"),
+    path("drills/", runs.list_runs, name="drills"),
+    path("drills/schedules/", runs.list_schedules, name="drill-schedules"),
+    path("drills/runs/<int:pk>/", runs.show_run, name="drill-run"),
+    path("drills/<int:pk>/edit/", schedules.edit_drill, name="drill-edit"),
+    path("drills/<int:pk>/delete/", schedules.delete_drill, name="drill-delete"),
+    path("add/drill/", schedules.add_drill, name="drill-add"),
     path("certificates/<str:number>/", certificates.show_certificate, name="certificate"),
     path(
         "certificates/<str:number>/<file:form>",
@@ -103,40 +91,40 @@ urlpatterns = [
     ),
     path("verify/", certificates.verify_any, name="verify"),
     path("verify/<str:number>/", certificates.verify_one, name="verify-one"),
-    path("flows/<int:pk>/failover/", failover_runs.begin, name="flow-failover"),
+    path("flows/<int:pk>/failover/", runbook.begin, name="flow-failover"),
     path("flows/<int:pk>/left-behind/", left_behind.show_left_behind, name="flow-left-behind"),
     path(
         "flows/<int:pk>/left-behind/<int:finding>/withdraw/",
         left_behind.withdraw,
         name="flow-left-behind-withdraw",
     ),
-    path("flows/<int:pk>/failback/", failbacks.ask_failback, name="flow-failback"),
-    path("failbacks/<int:pk>/", failbacks.show_failback, name="failback"),
-    path("failbacks/<int:pk>/decide/", failbacks.decide, name="failback-decide"),
-    path("failbacks/<int:pk>/groups/", failbacks.groups, name="failback-groups"),
-    path("failbacks/<int:pk>/switch/", failbacks.switch, name="failback-switch"),
-    path("failbacks/<int:pk>/retry/", failbacks.retry, name="failback-retry"),
-    path("failbacks/<int:pk>/close/", failbacks.close, name="failback-close"),
+    path("flows/<int:pk>/failback/", run.ask_failback, name="flow-failback"),
+    path("failbacks/<int:pk>/", run.show_failback, name="failback"),
+    path("failbacks/<int:pk>/decide/", run.decide, name="failback-decide"),
+    path("failbacks/<int:pk>/groups/", run.groups, name="failback-groups"),
+    path("failbacks/<int:pk>/switch/", run.switch, name="failback-switch"),
+    path("failbacks/<int:pk>/retry/", run.retry, name="failback-retry"),
+    path("failbacks/<int:pk>/close/", run.close, name="failback-close"),
     path("failbacks/<int:pk>/orphans/<int:stretch>/", show_orphans, name="orphans"),
-    path("failovers/", failovers.list_runs, name="failovers"),
-    path("failovers/<int:pk>/", failovers.show_run, name="failover"),
-    path("failovers/<int:pk>/abort/", failovers.abort, name="failover-abort"),
+    path("failovers/", simulation.list_runs, name="failovers"),
+    path("failovers/<int:pk>/", simulation.show_run, name="failover"),
+    path("failovers/<int:pk>/abort/", simulation.abort, name="failover-abort"),
     path("failovers/<int:pk>/script/", download_script, name="failover-script"),
-    path("failovers/<int:pk>/<verb:verb>/", failover_runs.steer, name="failover-steer"),
-    path("failovers/<int:pk>/lift/", failover_runs.lift, name="failover-lift"),
-    path("comparisons/", comparisons.list_comparisons, name="comparisons"),
-    path("add/comparison/", comparisons.add_comparison, name="comparison-add"),
-    path("comparisons/<int:pk>/", comparisons.show_comparison, name="comparison"),
-    path("comparisons/<int:pk>/abort/", comparisons.abort, name="comparison-abort"),
+    path("failovers/<int:pk>/<verb:verb>/", runbook.steer, name="failover-steer"),
+    path("failovers/<int:pk>/lift/", runbook.lift, name="failover-lift"),
+    path("comparisons/", comparison.list_comparisons, name="comparisons"),
+    path("add/comparison/", comparison.add_comparison, name="comparison-add"),
+    path("comparisons/<int:pk>/", comparison.show_comparison, name="comparison"),
+    path("comparisons/<int:pk>/abort/", comparison.abort, name="comparison-abort"),
     path(
         "comparisons/<int:pk>/<compared:part>/",
-        comparisons.show_comparison,
+        comparison.show_comparison,
         name="comparison-part",
     ),
     path("flows/<int:pk>/gaps/<int:gap>/", show_gap, name="flow-gap"),
     path("flows/<int:pk>/offsets/", show_offsets, name="flow-offsets"),
     path("flows/<int:pk>/jobs/<int:job>/", show_job, name="flow-job"),
-    path("flows/<int:pk>/<part:part>/", flows.show_flow, name="flow-part"),
+    path("flows/<int:pk>/<part:part>/", pages.show_flow, name="flow-part"),
     path("flows/<int:pk>/<act:action>/", actions.act_on_flow, name="flow-act"),
     path("clusters/", clusters.list_clusters, name="clusters"),
     path("add/cluster/", clusters.add_cluster, name="cluster-add"),

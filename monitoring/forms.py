@@ -8,11 +8,11 @@ from django import forms
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from mirrors.forms.settings import SettingsForm, lines_of, parse_lines, text_field
+from mirrors.forms.base import SettingsForm, lines_of, parse_lines, text_field
 from mirrors.models import Cluster, Flow
-from mirrors.outgoing import check_headers, refusal
-from monitoring.addresses import check_target
-from monitoring.domain.alerts import KINDS, LARGEST, LONGEST_S, problems_of
+from mirrors.outbound_http import check_headers, refusal
+from monitoring.channels.targets import check_target
+from monitoring.domain.alerts.rules import KINDS, LARGEST, LONGEST_S, problems_of
 from monitoring.models import AlertRule, Channel, ChannelKind, Severity
 
 _LONGEST_LABELS = 20

@@ -13,7 +13,10 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.models import Sighting
-from monitoring import alerting, collector, sweeps, telling
+from monitoring.alerts import evaluation
+from monitoring.channels import delivery
+from monitoring.forecasts import source_scan
+from monitoring.history import collector
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +37,7 @@ def collect() -> None:
             collector.collect(now=now)
         finally:
             # Old figures are a thing to judge too.
-            alerting.evaluate(now=now)
+            evaluation.evaluate(now=now)
         collector.roll_up(now=now)
         collector.prune(now=now)
     except DatabaseError as error:
@@ -53,7 +56,7 @@ def _show_sign(now: datetime) -> None:
 def sweep_sources() -> None:
     """Sent by beat: have every source swept whose turn it is."""
     try:
-        due = sweeps.due_clusters(timezone.now())
+        due = source_scan.due_clusters(timezone.now())
     except DatabaseError as error:
         log.error("sweeps: the database refuses: %s", error)
         return
@@ -65,7 +68,7 @@ def sweep_sources() -> None:
 def sweep_source(cluster_id: int) -> None:
     """Asks Kafka, so not on the queue of those who watch."""
     try:
-        sweeps.sweep(cluster_id=cluster_id, now=timezone.now())
+        source_scan.sweep(cluster_id=cluster_id, now=timezone.now())
     except DatabaseError as error:
         log.error("sweep of cluster %s: the database refuses: %s", cluster_id, error)
 
@@ -75,8 +78,8 @@ def deliver() -> None:
     """Sent by beat: tell what is due."""
     began = time.monotonic()
     try:
-        for delivery_id in telling.due(timezone.now()):
-            telling.send(delivery_id=delivery_id, now=timezone.now())
+        for delivery_id in delivery.due(timezone.now()):
+            delivery.send(delivery_id=delivery_id, now=timezone.now())
             if time.monotonic() - began > _DELIVER_FOR_S:
                 return
     except DatabaseError as error:
@@ -86,9 +89,9 @@ def deliver() -> None:
 @shared_task
 def send_one(delivery_id: int) -> None:
     """Sent when a person asks: a test, or another try of what was given up."""
-    telling.send(delivery_id=delivery_id, now=timezone.now())
+    delivery.send(delivery_id=delivery_id, now=timezone.now())
 
 
 @shared_task
 def prune() -> None:
-    telling.prune(now=timezone.now())
+    delivery.prune(now=timezone.now())

@@ -3,9 +3,9 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from monitoring.charts import CHARTS
-from monitoring.domain.alerts import KINDS
-from monitoring.views import alerts, charts, overview, rules, schedules, topology
+from monitoring.domain.alerts.rules import KINDS
+from monitoring.history.charts import CHARTS
+from monitoring.views import alert_rules, alerts, charts, overview, schedules, topology
 from monitoring.views.flow_alerts import show_flow_alerts
 
 
@@ -30,13 +30,13 @@ urlpatterns = [
     path("schedules/", schedules.show_schedules, name="schedules"),
     path("alerts/", alerts.list_alerts, name="alerts"),
     path("alerts/rules/", alerts.show_rules, name="alert-rules"),
-    path("alerts/rules/add/", rules.add_rule, name="alert-rule-add"),
-    path("alerts/rules/<int:pk>/edit/", rules.edit_rule, name="alert-rule-edit"),
-    path("alerts/rules/<int:pk>/delete/", rules.delete_rule, name="alert-rule-delete"),
-    path("alerts/channels/add/", rules.add_channel, name="channel-add"),
-    path("alerts/channels/<int:pk>/edit/", rules.edit_channel, name="channel-edit"),
-    path("alerts/channels/<int:pk>/delete/", rules.delete_channel, name="channel-delete"),
-    path("alerts/silences/add/", rules.add_silence, name="silence-add"),
+    path("alerts/rules/add/", alert_rules.add_rule, name="alert-rule-add"),
+    path("alerts/rules/<int:pk>/edit/", alert_rules.edit_rule, name="alert-rule-edit"),
+    path("alerts/rules/<int:pk>/delete/", alert_rules.delete_rule, name="alert-rule-delete"),
+    path("alerts/channels/add/", alert_rules.add_channel, name="channel-add"),
+    path("alerts/channels/<int:pk>/edit/", alert_rules.edit_channel, name="channel-edit"),
+    path("alerts/channels/<int:pk>/delete/", alert_rules.delete_channel, name="channel-delete"),
+    path("alerts/silences/add/", alert_rules.add_silence, name="silence-add"),
     path("alerts/runbooks/<kind:kind>/", alerts.show_runbook, name="runbook"),
     path("alerts/<int:pk>/acknowledge/", alerts.acknowledge, name="alert-acknowledge"),
     path("alerts/<int:pk>/silence/", alerts.silence, name="alert-silence"),

@@ -26,14 +26,15 @@ from pyspark import SparkContext
 
 from mirrors import launcher
 from mirrors.domain.errors import UnderstudyError
-from spark_runner import compiled, context
-from spark_runner.control_server import ControlServer
-from spark_runner.host import Host
-from spark_runner.java import JavaMissing, check_java
+from spark_runner.flow.runner_resources import Host
+from spark_runner.ipc.driver_server import ControlServer
+from spark_runner.native import loader
 from spark_runner.runner import Reporter, Runner
-from spark_runner.slots import Slots
-from spark_runner.spark_health import SparkHealth
-from spark_runner.spark_jobs import SparkJobs
+from spark_runner.spark import context
+from spark_runner.spark.health import SparkHealth
+from spark_runner.spark.java import JavaMissing, check_java
+from spark_runner.spark.jobs import SparkJobs
+from spark_runner.spark.slots import Slots
 from spark_runner.task import LANES
 
 log = logging.getLogger("spark_runner")
@@ -82,8 +83,8 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
     # What a killed predecessor left; the lock says that it is gone.
     shutil.rmtree(directory / "spark", ignore_errors=True)
     log.info("Runner %s starts on %s, process %s", name, master, os.getpid())
-    if not compiled.is_used():
-        log.info("Not compiled: %s.", compiled.WITHOUT)
+    if not loader.is_used():
+        log.info("Not compiled: %s.", loader.WITHOUT)
     try:
         spark = context.open_context(name=name, master=master, directory=directory, java=java)
     except Exception as error:

@@ -13,14 +13,55 @@ from typing import Literal
 
 import psutil
 
-from mirrors.domain.jobs import JobSpec, RunnerStatus
+from mirrors.domain.runners.job_files import JobSpec, RunnerStatus
 from mirrors.launcher import FLOWS_DIR, NOT_OURS, RUNNER_FILE, start_tick
-from spark_runner import context
-from spark_runner.flow import FlowRun
-from spark_runner.host import Host
-from spark_runner.memory import measure
-from spark_runner.spark_health import SparkHealth
-from spark_runner.status_file import StatusFile
+from spark_runner.flow.lifecycle import FlowRun
+from spark_runner.flow.runner_resources import Host
+from spark_runner.spark import context
+from spark_runner.spark.health import SparkHealth
+from spark_runner.status.file import StatusFile
+
+
+def measure(driver: psutil.Process, *, has_workers_here: bool) -> dict[str, int]:
+    """Bytes by part. Workers on executors elsewhere are not known here, so they have no figure.
+
+    Workers are forks that share pages with their parent: each page counts once over all.
+    """
+    parts = {"driver": _size(driver), "jvm": 0}
+    if has_workers_here:
+        parts["workers"] = 0
+    for child in _children(driver):
+        part = "jvm" if _name(child) == "java" else "workers"
+        parts[part] = parts.get(part, 0) + _size(child)
+    return parts
+
+
+def _children(driver: psutil.Process) -> list[psutil.Process]:
+    try:
+        return driver.children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return ""
+
+
+def _size(process: psutil.Process) -> int:
+    """Its share of the pages in memory; resident ones where the kernel tells no shares."""
+    try:
+        full = process.memory_full_info()
+        return int(getattr(full, "pss", 0) or full.rss)
+    except (psutil.Error, OSError):
+        pass
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:  # it ended meanwhile
+        return 0
+
 
 log = logging.getLogger("spark_runner")
 

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from mirrors.domain.errors import UnderstudyError
-from spark_runner.control import Channel
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.record import RecordLane
-from spark_runner.work import SliceResult, SliceWork
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.record_lane.epoch import RecordLane
+from spark_runner.ipc.messages import SliceResult, SliceWork
+from spark_runner.ipc.task_channel import Channel
 
 LANES = {"record": RecordLane, "raw": RawCopier}
 

@@ -8,9 +8,9 @@ import os
 
 import pytest
 
-from spark_runner import compiled
+from spark_runner.native import loader
 
 with pytest.MonkeyPatch.context() as switch:
-    switch.setenv(compiled.SWITCH, os.environ.get(compiled.SWITCH, "0"))
-    import spark_runner.lanes
-    import spark_runner.wire  # noqa: F401
+    switch.setenv(loader.SWITCH, os.environ.get(loader.SWITCH, "0"))
+    import spark_runner.engine
+    import spark_runner.kafka_protocol  # noqa: F401

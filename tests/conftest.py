@@ -18,8 +18,8 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from hypothesis import HealthCheck, settings
 from pytest_django import Settings
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.processes.guard import Guard
 from tests.turns import VARIABLE
 from tests.wire.world import Side
 

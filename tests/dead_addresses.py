@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from controlplane.demo.ports import HOST, free_port
+from controlplane.demo.processes.ports import HOST, free_port
 
 NOWHERE = "no-such-host.invalid"
 _HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"

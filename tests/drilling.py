@@ -9,14 +9,16 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.utils import timezone
 
-from mirrors.domain.evidence.certificates import fingerprint_of, seal
-from mirrors.domain.evidence.objectives import Measured, Objectives, judge
+from mirrors.domain.drills.certificates.signature import fingerprint_of, seal
+from mirrors.domain.drills.objectives import Measured, Objectives, judge
 from mirrors.domain.failover.plan import plan_failover
-from mirrors.domain.failover.result import Totals
-from mirrors.domain.failover.verification import Compared, verify
+from mirrors.domain.failover.simulation_result import Totals
+from mirrors.domain.failover.verification_level import Compared, verify
 from mirrors.models import Certificate, Drill, DrillRun, FailoverRun, Flow, SigningKey
-from mirrors.services.evidence import certificates, drill_runs, drills
-from mirrors.services.failover import failovers, simulation
+from mirrors.services.drills import runs, schedules
+from mirrors.services.drills.certificates import issuance
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.simulation import simulator
 from tests.domain.test_failover import picture
 
 TOTALS = Totals(
@@ -42,15 +44,15 @@ TOTALS = Totals(
 
 def simulated(run: FailoverRun, *, state: str = "succeeded", **totals: Any) -> None:
     """What the task does, without asking any cluster."""
-    taken = failovers.take_run(run_id=run.pk)
+    taken = lifecycle.take_run(run_id=run.pk)
     assert taken is not None
-    for name, _ in simulation.STEPS:
-        failovers.begin_step(run=taken, name=name)
-        failovers.end_step(run=taken, name=name, state="succeeded", reason="As it should.")
+    for name, _ in simulator.STEPS:
+        lifecycle.begin_step(run=taken, name=name)
+        lifecycle.end_step(run=taken, name=name, state="succeeded", reason="As it should.")
     found = dataclasses.replace(TOTALS, **totals)
     compared = Compared(places=found.places, proven=found.proven, differs=found.differs)
     verified = verify(compared if state == "succeeded" else None)
-    failovers.end_run(
+    lifecycle.end_run(
         run_id=run.pk,
         state=state,
         reason="All is well." if state == "succeeded" else "backup refused.",
@@ -69,16 +71,16 @@ def simulated(run: FailoverRun, *, state: str = "succeeded", **totals: Any) -> N
 
 def drilled(flow: Flow, *, now: datetime | None = None, **facts: Any) -> DrillRun:
     """One that a person asked for, to its end and its certificate."""
-    run = drills.request_drill(flow=flow, who="ann")
+    run = schedules.request_drill(flow=flow, who="ann")
     return finished(run, now=now, **facts)
 
 
 def finished(run: DrillRun, *, now: datetime | None = None, **facts: Any) -> DrillRun:
     at = now or timezone.now()
-    (begun,) = drill_runs.begin_waiting(now=at)
+    (begun,) = runs.begin_waiting(now=at)
     simulated(FailoverRun.objects.get(pk=begun), **facts)
-    assert drill_runs.judge_ended(now=at) == 1
-    assert certificates.issue_missing(now=at) == 1
+    assert runs.judge_ended(now=at) == 1
+    assert issuance.issue_missing(now=at) == 1
     return DrillRun.objects.select_related("certificate", "run", "flow").get(pk=run.pk)
 
 
@@ -112,7 +114,7 @@ def drill_rows(flow: Flow) -> None:
     SigningKey.objects.create(
         fingerprint=fingerprint_of(public), public_key=public.hex(), host="here"
     )
-    facts = certificates._facts(run, "c0ffee", now)
+    facts = issuance._facts(run, "c0ffee", now)
     Certificate.objects.create(
         number="c0ffee",
         drill_run=run,

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from spark_runner import compiled
-from spark_runner.wire import by_hand
+from spark_runner.kafka_protocol import c_functions
+from spark_runner.native import loader
 
 # Another build of those functions, say one with sanitizers.
 NATIVE = "UNDERSTUDY_NATIVE"
@@ -21,24 +21,24 @@ NATIVE = "UNDERSTUDY_NATIVE"
 def made() -> Path:
     """Where it is."""
     done = subprocess.run(
-        [sys.executable, "-m", "spark_runner.compile"],
-        cwd=compiled.ROOT,
+        [sys.executable, "-m", "spark_runner.native.build"],
+        cwd=loader.ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return compiled.place()
+    return loader.place()
 
 
 @functools.cache
 def by_hand_alone() -> ModuleType:
     """The functions in C, which a process that runs the sources does not take."""
-    file = os.environ.get(NATIVE) or compiled.files(made())[compiled.BY_HAND]
-    spec = importlib.util.spec_from_file_location(compiled.BY_HAND, file)
+    file = os.environ.get(NATIVE) or loader.files(made())[loader.BY_HAND]
+    spec = importlib.util.spec_from_file_location(loader.BY_HAND, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    by_hand.tell(module)
+    c_functions.tell(module)
     return module

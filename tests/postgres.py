@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from controlplane.demo.ports import free_port
+from controlplane.demo.processes.ports import free_port
 
 DEADLINE_S = 60.0
 

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import psutil
 
-from controlplane.demo.brand import VARIABLE
 from controlplane.demo.console import Console
-from controlplane.demo.stage import Stage
+from controlplane.demo.processes.ownership import VARIABLE
+from controlplane.demo.stack import Stage
 from controlplane.demo.workspace import Workspace
 from mirrors import launcher
 

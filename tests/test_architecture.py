@@ -80,8 +80,9 @@ def test_every_module_says_in_its_first_line_what_it_is_for() -> None:
 
 def test_only_the_doors_import_a_kafka_client() -> None:
     doors = re.compile(
-        r"mirrors/kafka/|spark_runner/wire/|spark_runner/lanes/record\w*\.py"
-        r"|spark_runner/(planner|positions)\w*\.py|controlplane/(demo|bench)/"
+        r"mirrors/kafka/|spark_runner/kafka_protocol/|spark_runner/engine/record_lane/"
+        r"|spark_runner/planning/(planner|mm2_import)\.py|spark_runner/positions/"
+        r"|controlplane/(demo|bench)/"
     )
     strangers = {
         name for name in modules_importing("confluent_kafka", "kafka") if not doors.match(name)
@@ -93,7 +94,7 @@ def test_only_the_runner_imports_pyspark_and_only_the_charts_import_plotly() -> 
     assert {
         name for name in modules_importing("pyspark") if not name.startswith("spark_runner/")
     } == set()
-    assert modules_importing("plotly") <= {"monitoring/charts.py"}
+    assert modules_importing("plotly") <= {"monitoring/history/charts.py"}
 
 
 def test_nothing_but_management_commands_imports_the_demo_or_the_benchmark() -> None:
@@ -115,7 +116,7 @@ def test_nothing_but_management_commands_imports_the_demo_or_the_benchmark() -> 
 
 @pytest.mark.parametrize(
     "module",
-    ["mirrors.domain.specs", "mirrors.kafka.admin", "mirrors.launcher", "spark_runner.task"],
+    ["mirrors.domain.specs", "mirrors.kafka.admin.topics", "mirrors.launcher", "spark_runner.task"],
 )
 def test_the_data_plane_loads_without_django_and_a_task_without_the_spark_driver(
     module: str,

@@ -85,6 +85,8 @@ def test_every_module_that_tells_of_the_code_names_is_there(page: str) -> None:
 
 @each_page
 def test_every_path_of_ours_and_every_command_is_there(page: Path) -> None:
+    if page.name == "renames.md":  # its left column lists old paths
+        return
     text = page.read_text(encoding="utf-8")
     paths = [
         path for path in re.findall(r"`([\w-]+/[\w./-]+)`", text) if path.split("/")[0] in _PROGRAMS

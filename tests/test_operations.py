@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from mirrors import launcher
-from mirrors.domain.jobs import TopicState
+from mirrors.domain.runners.job_files import TopicState
 from mirrors.models.flows import ObservedState
 
 ROOT = Path(__file__).resolve().parent.parent

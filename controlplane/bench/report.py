@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from controlplane.bench.results import Run, Spread, cpu_ratio, grouped, speed_ratio, spread
-from controlplane.bench.setting import Setting
+from controlplane.bench.measurement.results import (
+    Run,
+    Spread,
+    cpu_ratio,
+    grouped,
+    speed_ratio,
+    spread,
+)
+from controlplane.bench.run_conditions import Setting
 
 COPY_HEAD = (
     "cell", "system", "runs", "CPU-s/GB", "less CPU", "opening", "source", "target", "all", "MB/s",

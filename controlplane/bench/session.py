@@ -9,22 +9,47 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from controlplane.bench import results
 from controlplane.bench.brokers import Brokers
-from controlplane.bench.cells import Cell
-from controlplane.bench.contenders import make_system
-from controlplane.bench.datasets import Data, prepare
 from controlplane.bench.errors import BenchError
-from controlplane.bench.measure import Measurement
-from controlplane.bench.memory import Ballast
-from controlplane.bench.mirror_maker import MIRROR
-from controlplane.bench.results import Run
-from controlplane.bench.setting import Setting, machine_line
-from controlplane.demo.guard import Guard
-from controlplane.demo.jars import kafka_jars
-from controlplane.demo.java import plain_environment
+from controlplane.bench.measurement import results
+from controlplane.bench.measurement.results import Run
+from controlplane.bench.measurement.single_run import Measurement
+from controlplane.bench.page_cache import Ballast
+from controlplane.bench.run_conditions import Setting, machine_line
+from controlplane.bench.systems.interface import System
+from controlplane.bench.systems.mirror_maker import MIRROR, PROFILES, MirrorMaker
+from controlplane.bench.systems.plain_loop import CopyLoop
+from controlplane.bench.systems.understudy import Understudy
+from controlplane.bench.workload.datasets import Data, prepare
+from controlplane.bench.workload.scenarios import Cell
+from controlplane.demo.kafka.jars import kafka_jars
+from controlplane.demo.processes.guard import Guard
+from controlplane.demo.processes.java import plain_environment
+
+OURS = {"understudy": "exactly_once", "understudy-alo": "at_least_once"}
+LABELS = (*PROFILES, "loop", *OURS)
+
+
+def make_system(
+    label: str,
+    directory: Path,
+    environment: Mapping[str, str],
+    flow_properties: Mapping[str, str] | None = None,
+) -> System:
+    """The system of this label; `flow_properties` go into our flows, nobody else's."""
+    makers: dict[str, Callable[[Path, Mapping[str, str]], System]] = {"loop": CopyLoop}
+    makers |= {name: partial(MirrorMaker, profile) for name, profile in PROFILES.items()}
+    makers |= {
+        name: partial(Understudy, delivery, label=name, extra=flow_properties)
+        for name, delivery in OURS.items()
+    }
+    if label not in makers:
+        raise BenchError(f"There is no system {label}; there are {', '.join(LABELS)}.")
+    return makers[label](directory, environment)
+
 
 LOCK = "UNDERSTUDY_BENCH_LOCK"
 RESULT, SETTING = "result.json", "setting.json"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from controlplane.demo.errors import DemoError
-from controlplane.demo.java import find_java
-from controlplane.demo.ports import free_port, is_free
+from controlplane.demo.processes.java import find_java
+from controlplane.demo.processes.ports import free_port, is_free
 from controlplane.demo.services import redis_server
 from controlplane.demo.workspace import Workspace
 

@@ -21,8 +21,9 @@ from knox.models import AuthToken
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Flow
-from mirrors.services import clusters, runners
-from mirrors.services.flows import editing
+from mirrors.services import clusters
+from mirrors.services.flows import settings as editing
+from mirrors.services.runners import settings as runners
 
 WHO = "demo"
 

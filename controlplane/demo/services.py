@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from controlplane.demo.errors import DemoError
-from controlplane.demo.java import plain_environment
-from controlplane.demo.ports import HOST
-from controlplane.demo.supervisor import Child
+from controlplane.demo.processes.java import plain_environment
+from controlplane.demo.processes.ports import HOST
+from controlplane.demo.processes.supervisor import Child
 from controlplane.demo.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,7 +99,7 @@ class Services:
         )  # fmt: skip
 
     def traffic(self, primary: str, backup: str) -> Child:
-        command = [sys.executable, "-m", "controlplane.demo.traffic", primary, backup]
+        command = [sys.executable, "-m", "controlplane.demo.shop.traffic", primary, backup]
         environment = plain_environment({"PYTHONPATH": os.pathsep.join(sys.path)})
         return self._child("traffic", command, environment)
 

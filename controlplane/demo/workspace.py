@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from controlplane.demo.brand import Brand
 from controlplane.demo.errors import DemoError
+from controlplane.demo.processes.ownership import Brand
 
 NEEDED_BYTES = 1_000_000_000
 _STATE = "state.json"

@@ -15,11 +15,11 @@ from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods, require_POST
 from knox.models import AuthToken
 
-from mirrors.forms.settings import SettingsForm, text_field
+from mirrors.forms.base import SettingsForm, text_field
 from mirrors.models import Role, needs
-from mirrors.services.people import ensure_person
-from mirrors.views.render import render_page
-from mirrors.views.sheets import Sheet
+from mirrors.services.users import ensure_person
+from mirrors.views.page import render_page
+from mirrors.views.tables import Sheet
 
 TOKENS = Sheet("tokens", ("start", "created", "expiry"))
 PEOPLE = Sheet("people", ("username", "role_word", "is_superuser", "is_active", "last_login"))

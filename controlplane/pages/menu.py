@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from mirrors.models import Cluster, FailoverRun, Flow
-from monitoring.models.loud import loud_alerts
+from monitoring.models.alerts import loud_alerts
 
 # The gravest first, with the state whose shape and colour it has.
 _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}

@@ -3,7 +3,7 @@
 from django.contrib.auth import views as auth
 from django.urls import path
 
-from controlplane.pages import accounts, finding
+from controlplane.pages import accounts, search
 from mirrors.models import Role, needs
 
 urlpatterns = [
@@ -23,6 +23,6 @@ urlpatterns = [
     path("account/tokens/<str:pk>/revoke/", accounts.revoke_token, name="token-revoke"),
     path("people/", accounts.people, name="people"),
     path("people/<int:pk>/role/", accounts.set_role, name="person-role"),
-    path("search/", finding.search, name="search"),
-    path("help/", finding.show_help, name="help"),
+    path("search/", search.search, name="search"),
+    path("help/", search.show_help, name="help"),
 ]

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors import tasks
-from mirrors.api.shapes import (
+from mirrors.api.base import (
     PropertiesField,
     StrictModelSerializer,
     StrictSerializer,

@@ -16,28 +16,47 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors import tasks
-from mirrors.api import progress
-from mirrors.api.accounts import AccountOfFlow
-from mirrors.api.readiness import ProofSerializer
-from mirrors.api.shapes import (
-    PropertiesField,
-    ReasonSerializer,
-    person,
-)
-from mirrors.api.stopped import StoppedSerializer
+from mirrors.api import flow_progress
+from mirrors.api.account import AccountOfFlow
+from mirrors.api.base import PropertiesField, ReasonSerializer, StrictModelSerializer, person
+from mirrors.api.drills.readiness import ProofSerializer
 from mirrors.models import Cluster, Flow, Role, Runner
+from mirrors.models.account import Stopped, stopped_of, with_repeats
+from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState
-from mirrors.models.proving import proof_of, with_proof
-from mirrors.models.reading import flows_with_lag
-from mirrors.models.repeats import with_repeats
-from mirrors.services import explain
-from mirrors.services.flows import editing, steering
+from mirrors.models.readiness import proof_of, with_proof
+from mirrors.services import explanation as explain
+from mirrors.services.flows import commands, settings
+
+
+class StoppedSerializer(StrictModelSerializer):
+    stopped_partitions = serializers.SerializerMethodField()
+    waiting_records = serializers.SerializerMethodField()
+    _known: dict[int, Stopped] | None = None
+
+    def get_stopped_partitions(self, flow: Flow) -> int:
+        """Those that stopped alone: a refused record, a gap."""
+        return self._stopped(flow).partitions
+
+    def get_waiting_records(self, flow: Flow) -> int | None:
+        """Records behind them; none is skipped. Null while an end is not known."""
+        stopped = self._stopped(flow)
+        return None if stopped.unknown else stopped.waiting
+
+    def _stopped(self, flow: Flow) -> Stopped:
+        """Asked once for all flows of an answer."""
+        if self._known is None:
+            many = isinstance(self.parent, serializers.ListSerializer)
+            rows = self.parent.instance if many else [flow]
+            self._known = stopped_of([row.pk for row in rows or ()])
+        return self._known.get(flow.pk, Stopped())
+
 
 _SEEN = ("observed_state", "reason", "since", "generation", "retry_at", "warnings", "as_of")
 _ACTIONS: dict[str, Callable[..., Flow]] = {
-    DesiredState.RUNNING: steering.start_flow,
-    DesiredState.PAUSED: steering.pause_flow,
-    DesiredState.STOPPED: steering.stop_flow,
+    DesiredState.RUNNING: commands.start_flow,
+    DesiredState.PAUSED: commands.pause_flow,
+    DesiredState.STOPPED: commands.stop_flow,
 }
 
 
@@ -162,7 +181,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         asked = self.get_serializer(data=request.data)
         asked.is_valid(raise_exception=True)
         given = {"properties": {}, **asked.validated_data}
-        flow = editing.create_flow(**given, who=person(request))
+        flow = settings.create_flow(**given, who=person(request))
         return self._changed(flow, status.HTTP_201_CREATED)
 
     @extend_schema(request=EditSerializer)
@@ -170,22 +189,22 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         flow = self.get_object()
         changes = self._edit(flow, request)
         desired = changes.pop("desired_state", None)
-        flow = editing.update_flow(flow=flow, **changes, who=person(request))
+        flow = settings.update_flow(flow=flow, **changes, who=person(request))
         if desired is not None and desired != flow.desired_state:
             flow = _ACTIONS[desired](flow=flow, who=person(request))
         return self._changed(flow)
 
-    @extend_schema(request=EditSerializer, responses=progress.PreviewSerializer)
+    @extend_schema(request=EditSerializer, responses=flow_progress.PreviewSerializer)
     @action(detail=True, methods=["post"])
     def preview(self, request: Request, pk: str) -> Response:
         """What a PATCH with the same body would change and restart; changes nothing."""
         flow = self.get_object()
         changes = self._edit(flow, request)
         changes.pop("desired_state", None)
-        return Response(dataclasses.asdict(editing.preview_update(flow=flow, **changes)))
+        return Response(dataclasses.asdict(settings.preview_update(flow=flow, **changes)))
 
     def perform_destroy(self, instance: Flow) -> None:
-        editing.delete_flow(flow=instance, who=person(self.request))
+        settings.delete_flow(flow=instance, who=person(self.request))
 
     def _edit(self, flow: Flow, request: Request) -> dict[str, Any]:
         asked = EditSerializer(
@@ -220,42 +239,42 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         asked = StartSerializer(data=request.data or {})
         asked.is_valid(raise_exception=True)
         accept = asked.validated_data["accept_other_writers"]
-        act = functools.partial(steering.start_flow, accept_other_writers=accept)
+        act = functools.partial(commands.start_flow, accept_other_writers=accept)
         return self._act(act, request, asked.validated_data.get("reason", ""))
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: str) -> Response:
         """Copy nothing, but stay in the runner."""
-        return self._act(steering.pause_flow, request)
+        return self._act(commands.pause_flow, request)
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:
         """Go on after a pause."""
-        return self._act(steering.resume_flow, request)
+        return self._act(commands.resume_flow, request)
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, pk: str) -> Response:
         """Commit and leave the runner."""
-        return self._act(steering.stop_flow, request)
+        return self._act(commands.stop_flow, request)
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def restart(self, request: Request, pk: str) -> Response:
         """End the job at a commit and start another."""
-        return self._act(steering.restart_flow, request)
+        return self._act(commands.restart_flow, request)
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def reverse(self, request: Request, pk: str) -> Response:
         """Stop this flow and run the one in the other direction, which is answered."""
-        return self._act(steering.reverse_flow, request)
+        return self._act(commands.reverse_flow, request)
 
     @extend_schema(
         parameters=[OpenApiParameter("topic"), OpenApiParameter("group")],
-        responses=progress.ExplanationSerializer,
+        responses=flow_progress.ExplanationSerializer,
     )
     @action(detail=True, filter_backends=[], pagination_class=None)
     def explain(self, request: Request, pk: str) -> Response:

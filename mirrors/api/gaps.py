@@ -13,11 +13,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors import tasks
-from mirrors.api.flow_rows import OfFlow
-from mirrors.api.shapes import StrictModelSerializer, StrictSerializer, person
-from mirrors.domain.gaps import CHOICES
+from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
+from mirrors.api.flow_progress import OfFlow
+from mirrors.domain.gaps.lost_ranges import CHOICES
 from mirrors.models import Gap, Role
-from mirrors.services import gaps
+from mirrors.services.gaps import lost_ranges
 
 
 class GapSerializer(StrictModelSerializer):
@@ -66,17 +66,17 @@ class GapSerializer(StrictModelSerializer):
         read_only_fields = fields
 
     def get_remote_first(self, gap: Gap) -> int | None:
-        return gaps.remote_offsets(gap)[0]
+        return lost_ranges.remote_offsets(gap)[0]
 
     def get_remote_last(self, gap: Gap) -> int | None:
-        return gaps.remote_offsets(gap)[1]
+        return lost_ranges.remote_offsets(gap)[1]
 
     def get_digest(self, gap: Gap) -> str:
-        return gaps.digest_of(gap)
+        return lost_ranges.digest_of(gap)
 
 
 class DecisionSerializer(StrictSerializer):
-    choice = serializers.ChoiceField(choices=[gaps.STOP, *CHOICES])
+    choice = serializers.ChoiceField(choices=[lost_ranges.STOP, *CHOICES])
     reason = serializers.CharField(max_length=500)
     digest = serializers.CharField(required=False, max_length=64, default="")
 
@@ -103,7 +103,7 @@ class GapViewSet(OfFlow):
         asked.is_valid(raise_exception=True)
         given: dict[str, Any] = asked.validated_data
         gap = get_object_or_404(self.get_queryset(), pk=pk)
-        gap = gaps.decide(
+        gap = lost_ranges.decide(
             gap=gap,
             choice=given["choice"],
             who=person(request),

@@ -12,11 +12,11 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors.api.shapes import StrictSerializer
-from mirrors.domain.offsets import Translation
-from mirrors.domain.policy import policy_for
+from mirrors.api.base import StrictSerializer
+from mirrors.domain.offsets.translation import Translation
+from mirrors.domain.replication_policy import policy_for
 from mirrors.models import Flow, Role
-from mirrors.services.offsets import catching_up
+from mirrors.services.offsets import index_refresh
 
 MOST = 10_000
 LARGEST = 2**63 - 1
@@ -128,7 +128,7 @@ def _of_offsets(flow: Flow, asked: list[dict[str, Any]]) -> Iterator[dict[str, A
     places: dict[Place, list[int]] = {}
     for place, offset in wanted:
         places.setdefault(place, []).append(offset)
-    found = catching_up.translate_now(flow=flow, places=places)
+    found = index_refresh.translate_now(flow=flow, places=places)
     answers = {place: iter(rows) for place, rows in found.items()}
     names = _Names(flow)
     for place, _ in wanted:
@@ -136,8 +136,8 @@ def _of_offsets(flow: Flow, asked: list[dict[str, Any]]) -> Iterator[dict[str, A
 
 
 def _of_group(flow: Flow, group: str) -> Iterator[dict[str, Any]]:
-    places, unread = catching_up.group_places(flow=flow, group=group)
-    found = catching_up.translate_now(flow=flow, places=places)
+    places, unread = index_refresh.group_places(flow=flow, group=group)
+    found = index_refresh.translate_now(flow=flow, places=places)
     names = _Names(flow)
     for place, (answer,) in found.items():
         yield names.row(place, answer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, status, viewsets
@@ -12,10 +13,36 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors import tasks
-from mirrors.api.logs import LogSerializer, answer_with
-from mirrors.api.shapes import StrictModelSerializer, person
-from mirrors.models import Flow, Role, Runner
-from mirrors.services import runner_logs, runners
+from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
+from mirrors.models import Flow, Role, Runner, RunnerLog
+from mirrors.services.runners import logs, settings
+
+
+class LogSerializer(StrictSerializer):
+    """At most 200 lines, the oldest first; null and none while nothing was read."""
+
+    written_at = serializers.DateTimeField(read_only=True, allow_null=True)
+    lines = serializers.ListField(child=serializers.CharField(), read_only=True)
+
+
+def answer_with(log: RunnerLog | None) -> Response:
+    found = {"written_at": log.written_at if log else None, "lines": log.lines if log else []}
+    return Response(LogSerializer(found).data)
+
+
+class FlowLogViewSet(viewsets.GenericViewSet[Flow]):
+    """What the runner logged of one flow lately."""
+
+    queryset = Flow.objects.select_related("source", "target")
+    serializer_class = LogSerializer
+    read_role = Role.OPERATOR
+    pagination_class = None
+    filter_backends = ()
+
+    @extend_schema(responses=LogSerializer)
+    def list(self, request: Request, flow_id: str) -> Response:
+        flow = get_object_or_404(self.get_queryset(), pk=flow_id)
+        return answer_with(logs.of_flow(flow=flow))
 
 
 class RunnerSerializer(StrictModelSerializer):
@@ -74,12 +101,12 @@ class RunnerViewSet(
     @action(detail=True, read_role=Role.OPERATOR, filter_backends=[], pagination_class=None)
     def log(self, request: Request, name: str) -> Response:
         """The last lines of its log."""
-        return answer_with(runner_logs.of_runner(runner=self.get_object()))
+        return answer_with(logs.of_runner(runner=self.get_object()))
 
     def create(self, request: Request) -> Response:
         asked = self.get_serializer(data=request.data)
         asked.is_valid(raise_exception=True)
-        runner = runners.create_runner(**asked.validated_data, who=person(request))
+        runner = settings.create_runner(**asked.validated_data, who=person(request))
         return Response(self.get_serializer(runner).data, status=status.HTTP_201_CREATED)
 
     def partial_update(self, request: Request, name: str) -> Response:
@@ -90,7 +117,7 @@ class RunnerViewSet(
         if changes.pop("name", runner.name) != runner.name:
             sentence = "A runner's name is its directory, so it cannot change."
             raise serializers.ValidationError({"name": [sentence]})
-        runner = runners.update_runner(runner=runner, **changes, who=person(request))
+        runner = settings.update_runner(runner=runner, **changes, who=person(request))
         for flow_id in Flow.objects.filter(runner=runner).values_list("pk", flat=True):
             tasks.reconcile_flow.delay_on_commit(flow_id)
         return Response(self.get_serializer(runner).data)

@@ -13,10 +13,10 @@ from rest_framework.permissions import AllowAny, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors.api.access import RolePermission
-from mirrors.api.shapes import StrictModelSerializer, StrictSerializer
+from mirrors.api.authentication import RolePermission
+from mirrors.api.base import StrictModelSerializer, StrictSerializer
 from mirrors.models import Role
-from mirrors.services import people
+from mirrors.services import users
 
 
 class LoginSerializer(StrictSerializer):
@@ -80,5 +80,5 @@ class TokenViewSet(
             raise exceptions.AuthenticationFailed(
                 "The name or the password is wrong, or too many wrong ones came before."
             )
-        token = people.create_token(username=given["username"], days=given["days"])
+        token = users.create_token(username=given["username"], days=given["days"])
         return Response({"token": token}, status=status.HTTP_201_CREATED)

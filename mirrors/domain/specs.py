@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Self
 
-from mirrors.domain.connection_rules import alias_warnings, check_connection
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.keys.bounds import Place, named_offsets, start_milliseconds
-from mirrors.domain.keys.judging import tuning, validate_properties
-from mirrors.domain.keys.table import KEYS
+from mirrors.domain.settings.connection import alias_warnings, check_connection
+from mirrors.domain.settings.run_bounds import Place, named_offsets, start_milliseconds
+from mirrors.domain.settings.table import KEYS
+from mirrors.domain.settings.validation import tuning, validate_properties
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

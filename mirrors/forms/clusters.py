@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django import forms
 
-from mirrors.forms.settings import SettingsForm, lines_of, parse_lines, text_field
+from mirrors.forms.base import SettingsForm, lines_of, parse_lines, text_field
 from mirrors.models import Cluster
 from mirrors.models.clusters import SaslMechanism, SecurityProtocol
 

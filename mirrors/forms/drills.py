@@ -6,8 +6,8 @@ from typing import Any
 
 from django import forms
 
-from mirrors.domain.figures import arrow
-from mirrors.forms.settings import SettingsForm, text_field
+from mirrors.domain.formatting import arrow
+from mirrors.forms.base import SettingsForm, text_field
 from mirrors.models import Drill, Flow
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from mirrors.domain.keys.control import (
+from mirrors.domain.settings.flow_control import (
     BANDWIDTH,
     HIGH,
     LOW,
@@ -17,8 +17,8 @@ from mirrors.domain.keys.control import (
     WINDOW,
     ZONE,
 )
-from mirrors.domain.keys.table import DEFAULT_POLICY, IDENTITY_POLICY, KEYS
-from mirrors.forms.settings import SettingsForm, field_of, lines_of, parse_lines, text_field
+from mirrors.domain.settings.table import DEFAULT_POLICY, IDENTITY_POLICY, KEYS
+from mirrors.forms.base import SettingsForm, field_of, lines_of, parse_lines, text_field
 from mirrors.models import Cluster, Flow, Runner
 
 # Keys of a flow with a field of their own, in the order of the page; all others are key=value text.
@@ -167,3 +167,10 @@ def flow_field(key: str, now: str | None) -> forms.Field:
     area = 2 if key in {"topics", "topics.exclude", HIGH, LOW, *_BY_LINES} else 0
     hint = f"{known.meaning} Takes {known.kind.words}." if key in _SPELT_OUT else known.meaning
     return text_field(_LABELS[key], area=area, placeholder=default, help_text=hint)
+
+
+class OffsetForm(forms.Form):
+    use_required_attribute = False
+    topic = text_field("Topic", required=True, max_length=249)
+    partition = forms.IntegerField(label="Partition", min_value=0, max_value=2**31 - 1, initial=0)
+    offset = forms.IntegerField(label="Offset", min_value=0, max_value=2**63 - 1)

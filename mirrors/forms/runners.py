@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from mirrors.forms.settings import SettingsForm, text_field
+from mirrors.forms.base import SettingsForm, text_field
 from mirrors.models import Runner
 
 

@@ -8,7 +8,7 @@ import kafka.errors
 from confluent_kafka import KafkaError, KafkaException
 
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
-from mirrors.kafka.throttles import late
+from mirrors.kafka.quotas import late
 
 
 @dataclasses.dataclass(frozen=True)

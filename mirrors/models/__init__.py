@@ -1,22 +1,20 @@
 """The rows of mirrors: what people asked for, what was seen, and who changed what."""
 
-from mirrors.models.accounts import FlowAccount
+from mirrors.models.account import FlowAccount
 from mirrors.models.clusters import Cluster, ClusterTest
-from mirrors.models.comparisons import Comparison, ComparisonFinding, ComparisonPart
+from mirrors.models.comparison import Comparison, ComparisonFinding, ComparisonPart
 from mirrors.models.drift import AclPreview, CarriedAcl, Drift, TopicBaseline
 from mirrors.models.drills import Certificate, Drill, DrillRun, FlowObjectives, SigningKey
-from mirrors.models.duties import DutyRun, FlowPlan, HeartbeatState
-from mirrors.models.edits import SettingChange
-from mirrors.models.failbacks import Divergence, Failback, OrphanChunk, OrphanStretch
-from mirrors.models.failovers import FailoverRun, FailoverStep
+from mirrors.models.failback import Divergence, Failback, OrphanChunk, OrphanStretch
+from mirrors.models.failover import FailoverRun, FailoverStep, LeftBehind
 from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job
 from mirrors.models.gaps import Gap
 from mirrors.models.groups import GroupBookmark, GroupOffset, KnownCheckpoint, SyncedPartition
-from mirrors.models.keeping import StandbyNote
-from mirrors.models.left_behind import LeftBehind
 from mirrors.models.offsets import OffsetBounds, PartitionMap, RunBlock, RunIndex
 from mirrors.models.roles import Role, needs, role_of
 from mirrors.models.runners import Runner, RunnerLog, Sighting
+from mirrors.models.setting_changes import SettingChange
+from mirrors.models.sync import DutyRun, FlowPlan, HeartbeatState, StandbyNote
 from mirrors.models.transitions import Transition, claim
 
 __all__ = [

@@ -6,8 +6,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from mirrors.domain.evidence.objectives import Objectives, result_words
-from mirrors.models.failovers import FailoverRun, Verification
+from mirrors.domain.drills.objectives import Objectives, result_words
+from mirrors.models.failover import FailoverRun, Verification
 from mirrors.models.flows import Flow
 from mirrors.models.run_lifecycle import RunLifecycle
 

@@ -9,7 +9,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from mirrors.domain.account.totals import Total
-from mirrors.domain.keys.control import without_old_schedule
+from mirrors.domain.settings.flow_control import without_old_schedule
 from mirrors.domain.specs import FlowSpec
 from mirrors.models.clusters import Cluster
 from mirrors.models.runners import Runner

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import models
 from django.utils import timezone
 
-from mirrors.domain.runner_health import RunnerHealth, runner_health
+from mirrors.domain.runners.reconciler import RunnerHealth, runner_health
 
 
 class RunnerState(models.TextChoices):

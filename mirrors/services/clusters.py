@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import cleartext, egress
-from mirrors.kafka.probe import ProbeReport, probe
-from mirrors.kafka.secrets import check_reference
+from mirrors.kafka.connection_test.probe import ProbeReport, probe
+from mirrors.kafka.security import cleartext_logins, egress
+from mirrors.kafka.security.secrets import check_reference
 from mirrors.models import Cluster, ClusterTest, Flow
 from mirrors.models.clusters import TestState
 from mirrors.models.transitions import note
@@ -210,7 +210,7 @@ def problems_of(spec: ClusterSpec) -> dict[str, list[str]]:
             errors[name] = [refusal]
     if "bootstrap_servers" not in errors and (refused := egress.refusals(spec.bootstrap_servers)):
         errors["bootstrap_servers"] = refused
-    for name, sentences in cleartext.refusals(spec).items():
+    for name, sentences in cleartext_logins.refusals(spec).items():
         errors.setdefault(name, sentences)
     return errors
 
@@ -222,7 +222,9 @@ def refused_clusters() -> dict[str, str]:
     found: dict[str, str] = {}
     for row in Cluster.objects.order_by("alias").values(*names, *REFERENCES):
         refused = [why for name in REFERENCES if row[name] and (why := check_reference(row[name]))]
-        refused += [why for whys in cleartext.refusals(ClusterSpec(**row)).values() for why in whys]
+        refused += [
+            why for whys in cleartext_logins.refusals(ClusterSpec(**row)).values() for why in whys
+        ]
         if refused:
             found[f"Cluster {row['alias']}"] = refused[0]
     return found

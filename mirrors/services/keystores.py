@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.kafka.secrets import Secret
+from mirrors.kafka.security.secrets import Secret
 
 LARGEST = 5_000_000
 KEYTOOL_DEADLINE_S = 60

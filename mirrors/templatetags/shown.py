@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from mirrors.domain import figures
+from mirrors.domain import formatting
 from mirrors.domain.account import sentences
 from mirrors.domain.account.totals import Total
 from mirrors.services.clock import milliseconds
@@ -25,12 +25,12 @@ def _figure(name: str, shape: Callable[[Any], str]) -> None:
     register.filter(name, lambda value: shape(value if isinstance(value, int | float) else None))
 
 
-_figure("count", figures.count)
-_figure("duration", figures.duration)
-_figure("rate", figures.rate)
-_figure("size", figures.size)
-_figure("seconds", lambda value: figures.duration(None if value is None else value * 1000))
-register.filter("arrow", figures.arrow)
+_figure("count", formatting.count)
+_figure("duration", formatting.duration)
+_figure("rate", formatting.rate)
+_figure("size", formatting.size)
+_figure("seconds", lambda value: formatting.duration(None if value is None else value * 1000))
+register.filter("arrow", formatting.arrow)
 
 # Values that are not simply themselves with spaces.
 _WORDS: dict[str, str] = {"in_sync": "in step", "absent": "not started"}
@@ -41,7 +41,7 @@ _SELECTED = SafeString(" selected")
 @register.filter
 def shown(text: Any) -> str:
     """Text from outside (names, broker errors) with hidden letters made visible; still escaped."""
-    return figures.visible("" if text is None else str(text))
+    return formatting.visible("" if text is None else str(text))
 
 
 @register.filter
@@ -85,7 +85,7 @@ def state(value: Any, title: str = "", label: str = "") -> SafeString:
     return format_html(
         '<span class="state" data-state="{}"{}>{}</span>',
         value or "unknown",
-        format_html(' title="{}"', figures.visible(title)) if title else "",
+        format_html(' title="{}"', formatting.visible(title)) if title else "",
         label or word(value),
     )
 
@@ -94,8 +94,8 @@ def state(value: Any, title: str = "", label: str = "") -> SafeString:
 def number(value: Any, why: str = "not known") -> SafeString:
     """A count with its thousands grouped; a dash that says why where it is not known."""
     if not isinstance(value, int):
-        return format_html('<span title="{}">{}</span>', why, figures.UNKNOWN)
-    return format_html("{}", figures.count(value))
+        return format_html('<span title="{}">{}</span>', why, formatting.UNKNOWN)
+    return format_html("{}", formatting.count(value))
 
 
 @register.simple_tag
@@ -106,14 +106,16 @@ def owed(total: Any, why: str = "no figures yet") -> SafeString:
     """
     # A flow that was never evaluated has no account: that path arrives as an empty text.
     if not isinstance(total, Total):
-        return format_html('<span title="{}">{}</span>', why, figures.UNKNOWN)
+        return format_html('<span title="{}">{}</span>', why, formatting.UNKNOWN)
     now = milliseconds(timezone.now())
     stated = total.as_of(now)
     said = sentences.owed_as_of(total, now)
     if stated.certainty == "unknown":
-        return format_html('<span title="{}">{}</span>', said, figures.UNKNOWN)
+        return format_html('<span title="{}">{}</span>', said, formatting.UNKNOWN)
     bound = "≥ " if stated.certainty == "at_least" else ""
-    return format_html('<span title="{}">{}{}</span>', said, bound, figures.count(stated.records))
+    return format_html(
+        '<span title="{}">{}{}</span>', said, bound, formatting.count(stated.records)
+    )
 
 
 @register.simple_tag
@@ -121,9 +123,9 @@ def lasting(milliseconds: Any, why: str = "not known") -> SafeString:
     """A duration in words, the exact milliseconds in its title."""
     # A path that leads nowhere arrives as an empty text.
     if not isinstance(milliseconds, int | float):
-        return format_html('<span title="{}">{}</span>', why, figures.UNKNOWN)
+        return format_html('<span title="{}">{}</span>', why, formatting.UNKNOWN)
     return format_html(
-        '<span title="{} ms">{}</span>', f"{milliseconds:,}", figures.duration(milliseconds)
+        '<span title="{} ms">{}</span>', f"{milliseconds:,}", formatting.duration(milliseconds)
     )
 
 
@@ -133,12 +135,12 @@ def ago(moment: datetime | None, never: str = "never") -> SafeString:
     if moment is None:
         return format_html("{}", never)
     age = (timezone.now() - moment).total_seconds() * 1000
-    text = "just now" if age < 1000 else f"{figures.duration(round(age, -3))} ago"
+    text = "just now" if age < 1000 else f"{formatting.duration(round(age, -3))} ago"
     return _time(moment, text)
 
 
 @register.simple_tag
-def instant(moment: datetime | None, never: str = figures.UNKNOWN) -> SafeString:
+def instant(moment: datetime | None, never: str = formatting.UNKNOWN) -> SafeString:
     """A moment of today as its time, any other with its date; UTC, exact in its title."""
     if moment is None:
         return format_html("{}", never)
@@ -152,9 +154,9 @@ def instant(moment: datetime | None, never: str = figures.UNKNOWN) -> SafeString
 def since(start: datetime | None, end: datetime | None = None) -> SafeString:
     """How long something lasted; in whole seconds while it still lasts."""
     if start is None:
-        return format_html("{}", figures.UNKNOWN)
+        return format_html("{}", formatting.UNKNOWN)
     lasted = ((end or timezone.now()) - start).total_seconds() * 1000
-    return _time(start, figures.duration(round(lasted) if end else round(lasted, -3)))
+    return _time(start, formatting.duration(round(lasted) if end else round(lasted, -3)))
 
 
 def _time(moment: datetime, text: str) -> SafeString:

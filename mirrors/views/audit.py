@@ -3,16 +3,58 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 
-from mirrors.models import Role, Transition, needs
-from mirrors.models.acts import by_people
-from mirrors.views.flow_history import AUDIT
-from mirrors.views.render import render_page
-from mirrors.views.shared import curl, filter_of
+from mirrors.models import Flow, Role, Transition, needs
+from mirrors.models.setting_changes import SettingChange
+from mirrors.models.transitions import by_people
+from mirrors.views.page import curl, filter_of, render_page
+from mirrors.views.tables import Column, Question
+
+RECENT = 12
+HISTORY = Question(
+    columns=(
+        Column("when", "When", ("pk",)),
+        Column("key", "Key", ("key",)),
+        Column("before", "Before"),
+        Column("after", "After"),
+        Column("who", "Who", ("who",)),
+        Column("generation", "Edition", ("generation",), number=True),
+    ),
+    search=("key", "before", "after", "who"),
+    default="-when",
+)
+AUDIT = Question(
+    columns=(
+        Column("when", "When", ("pk",)),
+        Column("who", "Who", ("who",)),
+        Column("subject", "Of", ("subject", "name")),
+        Column("name", "Name", ("name",)),
+        Column("field", "What", ("field",)),
+        Column("from_state", "From"),
+        Column("to_state", "To", ("to_state",)),
+        Column("why", "Why"),
+    ),
+    search=("who", "why", "name", "to_state"),
+    default="-when",
+    filters={"field": ("desired_state", "settings", "state")},
+)
+
+
+def setting_changes(flow: Flow) -> QuerySet[SettingChange]:
+    return SettingChange.objects.filter(flow=flow)
+
+
+def recent_changes(flow: Flow) -> dict[str, Any]:
+    """For the tab of the settings: the last changes, and whether there are more."""
+    rows = list(setting_changes(flow)[: RECENT + 1])
+    return {"changes": rows[:RECENT], "more_changes": len(rows) > RECENT}
+
 
 SUBJECTS = ("flow", "cluster", "runner", "failoverrun", "gap", "drill", "comparison")
 QUESTION = dataclasses.replace(AUDIT, filters={**AUDIT.filters, "subject": SUBJECTS})
@@ -36,4 +78,4 @@ def show_audit(request: HttpRequest) -> HttpResponseBase:
         ],
         "commands": [curl(request, "Read it over REST", "GET", "audit/")],
     }
-    return render_page(request, "mirrors/audit.html", context, section="audit", every=5)
+    return render_page(request, "mirrors/audit/list.html", context, section="audit", every=5)

@@ -18,20 +18,59 @@ from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.forms import ClusterForm
-from mirrors.models import Cluster, Flow, Role, Transition, needs
-from mirrors.models.cluster_groups import flows_by_group, groups_named
+from mirrors.models import Cluster, ClusterTest, Flow, Role, Transition, needs
 from mirrors.models.clusters import SecurityProtocol
-from mirrors.models.proving import with_proof
-from mirrors.models.reading import flows_with_lag
+from mirrors.models.flow_queries import flows_with_lag
+from mirrors.models.groups import flows_by_group, groups_named, groups_of
+from mirrors.models.readiness import with_proof
 from mirrors.services import clusters as services
-from mirrors.views.changes import Impact, changes_between
-from mirrors.views.cluster_sheets import SHEETS, files_of
-from mirrors.views.flows import file_of_flows
-from mirrors.views.readiness import first_flows
-from mirrors.views.render import render_page
-from mirrors.views.shared import curl, filter_of, mark_cluster
-from mirrors.views.sheets import file_of
-from mirrors.views.tables import Column, Question
+from mirrors.views.drills.readiness import first_flows
+from mirrors.views.edit_impact import Impact, changes_between
+from mirrors.views.flows.pages import file_of_flows
+from mirrors.views.page import curl, filter_of, mark_cluster, render_page
+from mirrors.views.tables import CHANGES, Column, Question, Sheet, file_of
+
+SHEETS = {
+    "groups": Sheet("all_groups", ("group", "topics", "places", "flows", "moved", "last_seen")),
+    "test": Sheet("asked", ("asked", "answer", "words")),
+    "changes": CHANGES,
+}
+
+
+def files_of(cluster: Cluster, test: ClusterTest | None) -> dict[str, Any]:
+    """What a file has beyond the page: all groups, and what a test found as rows of one kind."""
+    found = test.result if test else {}
+    addresses = [
+        {
+            "asked": f"address {one['host']}:{one['port']}",
+            "answer": _word(one.get("reachable"), "reachable", "unreachable"),
+            "words": one.get("reason") or "",
+        }
+        for one in found.get("addresses", [])
+    ]
+    brokers = [
+        {
+            "asked": f"broker {one['id']}",
+            "answer": _word(one.get("reachable"), "reachable", "unreachable"),
+            "words": f"{one.get('host')}:{one.get('port')} {one.get('reason') or ''}".strip(),
+        }
+        for one in found.get("brokers", [])
+    ]
+    rights = [
+        {
+            "asked": one["name"],
+            "answer": _word(one.get("allowed"), "allowed", "missing"),
+            "words": one.get("words", ""),
+        }
+        for one in found.get("rights", [])
+    ]
+    asked = addresses + brokers + rights
+    return {"all_groups": groups_of(cluster).order_by("group"), "asked": asked}
+
+
+def _word(known: bool | None, yes: str, no: str) -> str:
+    return "unknown" if known is None else yes if known else no
+
 
 # Of its groups so many stand on a cluster's own page.
 GROUPS = 10
@@ -68,7 +107,7 @@ def list_clusters(request: HttpRequest) -> HttpResponseBase:
         mark_cluster(cluster)
     protocols = filter_of("security_protocol", "Security", SecurityProtocol.values, table.chosen)
     context = {"table": table, "filters": [protocols]}
-    return render_page(request, "mirrors/clusters.html", context, section="clusters", every=5)
+    return render_page(request, "mirrors/clusters/list.html", context, section="clusters", every=5)
 
 
 @require_safe
@@ -98,7 +137,9 @@ def show_cluster(request: HttpRequest, alias: str) -> HttpResponseBase:
     if file := file_of(request, context | files_of(cluster, test), SHEETS, alias):
         return file
     every = 1 if test is not None and test.ended_at is None else 4
-    return render_page(request, "mirrors/cluster.html", context, section="clusters", every=every)
+    return render_page(
+        request, "mirrors/clusters/detail.html", context, section="clusters", every=every
+    )
 
 
 def _sides(cluster: Cluster, now: datetime) -> list[dict[str, Any]]:
@@ -198,7 +239,7 @@ def _form_page(
     context: dict[str, Any] = {"form": form, "cluster": cluster, "impact": impact}
     status = 422 if form.errors else 200
     return render_page(
-        request, "mirrors/cluster_form.html", context, section="clusters", status=status
+        request, "mirrors/clusters/form.html", context, section="clusters", status=status
     )
 
 

@@ -11,13 +11,12 @@ from django.views.decorators.http import require_http_methods
 
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.figures import arrow, count, plural
-from mirrors.domain.gaps import IN_THE_WAY
+from mirrors.domain.formatting import arrow, count, plural
+from mirrors.domain.gaps.lost_ranges import IN_THE_WAY
 from mirrors.models import Gap, Role, needs, role_of
 from mirrors.models.gaps import GapKind
-from mirrors.services import gaps
-from mirrors.views.render import render_page
-from mirrors.views.shared import curl
+from mirrors.services.gaps import lost_ranges
+from mirrors.views.page import curl, render_page
 
 CHOICES = ("stop", "accept", "restart")
 # What became there of the offsets that these kinds tell.
@@ -41,7 +40,7 @@ def show_gap(request: HttpRequest, pk: int, gap: int) -> HttpResponse:
     if choice not in CHOICES or not why:
         return _page(request, found, "Choose one, and say why: it is kept in the history.", 422)
     try:
-        gaps.decide(
+        lost_ranges.decide(
             gap=found,
             choice=choice,
             who=request.user.get_username(),
@@ -58,7 +57,7 @@ def show_gap(request: HttpRequest, pk: int, gap: int) -> HttpResponse:
 
 
 def _page(request: HttpRequest, gap: Gap, error: str = "", status: int = 200) -> HttpResponse:
-    body = {"choice": "accept", "reason": "…", "digest": gaps.digest_of(gap)}
+    body = {"choice": "accept", "reason": "…", "digest": lost_ranges.digest_of(gap)}
     context = {
         "gap": gap,
         "flow": gap.flow,
@@ -78,12 +77,12 @@ def _page(request: HttpRequest, gap: Gap, error: str = "", status: int = 200) ->
             )
         ],
     }
-    return render_page(request, "mirrors/gap.html", context, section="flows", status=status)
+    return render_page(request, "mirrors/gaps/detail.html", context, section="flows", status=status)
 
 
 def _figures(gap: Gap) -> list[tuple[str, str]]:
     if gap.kind == GapKind.REMOTE_WRITTEN:
-        first, last = gaps.remote_offsets(gap)
+        first, last = lost_ranges.remote_offsets(gap)
         return [
             ("First written by others", count(first)),
             ("Last written by others", count(last)),
@@ -95,7 +94,7 @@ def _figures(gap: Gap) -> list[tuple[str, str]]:
         ("Source ends at", count(gap.source_end)),
     ]
     if done := _ON_THE_TARGET.get(gap.kind):
-        first, last = gaps.remote_offsets(gap)
+        first, last = lost_ranges.remote_offsets(gap)
         return [
             *source,
             (f"First {done} on the target", count(first)),
@@ -117,7 +116,7 @@ def _figures(gap: Gap) -> list[tuple[str, str]]:
 
 def _choices(gap: Gap) -> dict[str, str]:
     """What each would do, in numbers."""
-    facts, source, target = gaps.facts_of(gap), gap.flow.source.alias, gap.flow.target.alias
+    facts, source, target = lost_ranges.facts_of(gap), gap.flow.source.alias, gap.flow.target.alias
     told: dict[str, str] = {
         "stop": f"Nothing is copied of {gap}; all other partitions go on.",
     }

@@ -10,11 +10,10 @@ from django.views.decorators.http import require_safe
 from mirrors import tasks
 from mirrors.forms import OffsetForm
 from mirrors.models import Flow, Role, RunIndex, needs
-from mirrors.services.offsets.catching_up import is_behind
+from mirrors.services.offsets.index_refresh import is_behind
 from mirrors.services.offsets.translation import translate_offsets
-from mirrors.views.flows import flow_context
-from mirrors.views.render import render_page
-from mirrors.views.shared import curl
+from mirrors.views.flows.pages import flow_context
+from mirrors.views.page import curl, render_page
 
 
 @require_safe
@@ -26,13 +25,13 @@ def show_offsets(request: HttpRequest, pk: int) -> HttpResponse:
     form = OffsetForm(request.GET if "offset" in request.GET else None)
     index = RunIndex.objects.filter(flow=flow).first()
     context |= {
-        "tab_template": "mirrors/_flow_offsets.html",
+        "tab_template": "mirrors/offsets/_flow_tab.html",
         "form": form,
         "indexed_at": index.as_of if index else None,
     }
     if form.is_bound and form.is_valid():
         context |= _answer(request, flow, form.cleaned_data)
-    return render_page(request, "mirrors/flow.html", context, section="flows", every=3)
+    return render_page(request, "mirrors/flows/detail.html", context, section="flows", every=3)
 
 
 def _answer(request: HttpRequest, flow: Flow, asked: dict[str, Any]) -> dict[str, Any]:

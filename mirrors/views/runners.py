@@ -16,19 +16,17 @@ from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.forms import RunnerForm
 from mirrors.models import Role, Runner, Transition, needs
-from mirrors.models.proving import with_proof
-from mirrors.models.reading import flows_with_lag
+from mirrors.models.flow_queries import flows_with_lag
+from mirrors.models.readiness import with_proof
 from mirrors.models.runners import RunnerState
-from mirrors.services import runners as services
-from mirrors.views.changes import Change, Impact
-from mirrors.views.flow_sheets import LOG
-from mirrors.views.flows import file_of_flows
-from mirrors.views.logs import log_of_runner
-from mirrors.views.readiness import first_flows
-from mirrors.views.render import render_page
-from mirrors.views.shared import curl, filter_of
-from mirrors.views.sheets import CHANGES, file_of
-from mirrors.views.tables import Column, Question
+from mirrors.services.runners import settings as services
+from mirrors.views.drills.readiness import first_flows
+from mirrors.views.edit_impact import Change, Impact
+from mirrors.views.flows.pages import file_of_flows
+from mirrors.views.flows.tabs import LOG
+from mirrors.views.page import curl, filter_of, render_page
+from mirrors.views.runner_logs import log_of_runner
+from mirrors.views.tables import CHANGES, Column, Question, file_of
 
 QUESTION = Question(
     columns=(
@@ -60,7 +58,7 @@ def list_runners(request: HttpRequest) -> HttpResponseBase:
     table = QUESTION.table(request, _rows())
     states = filter_of("state", "State", RunnerState.values, table.chosen)
     context = {"table": table, "filters": [states]}
-    return render_page(request, "mirrors/runners.html", context, section="runners", every=3)
+    return render_page(request, "mirrors/runners/list.html", context, section="runners", every=3)
 
 
 @require_safe
@@ -79,7 +77,7 @@ def show_runner(request: HttpRequest, name: str) -> HttpResponseBase:
     }
     if file := file_of(request, context, {"log": LOG, "changes": CHANGES}, name):
         return file
-    return render_page(request, "mirrors/runner.html", context, section="runners", every=3)
+    return render_page(request, "mirrors/runners/detail.html", context, section="runners", every=3)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -155,5 +153,5 @@ def _form_page(
     context = {"form": form, "runner": runner, "impact": impact}
     status = 422 if form.errors else 200
     return render_page(
-        request, "mirrors/runner_form.html", context, section="runners", status=status
+        request, "mirrors/runners/form.html", context, section="runners", status=status
     )

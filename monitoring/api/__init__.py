@@ -1,9 +1,9 @@
 """REST of monitoring: alerts, their rules, channels, silences, what was sent, outlooks."""
 
+from monitoring.api.alert_rules import RuleViewSet
 from monitoring.api.alerts import AlertViewSet, SilenceViewSet
 from monitoring.api.channels import ChannelViewSet, DeliveryViewSet
-from monitoring.api.outlook import OutlookViewSet
-from monitoring.api.rules import RuleViewSet
+from monitoring.api.forecasts import OutlookViewSet
 
 __all__ = [
     "AlertViewSet",

@@ -11,9 +11,9 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors.api.shapes import StrictModelSerializer, StrictSerializer, person
+from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
 from mirrors.models import Cluster, Flow, Role
-from monitoring import links, wishes
+from monitoring.alerts import actions, links
 from monitoring.models import Alert, AlertRule, Silence
 
 
@@ -102,7 +102,7 @@ class AlertViewSet(
         asked = NoteSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         note = asked.validated_data.get("note", "")
-        alert = wishes.acknowledge(alert=self.get_object(), who=person(request), note=note)
+        alert = actions.acknowledge(alert=self.get_object(), who=person(request), note=note)
         return Response(self.get_serializer(alert).data)
 
 
@@ -129,5 +129,5 @@ class SilenceViewSet(
         serializer.save(who=person(self.request))
 
     def destroy(self, request: Request, pk: str) -> Response:
-        wishes.end_silence(silence=self.get_object(), now=timezone.now())
+        actions.end_silence(silence=self.get_object(), now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)

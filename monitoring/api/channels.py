@@ -12,12 +12,13 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors.api.shapes import StrictModelSerializer
+from mirrors.api.base import StrictModelSerializer
 from mirrors.models import Role
-from mirrors.outgoing import check_headers, refusal
-from monitoring import tasks, wishes
-from monitoring.addresses import check_target
-from monitoring.api.noting import METHODS, Noted
+from mirrors.outbound_http import check_headers, refusal
+from monitoring import tasks
+from monitoring.alerts import actions
+from monitoring.api.audit import METHODS, Noted
+from monitoring.channels.targets import check_target
 from monitoring.models import Channel, ChannelKind, Delivery
 
 
@@ -90,7 +91,7 @@ class ChannelViewSet(Noted, viewsets.ModelViewSet[Channel]):
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
         """Send a test; what came of it is at deliveries/{id}/."""
-        delivery = wishes.request_test(channel=self.get_object(), now=timezone.now())
+        delivery = actions.request_test(channel=self.get_object(), now=timezone.now())
         tasks.send_one.delay_on_commit(delivery.pk)
         return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)
 
@@ -113,7 +114,7 @@ class DeliveryViewSet(
     def retry(self, request: Request, pk: str) -> Response:
         """Try once more what was given up."""
         delivery = get_object_or_404(Delivery, pk=pk)
-        if wishes.retry(delivery=delivery, now=timezone.now()):
+        if actions.retry(delivery=delivery, now=timezone.now()):
             tasks.send_one.delay_on_commit(delivery.pk)
         delivery.refresh_from_db()
         return Response(self.get_serializer(delivery).data)

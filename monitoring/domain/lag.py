@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from mirrors.domain.account.totals import Total
-from mirrors.domain.figures import OLD_AFTER
+from mirrors.domain.formatting import OLD_AFTER
 
 # The source's ends in the rows may be so much older than the report that came with them.
 ENDS_OLD_AFTER = timedelta(seconds=30)

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from monitoring.domain.alerts import KINDS
+from monitoring.domain.alerts.rules import KINDS
 
 
 def make_rule(apps, schema_editor):

@@ -2,8 +2,8 @@
 
 from monitoring.models.alerts import Alert, AlertRule, AlertState, Severity, Silence
 from monitoring.models.channels import Channel, ChannelKind, Delivery, DeliveryState
+from monitoring.models.forecasts import ClusterSweep, FlowOutlook, PartitionRange
 from monitoring.models.history import Feed, LagSample
-from monitoring.models.sources import ClusterSweep, FlowOutlook, PartitionRange
 
 __all__ = [
     "Alert",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from mirrors.models import Cluster, Flow
-from monitoring.domain.alerts import KINDS, Condition
+from monitoring.domain.alerts.rules import KINDS, Condition
 from monitoring.models.channels import Channel
 
 
@@ -120,3 +122,15 @@ class Silence(models.Model):
 
     def __str__(self) -> str:
         return f"silence {self.pk} until {self.ends_at}"
+
+
+def loud_alerts(now: datetime) -> QuerySet[Alert]:
+    """As `alerting.is_silenced` judges them, in the database."""
+    silenced = Silence.objects.filter(
+        Q(flow=None) | Q(flow=OuterRef("flow")),
+        Q(rule=None) | Q(rule=OuterRef("rule")),
+        Q(cluster=None) | Q(cluster=OuterRef("flow__source")) | Q(cluster=OuterRef("flow__target")),
+        starts_at__lte=now,
+        ends_at__gt=now,
+    )
+    return Alert.objects.filter(~Exists(silenced), state=AlertState.FIRING)

@@ -14,11 +14,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from mirrors.models import Role, needs
-from mirrors.views.render import render_page
-from mirrors.views.shared import curl, filter_of
-from mirrors.views.sheets import Sheet, file_of
-from mirrors.views.tables import Column, Question
-from monitoring import alerting, links, runbooks, tasks, wishes
+from mirrors.views.page import curl, filter_of, render_page
+from mirrors.views.tables import Column, Question, Sheet, file_of
+from monitoring import tasks
+from monitoring.alerts import actions, evaluation, links
+from monitoring.alerts import links as runbooks
 from monitoring.models import (
     Alert,
     AlertRule,
@@ -65,7 +65,7 @@ def list_alerts(request: HttpRequest) -> HttpResponseBase:
     silences = list(Silence.objects.filter(starts_at__lte=now, ends_at__gt=now))
     for alert in table.page:
         alert.tone = "good" if alert.state == "resolved" else _TONES[alert.severity]
-        alert.silenced = alert.state == "firing" and alerting.is_silenced(alert, silences)
+        alert.silenced = alert.state == "firing" and evaluation.is_silenced(alert, silences)
         alert.page, alert.runbook = links.page_of(alert), links.runbook_of(alert)
     context = {
         "table": table,
@@ -75,14 +75,14 @@ def list_alerts(request: HttpRequest) -> HttpResponseBase:
         ],
         "commands": [curl(request, "What is wrong now", "GET", "alerts/?state=firing")],
     }
-    return render_page(request, "monitoring/alerts.html", context, section="alerts", every=5)
+    return render_page(request, "monitoring/alerts/list.html", context, section="alerts", every=5)
 
 
 @require_POST
 @needs(Role.OPERATOR)
 def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
     alert = get_object_or_404(Alert, pk=pk)
-    alert = wishes.acknowledge(alert=alert, who=request.user.get_username())
+    alert = actions.acknowledge(alert=alert, who=request.user.get_username())
     if alert.acknowledged_by:
         messages.success(request, f"{alert} is taken by {alert.acknowledged_by}.")
     return redirect("alerts")
@@ -98,7 +98,7 @@ def silence(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         given = request.POST.get("hours", "")
         hours = next((one for one in HOURS if str(one) == given), HOURS[0])
-        wishes.silence_alert(
+        actions.silence_alert(
             alert=alert,
             until=timezone.now() + timedelta(hours=hours),
             who=request.user.get_username(),
@@ -107,13 +107,13 @@ def silence(request: HttpRequest, pk: int) -> HttpResponse:
         messages.success(request, f"{alert} is silent for {hours} h.")
         return redirect("alerts")
     context = {"alert": alert, "hours": HOURS}
-    return render_page(request, "monitoring/silence.html", context, section="alerts")
+    return render_page(request, "monitoring/alerts/silence.html", context, section="alerts")
 
 
 @require_POST
 @needs(Role.OPERATOR)
 def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
-    wishes.end_silence(silence=get_object_or_404(Silence, pk=pk), now=timezone.now())
+    actions.end_silence(silence=get_object_or_404(Silence, pk=pk), now=timezone.now())
     messages.success(request, "The silence is ended.")
     return redirect("alert-rules")
 
@@ -158,7 +158,7 @@ def show_rules(request: HttpRequest) -> HttpResponseBase:
     if file := file_of(request, context, SHEETS):
         return file
     context["dead"] = context["dead"][:20]
-    return render_page(request, "monitoring/alert_rules.html", context, section="alerts", every=5)
+    return render_page(request, "monitoring/alerts/rules.html", context, section="alerts", every=5)
 
 
 @require_safe
@@ -167,14 +167,14 @@ def show_runbook(request: HttpRequest, kind: str) -> HttpResponse:
     """What to do when an alert of this kind fires."""
     title, text = runbooks.read(kind)
     context = {"title": title, "text": text}
-    return render_page(request, "monitoring/runbook.html", context, section="alerts")
+    return render_page(request, "monitoring/alerts/runbook.html", context, section="alerts")
 
 
 @require_POST
 @needs(Role.OPERATOR)
 def test_channel(request: HttpRequest, pk: int) -> HttpResponse:
     channel = get_object_or_404(Channel, pk=pk)
-    delivery = wishes.request_test(channel=channel, now=timezone.now())
+    delivery = actions.request_test(channel=channel, now=timezone.now())
     tasks.send_one.delay_on_commit(delivery.pk)
     messages.success(request, f"A test goes to {channel}. If it fails, this page says why.")
     return redirect("alert-rules")
@@ -184,7 +184,7 @@ def test_channel(request: HttpRequest, pk: int) -> HttpResponse:
 @needs(Role.OPERATOR)
 def retry_delivery(request: HttpRequest, pk: int) -> HttpResponse:
     delivery = get_object_or_404(Delivery, pk=pk)
-    if wishes.retry(delivery=delivery, now=timezone.now()):
+    if actions.retry(delivery=delivery, now=timezone.now()):
         tasks.send_one.delay_on_commit(delivery.pk)
         messages.success(request, f"{delivery.channel} is told again.")
     return redirect("alert-rules")

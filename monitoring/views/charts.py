@@ -13,13 +13,14 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from mirrors.models import Flow, FlowObjectives, Role, needs
-from mirrors.views.flows import flow_context
-from mirrors.views.render import render_page
-from mirrors.views.sheets import Sheet
-from monitoring import charts, history
-from monitoring.domain.alerts import rules_of
+from mirrors.views.flows.pages import flow_context
+from mirrors.views.page import render_page
+from mirrors.views.tables import Sheet
+from monitoring.domain.alerts.rules import rules_of
 from monitoring.domain.lag import thin
-from monitoring.history import FIELDS, Range
+from monitoring.history import charts
+from monitoring.history import samples as history
+from monitoring.history.samples import FIELDS, Range
 from monitoring.models import AlertRule
 
 # Rows of the table behind the charts.
@@ -45,13 +46,15 @@ def show_charts(request: HttpRequest, pk: int) -> HttpResponseBase:
         return file
     step = timedelta(seconds=over.span.total_seconds() / _ROWS)
     context |= {
-        "tab_template": "monitoring/_ranges.html",
+        "tab_template": "monitoring/charts/_ranges.html",
         "ranges": history.RANGES.values(),
         "over": over,
         "rows": list(reversed(thin(samples, step))),
         "figures": [_place(flow, name, over) for name in charts.CHARTS],
     }
-    return render_page(request, "monitoring/flow_charts.html", context, section="flows", every=5)
+    return render_page(
+        request, "monitoring/charts/flow_tab.html", context, section="flows", every=5
+    )
 
 
 @require_safe

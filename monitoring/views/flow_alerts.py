@@ -10,11 +10,10 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 
 from mirrors.models import Role, needs
-from mirrors.views.flows import flow_context
-from mirrors.views.render import render_page
-from mirrors.views.shared import curl, filter_of
-from mirrors.views.sheets import Sheet, file_of
-from monitoring import links
+from mirrors.views.flows.pages import flow_context
+from mirrors.views.page import curl, filter_of, render_page
+from mirrors.views.tables import Sheet, file_of
+from monitoring.alerts import links
 from monitoring.models import Alert, AlertRule, AlertState, Severity
 from monitoring.views.alerts import QUESTION as ALL
 
@@ -40,7 +39,7 @@ def show_flow_alerts(request: HttpRequest, pk: int) -> HttpResponseBase:
         alert.runbook = links.runbook_of(alert)
     rules = AlertRule.objects.filter(Q(flow=flow) | Q(flow=None)).order_by("name")
     context |= {
-        "tab_template": "monitoring/_flow_alerts.html",
+        "tab_template": "monitoring/alerts/_flow_tab.html",
         "table": table,
         "filters": [
             filter_of("state", "State", QUESTION.filters["state"], table.chosen),
@@ -53,4 +52,4 @@ def show_flow_alerts(request: HttpRequest, pk: int) -> HttpResponseBase:
         request, context, {"rules": RULES}, f"{flow.source.alias}-{flow.target.alias}"
     ):
         return file
-    return render_page(request, "mirrors/flow.html", context, section="flows", every=5)
+    return render_page(request, "mirrors/flows/detail.html", context, section="flows", every=5)

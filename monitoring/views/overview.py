@@ -12,18 +12,61 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from mirrors.models import Cluster, Role, Runner, Sighting, needs
-from mirrors.models.proving import with_readiness
-from mirrors.models.reading import flows_with_lag
-from mirrors.models.worst import worst_groups, worst_topics
-from mirrors.views.flow_heartbeats import direction
-from mirrors.views.readiness import mark_proof
-from mirrors.views.render import render_page
-from mirrors.views.shared import mark_cluster, mark_flow
-from mirrors.views.sheets import file_of, is_file
-from monitoring.domain.losses import FlowPicture
-from monitoring.domain.summary import by_trouble, is_stale, summarise
-from monitoring.views import first_screen
-from monitoring.views.first_sheets import SHEETS, us_or_them
+from mirrors.models.flow_queries import flows_with_lag, worst_groups, worst_topics
+from mirrors.models.readiness import with_readiness
+from mirrors.views.drills.readiness import mark_proof
+from mirrors.views.heartbeats import direction
+from mirrors.views.page import mark_cluster, mark_flow, render_page
+from mirrors.views.tables import CHANGES, Sheet, file_of, is_file
+from monitoring import overview as first_screen
+from monitoring.domain.overview.data_loss import FlowPicture
+from monitoring.domain.overview.summary import by_trouble, is_stale, summarise
+
+SHEETS = {
+    "flows": Sheet(
+        "flows",
+        (
+            "label",
+            "shown_state",
+            "offset_lag",
+            "time_lag_ms",
+            "rpo_seconds",
+            "bytes_per_second",
+            "ready",
+            "proof.state",
+            "proof.at",
+            "since",
+            "as_of",
+            "reason",
+        ),
+    ),
+    "topics": Sheet("worst", ("flow.name", "topic", "time_lag_ms", "offset_lag", "as_of")),
+    "groups": Sheet("groups", ("flow.name", "group", "topic", "time_lag_ms", "offset_lag")),
+    "whose": Sheet("whose", ("what", "name", "state", "seen_at", "reason")),
+    "curve": Sheet("curve.minutes", ("at", "rpo_ms")),
+    "changes": CHANGES,
+}
+
+
+def us_or_them(context: dict[str, Any]) -> dict[str, Any]:
+    """Clusters, heartbeats, runners and our own processes as rows of one kind."""
+    parts: list[tuple[str, str, str, datetime | None, str]] = [
+        ("cluster", one.alias, one.seen, one.checked_at, one.reason) for one in context["clusters"]
+    ]
+    for beat in context["beats"]:
+        heart = beat["heartbeat"]
+        parts.append(("heartbeat", beat["flow"].label, beat["state"], heart.seen_at, heart.error))
+    parts += [
+        ("runner", one.name, one.health_now.state, one.seen_at, one.health_now.reason)
+        for one in context["runners"]
+    ]
+    parts += [
+        ("process", one["label"], one["state"], one["seen_at"], "") for one in context["engine"]
+    ]
+    parts.append(("process", "Database", "running", context["now"], ""))
+    columns = SHEETS["whose"].columns
+    return {"whose": [dict(zip(columns, part, strict=True)) for part in parts]}
+
 
 ROWS = 25
 ALARMS = 3
@@ -47,7 +90,9 @@ def overview(request: HttpRequest) -> HttpResponseBase:
     context = _context(now, whole=whole)
     if whole and (file := file_of(request, {**context, **us_or_them(context)}, SHEETS, "overview")):
         return file
-    return render_page(request, "monitoring/overview.html", context, section="overview", every=3)
+    return render_page(
+        request, "monitoring/overview/page.html", context, section="overview", every=3
+    )
 
 
 def _context(now: datetime, *, whole: bool) -> dict[str, Any]:

@@ -11,18 +11,16 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from mirrors.domain.keys.control import SCHEDULE, UNTIL, WINDOW, ZONE
-from mirrors.domain.timetable import Runs, standing_of
+from mirrors.domain.flows.schedule import Runs, standing_of
+from mirrors.domain.settings.flow_control import SCHEDULE, UNTIL, WINDOW, ZONE
 from mirrors.models import Job, Role, Transition, needs
+from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import ObservedState
-from mirrors.models.reading import flows_with_lag
 from mirrors.services.clock import milliseconds, moment
-from mirrors.services.processes import SUPERVISOR
-from mirrors.services.schedules import RUN_BEGAN
-from mirrors.views.render import render_page
-from mirrors.views.shared import curl, filter_of, mark_flow
-from mirrors.views.sheets import Sheet, file_of, first
-from mirrors.views.tables import Column, Question
+from mirrors.services.flows.schedules import RUN_BEGAN
+from mirrors.services.runners.processes import SUPERVISOR
+from mirrors.views.page import curl, filter_of, mark_flow, render_page
+from mirrors.views.tables import Column, Question, Sheet, file_of, first
 
 COMING = 8
 LAST_RUNS = 20

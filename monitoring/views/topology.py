@@ -15,14 +15,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from mirrors.models import Cluster, Flow, Role, needs
+from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState, ObservedState
-from mirrors.models.reading import flows_with_lag
-from mirrors.views.render import render_page
-from mirrors.views.shared import curl, filter_of, mark_cluster, mark_flow
-from mirrors.views.sheets import Sheet
-from mirrors.views.tables import Column, Question, Table
-from monitoring import history
+from mirrors.views.page import curl, filter_of, mark_cluster, mark_flow, render_page
+from mirrors.views.tables import Column, Question, Sheet, Table
 from monitoring.domain.topology import draw, reaches, thickness
+from monitoring.history import samples
 
 # More than this is no picture any more; the list has all, and a cluster's own flows fit again.
 MOST_DRAWN = 60
@@ -104,7 +102,7 @@ class World:
 
 def figures_of(now: datetime) -> Callable[[Any], Any]:
     """What gives a flow its state, its rates and the age of its figures."""
-    rates = history.rates_now(now=now)
+    rates = samples.rates_now(now=now)
 
     def figured(flow: Any) -> Any:
         flow.records_per_second, flow.bytes_per_second = rates.get(flow.pk, (None, None))
@@ -139,7 +137,9 @@ def show_topology(request: HttpRequest) -> HttpResponseBase:
         "commands": [curl(request, "Read the topology", "GET", "topology/")],
         **_picture(world, drawn, [figured(flow) for flow in flows], chosen, table),
     }
-    return render_page(request, "monitoring/topology.html", context, section="topology", every=3)
+    return render_page(
+        request, "monitoring/topology/page.html", context, section="topology", every=3
+    )
 
 
 def _file(

@@ -8,13 +8,19 @@ import random
 import time
 from collections.abc import Iterator
 
-from spark_runner.wire import codecs, fetch, produce
-from spark_runner.wire.batch import CONTROL, HEADER_SIZE
-from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.metadata import TopicView
-from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
-from spark_runner.wire.records import Record, batches, decode_batch, encode_batch, read_header
-from spark_runner.wire.stream import Buffer
+from spark_runner.kafka_protocol import compression, fetch, produce
+from spark_runner.kafka_protocol.batch_header import CONTROL, HEADER_SIZE
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, list_offsets
+from spark_runner.kafka_protocol.metadata import TopicView
+from spark_runner.kafka_protocol.records import (
+    Record,
+    batches,
+    decode_batch,
+    encode_batch,
+    read_header,
+)
+from spark_runner.kafka_protocol.tcp_stream import Buffer
 
 _ASK_S = 60.0
 _FETCH_BYTES = 16 << 20
@@ -47,7 +53,7 @@ def pool(shape: Shape) -> list[bytearray]:
     chance = random.Random(1)  # noqa: S311 - the same noise in every run
     key, header = b"key-0000", (b"trace", b"0123456789abcdef")
     rest = max(1, shape.record_bytes - len(key) - len(header[0]) - len(header[1]))
-    codec = codecs.NAMES.index(shape.codec)
+    codec = compression.NAMES.index(shape.codec)
     made = []
     for _ in range(_POOL):
         now = int(time.time() * 1000)

@@ -1,4 +1,4 @@
-/* `spark_runner.wire.native`: what the engine does to each batch and each record, by hand.
+/* `spark_runner.kafka_protocol.native`: what the engine does to each batch and each record, by hand.
  *
  * Each function does to the byte what the Python beside it does, or declines: nothing is decided
  * here. Whatever is unusual (damage, a hole, a codec without a C function at hand) is answered with

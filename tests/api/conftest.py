@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from mirrors.models import Role
-from mirrors.services.people import create_token, ensure_person
+from mirrors.services.users import create_token, ensure_person
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from rest_framework.test import APIClient
 
 from mirrors.models import Role
-from mirrors.services.people import ensure_person
+from mirrors.services.users import ensure_person
 from tests.api.conftest import client_of
 
 # Open to everybody, and why.

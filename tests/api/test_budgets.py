@@ -13,9 +13,9 @@ from rest_framework.test import APIClient
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Certificate, Flow, FlowPartition, FlowTopic, GroupOffset, Job
 from mirrors.services import clusters
-from mirrors.services.evidence import drills
-from mirrors.services.failover import simulation
-from mirrors.services.flows import editing
+from mirrors.services.drills import schedules
+from mirrors.services.failover.simulation import simulator
+from mirrors.services.flows import settings
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
 
 # Token, its person, groups; then count and page.
@@ -53,10 +53,10 @@ def more(count: int, start: int) -> None:
     for number in range(start, start + count):
         spec = ClusterSpec(alias=f"c{number}", bootstrap_servers=f"c{number}:9092")
         other = clusters.create_cluster(spec=spec, who="t")
-        flow = editing.create_flow(source=hub, target=other, properties={}, who="t")
-        simulation.request_simulation(flow=flow, who="t")
-        drills.create_drill(flow=flow, schedule="0 3 * * *", time_zone="UTC", who="t")
-        run = drills.request_drill(flow=flow, who="t")
+        flow = settings.create_flow(source=hub, target=other, properties={}, who="t")
+        simulator.request_simulation(flow=flow, who="t")
+        schedules.create_drill(flow=flow, schedule="0 3 * * *", time_zone="UTC", who="t")
+        run = schedules.request_drill(flow=flow, who="t")
         Certificate.objects.create(
             number=f"{number}", drill_run=run, flow=flow, passed=True, issued_at=timezone.now()
         )

@@ -9,8 +9,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from mirrors.models import Comparison
-from mirrors.services import pruning
-from mirrors.services.comparing import rows, turn
+from mirrors.services import retention
+from mirrors.services.comparison import lifecycle, worker
 
 PATH = "/api/v1/comparisons/"
 
@@ -23,7 +23,7 @@ def test_a_comparison_is_asked_for_followed_and_read(
     assert answer.status_code == 201, answer.json()
     made = answer.json()
     assert (made["state"], made["verdict"], made["records"]) == ("queued", "", None)
-    assert (made["flow_name"], made["seconds"]) == ("primary->backup", rows.SECONDS)
+    assert (made["flow_name"], made["seconds"]) == ("primary->backup", lifecycle.SECONDS)
     read = viewer.get(f"{PATH}{made['id']}/").json()
     assert (read["requested_by"], read["asked_reason"]) == ("operator", "audit")
     assert [row["id"] for row in viewer.get(f"{PATH}?state=queued").json()["results"]] == [
@@ -59,7 +59,7 @@ def test_a_cluster_that_does_not_answer_ends_it_with_the_reason(
     operator: APIClient, flow: dict[str, Any]
 ) -> None:
     made = operator.post(PATH, {"flow": flow["id"]}).json()
-    assert not turn.run_turn(comparison_id=made["id"])
+    assert not worker.run_turn(comparison_id=made["id"])
     found = operator.get(f"{PATH}{made['id']}/").json()
     assert (found["state"], found["verdict"]) == ("failed", "")
     assert "primary" in found["reason"]
@@ -71,17 +71,17 @@ def test_one_runs_at_a_time_and_what_lost_its_message_is_sent_again(
     one = operator.post(PATH, {"flow": flow["id"]}).json()["id"]
     back = operator.post("/api/v1/flows/", {"source": "backup", "target": "primary"}).json()
     two = operator.post(PATH, {"flow": back["id"]}).json()["id"]
-    assert rows.take_turn(comparison_id=one) is not None
-    assert rows.take_turn(comparison_id=two) is None
+    assert lifecycle.take_turn(comparison_id=one) is not None
+    assert lifecycle.take_turn(comparison_id=two) is None
     assert f"waits for comparison {one}" in operator.get(f"{PATH}{two}/").json()["reason"]
-    assert rows.waiting_comparisons() == []
+    assert lifecycle.waiting_comparisons() == []
     Comparison.objects.update(created_at=timezone.now() - timedelta(seconds=20))
-    assert rows.waiting_comparisons() == [two]
+    assert lifecycle.waiting_comparisons() == [two]
 
 
 def test_old_comparisons_are_removed(operator: APIClient, flow: dict[str, Any]) -> None:
     made = operator.post(PATH, {"flow": flow["id"]}).json()
     operator.post(f"{PATH}{made['id']}/abort/")
-    assert pruning.prune()["comparisons"] == 0
+    assert retention.prune()["comparisons"] == 0
     Comparison.objects.update(ended_at=timezone.now() - timedelta(days=91))
-    assert pruning.prune()["comparisons"] == 1
+    assert retention.prune()["comparisons"] == 1

@@ -9,7 +9,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from mirrors.models import Drill, DrillRun, Flow
-from monitoring import metrics
+from monitoring.prometheus import metrics
 from tests.drilling import drilled, finished
 
 API = "/api/v1/"

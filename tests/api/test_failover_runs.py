@@ -9,7 +9,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from mirrors.models import FailoverRun, FailoverStep, Flow
-from mirrors.services.runbook.turn import advance
+from mirrors.services.failover.runbook.worker import advance
 
 PATH = "/api/v1/failovers/"
 PLAN = {

@@ -10,7 +10,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from mirrors.models import FailoverRun
-from mirrors.services.failover import failovers, simulation
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.simulation import simulator
 
 PATH = "/api/v1/failovers/"
 
@@ -76,24 +77,24 @@ def test_a_run_that_waits_is_aborted_at_once_and_one_that_runs_when_it_looks(
     assert operator.post(f"{PATH}{made['id']}/abort/").status_code == 409
 
     made = ask(operator, flow).json()
-    run = failovers.take_run(run_id=made["id"])
+    run = lifecycle.take_run(run_id=made["id"])
     assert run is not None
-    assert failovers.take_run(run_id=made["id"]) is None
-    assert failovers.note_progress(run=run, progress={"step": "look"}) == ""
+    assert lifecycle.take_run(run_id=made["id"]) is None
+    assert lifecycle.note_progress(run=run, progress={"step": "look"}) == ""
     assert operator.post(f"{PATH}{made['id']}/abort/").json()["state"] == "running"
-    assert "operator" in failovers.note_progress(run=run, progress={})
+    assert "operator" in lifecycle.note_progress(run=run, progress={})
 
 
 def test_a_run_whose_worker_is_lost_fails_in_words(
     operator: APIClient, flow: dict[str, Any]
 ) -> None:
     made = ask(operator, flow).json()
-    failovers.take_run(run_id=made["id"])
-    failovers.end_lost_runs()
+    lifecycle.take_run(run_id=made["id"])
+    lifecycle.end_lost_runs()
     assert operator.get(f"{PATH}{made['id']}/").json()["state"] == "running"
-    old = timezone.now() - 2 * failovers.LOST_AFTER
+    old = timezone.now() - 2 * lifecycle.LOST_AFTER
     FailoverRun.objects.update(seen_at=old)
-    assert failovers.end_lost_runs() == 1
+    assert lifecycle.end_lost_runs() == 1
     found = operator.get(f"{PATH}{made['id']}/").json()
     assert found["state"] == "failed"
     assert "worker" in found["reason"]
@@ -104,17 +105,17 @@ def test_a_run_whose_worker_is_lost_fails_in_words(
 
 def test_a_run_that_no_worker_took_is_sent_again(operator: APIClient, flow: dict[str, Any]) -> None:
     made = ask(operator, flow).json()
-    assert failovers.waiting_runs() == []
+    assert lifecycle.waiting_runs() == []
     FailoverRun.objects.update(created_at=timezone.now() - timedelta(seconds=20))
-    assert failovers.waiting_runs() == [made["id"]]
+    assert lifecycle.waiting_runs() == [made["id"]]
 
 
 def test_a_target_that_does_not_answer_ends_the_run_with_the_reason(
     operator: APIClient, flow: dict[str, Any]
 ) -> None:
     made = ask(operator, flow).json()
-    assert simulation.run_simulation(run_id=made["id"])
-    assert not simulation.run_simulation(run_id=made["id"])
+    assert simulator.run_simulation(run_id=made["id"])
+    assert not simulator.run_simulation(run_id=made["id"])
     found = operator.get(f"{PATH}{made['id']}/").json()
     assert found["state"] == "failed"
     assert "backup" in found["reason"]

@@ -54,7 +54,7 @@ def test_a_page_that_breaks_shows_the_reference_and_no_traceback(
 ) -> None:
     client = Client(raise_request_exception=False)
     client.force_login(next(iter(people.values())))
-    monkeypatch.setattr("controlplane.docs.groups", breaking(RuntimeError("password=hunter2")))
+    monkeypatch.setattr("controlplane.api.docs.groups", breaking(RuntimeError("password=hunter2")))
     answer = client.get("/api/v1/docs/")
     assert answer.status_code == 500
     assert "hunter2" not in answer.content.decode()

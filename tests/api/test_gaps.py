@@ -9,11 +9,11 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from mirrors.domain.gaps import GapFacts, in_the_way
-from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicState, TopicStatus
+from mirrors.domain.gaps.lost_ranges import GapFacts, in_the_way
+from mirrors.domain.runners.job_files import JobStatus, PartitionStatus, TopicState, TopicStatus
 from mirrors.models import Flow, Gap
-from mirrors.services import job_rows, progress
 from mirrors.services.clock import milliseconds
+from mirrors.services.flows import jobs, progress
 from tests.pages import world as rows
 
 FACTS = GapFacts(kind="deleted", position=10, first=30, end=50)
@@ -78,7 +78,7 @@ def decide(client: APIClient, gap: dict[str, Any], **body: str) -> Any:
 def decisions(runner: Runner) -> list[tuple[int, str, int | None]]:
     """As they stand in the spec file."""
     flow = Flow.objects.get(pk=runner.flow.pk)
-    spec = job_rows.spec_of(flow=flow, job=rows.Job.objects.get(flow=flow, ended_at=None))
+    spec = jobs.spec_of(flow=flow, job=rows.Job.objects.get(flow=flow, ended_at=None))
     return [(row.partition, row.choice, row.facts.first) for row in spec.decisions]
 
 

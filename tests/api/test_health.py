@@ -19,7 +19,7 @@ from rest_framework.test import APIClient
 from controlplane import checks
 from controlplane.redaction import RedactSecrets, redact
 from mirrors.models import Flow, Runner, Sighting
-from mirrors.services import sightings
+from mirrors.services import process_liveness
 from monitoring import tasks as monitoring
 
 
@@ -35,10 +35,15 @@ def test_ready_names_each_thing_that_is_missing(
     assert answer.status_code == 503
     missing = {check["name"] for check in answer.json()["checks"] if not check["ok"]}
     assert missing == {"redis", "beat", "reconcile worker", "worker", "watch worker"}
-    assert sightings.WATCHER == monitoring.WATCHER
-    kinds = (sightings.BEAT, sightings.RECONCILE_WORKER, sightings.WORKER, sightings.WATCHER)
+    assert process_liveness.WATCHER == monitoring.WATCHER
+    kinds = (
+        process_liveness.BEAT,
+        process_liveness.RECONCILE_WORKER,
+        process_liveness.WORKER,
+        process_liveness.WATCHER,
+    )
     for kind in kinds:
-        sightings.see(kind=kind, name=f"{kind}@here", pid=1)
+        process_liveness.see(kind=kind, name=f"{kind}@here", pid=1)
     missing = {check["name"] for check in client.get("/readyz").json()["checks"] if not check["ok"]}
     assert missing == {"redis"}
 
@@ -75,9 +80,9 @@ def test_a_runner_that_is_degraded_or_has_not_reported_for_long_is_not_ready(
 
 
 def test_a_process_is_noted_at_most_every_few_seconds(db: Any) -> None:
-    sightings.see(kind="worker", name="one", pid=1)
+    process_liveness.see(kind="worker", name="one", pid=1)
     first = Sighting.objects.get().seen_at
-    sightings.see(kind="worker", name="one", pid=1)
+    process_liveness.see(kind="worker", name="one", pid=1)
     assert Sighting.objects.get().seen_at == first
 
 

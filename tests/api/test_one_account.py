@@ -13,11 +13,11 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 from rest_framework.test import APIClient
 
-from mirrors.domain.gaps import GapFacts
-from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicStatus
+from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.domain.runners.job_files import JobStatus, PartitionStatus, TopicStatus
 from mirrors.models import Flow, Role
-from mirrors.services import progress
 from mirrors.services.clock import milliseconds
+from mirrors.services.flows import progress
 from tests.pages import world
 
 

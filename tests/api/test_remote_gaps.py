@@ -12,8 +12,8 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from mirrors.domain.gaps import GapFacts
-from mirrors.domain.runs import Run
+from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.domain.offsets.runs import Run
 from mirrors.models import Flow, Gap, PartitionMap, Role
 from tests.api.test_gaps import Runner, decide, decisions, listed
 from tests.mirrors.maps import keep_map

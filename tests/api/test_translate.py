@@ -12,9 +12,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from mirrors.domain.runs import Run
+from mirrors.domain.offsets.runs import Run
 from mirrors.models import Cluster, Flow
-from spark_runner.wire.records import Record
+from spark_runner.kafka_protocol.records import Record
 from tests.mirrors.maps import keep_map
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from controlplane.bench.cells import OPPONENT, OURS, Cell, chosen, full_cells, quick_cells
-from controlplane.bench.contenders import LABELS
-from controlplane.bench.mirror_maker import PROFILES, properties
-from controlplane.bench.systems import Link, Order
+from controlplane.bench.session import LABELS
+from controlplane.bench.systems.interface import Link, Order
+from controlplane.bench.systems.mirror_maker import PROFILES, properties
+from controlplane.bench.workload.scenarios import (
+    OPPONENT,
+    OURS,
+    Cell,
+    chosen,
+    full_cells,
+    quick_cells,
+)
 
 ORDER = Order(
     source="127.0.0.1:1",

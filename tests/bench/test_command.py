@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from controlplane.bench.cells import Cell
 from controlplane.bench.session import Session
+from controlplane.bench.workload.scenarios import Cell
 
 
 def test_an_order_to_end_is_heard_as_ctrl_c_is(

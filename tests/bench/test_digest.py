@@ -11,11 +11,11 @@ from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.bench.digest import difference, digest_after, read_trails
-from controlplane.bench.fill import fill
-from controlplane.bench.shapes import Shape, build_pool
-from controlplane.bench.topics import Topics
-from spark_runner.wire.records import decode_batch
+from controlplane.bench.workload.content_digests import difference, digest_after, read_trails
+from controlplane.bench.workload.producer import fill
+from controlplane.bench.workload.record_shapes import Shape, build_pool
+from controlplane.bench.workload.topics import Topics
+from spark_runner.kafka_protocol.records import decode_batch
 
 RECORD = {"key": b"k", "value": b"v", "headers": [("h", b"1")], "timestamp": 1_000, "partition": 0}
 CHANGES = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from controlplane.bench.latency import summarise
+from controlplane.bench.measurement.latency import summarise
 
 MS = 1_000_000
 

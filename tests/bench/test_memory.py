@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from controlplane.bench import memory
+from controlplane.bench import page_cache
 
 
 class Machine:
@@ -19,32 +19,32 @@ class Machine:
         self, monkeypatch: pytest.MonkeyPatch, directory: Path, *, kept: int = 0, files: int = 40
     ) -> None:
         self.kept = kept
-        self.total = files * memory.FILE_BYTES
+        self.total = files * page_cache.FILE_BYTES
         self.taken = self.made = 0
-        monkeypatch.setattr(memory, "SETTLE_S", 0)
-        monkeypatch.setattr(memory.psutil, "virtual_memory", self._memory)
-        monkeypatch.setattr(memory.Ballast, "_make", self._make)
+        monkeypatch.setattr(page_cache, "SETTLE_S", 0)
+        monkeypatch.setattr(page_cache.psutil, "virtual_memory", self._memory)
+        monkeypatch.setattr(page_cache.Ballast, "_make", self._make)
         self.said: list[str] = []
-        self.ballast = memory.Ballast(directory, say=self.said.append)
+        self.ballast = page_cache.Ballast(directory, say=self.said.append)
 
     def _memory(self) -> SimpleNamespace:
         return SimpleNamespace(total=self.total, free=max(self.kept, self.total - self.taken))
 
     def _make(self, *_: object) -> None:
-        self.taken += memory.FILE_BYTES
+        self.taken += page_cache.FILE_BYTES
         self.made += 1
 
 
 def test_a_file_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes((3 << 20) + 5))
-    assert memory.read_through(path) == (3 << 20) + 5
+    assert page_cache.read_through(path) == (3 << 20) + 5
 
 
 def test_what_lies_free_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, tmp_path)
     machine.ballast.top_up(writes_mb=10_000)
-    assert machine.total - machine.taken <= memory.FREE_BYTES
+    assert machine.total - machine.taken <= page_cache.FREE_BYTES
     assert machine.said
     machine.ballast.top_up(writes_mb=10_000)
     assert len(machine.said) == 1
@@ -54,16 +54,16 @@ def test_it_is_not_filled_for_what_writes_next_to_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(monkeypatch, tmp_path)
-    machine.ballast.top_up(writes_mb=memory.LEAST_MB - 1)
+    machine.ballast.top_up(writes_mb=page_cache.LEAST_MB - 1)
     assert (machine.made, machine.said) == (0, [])
-    machine.ballast.top_up(writes_mb=memory.LEAST_MB)
+    machine.ballast.top_up(writes_mb=page_cache.LEAST_MB)
     assert machine.made
 
 
 def test_it_ends_where_the_kernel_gives_up_others_pages_for_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = Machine(monkeypatch, tmp_path, kept=4 * memory.FILE_BYTES)
+    machine = Machine(monkeypatch, tmp_path, kept=4 * page_cache.FILE_BYTES)
     machine.ballast.top_up(writes_mb=10_000)
     # The last one took nothing of what was free.
     assert machine.made == 37
@@ -73,17 +73,17 @@ def test_it_goes_on_while_much_is_free_though_others_free_more_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(monkeypatch, tmp_path)
-    machine.taken = 10 * memory.FILE_BYTES
+    machine.taken = 10 * page_cache.FILE_BYTES
     make = machine._make
 
     def make_while_logs_are_deleted(*_: object) -> None:
         if machine.made < 5:
-            machine.taken -= memory.FILE_BYTES
+            machine.taken -= page_cache.FILE_BYTES
         make()
 
-    monkeypatch.setattr(memory.Ballast, "_make", make_while_logs_are_deleted)
+    monkeypatch.setattr(page_cache.Ballast, "_make", make_while_logs_are_deleted)
     machine.ballast.top_up(writes_mb=10_000)
-    assert machine.total - machine.taken <= memory.FREE_BYTES
+    assert machine.total - machine.taken <= page_cache.FREE_BYTES
 
 
 def test_what_was_given_up_is_filled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +91,9 @@ def test_what_was_given_up_is_filled_again(tmp_path: Path, monkeypatch: pytest.M
     machine.ballast.top_up(writes_mb=10_000)
     for _ in range(20):
         # A run took its memory from these files, and its topics were deleted.
-        machine.taken -= 4 * memory.FILE_BYTES
+        machine.taken -= 4 * page_cache.FILE_BYTES
         machine.ballast.top_up(writes_mb=10_000)
-        assert machine.total - machine.taken <= memory.FREE_BYTES
+        assert machine.total - machine.taken <= page_cache.FREE_BYTES
 
 
 def test_a_file_system_that_keeps_no_holes_in_memory_is_not_asked_for_ever(
@@ -104,14 +104,16 @@ def test_a_file_system_that_keeps_no_holes_in_memory_is_not_asked_for_ever(
     def make_nothing(*_: object) -> None:
         machine.made += 1
 
-    monkeypatch.setattr(memory.Ballast, "_make", make_nothing)
+    monkeypatch.setattr(page_cache.Ballast, "_make", make_nothing)
     machine.ballast.top_up(writes_mb=10_000)
     assert machine.made == 40
     assert "10.7 GB lie free" in machine.said[0]
 
 
 def test_very_much_memory_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(monkeypatch, tmp_path, files=memory.MOST_BYTES // memory.FILE_BYTES + 1)
+    machine = Machine(
+        monkeypatch, tmp_path, files=page_cache.MOST_BYTES // page_cache.FILE_BYTES + 1
+    )
     assert "memory is left as it is" in machine.said[0]
     machine.ballast.top_up(writes_mb=10_000)
     assert machine.taken == 0
@@ -121,15 +123,15 @@ def test_what_is_filled_in_lies_in_memory_and_not_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = 64 << 20
-    monkeypatch.setattr(memory, "FILE_BYTES", size)
-    monkeypatch.setattr(memory, "SETTLE_S", 0)
+    monkeypatch.setattr(page_cache, "FILE_BYTES", size)
+    monkeypatch.setattr(page_cache, "SETTLE_S", 0)
     free = iter([0, 10**9, 0])
     monkeypatch.setattr(
-        memory.psutil,
+        page_cache.psutil,
         "virtual_memory",
         lambda: SimpleNamespace(total=10**9, free=next(free)),
     )
-    ballast = memory.Ballast(tmp_path / "ballast", say=lambda text: None)
+    ballast = page_cache.Ballast(tmp_path / "ballast", say=lambda text: None)
     ballast.top_up(writes_mb=10_000)
     [path] = (tmp_path / "ballast").iterdir()
     assert (path.stat().st_size, path.stat().st_blocks) == (size, 0)

@@ -10,7 +10,14 @@ import time
 
 import pytest
 
-from controlplane.bench.processes import TICKS, ProcessTree, Seen, machine, memory_bytes, scan
+from controlplane.bench.measurement.process_usage import (
+    TICKS,
+    ProcessTree,
+    Seen,
+    machine,
+    memory_bytes,
+    scan,
+)
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 WAITS = """

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.report import document, table
-from controlplane.bench.results import (
+from controlplane.bench.measurement.results import (
     Run,
     Spread,
     cpu_ratio,
@@ -19,9 +18,10 @@ from controlplane.bench.results import (
     spread,
     write,
 )
+from controlplane.bench.report import document, table
+from controlplane.bench.run_conditions import Setting, as_told, machine_line
 from controlplane.bench.session import Session
-from controlplane.bench.setting import Setting, as_told, machine_line
-from spark_runner import compiled
+from spark_runner.native import loader
 
 
 def run(label: str, number: int, cpu: float | None = None, **other: object) -> Run:
@@ -153,8 +153,8 @@ def test_runs_that_are_added_stand_beside_those_of_the_last_result(tmp_path: Pat
 def test_a_page_tells_what_the_engine_ran_as(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_used: bool, told: str
 ) -> None:
-    monkeypatch.setattr(compiled, "use", lambda: None)
-    monkeypatch.setattr(compiled, "is_used", lambda: is_used)
+    monkeypatch.setattr(loader, "use", lambda: None)
+    monkeypatch.setattr(loader, "is_used", lambda: is_used)
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text("model name\t: A\nmodel name\t: A\n")
     line = machine_line(cpuinfo)

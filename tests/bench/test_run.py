@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.cells import Cell
-from controlplane.bench.contenders import make_system
-from controlplane.bench.datasets import Data, prepare
-from controlplane.bench.loop import PROGRAM, CopyLoop
-from controlplane.bench.measure import Measurement
-from controlplane.bench.results import Run
-from controlplane.bench.shapes import Shape
-from controlplane.bench.systems import Order, System
-from controlplane.bench.topics import Topics
-from controlplane.demo.guard import Guard
+from controlplane.bench.measurement.results import Run
+from controlplane.bench.measurement.single_run import Measurement
+from controlplane.bench.session import make_system
+from controlplane.bench.systems.interface import Order, System
+from controlplane.bench.systems.plain_loop import PROGRAM, CopyLoop
+from controlplane.bench.workload.datasets import Data, prepare
+from controlplane.bench.workload.record_shapes import Shape
+from controlplane.bench.workload.scenarios import Cell
+from controlplane.bench.workload.topics import Topics
+from controlplane.demo.processes.guard import Guard
 
 CELL = Cell(
     name="tiny",

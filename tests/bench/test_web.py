@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from controlplane.bench import scale, web
+from controlplane.bench.scale import page_times, seed_flows
 from mirrors.models import Flow, FlowPartition
 from monitoring.domain.lag import HOUR
 from monitoring.models import LagSample
@@ -14,23 +14,23 @@ from monitoring.models import LagSample
 
 def test_a_seeded_database_is_whole_and_every_page_is_timed(db: Any) -> None:
     now = timezone.now()
-    scale.seed(flows=2, now=now, days=2, watched=1)
+    seed_flows.seed(flows=2, now=now, days=2, watched=1)
     assert (Flow.objects.count(), FlowPartition.objects.count()) == (2, 200)
     hours = LagSample.objects.filter(resolution=HOUR.seconds, flow=Flow.objects.first())
     moments = list(hours.order_by("at").values_list("at", flat=True))
     assert len(moments) == 48
     assert moments[-1] - moments[0] == HOUR.step * 47
-    found = web.measure(times=1)
-    assert len(found) == len(web.PAGES) + len(web.LISTS) + len(web.SCRAPES) + 2
+    found = page_times.measure(times=1)
+    assert len(found) == len(page_times.PAGES) + len(page_times.LISTS) + len(page_times.SCRAPES) + 2
     assert all(one.p95_ms > 0 for one in found)
 
 
 def test_the_table_says_what_is_too_slow() -> None:
     found = [
-        web.Measured("/flows/", 200.0, tuple(float(at) for at in range(1, 101)), 9),
-        web.Measured("/", 200.0, (150.0, 250.0), 12),
+        page_times.Measured("/flows/", 200.0, tuple(float(at) for at in range(1, 101)), 9),
+        page_times.Measured("/", 200.0, (150.0, 250.0), 12),
     ]
-    quick, slow = web.table(found).splitlines()[1:]
+    quick, slow = page_times.table(found).splitlines()[1:]
     assert found[0].p95_ms == 95
     assert "95 ms" in quick
     assert "too slow" not in quick

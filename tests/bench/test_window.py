@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.bench.window import (
+from controlplane.bench.measurement.steady_window import (
     Sample,
     figures,
     first_record_at,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from playwright.sync_api import expect
 
 from mirrors.models import FailoverRun, Flow
-from mirrors.services.failover import failovers
+from mirrors.services.failover import lifecycle
 from tests.browser.conftest import Visitor
 from tests.browser.test_look import _axe, _widths_that_scroll_sideways
 from tests.pages.test_failover_runs import simulated_for
@@ -24,9 +24,9 @@ def test_a_simulation_is_two_clicks_away_and_shows_its_end_by_itself(
     expect(page.get_by_role("heading", name="Simulated failover primary→backup")).to_be_visible()
     expect(page.get_by_text("Nothing real is touched")).to_be_visible()
     run = FailoverRun.objects.latest("pk")
-    failovers.begin_step(run=run, name="look")
+    lifecycle.begin_step(run=run, name="look")
     expect(page.get_by_role("row", name="Ask both clusters")).to_contain_text("running")
-    failovers.end_step(run=run, name="look", state="succeeded", reason="2 partitions, 1 group.")
+    lifecycle.end_step(run=run, name="look", state="succeeded", reason="2 partitions, 1 group.")
     finish(run)
     said = page.get_by_text("If primary died now, 7 records would be lost.")
     expect(said).to_be_visible()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Route, expect
 
-from controlplane import kept_pages
+from controlplane.database import stale_page_cache
 from mirrors.models import Flow
 from tests.browser.conftest import Visitor
 
@@ -23,7 +23,7 @@ def test_a_kept_page_says_that_it_is_old_until_the_first_fresh_answer(
             route.fulfill(status=503, body="away") if away[0] else route.continue_()
             return
         fresh, now = route.fetch(), time.time()
-        route.fulfill(response=fresh, body=kept_pages._dated(fresh.body(), now - 90, now))
+        route.fulfill(response=fresh, body=stale_page_cache._dated(fresh.body(), now - 90, now))
 
     page.route("**/flows/", answer)
     page.goto("/flows/")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.demo.arrival import SETTLED_S, Arrival, not_running
+from controlplane.demo.startup_checks import SETTLED_S, Arrival, not_running
 
 BEGAN = 1_000_000_000_000.0
 BEFORE, AFTER = "2001-09-09T01:46:39Z", "2001-09-09T01:46:41Z"

@@ -12,13 +12,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from controlplane.demo import faults, kafka
 from controlplane.demo.errors import DemoError
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker, Listener, PortTaken
-from controlplane.demo.kafka_cluster import KafkaCluster
-from controlplane.demo.ports import HOST, free_port
-from controlplane.demo.verify import partition_counts
+from controlplane.demo.kafka import broker as kafka
+from controlplane.demo.kafka.broker import KafkaBroker, Listener, PortTaken
+from controlplane.demo.kafka.cluster import KafkaCluster
+from controlplane.demo.processes import exit_reasons
+from controlplane.demo.processes.guard import Guard
+from controlplane.demo.processes.ports import HOST, free_port
+from controlplane.demo.verification.topics import partition_counts
 from tests.journeys.refusals import refused_by
 
 QUICK = ("-XX:TieredStopAtLevel=1",)
@@ -173,7 +174,7 @@ def test_three_brokers_form_a_cluster_that_survives_one(tmp_path: Path, guard: G
     ],
 )
 def test_why_a_broker_died_is_one_sentence(said: str, words: str) -> None:
-    fault = faults.explain(said, name="k", port=7, log=Path("d/log"))
+    fault = exit_reasons.explain(said, name="k", port=7, log=Path("d/log"))
     assert isinstance(fault, DemoError)
     assert words in fault.message
     assert "\n" not in fault.message

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.demo import class_archive
-from controlplane.demo.class_archive import archive_options
 from controlplane.demo.errors import DemoError
+from controlplane.demo.kafka import class_data_archive
+from controlplane.demo.kafka.class_data_archive import archive_options
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the archive of this test lies; there is none yet."""
     path = tmp_path / "kafka-0.jsa"
-    monkeypatch.setattr(class_archive, "archive_path", lambda: path)
+    monkeypatch.setattr(class_data_archive, "archive_path", lambda: path)
     return path
 
 
@@ -70,7 +70,7 @@ def test_what_could_not_be_made_is_not_tried_again_and_no_rest_of_it_stays(
 def test_a_cache_that_cannot_be_written_to_costs_nothing_but_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(class_archive, "archive_path", lambda: tmp_path / "nowhere" / "a.jsa")
+    monkeypatch.setattr(class_data_archive, "archive_path", lambda: tmp_path / "nowhere" / "a.jsa")
     assert archive_options(never) == []
 
 
@@ -82,11 +82,11 @@ def test_another_java_and_other_jars_have_another_archive(
     for file in (java, jars / "a.jar"):
         file.write_text("x")
         os.utime(file, (1, 1))
-    monkeypatch.setattr(class_archive, "find_java", lambda: str(java))
-    monkeypatch.setattr(class_archive, "kafka_jars", lambda: jars)
-    found = {class_archive.archive_path()}
+    monkeypatch.setattr(class_data_archive, "find_java", lambda: str(java))
+    monkeypatch.setattr(class_data_archive, "kafka_jars", lambda: jars)
+    found = {class_data_archive.archive_path()}
     for file in (java, jars / "a.jar"):
         os.utime(file, (2, 2))
-        found.add(class_archive.archive_path())
+        found.add(class_data_archive.archive_path())
     assert len(found) == 3
     assert {path.parent for path in found} == {tmp_path}

@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from controlplane.demo import ports
+from controlplane.demo.processes import ports
 
 
 def test_a_port_that_was_given_out_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.demo import jars
 from controlplane.demo.errors import DemoError
-from controlplane.demo.java import find_java
-from controlplane.demo.ports import HOST, free_port
+from controlplane.demo.kafka import jars
+from controlplane.demo.processes.java import find_java
+from controlplane.demo.processes.ports import HOST, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from controlplane.demo.api import Api
 from controlplane.demo.console import Console
-from controlplane.demo.stage import Stage
+from controlplane.demo.rest_client import Api
+from controlplane.demo.stack import Stage
 from controlplane.demo.workspace import Workspace
 from tests.staging import on_stage
 

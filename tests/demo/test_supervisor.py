@@ -15,10 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.demo.brand import Brand
 from controlplane.demo.errors import DemoError
-from controlplane.demo.guard import Guard
-from controlplane.demo.supervisor import LONGEST_WAIT, Child, Supervisor, keep_short, wait_before
+from controlplane.demo.processes.guard import Guard
+from controlplane.demo.processes.ownership import Brand
+from controlplane.demo.processes.supervisor import (
+    LONGEST_WAIT,
+    Child,
+    Supervisor,
+    keep_short,
+    wait_before,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -111,8 +117,8 @@ def test_a_log_stays_short_and_its_writer_goes_on(tmp_path: Path) -> None:
 
 OWNER = """
 import pathlib, subprocess, time
-from controlplane.demo.brand import Brand
-from controlplane.demo.guard import Guard
+from controlplane.demo.processes.ownership import Brand
+from controlplane.demo.processes.guard import Guard
 guard = Guard(Brand("{mark}", pathlib.Path("{book}")))
 guard.watch()
 environment = {{**guard.environment, "PATH": "{path}"}}

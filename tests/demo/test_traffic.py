@@ -14,18 +14,18 @@ from random import Random
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from controlplane.demo import business
-from controlplane.demo.digests import PartitionDigest, read_places
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
-from controlplane.demo.verify import partition_counts
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.processes.guard import Guard
+from controlplane.demo.shop import events
+from controlplane.demo.verification.record_digests import PartitionDigest, read_places
+from controlplane.demo.verification.topics import partition_counts
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_day_of_business_has_every_kind_of_record() -> None:
-    entries = list(business.business(Random(1), 2000))
-    of = {topic.name: [e for e in entries if e.topic == topic.name] for topic in business.PRIMARY}
+    entries = list(events.business(Random(1), 2000))
+    of = {topic.name: [e for e in entries if e.topic == topic.name] for topic in events.PRIMARY}
     assert any(entry.value is None and entry.headers for entry in of["customers"])
     assert all(entry.key for entry in of["customers"])
     assert any(entry.value == b"" for entry in of["clicks"])
@@ -33,8 +33,8 @@ def test_a_day_of_business_has_every_kind_of_record() -> None:
     assert any(len(entry.value or b"") > 50_000 for entry in of["orders"])
     assert all([name for name, _ in e.headers].count("content-type") == 2 for e in of["orders"])
     assert all(("signature", None) in entry.headers for entry in of["invoices"])
-    assert {topic.codec for topic in business.PRIMARY} == {"zstd", "lz4", "snappy", "gzip", "none"}
-    stock = [e for e in business.warehouse(Random(1), 400) if e.topic == "stock"]
+    assert {topic.codec for topic in events.PRIMARY} == {"zstd", "lz4", "snappy", "gzip", "none"}
+    stock = [e for e in events.warehouse(Random(1), 400) if e.topic == "stock"]
     assert any(entry.value is None for entry in stock)
 
 
@@ -56,7 +56,7 @@ def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     wanted = [
         TopicPartition(topic.name, number)
-        for topic in business.PRIMARY
+        for topic in events.PRIMARY
         for number in range(topic.partitions)
     ]
     try:
@@ -70,7 +70,7 @@ def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
 
 def read_all(bootstrap: str) -> dict[tuple[str, int], PartitionDigest]:
     counts = partition_counts(bootstrap)
-    wanted = [topic for topic in (*business.PRIMARY, *business.BACKUP) if topic.name in counts]
+    wanted = [topic for topic in (*events.PRIMARY, *events.BACKUP) if topic.name in counts]
     return read_places(bootstrap, [(t.name, n) for t in wanted for n in range(t.partitions)])
 
 
@@ -85,7 +85,7 @@ def high_watermark(bootstrap: str, topic: str, partition: int) -> int:
 def test_traffic_flows_survives_a_dead_broker_and_ends_with_nothing_open(
     broker: KafkaBroker, guard: Guard
 ) -> None:
-    command = [sys.executable, "-m", "controlplane.demo.traffic"]
+    command = [sys.executable, "-m", "controlplane.demo.shop.traffic"]
     environment = {**os.environ, **guard.environment}
     traffic = subprocess.Popen(
         [*command, broker.bootstrap, broker.bootstrap], cwd=ROOT, env=environment

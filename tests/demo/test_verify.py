@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from controlplane.demo.verify import compare_clusters, compare_topics, partition_counts
+from controlplane.demo.verification.topics import compare_clusters, compare_topics, partition_counts
 
 START = 1_700_000_000_000
 

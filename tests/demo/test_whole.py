@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.demo.api import Api
-from controlplane.demo.brand import Brand
+from controlplane.demo.processes.ownership import Brand
+from controlplane.demo.rest_client import Api
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "manage.py", "demo"]

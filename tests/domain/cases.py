@@ -8,8 +8,8 @@ from typing import Any
 
 import hypothesis
 
-from mirrors.domain.filters import TopicSelection
-from mirrors.domain.policy import ReplicationPolicy
+from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import ClusterSpec, FlowSettings, FlowSpec
 
 # Laws hold for any number of examples; no deadline, since a busy machine is no failure.

@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from mirrors.domain.keys import client_keys
-from mirrors.domain.keys.refused import FAMILIES, NEVER, NOT_YET, ONE_VALUE
-from mirrors.domain.keys.table import KEYS, Key, Setting
+from mirrors.domain.settings import client_properties
+from mirrors.domain.settings.table import KEYS, Setting
+from mirrors.domain.settings.unsupported_mm2 import FAMILIES, NEVER, NOT_YET, ONE_VALUE
+from mirrors.domain.settings.value_types import Key
 from tests.domain.proofs import PROOFS
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "mm2-compatibility.md"
@@ -86,17 +87,17 @@ def _families() -> str:
     return _table(("keys", "why"), ((_code(f"{name}*"), why) for name, why in FAMILIES.items()))
 
 
-def _clients(role: client_keys.Role) -> Callable[[], str]:
+def _clients(role: client_properties.Role) -> Callable[[], str]:
     def rows() -> Iterable[tuple[str, ...]]:
-        for key in client_keys.TABLES[role].values():
-            if role == "cluster" or key.name not in client_keys.COMMON:
+        for key in client_properties.TABLES[role].values():
+            if role == "cluster" or key.name not in client_properties.COMMON:
                 yield _code(key.name), key.kind.words, key.meaning, key.raw or "works"
 
     return lambda: _table(("property", "takes", "meaning", "in the raw lane"), rows())
 
 
 def _client_refusals() -> str:
-    rows = ((_code(name), why) for name, why in client_keys.REFUSED.items())
+    rows = ((_code(name), why) for name, why in client_properties.REFUSED.items())
     return _table(("property", "it …"), rows)
 
 

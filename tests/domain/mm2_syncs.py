@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from mirrors.domain.sync_runs import Sync
+from mirrors.domain.offsets.offset_syncs import Sync
 
 Place = tuple[str, int]
 SLOTS = 64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirrors.domain.snapshot import ClusterSnapshot, ConfigEntry, TopicState
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, ConfigEntry, TopicState
 
 
 def topic(name: str, partitions: int = 1, factor: int = 1, **configs: str) -> TopicState:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable
 
-from mirrors.domain.offsets import NOTHING, Translation, nearest, translate_between
-from mirrors.domain.runs import Run
+from mirrors.domain.offsets.runs import Run
+from mirrors.domain.offsets.translation import NOTHING, Translation, nearest, translate_between
 
 
 class RunMap:

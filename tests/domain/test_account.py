@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mirrors.domain.account.partition import PartitionFacts, evaluate
 from mirrors.domain.account.sentences import amount, owed
 from mirrors.domain.account.totals import OLD_AFTER_MS, combine, total
-from mirrors.domain.gaps import GapFacts, GapKind
+from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
 
 OFFSET = st.integers(0, 2**40)
 MAYBE = st.none() | OFFSET

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.acls.previews import NOT_SEEN, shape_of, waits_for_a_look
-from mirrors.domain.acls.rules import AclPlan, AclRule, Names, plan_acls
 from mirrors.domain.specs import FlowSettings
+from mirrors.domain.topics.acls import (
+    NOT_SEEN,
+    AclPlan,
+    AclRule,
+    Names,
+    plan_acls,
+    shape_of,
+    waits_for_a_look,
+)
 from tests.domain.cases import flow
 
 IDENTITY = "IdentityReplicationPolicy"

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from mirrors.domain.bandwidth import Bucket, deal, is_live_edit, limit_of
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.flows.bandwidth import Bucket, deal, is_live_edit, limit_of
 from mirrors.domain.specs import FlowSettings
 
 

@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.acls.left import WRITE_RULES
-from mirrors.domain.acls.rules import AclRule, plan_acls
-from mirrors.domain.changes import SyncPlan
-from mirrors.domain.filters import ConfigSelection
-from mirrors.domain.snapshot import (
+from mirrors.domain.cluster_snapshot import (
     DEFAULT,
     DYNAMIC_TOPIC,
     STATIC_BROKER,
@@ -19,9 +15,12 @@ from mirrors.domain.snapshot import (
     ConfigEntry,
     TopicState,
 )
+from mirrors.domain.filters.topics import ConfigSelection
 from mirrors.domain.specs import ClusterSpec, FlowSettings, FlowSpec
-from mirrors.domain.topic_configs import plan_configs
-from mirrors.domain.topics import CopiedTopic, NewTopic
+from mirrors.domain.topics.acls import WRITE_RULES, AclRule, plan_acls
+from mirrors.domain.topics.configs import plan_configs
+from mirrors.domain.topics.plan import CopiedTopic, NewTopic
+from mirrors.domain.topics.sync_plan import SyncPlan
 from tests.domain.cases import golden
 
 DEFAULTS = {"retention.ms": ConfigEntry("604800000", DEFAULT)}

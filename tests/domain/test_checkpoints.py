@@ -9,17 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.checkpoints import (
-    IDLE,
-    Move,
-    plan_checkpoint,
-    plan_move,
-)
-from mirrors.domain.offsets import Translation
-from mirrors.domain.records import Checkpoint
-from mirrors.domain.resume import GroupPlace, resume_of
-from mirrors.domain.runs import Run
-from mirrors.domain.sync_runs import Sync
+from mirrors.domain.groups.checkpoints import IDLE, Move, plan_checkpoint, plan_move
+from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.internal_topics.records import Checkpoint
+from mirrors.domain.offsets.offset_syncs import Sync
+from mirrors.domain.offsets.runs import Run
+from mirrors.domain.offsets.translation import Translation
 from tests.domain.cases import golden, laws
 from tests.domain.mm2_syncs import SyncIndex
 from tests.domain.run_map import RunMap

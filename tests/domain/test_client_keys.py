@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from mirrors.domain.keys.client_keys import TABLES, ClientKey, Role, refusal
-from mirrors.domain.keys.values import Flag, OneOf, Whole
-from mirrors.kafka.tuning import to_librdkafka
+from mirrors.domain.settings.client_properties import TABLES, ClientKey, Role, refusal
+from mirrors.domain.settings.value_types import Flag, OneOf, Whole
+from mirrors.kafka.connection.client_config import to_librdkafka
 
 EVERY = [(role, key) for role, table in TABLES.items() for key in table.values()]
 NATIVE = [(role, key) for role, key in EVERY if key.librdkafka and role != "cluster"]

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.comparing.alignment import MOST, Aligner, Difference, Row
-from mirrors.domain.comparing.chunks import SideDigest, borders, chain, compare_chunks
-from mirrors.domain.comparing.findings import (
+from mirrors.domain.comparison.alignment import MOST, Aligner, Difference, Row
+from mirrors.domain.comparison.digests import SideDigest, borders, chain, compare_chunks
+from mirrors.domain.comparison.findings import (
     Aspect,
     content_finding,
     group_findings,
     with_later_translations,
 )
-from mirrors.domain.comparing.outcome import Content, judge, sentence
-from mirrors.domain.offsets import Translation
-from mirrors.domain.resume import GroupPlace
+from mirrors.domain.comparison.outcome import Content, judge, sentence
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.offsets.translation import Translation
 
 SIZES = st.integers(2, 900)
 FAULTS = ("flipped", "dropped", "swapped", "doubled")

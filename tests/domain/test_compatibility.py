@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from mirrors.domain.keys.client_keys import TABLES as CLIENT_TABLES
-from mirrors.domain.keys.refused import REFUSED
-from mirrors.domain.keys.table import KEYS
+from mirrors.domain.settings.client_properties import TABLES as CLIENT_TABLES
+from mirrors.domain.settings.table import KEYS
+from mirrors.domain.settings.unsupported_mm2 import REFUSED
 from tests.domain.cases import golden
 from tests.domain.compatibility import PAGE, TABLES, render
 from tests.domain.proofs import CLIENTS, FAMILIES, PROOFS, is_there

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.conflicts import check_flow
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.filters import TopicSelection
-from mirrors.domain.policy import policy_for
+from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.flows.conflicts import check_flow
+from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
 from tests.domain.cases import IDENTITY, cluster, flow, laws
 

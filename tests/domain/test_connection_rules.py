@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.connection_rules import reference_problems
+from mirrors.domain.settings.connection import reference_problems
 from mirrors.domain.specs import ClusterSpec
 from tests.domain.cases import cluster, laws
 

@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
-from mirrors.domain.changes import ConfigChange
-from mirrors.domain.drift.by_hand import configs_by_hand, next_baselines, topics_by_hand
-from mirrors.domain.drift.findings import Baseline, Deviation, Finding, refusal, rule_on
-from mirrors.domain.filters import ConfigSelection
-from mirrors.domain.snapshot import ClusterSnapshot, ConfigEntry, TopicState
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, ConfigEntry, TopicState
+from mirrors.domain.filters.topics import ConfigSelection
 from mirrors.domain.specs import FlowSettings
-from mirrors.domain.topics import CopiedTopic
+from mirrors.domain.topics.drift import Baseline, Deviation, Finding, refusal, rule_on
+from mirrors.domain.topics.manual_changes import configs_by_hand, next_baselines, topics_by_hand
+from mirrors.domain.topics.plan import CopiedTopic
+from mirrors.domain.topics.sync_plan import ConfigChange
 
 HOUR = 3600
 SET = Deviation(

@@ -10,8 +10,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.evidence.canonical import canonical, digest_of
-from mirrors.domain.evidence.certificates import LONGEST, fingerprint_of, seal, verify
+from mirrors.domain.drills.certificates.signature import (
+    LONGEST,
+    canonical,
+    digest_of,
+    fingerprint_of,
+    seal,
+    verify,
+)
 from tests.domain.cases import laws
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.duties import Past, Schedule, judge, total
 from mirrors.domain.specs import FlowSettings
+from mirrors.domain.sync.schedule import Past, Schedule, judge, total
 
 SETTINGS = FlowSettings.from_properties({})
 OFF = FlowSettings.from_properties({"refresh.topics.enabled": "false"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.edits import HIDDEN, first_edit, kept
+from mirrors.domain.settings.changes import HIDDEN, first_edit, kept
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.explain.groups import FIXES as GROUP_FIXES
-from mirrors.domain.explain.groups import SeenPlace, explain_group
-from mirrors.domain.explain.topics import FIXES, SeenTopic, explain_topic
-from mirrors.domain.explain.verdicts import Explanation
+from mirrors.domain.explanation import (
+    GROUP_FIXES,
+    TOPIC_FIXES,
+    Explanation,
+    SeenPlace,
+    SeenTopic,
+    explain_group,
+    explain_topic,
+)
 from mirrors.domain.specs import FlowSettings
 from tests.domain.cases import flow
 
@@ -44,7 +49,7 @@ def test_each_reason_of_a_topic_has_its_rule_in_order_and_a_fix(
     assert (found.fix is None) == (rule is None)
     names = [row.rule for row in found.rules]
     assert names[-3:] == ["found", "possible", "copying"]
-    assert {row[3] for row in TOPICS} - {None} == set(FIXES)
+    assert {row[3] for row in TOPICS} - {None} == set(TOPIC_FIXES)
 
 
 def test_a_topic_that_was_not_looked_for_yet_is_judged_by_its_name_alone() -> None:

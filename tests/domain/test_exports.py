@@ -7,9 +7,9 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.exports import write_mm2
-from mirrors.domain.imports.plan import plan_import
-from mirrors.domain.keys.table import IDENTITY_POLICY, POLICY_CLASSES
+from mirrors.domain.migration.export import write_mm2
+from mirrors.domain.migration.imports.plan import plan_import
+from mirrors.domain.settings.table import IDENTITY_POLICY, POLICY_CLASSES
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from tests.domain.cases import cluster, laws
 

@@ -15,10 +15,16 @@ from mirrors.domain.failback.divergence import (
     keep_first,
 )
 from mirrors.domain.failback.orphans import to_line
-from mirrors.domain.failback.reverse import reverse_properties, without_topics
-from mirrors.domain.failback.starts import Side, in_words, left_out_topics, plan_starts
-from mirrors.domain.keys.table import TOPICS_EXCLUDE
-from mirrors.domain.records import MalformedRecord
+from mirrors.domain.failback.reverse_flow import (
+    Side,
+    in_words,
+    left_out_topics,
+    plan_starts,
+    reverse_properties,
+    without_topics,
+)
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.settings.table import TOPICS_EXCLUDE
 from tests.domain.ways_back import BACK, TOPIC, Log, World, position, side, worlds
 
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.failover.plan import OLDEST_MS, FailoverPlan, plan_failover
-from mirrors.domain.failover.shapes import FailoverPicture, GroupPicture, PartitionPicture
-from mirrors.domain.offsets import Translation
-from mirrors.domain.policy import ReplicationPolicy
-from mirrors.domain.resume import GroupPlace
-from mirrors.domain.runs import Run
+from mirrors.domain.failover.plan_types import FailoverPicture, GroupPicture, PartitionPicture
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.offsets.runs import Run
+from mirrors.domain.offsets.translation import Translation
+from mirrors.domain.replication_policy import ReplicationPolicy
 from tests.domain.cases import laws
 from tests.domain.run_map import RunMap
 

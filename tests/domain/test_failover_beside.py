@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.failover.beside import Asked, Drifted, FencePicture, Rights, Standing
-from mirrors.domain.failover.drift_findings import OLD_MS
+from mirrors.domain.failover.drift import OLD_MS
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
-from mirrors.domain.failover.shapes import Finding
-from mirrors.domain.runbook.worse import standing_blockers, what_is_worse
+from mirrors.domain.failover.plan_types import Finding
+from mirrors.domain.failover.preconditions import Asked, Drifted, FencePicture, Rights, Standing
+from mirrors.domain.failover.runbook.plan_drift import standing_blockers, what_is_worse
 from tests.domain.test_failover import NOW, partition, picture
 
 THROWAWAY, KEPT_IN = "understudy-simulation-", "mm2-divergence.east.internal"

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.failover.decisions import LeftBehind
+from mirrors.domain.failover.left_behind import LeftBehind
 from mirrors.domain.failover.plan import plan_failover
-from mirrors.domain.failover.shapes import FailoverPicture, GroupPicture, PartitionPicture
-from mirrors.domain.gaps import GapFacts
+from mirrors.domain.failover.plan_types import FailoverPicture, GroupPicture, PartitionPicture
+from mirrors.domain.gaps.lost_ranges import GapFacts
 from tests.domain.cases import laws
 from tests.domain.test_failover import NOW, codes, partition, picture, place
 

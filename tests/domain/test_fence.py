@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.failover.beside import FencePicture
-from mirrors.domain.failover.fence import effective_fence
+from mirrors.domain.failover.preconditions import FencePicture, effective_fence
 
 
 def seen(**facts: Any) -> dict[str, Any]:

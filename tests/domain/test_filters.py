@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrors.domain.cluster_snapshot import ConfigEntry
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.filters import ConfigSelection, TopicSelection
-from mirrors.domain.patterns.lists import NamePatterns
-from mirrors.domain.policy import ReplicationPolicy, policy_for
-from mirrors.domain.snapshot import ConfigEntry
+from mirrors.domain.filters.topics import ConfigSelection, TopicSelection
+from mirrors.domain.patterns.matcher import NamePatterns
+from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import FlowSettings
 from tests.domain.cases import IDENTITY, golden, laws, settings
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.flow_templates import TEMPLATES, TemplatePlan, kind_of, plan_template
-from mirrors.domain.keys.table import IDENTITY_POLICY
+from mirrors.domain.migration.flow_templates import TEMPLATES, TemplatePlan, kind_of, plan_template
+from mirrors.domain.settings.table import IDENTITY_POLICY
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 
 IDENTITY = {"replication.policy.class": IDENTITY_POLICY}

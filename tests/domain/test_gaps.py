@@ -7,7 +7,7 @@ import dataclasses
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mirrors.domain.gaps import (
+from mirrors.domain.gaps.lost_ranges import (
     CHOICES,
     IN_THE_WAY,
     Decision,
@@ -22,8 +22,8 @@ from mirrors.domain.gaps import (
     resets_after,
     resume_at,
 )
-from mirrors.domain.jobs import JobSpec, PartitionStatus
-from mirrors.domain.records import Position, read_position
+from mirrors.domain.internal_topics.records import Position, read_position
+from mirrors.domain.runners.job_files import JobSpec, PartitionStatus
 from mirrors.domain.specs import ClusterSpec
 from tests.domain.cases import laws
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.continuity.gone import CLOCKS_MS, Listed, gone_by_then
+from mirrors.domain.failover.partitions import CLOCKS_MS, Listed, gone_by_then
 
 NOW = 1_800_000_000_000
 BEFORE = NOW - CLOCKS_MS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.group_filters import GroupSelection
+from mirrors.domain.filters.groups import GroupSelection
 from mirrors.domain.specs import FlowSettings
 from tests.domain.cases import golden, settings
 

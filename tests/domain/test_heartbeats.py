@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mirrors.domain.heartbeats import Arrival, Figures, carried_as, figures, newest
-from mirrors.domain.records import Heartbeat
+from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.sync.heartbeats import Arrival, Figures, carried_as, figures, newest
 
 SENT = 1_800_000_000_000
 IDENTITY = "IdentityReplicationPolicy"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.imports.plan import KINDS, ImportPlan, plan_import
-from mirrors.domain.keys.table import IDENTITY_POLICY
+from mirrors.domain.migration.imports.plan import KINDS, ImportPlan, plan_import
+from mirrors.domain.settings.table import IDENTITY_POLICY
 from tests.domain.cases import laws
 
 BETA = """\

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.imports.lines import Line
-from mirrors.domain.imports.plan import LONGEST_TEXT, ImportPlan, plan_import
+from mirrors.domain.migration.imports.line_verdicts import Line
+from mirrors.domain.migration.imports.plan import LONGEST_TEXT, ImportPlan, plan_import
 from tests.domain.cases import flow, golden, laws
 
 MM2_RUNS: dict[str, str] = golden("mm2_runs")["files"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mirrors.domain.jobs import (
+from mirrors.domain.flows.lanes import LaneFigure
+from mirrors.domain.runners.job_files import (
     JobSpec,
     JobStatus,
     PartitionStatus,
@@ -10,7 +11,6 @@ from mirrors.domain.jobs import (
     SliceStatus,
     TopicStatus,
 )
-from mirrors.domain.lanes import LaneFigure
 from tests.domain.cases import cluster
 
 

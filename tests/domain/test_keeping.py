@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.keeping import records
-from mirrors.domain.keeping.flows import flow_body, read_flow
-from mirrors.domain.keeping.records import Kept, from_records, kept_topic, to_records
-from mirrors.domain.policy import ReplicationPolicy
+from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.standby import records
+from mirrors.domain.standby.flow_definition import flow_body, read_flow
+from mirrors.domain.standby.records import Kept, from_records, kept_topic, to_records
 from tests.domain.cases import is_internal
 
 SOURCE = ClusterSpec(

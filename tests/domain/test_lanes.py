@@ -7,7 +7,7 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.lanes import LANES, LaneFigure, grown, shares, summed
+from mirrors.domain.flows.lanes import LANES, LaneFigure, grown, shares, summed
 
 amounts = st.integers(0, 1_000_000)
 figures = st.lists(

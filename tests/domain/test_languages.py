@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mirrors.domain.patterns.languages import (
+from mirrors.domain.patterns.matcher import NamePatterns
+from mirrors.domain.patterns.name_sets import (
     ANY,
     Undecided,
     after_text,
@@ -17,8 +18,7 @@ from mirrors.domain.patterns.languages import (
     invert,
     text,
 )
-from mirrors.domain.patterns.lists import NamePatterns
-from mirrors.domain.patterns.pattern_languages import of_patterns
+from mirrors.domain.patterns.parser import of_patterns
 from tests.domain.cases import laws
 
 SHORT = ["".join(name) for size in (1, 2, 3) for name in itertools.product("abc.-", repeat=size)]

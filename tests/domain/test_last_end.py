@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.last_end import NOTES_MS, LastEnd
-from mirrors.kafka.transactions import TRANSACTION_TIMEOUT_MS
+from mirrors.domain.transaction_outcome import NOTES_MS, LastEnd
+from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
 
 PLAIN = TRANSACTION_TIMEOUT_MS
 

@@ -9,12 +9,12 @@ from unittest import mock
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mirrors.domain import runs
-from mirrors.domain.continuity.lost_runs import cut_off, cut_upstream
-from mirrors.domain.failback.backward import downstream_between, upstream_between
-from mirrors.domain.offsets import Translation, nearest, translate_between
-from mirrors.domain.packed_runs import Block, first_run, follows, read_block
-from mirrors.domain.runs import OpenBlock, Run, pack
+from mirrors.domain.failback.reverse_translation import downstream_between, upstream_between
+from mirrors.domain.offsets import runs
+from mirrors.domain.offsets.run_blocks import Block, first_run, follows, read_block
+from mirrors.domain.offsets.runs import OpenBlock, Run, pack
+from mirrors.domain.offsets.translation import Translation, nearest, translate_between
+from mirrors.domain.offsets.truncation_marks import cut_off, cut_upstream
 from tests.domain.cases import laws
 
 # Upstream gap, length; each transaction ends in a marker downstream.

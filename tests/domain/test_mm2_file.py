@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.imports.mm2_file import (
+from mirrors.domain.java_properties import read_properties
+from mirrors.domain.migration.imports.mm2_precedence import (
     Entries,
     aliases,
     by_name,
@@ -14,7 +15,6 @@ from mirrors.domain.imports.mm2_file import (
     pairs,
     worker_settings,
 )
-from mirrors.domain.properties import read_properties
 from tests.domain.cases import golden
 
 CASES = golden("mm2_file")["cases"]

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.conflicts import check_flow
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.keys.bounds import Start, named_offsets
-from mirrors.domain.keys.judging import validate_properties
-from mirrors.domain.named_offsets import missing, outside, refusal, without_offsets
-from mirrors.domain.topics import SkippedTopic, TopicPlan
+from mirrors.domain.flows.conflicts import check_flow
+from mirrors.domain.flows.named_offsets import missing, outside, refusal, without_offsets
+from mirrors.domain.settings.run_bounds import Start, named_offsets
+from mirrors.domain.settings.validation import validate_properties
+from mirrors.domain.topics.plan import SkippedTopic, TopicPlan
 from tests.domain.cases import flow, laws, settings
 from tests.domain.pictures import picture, topic
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from mirrors.domain.drills.measurement import FlowFigures, StepTimes, measure
+from mirrors.domain.drills.objectives import Measured, Objectives, judge, result_words
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.evidence.measuring import FlowFigures, StepTimes, measure
-from mirrors.domain.evidence.objectives import Measured, Objectives, judge, result_words
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 GOOD = Measured(

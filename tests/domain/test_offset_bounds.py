@@ -7,11 +7,11 @@ import itertools
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mirrors.domain.checkpoints import plan_checkpoint, plan_move
-from mirrors.domain.offset_bounds import Beside, Pair, bound_of, candidates, sentence
-from mirrors.domain.offsets import Translation
-from mirrors.domain.records import Checkpoint
-from mirrors.domain.resume import GroupPlace, resume_of
+from mirrors.domain.groups.checkpoints import plan_checkpoint, plan_move
+from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.internal_topics.records import Checkpoint
+from mirrors.domain.offsets.mm2_bounds import Beside, Pair, bound_of, candidates, sentence
+from mirrors.domain.offsets.translation import Translation
 
 NOWHERE = Beside()
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.offsets import Translation
-from mirrors.domain.runs import Run
+from mirrors.domain.offsets.runs import Run
+from mirrors.domain.offsets.translation import Translation
 from tests.domain.cases import laws
 from tests.domain.run_map import RunMap
 from tests.domain.scanned import Copy, scan

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.patterns.lists import NamePatterns, check_patterns
+from mirrors.domain.patterns.matcher import NamePatterns, check_patterns
 from tests.domain.cases import golden, laws
 
 JAVA = golden("java_patterns")

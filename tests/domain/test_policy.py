@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.keys.table import POLICY_CLASSES
-from mirrors.domain.policy import ReplicationPolicy, policy_for
+from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
+from mirrors.domain.settings.table import POLICY_CLASSES
 from tests.domain.cases import IDENTITY, golden, is_internal, laws, settings
 
 NAMES = st.text("abAB.-_", min_size=1, max_size=12)

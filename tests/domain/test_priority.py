@@ -5,10 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.bandwidth import deal
-from mirrors.domain.explain.topics import explain_topic
-from mirrors.domain.priority.ranks import WEIGHTS, Rank, Ranks
-from mirrors.domain.priority.turns import Turns
+from mirrors.domain.explanation import explain_topic
+from mirrors.domain.flows.bandwidth import deal
+from mirrors.domain.topics.priority import WEIGHTS, Rank, Ranks, Turns
 from tests.domain.cases import flow, laws, settings
 
 RANKS: tuple[Rank, ...] = ("high", "normal", "low")

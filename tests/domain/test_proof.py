@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.failover.proof import Proof, Samples, Seen, prove
+from mirrors.domain.failover.read_verification import Proof, Samples, Seen, prove
 from tests.domain.cases import laws
 
 FIRST = 1_000  # downstream

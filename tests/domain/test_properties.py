@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.properties import property_line, read_properties
+from mirrors.domain.java_properties import property_line, read_properties
 from tests.domain.cases import golden, laws
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)

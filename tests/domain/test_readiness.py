@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.evidence.objectives import Objectives
-from mirrors.domain.evidence.proven import LastDrills, Proven, last_proven
-from mirrors.domain.evidence.readiness import ReadinessPicture, Term, readiness
+from mirrors.domain.drills.last_drill import LastDrills, Proven, last_proven
+from mirrors.domain.drills.objectives import Objectives
+from mirrors.domain.drills.readiness import ReadinessPicture, Term, readiness
 from tests.domain.cases import laws
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

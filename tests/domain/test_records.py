@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.encoding import murmur2
-from mirrors.domain.records import (
+from mirrors.domain.internal_topics.encoding import MalformedRecord, murmur2
+from mirrors.domain.internal_topics.records import (
     Checkpoint,
     ConnectOffset,
     Heartbeat,
-    MalformedRecord,
     OffsetSync,
     Position,
     SliceCount,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.gaps import remote_cut
-from spark_runner.generations import remote_gap
+from mirrors.domain.gaps.lost_ranges import remote_cut
+from spark_runner.positions.validation import remote_gap
 
 
 @pytest.mark.parametrize(("end", "is_a_marker"), [(29, True), (28, False)])

@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.continuity.repeats import Repeats, attempts
-from mirrors.domain.continuity.strangers import Hole, Seen
+from mirrors.domain.gaps.foreign_records import Hole, Seen
+from spark_runner.engine.recovery.duplicates import Repeats, attempts
 
 OURS, FORMER, OTHER = 7, 6, 8
 

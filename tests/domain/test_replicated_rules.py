@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.conflicts import check_flow
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.flows.conflicts import check_flow
 from mirrors.domain.specs import FlowSettings, FlowSpec
 from tests.domain.cases import IDENTITY, flow
 

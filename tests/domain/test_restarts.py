@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain import restarts
-from mirrors.domain.restarts import JobRow
+from mirrors.domain.runners import restarts
+from mirrors.domain.runners.restarts import JobRow
 
 NOW = 1_000_000_000
 SECOND, MINUTE = 1000, 60_000

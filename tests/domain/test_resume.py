@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.offsets import Translation
-from mirrors.domain.resume import GroupPlace, resume_of
+from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.offsets.translation import Translation
 from tests.domain.cases import laws
 
 offsets = st.integers(0, 60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.retiring import (
+from mirrors.domain.offsets.retention import (
     Border,
     OldRuns,
     RemoteLog,
@@ -14,7 +14,7 @@ from mirrors.domain.retiring import (
     notes_due,
     retirement,
 )
-from mirrors.domain.runs import Run
+from mirrors.domain.offsets.runs import Run
 from tests.domain.cases import laws
 
 _runs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 5)), max_size=8)

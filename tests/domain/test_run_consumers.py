@@ -5,7 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.runbook.consumers import PATIENCE_MS, GroupProgress, judge_progress
+from mirrors.domain.failover.runbook.group_progress import (
+    PATIENCE_MS,
+    GroupProgress,
+    judge_progress,
+)
 
 groups = st.lists(
     st.builds(

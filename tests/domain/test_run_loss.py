@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.runbook.loss import (
+from mirrors.domain.failover.runbook.data_loss import (
     Amount,
     counted_sentence,
     every_partition,

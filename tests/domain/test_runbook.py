@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.runbook.machine import (
+from mirrors.domain.failover.runbook.state_machine import (
     Do,
     End,
     Outcome,
@@ -20,7 +20,7 @@ from mirrors.domain.runbook.machine import (
     judge,
     next_move,
 )
-from mirrors.domain.runbook.steps import BY_NAME, STEPS
+from mirrors.domain.failover.runbook.steps import BY_NAME, STEPS
 
 NAMES = [step.name for step in STEPS]
 CHANGING = [step.name for step in STEPS if step.changes]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from mirrors.domain.runbook.commands import commands
-from mirrors.domain.runbook.steps import STEPS
-from mirrors.domain.runbook.worse import blast_radius, standing_blockers, what_is_worse
+from mirrors.domain.failover.runbook.commands import commands
+from mirrors.domain.failover.runbook.plan_drift import (
+    blast_radius,
+    standing_blockers,
+    what_is_worse,
+)
+from mirrors.domain.failover.runbook.steps import STEPS
 
 
 def plan(**changes: Any) -> dict[str, Any]:

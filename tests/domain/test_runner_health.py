@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.runner_health import STALE_S, runner_health
+from mirrors.domain.runners.reconciler import STALE_S, runner_health
 
 
 def test_a_fresh_report_counts_as_it_is() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mirrors.domain.runner_log import LONGEST_LINE, entries, last_lines, of_flow
+from mirrors.domain.runners.log import LONGEST_LINE, entries, last_lines, of_flow
 
 HEAD = "2026-11-22 02:33:24,100 INFO spark_runner"
 LOG = f"""{HEAD} [MainThread]: Ready: 256 slots
 {HEAD} [MainThread]: Flow 3 (east->west): generation 1, running
 {HEAD} [MainThread]: Flow 31 (east->lake): generation 1, running
-2026-11-22 02:33:25,000 ERROR spark_runner.clerk [clerk-3]: Errand plan
+2026-11-22 02:33:25,000 ERROR spark_runner.flow.background_thread [clerk-3]: Errand plan
 Traceback (most recent call last):
 ValueError: no
 2026-11-22 02:33:26,000 WARNING spark_runner.spark [slice-0]: east->west slice 0 epoch 2: Gone.

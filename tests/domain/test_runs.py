@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.continuity.generations import generation
-from mirrors.domain.packed_runs import Block, first_run, read_block
-from mirrors.domain.records import MalformedRecord
-from mirrors.domain.runs import BLOCK_RUNS, BlockKey, OpenBlock, Run, pack, runs_topic
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.offsets.generation import generation
+from mirrors.domain.offsets.run_blocks import Block, first_run, read_block
+from mirrors.domain.offsets.runs import BLOCK_RUNS, BlockKey, OpenBlock, Run, pack, runs_topic
 
 gaps = st.integers(0, 2**40)
 lengths = st.integers(1, 2**33)

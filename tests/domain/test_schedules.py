@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrors.domain.cron import Cron, latest_run_ms, next_run_ms, shown, zone_of
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.schedules import Cron, latest_run_ms, next_run_ms, shown, zone_of
 from mirrors.domain.specs import FlowSettings
 from tests.domain.cases import laws
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.filters import TopicSelection
-from mirrors.domain.policy import policy_for
-from mirrors.domain.selected_names import example_name, literal_names
+from mirrors.domain.filters.topics import TopicSelection, example_name, literal_names
+from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSettings
 
 

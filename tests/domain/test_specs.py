@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.keys.judging import validate_properties
-from mirrors.domain.keys.refused import FAMILIES, REFUSED
-from mirrors.domain.keys.table import KEYS
-from mirrors.domain.keys.values import Patterns
+from mirrors.domain.settings.table import KEYS
+from mirrors.domain.settings.unsupported_mm2 import FAMILIES, REFUSED
+from mirrors.domain.settings.validation import validate_properties
+from mirrors.domain.settings.value_types import Patterns
 from mirrors.domain.specs import FlowSettings
 from tests.domain.cases import flow, golden, laws, settings
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from mirrors.domain.start_check import StartSigns
+from mirrors.domain.migration.start_check import StartSigns
 
 ENDS = {("a.orders", 0): 9, ("a.orders", 1): 3, ("mm2-status.a.internal", 0): 4}
 QUIET = StartSigns(

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.continuity.strangers import (
+from mirrors.domain.gaps.foreign_records import (
     Hole,
     Seen,
     Stretch,

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from mirrors.domain.continuity.lost_runs import MARK_BODY, cut_key, is_cut
-from mirrors.domain.packed_runs import read_block
-from mirrors.domain.runs import BlockKey, Run, is_left_out, left_out, pack
-from mirrors.domain.stretches import Stretches
+from mirrors.domain.offsets.replicated_ranges import Stretches
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.runs import BlockKey, Run, is_left_out, left_out, pack
+from mirrors.domain.offsets.truncation_marks import MARK_BODY, cut_key, is_cut
 
 
 def test_every_batch_is_found_as_a_set_of_offsets_has_it() -> None:

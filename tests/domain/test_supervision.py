@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.jobs import JobSpec, JobStatus, RunnerStatus
-from mirrors.domain.supervision import Decision, JobRow, Runner, decide
+from mirrors.domain.runners.job_files import JobSpec, JobStatus, RunnerStatus
+from mirrors.domain.runners.reconciler import Decision, Runner, decide
+from mirrors.domain.runners.restarts import JobRow
 from tests.domain.cases import cluster
 from tests.domain.test_restarts import MINUTE, NOW, SECOND, ended
 

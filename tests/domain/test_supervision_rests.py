@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.jobs import JobSpec
-from mirrors.domain.supervision import JobRow, Runner
+from mirrors.domain.runners.job_files import JobSpec
+from mirrors.domain.runners.reconciler import Runner
+from mirrors.domain.runners.restarts import JobRow
 from tests.domain.cases import laws
 from tests.domain.test_restarts import MINUTE, NOW, SECOND, ended
 from tests.domain.test_supervision import DEAD, FRESH, JOB, runner, spec, status, step

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from mirrors.domain.policy import ReplicationPolicy
-from mirrors.domain.records import ConnectOffset
-from mirrors.domain.takeover import Signs, Stand, read_stand, watched_topics
+from mirrors.domain.internal_topics.records import ConnectOffset
+from mirrors.domain.migration.takeover import Signs, Stand, read_stand, watched_topics
+from mirrors.domain.replication_policy import ReplicationPolicy
 
 ENDS = {("mm2-offsets.a.internal", 0): 5, ("a.orders", 0): 9}
 STAND = Stand(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.timetable import Runs, Standing, standing_of
+from mirrors.domain.flows.schedule import Runs, Standing, standing_of
 
 MINUTE = 60_000
 NOON = 1_767_268_800_000  # 2026-01-01 12:00 UTC

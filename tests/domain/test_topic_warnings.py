@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from mirrors.domain.snapshot import ConfigEntry
-from mirrors.domain.topics import plan_topics
+from mirrors.domain.cluster_snapshot import ConfigEntry
+from mirrors.domain.topics.plan import plan_topics
 from tests.domain.cases import flow
 from tests.domain.pictures import picture, topic
 

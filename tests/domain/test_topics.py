@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.snapshot import ClusterSnapshot, ConfigEntry, TopicState
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, ConfigEntry, TopicState
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.topics import TopicPlan, plan_topics
+from mirrors.domain.topics.plan import TopicPlan, plan_topics
 from tests.domain.cases import IDENTITY, cluster, flow, golden, laws
 from tests.domain.pictures import picture, topic
 

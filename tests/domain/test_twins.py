@@ -7,8 +7,8 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.failback.twins import Mixed, prove_mixed, read_again
-from mirrors.domain.failover.proof import Seen
+from mirrors.domain.failback.mixed_partitions import Mixed, prove_mixed, read_again
+from mirrors.domain.failover.read_verification import Seen
 from tests.domain.ways_back import Log, World, worlds
 
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.acls.rules import AclRule, plan_acls
+from mirrors.domain.cluster_snapshot import ConfigEntry
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.filters import ConfigSelection
-from mirrors.domain.imports.mm2_file import by_name, connector_settings, pairs
-from mirrors.domain.policy import ReplicationPolicy, policy_for
-from mirrors.domain.properties import read_properties
-from mirrors.domain.records import ConnectOffset, MalformedRecord
-from mirrors.domain.snapshot import ConfigEntry
+from mirrors.domain.filters.topics import ConfigSelection
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.internal_topics.records import ConnectOffset
+from mirrors.domain.java_properties import read_properties
+from mirrors.domain.migration.imports.mm2_precedence import by_name, connector_settings, pairs
+from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import FlowSettings
+from mirrors.domain.topics.acls import AclRule, plan_acls
 from tests.domain.cases import flow, golden, is_internal, settings
 
 POLICY = ReplicationPolicy(source_alias="source1", target_alias="target2")

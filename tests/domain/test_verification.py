@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.failover.verification import NOT_REACHED, Compared, Verification, verify
+from mirrors.domain.failover.verification_level import NOT_REACHED, Compared, Verification, verify
 from tests.domain.cases import laws
 
 few = st.integers(0, 4)

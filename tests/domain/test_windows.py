@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.schedules import next_run_ms
-from mirrors.domain.timetable import Runs, Window
+from mirrors.domain.cron import next_run_ms
+from mirrors.domain.flows.schedule import Runs, Window
 from tests.domain.cases import laws
 
 MINUTE = 60_000

@@ -7,15 +7,19 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from mirrors.domain.failback.backward import bring_back, downstream_between, upstream_between
 from mirrors.domain.failback.divergence import (
     diverge,
 )
 from mirrors.domain.failback.orphans import find_stretch, is_own
-from mirrors.domain.failback.starts import Side, plan_starts
-from mirrors.domain.policy import ReplicationPolicy
-from mirrors.domain.records import Position
-from mirrors.domain.runs import Run
+from mirrors.domain.failback.reverse_flow import Side, plan_starts
+from mirrors.domain.failback.reverse_translation import (
+    bring_back,
+    downstream_between,
+    upstream_between,
+)
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.offsets.runs import Run
+from mirrors.domain.replication_policy import ReplicationPolicy
 
 TOPIC = "orders"
 BACK = ReplicationPolicy(kind="identity", source_alias="b", target_alias="a")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mirrors.domain.records import Checkpoint
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.internal import Row, append
+from mirrors.domain.internal_topics.records import Checkpoint
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import Row, append
 from mirrors.models import GroupBookmark, GroupOffset, KnownCheckpoint
-from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
 from tests.groups.world import World
 from tests.wire.world import unique
 

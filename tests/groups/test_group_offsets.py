@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import ShareConsumer, TopicPartition
 
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.groups import GroupOffset, list_groups
+from mirrors.kafka.admin.groups import GroupOffset, list_groups
+from mirrors.kafka.admin.topics import Admin
 from mirrors.models import GroupOffset as Row
-from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
-from mirrors.services.groups.group_offsets import move_groups
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
 from tests.mirrors.scene import simulate
 from tests.wire.world import unique

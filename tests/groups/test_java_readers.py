@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.mirror_maker import MIRROR
-from controlplane.demo.jars import kafka_jars
-from controlplane.demo.java import find_java, plain_environment
-from mirrors.services.groups.checkpoints import emit_checkpoints
-from mirrors.services.offset_syncs import write_offset_syncs
+from controlplane.bench.systems.mirror_maker import MIRROR
+from controlplane.demo.kafka.jars import kafka_jars
+from controlplane.demo.processes.java import find_java, plain_environment
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints
+from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
 from tests.groups.world import World
 from tests.wire.world import unique
 

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec
-from mirrors.services.duties import run_duty
-from mirrors.services.groups.checkpoints import emit_checkpoints
-from mirrors.services.sync import sync_topics
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints
+from mirrors.services.sync.scheduler import run_duty
+from mirrors.services.topics import configs as sync_topics
 from tests.groups.world import World
 from tests.wire.world import unique
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.keys.judging import validate_properties
-from mirrors.domain.sync_runs import Sync
-from mirrors.kafka.admin import Admin
+from mirrors.domain.offsets.offset_syncs import Sync
+from mirrors.domain.settings.validation import validate_properties
+from mirrors.kafka.admin.topics import Admin
 from mirrors.models import SyncedPartition
-from mirrors.services.offset_syncs import write_offset_syncs
+from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
 from mirrors.services.offsets.translation import translate_offsets
 from tests.domain.mm2_syncs import SyncIndex
 from tests.groups.world import World

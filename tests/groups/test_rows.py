@@ -9,14 +9,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.domain.checkpoints import Move
-from mirrors.domain.duties import DutyContext
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.domain.resume import GroupPlace
-from mirrors.kafka.groups import GroupListing, GroupsListed
+from mirrors.domain.groups.checkpoints import Move
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.sync.schedule import DutyContext
+from mirrors.kafka.admin.groups import GroupListing, GroupsListed
 from mirrors.models import Flow, FlowPartition, GroupBookmark, GroupOffset, PartitionMap
-from mirrors.services.groups.group_rows import known_groups, store_listing, store_places
-from mirrors.services.offset_syncs import write_offset_syncs
+from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
+from mirrors.services.groups.store import known_groups, store_listing, store_places
 from tests.pages import world
 
 pytestmark = pytest.mark.django_db

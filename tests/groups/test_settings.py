@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.duties import Past, Schedule, judge
-from mirrors.domain.duty_table import CHECKPOINTS, GROUP_OFFSETS, GROUPS, OFFSET_SYNCS
 from mirrors.domain.specs import FlowSettings
-from mirrors.services.duties import TABLE
+from mirrors.domain.sync.schedule import Past, Schedule, judge
+from mirrors.domain.sync.tasks import CHECKPOINTS, GROUP_OFFSETS, GROUPS, OFFSET_SYNCS
+from mirrors.services.sync.scheduler import TABLE
 
 CASES = [
     (GROUPS, "refresh.groups.enabled", "refresh.groups.interval.seconds", True, 30),

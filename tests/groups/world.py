@@ -12,14 +12,14 @@ from typing import Any
 from confluent_kafka import Consumer
 from django.utils import timezone
 
-from mirrors.domain.duties import DutyContext, Outcome
-from mirrors.domain.records import Checkpoint, OffsetSync
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.clients import client_config
-from mirrors.kafka.groups import GroupOffset, read_offsets, write_offsets
+from mirrors.domain.internal_topics.records import Checkpoint, OffsetSync
+from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.kafka.admin.groups import GroupOffset, read_offsets, write_offsets
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.connection.client_config import client_config
 from mirrors.models import Cluster, Flow
 from mirrors.services.clock import milliseconds
-from spark_runner.wire.records import Record
+from spark_runner.kafka_protocol.records import Record
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
 from tests.wire.world import Side, bare, unique

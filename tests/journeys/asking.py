@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from http.cookiejar import CookieJar
 from typing import Any
 
-from controlplane.demo.stage import Stage
+from controlplane.demo.stack import Stage
 
 
 class Rest:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controlplane.demo.check import remote_name
-from controlplane.demo.stage import Stage
-from controlplane.demo.verify import Comparison, compare_clusters
+from controlplane.demo.run import remote_name
+from controlplane.demo.stack import Stage
+from controlplane.demo.verification.topics import Comparison, compare_clusters
 from tests.journeys.refusals import refusals
 from tests.staging import on_stage
 

@@ -18,12 +18,12 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from django.utils import timezone
 
-from controlplane.demo.kafka import KafkaBroker
-from mirrors.kafka.groups import GroupOffset, write_offsets
+from controlplane.demo.kafka.broker import KafkaBroker
+from mirrors.kafka.admin.groups import GroupOffset, write_offsets
 from mirrors.models import Cluster, Flow, FlowPartition
-from mirrors.services.failover import simulation
-from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
-from spark_runner.lanes.raw import RawCopier
+from mirrors.services.failover.simulation import simulator
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
+from spark_runner.engine.epoch import RawCopier
 from tests.groups.world import World
 from tests.pages import world as rows
 from tests.wire.world import Driver, Side, unique
@@ -159,8 +159,8 @@ class Round:
 
     def predict(self) -> Prediction:
         flow = Flow.objects.select_related("source", "target").get(pk=self.world.flow.pk)
-        run = simulation.request_simulation(flow=flow, who="judge")
-        assert simulation.run_simulation(run_id=run.pk)
+        run = simulator.request_simulation(flow=flow, who="judge")
+        assert simulator.run_simulation(run_id=run.pk)
         run.refresh_from_db()
         assert run.plan is not None, run.reason
         assert run.result is not None, run.reason

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from controlplane.demo.api import Api
-from controlplane.demo.stage import Stage
-from spark_runner.lanes.scan import REFUSED
+from controlplane.demo.rest_client import Api
+from controlplane.demo.stack import Stage
+from spark_runner.engine.batches.header_scan import REFUSED
 
 # In the broker's words: the partition, and on the next line what was wrong with the records.
 _REFUSAL = re.compile(

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from controlplane.bench.mirror_maker import Profile
-from controlplane.bench.systems import Link, Order
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
-from controlplane.demo.stage import Stage
+from controlplane.bench.systems.interface import Link, Order
+from controlplane.bench.systems.mirror_maker import Profile
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.processes.guard import Guard
+from controlplane.demo.stack import Stage
 from tests.journeys.asking import Person, Rest
 from tests.journeys.test_topologies import state_of
 from tests.spark.lab import Lab, wait_for

@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from controlplane.demo.stage import Stage
+from controlplane.demo.stack import Stage
 from tests.browser.conftest import chromium
 from tests.journeys.asking import Rest
 from tests.journeys.test_comparison import ENDED

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
 
-from controlplane.demo.stage import Stage
+from controlplane.demo.stack import Stage
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.groups import list_groups
+from mirrors.kafka.admin.groups import list_groups
 from tests.journeys.asking import Person, Rest
 
 ENDED = {"succeeded", "failed", "aborted"}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from controlplane.demo.stage import Stage
-from mirrors.domain.records import Heartbeat
+from controlplane.demo.stack import Stage
+from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.internal import read_to_end
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import read_to_end
 
 SLOW_S = 5_000
 

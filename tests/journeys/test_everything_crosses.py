@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from controlplane.demo.stage import Stage
-from controlplane.demo.verify import Comparison
+from controlplane.demo.stack import Stage
+from controlplane.demo.verification.topics import Comparison
 from tests.journeys.nasty import Nasty
 from tests.journeys.refusals import sent_again
 

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from controlplane.demo.stage import Stage
+from controlplane.demo.stack import Stage
 from tests.journeys.test_simulation import ENDED, Ask, Until, ask
 
 __all__ = ["ask"]

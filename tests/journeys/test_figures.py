@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from controlplane.demo.stage import Stage
+from controlplane.demo.stack import Stage
 from tests.journeys.asking import Person, Rest, figure
 
 Place = tuple[str, int]

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.processes.guard import Guard
 from tests.journeys.judging import Round
 
 pytestmark = pytest.mark.django_db

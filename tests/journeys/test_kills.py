@@ -11,8 +11,8 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from controlplane.demo.stage import Stage
-from controlplane.demo.verify import Comparison
+from controlplane.demo.stack import Stage
+from controlplane.demo.verification.topics import Comparison
 from tests.journeys.nasty import Nasty
 from tests.journeys.refusals import sent_again
 from tests.staging import runner_process

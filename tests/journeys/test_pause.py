@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.demo.stage import Stage
+from controlplane.demo.stack import Stage
 from tests.journeys.asking import Person, Rest
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]

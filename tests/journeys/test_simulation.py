@@ -12,10 +12,10 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from controlplane.demo.stage import Stage
+from controlplane.demo.stack import Stage
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.groups import list_groups
-from mirrors.kafka.throwaway import PREFIX
+from mirrors.kafka.admin.groups import list_groups
+from mirrors.kafka.admin.temporary_groups import PREFIX
 
 ENDED = {"succeeded", "failed", "aborted"}
 Ask = Callable[..., Any]

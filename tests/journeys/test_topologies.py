@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
-from controlplane.demo.stage import Stage
-from controlplane.demo.verify import compare_topics
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.processes.guard import Guard
+from controlplane.demo.stack import Stage
+from controlplane.demo.verification.topics import compare_topics
 from tests.journeys.asking import Person, Rest
 from tests.journeys.test_comparison import ENDED
 

@@ -6,8 +6,8 @@ import os
 import time
 from typing import Any
 
-from controlplane.demo.kafka import KafkaBroker
-from controlplane.demo.stage import Stage
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.stack import Stage
 from tests.journeys.asking import Rest
 
 # Everyone may do everything until a rule says otherwise; retention acts within a second.

@@ -6,8 +6,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from controlplane.bench.mirror_maker import MirrorMaker, Profile
-from controlplane.bench.systems import Link, Order
+from controlplane.bench.systems.interface import Link, Order
+from controlplane.bench.systems.mirror_maker import MirrorMaker, Profile
 from tests.judge.world import World
 
 COPIED_S = 120.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 
 
 @pytest.fixture(scope="session")

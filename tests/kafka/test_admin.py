@@ -10,13 +10,13 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from controlplane.demo.ports import HOST, free_port
+from controlplane.demo.processes.ports import HOST, free_port
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec, snapshot
-from mirrors.kafka.clients import client_config
-from mirrors.kafka.dialogues import Dialogues
-from mirrors.kafka.rights import topic_metadata
+from mirrors.kafka.admin.permissions import topic_metadata
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec, snapshot
+from mirrors.kafka.connection.broker_pool import Dialogues
+from mirrors.kafka.connection.client_config import client_config
 
 MakeTopic = Callable[..., str]
 ABSENT = f"absent-{uuid.uuid4().hex[:8]}"

@@ -9,11 +9,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
-from mirrors.domain.keys.client_keys import TABLES
+from mirrors.domain.settings.client_properties import TABLES
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.clients import client_config
-from mirrors.kafka.security import connection_facts, parse_bootstrap
-from mirrors.kafka.tuning import to_librdkafka
+from mirrors.kafka.connection.client_config import client_config, to_librdkafka
+from mirrors.kafka.security.connection_settings import connection_facts, parse_bootstrap
 
 PLAIN = ClusterSpec(alias="a", bootstrap_servers="one:9092, [::1]:9093")
 

@@ -17,24 +17,27 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.domain.records import Heartbeat
+from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import egress, groups, heartbeats, internal, tailing, throwaway, transactions
-from mirrors.kafka.acls import Acls
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.authorised import ask_rights
-from mirrors.kafka.dialogues import Dialogues
-from mirrors.kafka.fencing import Fence
-from mirrors.kafka.flow_pen import FlowPen, Outgoing
-from mirrors.kafka.group_removal import delete_group, delete_offsets
-from mirrors.kafka.probe import probe
-from mirrors.kafka.producers.fences import fence
+from mirrors.kafka.admin import groups, temporary_groups
+from mirrors.kafka.admin.acls import Acls
+from mirrors.kafka.admin.client_fence import Fence
+from mirrors.kafka.admin.groups import delete_group, delete_offsets
+from mirrors.kafka.admin.permissions import ask_rights
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.connection.broker_pool import Dialogues
+from mirrors.kafka.connection_test.probe import probe
+from mirrors.kafka.internal_topics import heartbeats, topic_tail
+from mirrors.kafka.internal_topics import topic as internal
+from mirrors.kafka.producers import transactions
+from mirrors.kafka.producers.fence import fence
+from mirrors.kafka.producers.flow_writer import FlowPen, Outgoing
 from mirrors.kafka.protocol import addresses, sockets
 from mirrors.kafka.protocol.addresses import BOOK
-from mirrors.kafka.sampling import read_windows
-from spark_runner.ends import EndsSampler
-from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.lookout import Lookout
+from mirrors.kafka.reading.samples import read_windows
+from mirrors.kafka.security import egress
+from spark_runner.kafka_protocol.cluster import ClusterClient, Lookout
+from spark_runner.status.source_offsets import EndsSampler
 from tests.dead_addresses import KINDS
 
 Conversation = Callable[[ClusterSpec, str], object]
@@ -75,9 +78,9 @@ def look_at_topics(spec: ClusterSpec, topic: str) -> None:
 
 
 def tail(spec: ClusterSpec, topic: str) -> None:
-    tails = tailing.Tails(spec)
+    tails = topic_tail.Tails(spec)
     with contextlib.closing(tails):
-        found = tails.find(topic, tailing.Bookmark(), deadline_s=15)
+        found = tails.find(topic, topic_tail.Bookmark(), deadline_s=15)
         assert found is not None
         internal.append(spec, topic, [internal.Row(b"k", b"v")])
         again = tails.find(topic, found.done, deadline_s=15)
@@ -116,7 +119,7 @@ def beat(spec: ClusterSpec, topic: str) -> None:
 
 
 def find_leftovers(spec: ClusterSpec, topic: str) -> None:
-    throwaway.find_groups(spec, f"{throwaway.PREFIX}x")
+    temporary_groups.find_groups(spec, f"{temporary_groups.PREFIX}x")
 
 
 def ask_as_engine(spec: ClusterSpec, topic: str) -> None:

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.clients import client_config
-from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_offsets
+from mirrors.kafka.admin.groups import GroupOffset, list_groups, read_offsets, write_offsets
+from mirrors.kafka.connection.client_config import client_config
 
 MakeTopic = Callable[..., str]
 # What confluent-kafka's own calls damage: a NUL is added, and bytes after the text are read.

@@ -13,14 +13,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
-from mirrors.domain.records import Position, SliceCount
+from mirrors.domain.internal_topics.records import Position, SliceCount
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.clients import client_config
-from mirrors.kafka.internal import Row, append, read_to_end
-from mirrors.kafka.positions import read_positions
-from spark_runner.positions_for_mm2 import ConnectOffsetsWriter
-from spark_runner.positions_from_mm2 import mm2_positions
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.internal_topics.positions import read_positions
+from mirrors.kafka.internal_topics.topic import Row, append, read_to_end
+from spark_runner.planning.mm2_import import mm2_positions
+from spark_runner.positions.mm2_export import ConnectOffsetsWriter
 
 MakeTopic = Callable[..., str]
 GOLDEN = Path(__file__).parent.parent / "golden" / "connect_offsets_keys.json"

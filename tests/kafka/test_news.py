@@ -10,13 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka import tailing
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.internal import read_to_end
-from mirrors.kafka.news import Bookmark, News
-from mirrors.kafka.tailing import Tails, find_tail, kept_tails
-from spark_runner.wire import codecs
-from spark_runner.wire.records import Record
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics import topic_tail
+from mirrors.kafka.internal_topics.topic import read_to_end
+from mirrors.kafka.internal_topics.topic_tail import Bookmark, News, Tails, find_tail, kept_tails
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.world import Side, unique
 
 
@@ -56,7 +55,7 @@ def test_it_brings_what_a_reader_of_committed_records_finds_from_wherever_one_st
     writer = side.transaction(unique("writer"))
     for at in range(20):
         rows = [row(f"{at}-{number}") for number in range(chance.randrange(1, 4))]
-        codec = chance.choice([codecs.NONE, codecs.GZIP])
+        codec = chance.choice([compression.NONE, compression.GZIP])
         if chance.random() < 0.4:
             side.write(topic, 0, rows, codec=codec)
         else:
@@ -105,8 +104,8 @@ def test_whatever_is_out_of_the_ordinary_is_looked_at_closely(
     assert news.behind(unique("none"), known, deadline_s=20) is None
     assert news.behind(topic, Bookmark(known.topic_id, 5), deadline_s=20) is None
     assert news.behind(topic, Bookmark("of another topic", 0), deadline_s=20) is None
-    monkeypatch.setattr("mirrors.kafka.news.REPLIES", 1)
-    monkeypatch.setattr("mirrors.kafka.news.REPLY_BYTES", 1)
+    monkeypatch.setattr("mirrors.kafka.internal_topics.topic_tail.REPLIES", 1)
+    monkeypatch.setattr("mirrors.kafka.internal_topics.topic_tail.REPLY_BYTES", 1)
     side.write(topic, 0, [row("two")])
     assert news.behind(topic, known, deadline_s=20) is None
     tails = Tails(side.spec)
@@ -144,6 +143,6 @@ def test_connections_are_kept_for_the_next_who_asks_and_no_longer_than_a_minute(
         assert again in (first, second)
     with pytest.raises(ValueError, match="broken"), kept_tails(side.spec) as broken:
         raise ValueError("broken")
-    monkeypatch.setattr(tailing, "IDLE_S", -1.0)
+    monkeypatch.setattr(topic_tail, "IDLE_S", -1.0)
     with kept_tails(side.spec) as late:
         assert late not in (first, second, broken)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.account.counts import Count
+from mirrors.domain.account.totals import Count
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import record_counts
-from mirrors.kafka.record_counts import Offsets, read_record_offsets
-from spark_runner.wire.records import Record
+from mirrors.kafka.reading import record_counts
+from mirrors.kafka.reading.record_counts import Offsets, read_record_offsets
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.sides import Side, unique
 
 

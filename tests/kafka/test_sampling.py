@@ -12,11 +12,11 @@ from confluent_kafka import Producer
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import sampling
-from mirrors.kafka.group_reading import read_as_group
-from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
-from mirrors.kafka.sampling import read_windows
-from mirrors.kafka.throwaway import PREFIX, delete_groups, find_groups, make_group
+from mirrors.kafka.admin.groups import GroupOffset, list_groups, write_offsets
+from mirrors.kafka.admin.temporary_groups import PREFIX, delete_groups, find_groups, make_group
+from mirrors.kafka.reading import samples
+from mirrors.kafka.reading.group_consumer import read_as_group
+from mirrors.kafka.reading.samples import read_windows
 
 MakeTopic = Callable[..., str]
 
@@ -75,13 +75,13 @@ def test_so_many_records_of_a_window_are_enough(cluster: ClusterSpec, topic: Mak
 def test_a_partition_whose_leader_is_silent_takes_nothing_from_the_others(
     cluster: ClusterSpec, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, whole = topic(2), sampling.messages
+    name, whole = topic(2), samples.messages
     fill(cluster, name, partitions=2, transactions=False)
 
     def but_one(*how: Any) -> Iterator[tuple[Any, Any, Any]]:
         return (row for row in whole(*how) if row[0] != (name, 1))
 
-    monkeypatch.setattr(sampling, "messages", but_one)
+    monkeypatch.setattr(samples, "messages", but_one)
     windows = {(name, 0): [(0, 3), (7, 10)], (name, 1): [(0, 3)]}
     found = read_windows(cluster, windows, deadline_s=3)
     assert found.failed.keys() == {(name, 1)}

@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import Producer
 from django.utils import timezone
 
-from controlplane.demo.ports import HOST, free_port
+from controlplane.demo.processes.ports import HOST, free_port
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.clients import client_config
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.connection.client_config import client_config
 from mirrors.models import Cluster, Flow, FlowAccount, FlowPartition
-from monitoring import sweeps
+from monitoring.forecasts import source_scan
+from monitoring.forecasts.source_scan import OPEN
 from monitoring.models import ClusterSweep, FlowOutlook, PartitionRange
-from monitoring.sources import OPEN
 from tests.pages import world
 
 RECORDS = 3_000
@@ -48,7 +48,7 @@ def filled(topic: Callable[..., str], cluster: ClusterSpec) -> str:
 def sweep(flow: Flow) -> bool:
     now = timezone.now()
     ClusterSweep.objects.update(due_at=now)
-    return sweeps.sweep(cluster_id=flow.source_id, now=now)
+    return source_scan.sweep(cluster_id=flow.source_id, now=now)
 
 
 @pytest.mark.alone
@@ -120,7 +120,7 @@ def test_a_cluster_that_is_away_costs_no_more_than_the_deadline(
     away = Cluster.objects.get(pk=flow.source_id)
     away.bootstrap_servers = f"{HOST}:{free_port()}"
     away.save()
-    monkeypatch.setattr(sweeps, "DEADLINE_S", 1.0)
+    monkeypatch.setattr(source_scan, "DEADLINE_S", 1.0)
     began = time.monotonic()
     assert not sweep(flow)
     assert time.monotonic() - began < 5

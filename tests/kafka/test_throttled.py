@@ -13,12 +13,12 @@ from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import internal
-from mirrors.kafka.dialogues import Dialogues
+from mirrors.kafka.admin.groups import list_groups
+from mirrors.kafka.connection.broker_pool import Dialogues
 from mirrors.kafka.errors import translate
-from mirrors.kafka.groups import list_groups
-from mirrors.kafka.throttles import THROTTLES, quota_words, slow_words
-from spark_runner.positions_for_mm2 import ConnectOffsetsWriter
+from mirrors.kafka.internal_topics import topic as internal
+from mirrors.kafka.quotas import THROTTLES, quota_words, slow_words
+from spark_runner.positions.mm2_export import ConnectOffsetsWriter
 
 QUOTA = 200.0
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mirrors.models import Cluster, Comparison, Flow
-from mirrors.services.comparing import rows as comparisons
-from mirrors.services.comparing import turn
-from spark_runner.wire.records import Record
+from mirrors.services.comparison import lifecycle as comparisons
+from mirrors.services.comparison import worker
+from spark_runner.kafka_protocol.records import Record
 from tests.pages import world as rows
 from tests.wire.world import Side
 
@@ -20,7 +20,7 @@ def flow_of(source: Side, target: Side, topic: str, **properties: str) -> Flow:
 
 def compare(flow: Flow, **asked: object) -> Comparison:
     run = comparisons.request_comparison(flow=flow, who="tester", **asked)  # type: ignore[arg-type]
-    while turn.run_turn(comparison_id=run.pk):
+    while worker.run_turn(comparison_id=run.pk):
         pass
     run.refresh_from_db()
     assert run.ended_at is not None

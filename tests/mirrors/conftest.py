@@ -15,8 +15,9 @@ from pytest_django import Settings
 from mirrors import launcher
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Flow, Runner
-from mirrors.services import clusters, jobs
-from mirrors.services.flows import editing
+from mirrors.services import clusters
+from mirrors.services.flows import reconciler
+from mirrors.services.flows import settings as editing
 
 STANDIN = Path(__file__).parent / "standin"
 WHO = "tester"
@@ -60,7 +61,7 @@ def reconcile_until(
     """Reconcile again and again, as beat does, until the flow is as expected."""
     until = time.monotonic() + within
     while True:
-        jobs.reconcile()
+        reconciler.reconcile()
         now = fresh(flow)
         if done(now):
             return now

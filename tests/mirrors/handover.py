@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mirrors.models import FailoverRun
-from mirrors.services.failover import simulation
-from mirrors.services.runbook import asking
-from mirrors.services.runbook.turn import advance
+from mirrors.services.failover.runbook import commands
+from mirrors.services.failover.runbook.worker import advance
+from mirrors.services.failover.simulation import simulator
 from tests.groups.world import World
 from tests.wire.world import Side, unique
 
@@ -44,8 +44,8 @@ def copied(world: World) -> str:
 
 
 def simulated(world: World) -> FailoverRun:
-    run = simulation.request_simulation(flow=world.flow, who="tester")
-    assert simulation.run_simulation(run_id=run.pk)
+    run = simulator.request_simulation(flow=world.flow, who="tester")
+    assert simulator.run_simulation(run_id=run.pk)
     run.refresh_from_db()
     assert run.state == "succeeded", run.reason
     return run
@@ -56,7 +56,7 @@ def begin(world: World, kind: str = "switchover", **changes: Any) -> FailoverRun
     asked = {"why": "tonight", "who": "ann", "confirm_alias": world.flow.target.alias, **changes}
     if "simulation" not in asked:
         asked["simulation"] = simulated(world).pk
-    return asking.request_execution(flow=world.flow, kind=kind, **asked)  # type: ignore[arg-type]
+    return commands.request_execution(flow=world.flow, kind=kind, **asked)  # type: ignore[arg-type]
 
 
 def consume_there(world: World, topic: str, run: FailoverRun) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirrors.domain.runs import OpenBlock, Run, pack
+from mirrors.domain.offsets.runs import OpenBlock, Run, pack
 from mirrors.models import Flow, PartitionMap
 from mirrors.models.offsets import BlockRow
-from mirrors.services.offsets.run_rows import write_blocks
+from mirrors.services.offsets.run_blocks import write_blocks
 
 
 def keep_map(

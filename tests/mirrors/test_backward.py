@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.runs import Run
+from mirrors.domain.offsets.runs import Run
 from mirrors.models import Divergence, Failback, FailoverRun, Flow, OrphanStretch
-from mirrors.services.backward import other_way, upstream_of
+from mirrors.services.offsets.reverse_translation import other_way, upstream_of
 from mirrors.services.offsets.translation import translate_offsets
 from tests.mirrors.maps import keep_map
 from tests.pages import world

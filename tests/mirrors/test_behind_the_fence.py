@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer
 
-from mirrors.domain.records import Position
-from mirrors.domain.runbook import consumers
-from mirrors.kafka.clients import client_config
+from mirrors.domain.failover.runbook import group_progress
+from mirrors.domain.internal_topics.records import Position
+from mirrors.kafka.connection.client_config import client_config
 from mirrors.models import FailoverRun
-from mirrors.services.divergence import points_of
-from mirrors.services.failback.failback_side import write_positions
-from mirrors.services.runbook.turn import advance
+from mirrors.services.failback.positions import write_positions
+from mirrors.services.failover.runbook.worker import advance
+from mirrors.services.offsets.divergence_points import points_of
 from tests.groups.world import World
 from tests.mirrors.handover import OPEN, begin, copied, group_of, hooked_world, simulated
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
@@ -116,7 +116,7 @@ def test_a_topic_recreated_with_fewer_partitions_and_restarted_stops_no_run(worl
 def test_a_stale_offset_of_a_group_that_reads_another_topic_is_not_waited_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "IDLE_AFTER_MS", 4_000)
+    monkeypatch.setattr(group_progress, "IDLE_AFTER_MS", 4_000)
     topic, group = copied(world), group_of(world)
     elsewhere = world.topic("elsewhere")
     with reader(world, group, elsewhere):

@@ -11,13 +11,13 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain import runs
-from mirrors.domain.offsets import Translation
-from mirrors.domain.retiring import Border
-from mirrors.domain.runs import BlockKey, Run, pack
-from mirrors.domain.stretches import Stretches
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.internal import InternalRecord
+from mirrors.domain.offsets import runs
+from mirrors.domain.offsets.replicated_ranges import Stretches
+from mirrors.domain.offsets.retention import Border
+from mirrors.domain.offsets.runs import BlockKey, Run, pack
+from mirrors.domain.offsets.translation import Translation
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import InternalRecord
 from mirrors.models import (
     Comparison,
     Divergence,
@@ -27,10 +27,14 @@ from mirrors.models import (
     RunBlock,
     RunIndex,
 )
-from mirrors.services.backward import upstream_of
-from mirrors.services.offsets.blocks_retiring import due_blocks, flows_with_runs, retire_blocks
+from mirrors.services.offsets.retention.current_runs import (
+    due_blocks,
+    flows_with_runs,
+    retire_blocks,
+)
+from mirrors.services.offsets.reverse_translation import upstream_of
+from mirrors.services.offsets.run_blocks import read_records, write_blocks
 from mirrors.services.offsets.run_index import refresh_index
-from mirrors.services.offsets.run_rows import read_records, write_blocks
 from tests.domain.cases import laws
 from tests.domain.test_offsets import copied, runs_of
 from tests.mirrors.test_run_index import ask, flow_of, write_some

@@ -11,10 +11,9 @@ from django.utils import timezone
 
 from mirrors import launcher
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.keys.control import SCHEDULE
+from mirrors.domain.settings.flow_control import SCHEDULE
 from mirrors.models import Cluster, Flow, Job, Transition
-from mirrors.services import jobs
-from mirrors.services.flows import editing, steering
+from mirrors.services.flows import commands, reconciler, settings
 from tests.mirrors.conftest import WHO, fresh, is_in, reconcile_until
 from tests.mirrors.stack import wait_for
 
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.django_db
 def nightly(pair: tuple[Cluster, Cluster], root: Path) -> Flow:
     half_past = (timezone.now() + timedelta(minutes=30)).minute
     properties = {"run.until": "end", "run.schedule": f"{half_past} * * * *"}
-    return editing.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
+    return settings.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
 
 
 def rested(flow: Flow) -> Transition:
@@ -53,10 +52,10 @@ def test_a_run_that_is_done_stops_the_flow_and_says_what_it_reached(flow: Flow, 
     stopped = finish(flow, root)
     assert (stopped.desired_state, stopped.reason) == ("stopped", "Reached the ends.")
     assert (rested(flow).who, rested(flow).why) == ("reconciler", "Reached the ends.")
-    jobs.reconcile()
+    reconciler.reconcile()
     [job] = Job.objects.filter(flow=flow)
     assert (job.state, job.reason) == ("stopped", "Reached the ends.")
-    steering.start_flow(flow=fresh(flow), who=WHO)
+    commands.start_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, is_in("running"))
 
 
@@ -72,21 +71,21 @@ def test_a_flow_that_is_paused_as_its_run_ends_is_paused_and_resumed_runs_again(
         return said is not None and said.finished
 
     wait_for(has_ended, within=10, why="the end of the run")
-    steering.pause_flow(flow=fresh(nightly), who=WHO)
-    jobs.reconcile()
+    commands.pause_flow(flow=fresh(nightly), who=WHO)
+    reconciler.reconcile()
     mark.unlink()
     paused = reconcile_until(nightly, is_in("paused"))
     assert paused.desired_state == "paused"
     ended = Job.objects.filter(flow=nightly, ended_at__isnull=False)
     assert {(job.state, job.error) for job in ended} == {("stopped", "")}
-    steering.resume_flow(flow=fresh(nightly), who=WHO)
+    commands.resume_flow(flow=fresh(nightly), who=WHO)
     reconcile_until(nightly, is_in("running"))
 
 
 def test_the_schedule_begins_the_next_run(nightly: Flow, root: Path) -> None:
     stopped = finish(nightly, root)
     assert "Reached the ends. The next run is at " in stopped.reason
-    jobs.reconcile()
+    reconciler.reconcile()
     assert fresh(nightly).desired_state == "stopped", "it is not time yet"
     an_hour_passes(nightly)
     reconcile_until(nightly, is_in("running"))
@@ -100,9 +99,9 @@ def test_a_run_whose_moment_passed_during_the_last_one_begins_at_once(
     """Also where a person paused the last one in between."""
     reconcile_until(nightly, is_in("running"))
     an_hour_passes(nightly)
-    steering.pause_flow(flow=fresh(nightly), who=WHO)
+    commands.pause_flow(flow=fresh(nightly), who=WHO)
     reconcile_until(nightly, is_in("paused"))
-    steering.resume_flow(flow=fresh(nightly), who=WHO)
+    commands.resume_flow(flow=fresh(nightly), who=WHO)
     # The next one may begin, and end, before this one is seen to rest.
     finish(nightly, root)
     rows = Transition.objects.filter(subject="flow", subject_id=nightly.pk, field="desired_state")
@@ -113,7 +112,7 @@ def test_a_run_whose_moment_passed_during_the_last_one_begins_at_once(
     assert ended.why == "Reached the ends. The next run is due."
     if fresh(nightly).desired_state == "running":
         finish(nightly, root)
-    jobs.reconcile()
+    reconciler.reconcile()
     assert fresh(nightly).desired_state == "stopped"
     assert "Reached the ends. The next run is at " in fresh(nightly).reason
     assert begun.count() == 1, "moments that were missed count once"
@@ -127,7 +126,7 @@ def test_a_run_ends_whose_schedule_never_comes(flow: Flow, root: Path) -> None:
     stopped = finish(flow, root)
     assert (stopped.desired_state, stopped.reason) == ("stopped", "Reached the ends.")
     an_hour_passes(flow)
-    jobs.reconcile()
+    reconciler.reconcile()
     assert fresh(flow).desired_state == "stopped"
 
 
@@ -135,27 +134,27 @@ def test_a_run_ends_whose_schedule_never_comes(flow: Flow, root: Path) -> None:
 def test_a_schedule_that_an_older_edition_took_stops_a_start_and_nothing_else(
     pair: tuple[Cluster, Cluster], flow: Flow, schedule: str
 ) -> None:
-    steering.stop_flow(flow=flow, who=WHO)
+    commands.stop_flow(flow=flow, who=WHO)
     old = {"run.window.minutes": "60", "run.schedule": schedule, "tasks.max": "3"}
     Flow.objects.filter(pk=flow.pk).update(properties=old)
     assert fresh(flow).spec.settings.tasks_max == 3
     with pytest.raises(InvalidSettings, match=r"run\.schedule (never comes|must name)"):
-        steering.start_flow(flow=fresh(flow), who=WHO)
-    editing.create_flow(source=pair[1], target=pair[0], properties={}, who=WHO)
+        commands.start_flow(flow=fresh(flow), who=WHO)
+    settings.create_flow(source=pair[1], target=pair[0], properties={}, who=WHO)
 
 
 def test_a_flow_that_a_person_stopped_is_not_started(nightly: Flow) -> None:
     reconcile_until(nightly, is_in("running"))
-    steering.stop_flow(flow=fresh(nightly), who=WHO)
+    commands.stop_flow(flow=fresh(nightly), who=WHO)
     reconcile_until(nightly, is_in("stopped"))
     an_hour_passes(nightly)
-    jobs.reconcile()
+    reconciler.reconcile()
     assert fresh(nightly).desired_state == "stopped"
 
 
 def test_an_edit_of_the_bandwidth_alone_announces_no_restart(flow: Flow) -> None:
     limit = {"bandwidth.limit.bytes": "5000000"}
-    preview = editing.preview_update(flow=flow, properties=limit)
+    preview = settings.preview_update(flow=flow, properties=limit)
     assert [change["key"] for change in preview.changes] == ["bandwidth.limit.bytes"]
     assert preview.restarts == ()
-    assert editing.preview_update(flow=flow, properties={**limit, "tasks.max": "2"}).restarts
+    assert settings.preview_update(flow=flow, properties={**limit, "tasks.max": "2"}).restarts

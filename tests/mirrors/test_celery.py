@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 import pytest
 from pytest_django import Settings
 
-from controlplane import watchdog
-from controlplane.demo.guard import Guard
+from controlplane import worker_watchdog
+from controlplane.demo.processes.guard import Guard
 from mirrors import launcher
 from tests.mirrors.stack import Stack, wait_for
 from tests.postgres import Postgres, binaries
 
 CREATE = """
-from mirrors.services.flows import editing
+from mirrors.services.flows import settings
 from mirrors.domain.specs import ClusterSpec
 from mirrors.services import clusters
 pair = [clusters.create_cluster(spec=ClusterSpec(alias=alias, bootstrap_servers="127.0.0.1:9"),
         who="tester") for alias in ("one", "two")]
-print(editing.create_flow(source=pair[0], target=pair[1], properties={}, who="tester").pk)
+print(settings.create_flow(source=pair[0], target=pair[1], properties={}, who="tester").pk)
 """
 AS_OF = "SELECT as_of FROM mirrors_flow"
 STATE = "SELECT observed_state FROM mirrors_flow"
@@ -144,16 +144,16 @@ def test_a_worker_that_takes_no_message_though_some_wait_ends_itself(
     running: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.REDIS_URL = running.environment["REDIS_URL"]
-    monkeypatch.setattr(watchdog, "DEAF_AFTER_S", 1.0)
-    monkeypatch.setattr(watchdog, "_LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(worker_watchdog, "DEAF_AFTER_S", 1.0)
+    monkeypatch.setattr(worker_watchdog, "_LOOK_EVERY_S", 0.1)
     ended = threading.Event()
 
-    def end(self: watchdog.Watchdog) -> None:
+    def end(self: worker_watchdog.Watchdog) -> None:
         ended.set()
         threading.Event().wait()  # the process would be gone
 
-    monkeypatch.setattr(watchdog.Watchdog, "end", end)
-    watchdog.Watchdog(["nobody-takes"]).start()
+    monkeypatch.setattr(worker_watchdog.Watchdog, "end", end)
+    worker_watchdog.Watchdog(["nobody-takes"]).start()
     assert not ended.wait(2), "an empty queue is no reason"
     running.redis.rpush("nobody-takes", "a message")
     assert ended.wait(10)

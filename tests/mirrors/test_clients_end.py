@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.demo.ports import free_port
+from controlplane.demo.processes.ports import free_port
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.domain.records import Heartbeat
+from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.heartbeats import Writer
-from mirrors.kafka.internal import Row, append
+from mirrors.kafka.internal_topics.heartbeats import Writer
+from mirrors.kafka.internal_topics.topic import Row, append
 
 BEAT = Heartbeat("one", "two", 1)
 

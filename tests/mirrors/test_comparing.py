@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from mirrors.domain.failback.orphans import MARK_HEADER
-from mirrors.domain.runs import Run
+from mirrors.domain.offsets.runs import Run
 from mirrors.models import Cluster, ComparisonFinding
-from spark_runner.wire.records import Record
+from spark_runner.kafka_protocol.records import Record
 from tests.mirrors.compared import compare, flow_of, record
 from tests.mirrors.maps import keep_map
 from tests.pages import world as rows

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mirrors.domain.runs import Run
+from mirrors.domain.offsets.runs import Run
 from mirrors.models import PartitionMap
 from tests.mirrors.compared import compare, flow_of, record
 from tests.mirrors.maps import keep_map

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.runs import Run
-from mirrors.kafka.admin import Admin
+from mirrors.domain.offsets.runs import Run
+from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Comparison
-from mirrors.services.comparing import rows as comparisons
-from mirrors.services.comparing import turn
+from mirrors.services.comparison import lifecycle as comparisons
+from mirrors.services.comparison import worker
 from tests.mirrors.compared import compare, flow_of, record
 from tests.mirrors.maps import keep_map
 from tests.wire.world import Side, unique
@@ -66,12 +66,12 @@ def test_a_lost_worker_is_followed_by_another_and_an_aborted_run_keeps_what_it_f
     run = comparisons.request_comparison(flow=flow, who="tester")
     assert comparisons.take_turn(comparison_id=run.pk) is not None
     assert comparisons.take_turn(comparison_id=run.pk) is None
-    assert not turn.run_turn(comparison_id=run.pk)
+    assert not worker.run_turn(comparison_id=run.pk)
     assert comparisons.waiting_comparisons() == []
     old = timezone.now() - comparisons.LOST_AFTER - timedelta(seconds=1)
     Comparison.objects.update(seen_at=old)
     assert comparisons.waiting_comparisons() == [run.pk]
-    assert not turn.run_turn(comparison_id=run.pk)
+    assert not worker.run_turn(comparison_id=run.pk)
     run.refresh_from_db()
     assert (run.state, run.turn, run.lost) == ("succeeded", 2, 1)
     run = comparisons.request_comparison(flow=flow, who="tester")

@@ -10,8 +10,8 @@ import pytest
 
 from mirrors.kafka.protocol import addresses
 from mirrors.kafka.protocol.addresses import BOOK
-from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
-from mirrors.services.groups.group_offsets import move_groups
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.target_offsets import move_groups
 from tests.dead_addresses import KINDS
 from tests.groups.world import World
 from tests.mirrors.handover import begin, copied, finish, group_of, hooked_world, simulated

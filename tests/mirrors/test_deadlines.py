@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirrors.services.deadlines import CALL_S, Budget
+from mirrors.services.clock import CALL_S, Budget
 
 
 def test_a_call_gets_what_is_left_and_no_more_than_its_share() -> None:

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.duties import DutyContext
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.failover.drift_findings import drift_blockers
+from mirrors.domain.failover.drift import drift_blockers
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.domain.sync.schedule import DutyContext
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.models import Drift, Flow, FlowPlan, Transition
 from mirrors.services import clusters as cluster_services
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
-from mirrors.services.failover.failover_standing import read_standing, standing_of
-from mirrors.services.flows import editing
-from mirrors.services.sync import drift, plans, sync_topics
+from mirrors.services.failover.target_topics import read_standing, standing_of
+from mirrors.services.flows import settings
+from mirrors.services.topics import configs, drift, plans
 from tests.mirrors.conftest import WHO
 
 KEY = "retention.ms"
@@ -62,7 +62,7 @@ def topic(sides: Sides) -> Iterator[str]:
 def flow(db: None, sides: Sides, topic: str, root: Path) -> Flow:
     pair = [cluster_services.create_cluster(spec=admin.spec, who=WHO) for admin in sides]
     properties = {"topics": topic, "heartbeats.replication.enabled": "false"}
-    return editing.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
+    return settings.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
 
 
 def make(admin: Admin, name: str) -> None:
@@ -84,7 +84,7 @@ def value_of(admin: Admin, topic: str) -> str | None:
 def sync(flow: Flow, later: timedelta = timedelta()) -> dict[str, int]:
     now = milliseconds(timezone.now() + later)
     context = DutyContext(flow_id=flow.pk, spec=flow.spec, now=now, deadline_s=20)
-    return sync_topics.sync_configs(context).counts
+    return configs.sync_configs(context).counts
 
 
 def only(flow: Flow) -> Drift:
@@ -145,7 +145,7 @@ def test_accepted_stays_and_ignored_stays_until_it_expires_and_a_plan_leaves_bot
     drift.decide(finding=found, choice="accept", who=WHO, why="Room.", shown=shown, now=now)
     assert sync(flow, 9 * HOUR)["changed"] == 0
     context = DutyContext(flow_id=flow.pk, spec=flow.spec, now=milliseconds(now), deadline_s=20)
-    plan = sync_topics.look(context)
+    plan = configs.look(context)
     assert plan.changes() == ()
     assert any("accepted by" in text and "Room." in text for text in plan.left_out)
     # Changed once more: nobody accepted that.

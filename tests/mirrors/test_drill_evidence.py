@@ -10,15 +10,14 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from mirrors.domain.evidence.canonical import canonical
-from mirrors.domain.evidence.certificates import fingerprint_of
-from mirrors.domain.evidence.sheets import sheets_of
-from mirrors.domain.runbook.worse import standing_blockers
+from mirrors.domain.drills.certificates.signature import canonical, fingerprint_of
+from mirrors.domain.drills.certificates.tables import sheets_of
+from mirrors.domain.failover.runbook.plan_drift import standing_blockers
 from mirrors.models import FailoverRun, Flow, SigningKey
-from mirrors.services.evidence import certificates, drill_runs, drills
-from mirrors.services.evidence.evidence_pruning import delete_old_runs, drop_old_rows
-from mirrors.services.evidence.signing import load_key
-from mirrors.services.pruning import prune
+from mirrors.services.drills import runs, schedules
+from mirrors.services.drills.certificates import issuance
+from mirrors.services.drills.certificates.signing_key import load_key
+from mirrors.services.retention import delete_old_runs, drop_old_rows, prune
 from tests import drilling
 from tests.domain.test_failover import picture
 from tests.domain.test_failover_parts import decision
@@ -47,7 +46,7 @@ def test_the_certificate_has_scope_numbers_times_people_and_the_evidence_by_dige
     assert document["people"] == [{"who": "ann", "did": "asked for it"}]
     assert [step["name"] for step in document["steps"]] == ["look", "read", "compare", "clean"]
     assert all(step["ended_at"] for step in document["steps"])
-    evidence = certificates.evidence_of(run.run)
+    evidence = issuance.evidence_of(run.run)
     assert evidence is not None
     paths = {"c": text.encode(), "e": evidence, "bad": evidence.replace(b"billing", b"Billing")}
     for name, body in paths.items():
@@ -80,17 +79,17 @@ def test_a_drill_whose_certificate_cannot_be_signed_says_so_and_gets_it_later(
     flow: Flow, settings: Settings, signing_key: Path
 ) -> None:
     settings.UNDERSTUDY_SIGNING_KEY = "broken"
-    run = drills.request_drill(flow=flow, who="ann")
-    (begun,) = drill_runs.begin_waiting(now=run.created_at)
+    run = schedules.request_drill(flow=flow, who="ann")
+    (begun,) = runs.begin_waiting(now=run.created_at)
     simulated(FailoverRun.objects.get(pk=begun))
-    drill_runs.judge_ended(now=run.created_at)
-    assert certificates.issue_missing(now=run.created_at) == 0
+    runs.judge_ended(now=run.created_at)
+    assert issuance.issue_missing(now=run.created_at) == 0
     run.refresh_from_db()
     assert run.state == "no_objectives"
     assert "not an Ed25519 private key" in run.uncertified
     settings.UNDERSTUDY_SIGNING_KEY = ""
-    assert certificates.issue_missing(now=run.created_at) == 1
-    assert certificates.issue_missing(now=run.created_at) == 0
+    assert issuance.issue_missing(now=run.created_at) == 1
+    assert issuance.issue_missing(now=run.created_at) == 0
     run.refresh_from_db()
     assert run.uncertified == ""
     public = load_key().public_key().public_bytes_raw()
@@ -101,7 +100,7 @@ def test_old_rows_are_dropped_and_totals_digest_and_certificate_stay(
     flow: Flow, settings: Settings
 ) -> None:
     run = drilled(flow)
-    before = certificates.evidence_of(run.run)
+    before = issuance.evidence_of(run.run)
     ended = run.run.ended_at
     assert drop_old_rows(now=ended + timedelta(days=settings.UNDERSTUDY_EVIDENCE_DAYS)) == 0
     later = ended + timedelta(days=settings.UNDERSTUDY_EVIDENCE_DAYS, seconds=1)
@@ -112,9 +111,9 @@ def test_old_rows_are_dropped_and_totals_digest_and_certificate_stay(
     assert kept.result["totals"]["proven"] == 1
     assert "places" not in kept.plan
     assert len(canonical(kept.plan)) < len(canonical(run.run.plan))
-    assert certificates.evidence_of(kept) is None
+    assert issuance.evidence_of(kept) is None
     assert before is not None
-    assert certificates.verify_text(text=run.certificate.text.encode()).genuine
+    assert issuance.verify_text(text=run.certificate.text.encode()).genuine
     assert delete_old_runs(now=ended + timedelta(days=399)) == 0
     assert delete_old_runs(now=ended + timedelta(days=401)) == 1
     run.refresh_from_db()

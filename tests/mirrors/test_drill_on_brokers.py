@@ -14,10 +14,11 @@ from django.utils import timezone
 
 from controlplane.celery import app
 from mirrors import tasks
-from mirrors.domain.evidence.objectives import Objectives
+from mirrors.domain.drills.objectives import Objectives
 from mirrors.models import Certificate, Drill, DrillRun, Flow
-from mirrors.services.evidence import certificates, drills
-from mirrors.services.evidence.objectives import set_objectives
+from mirrors.services.drills import schedules
+from mirrors.services.drills.certificates import issuance
+from mirrors.services.drills.objectives import set_objectives
 from tests.mirrors.test_simulation import Scene, flow, scene
 
 __all__ = ["flow", "scene"]
@@ -38,7 +39,7 @@ def test_a_drill_runs_from_cron_and_leaves_a_certificate_that_the_public_page_ve
     group = scene.group("drill", 7)
     objectives = Objectives(rpo_records=scene.lost, rto_seconds=60)
     set_objectives(flow=flow, wanted=objectives, who="eve")
-    drills.create_drill(
+    schedules.create_drill(
         flow=flow, schedule="* * * * *", time_zone="Asia/Tokyo", groups=[group], who="ann"
     )
     Drill.objects.update(since=timezone.now() - timedelta(minutes=2))
@@ -55,7 +56,7 @@ def test_a_drill_runs_from_cron_and_leaves_a_certificate_that_the_public_page_ve
     document = json.loads(text)
     assert document["scope"]["groups"] == [group]
     assert scene.topic in document["scope"]["topics"]
-    evidence = certificates.evidence_of(run.run)
+    evidence = issuance.evidence_of(run.run)
     assert evidence is not None
     assert hashlib.sha256(evidence).hexdigest() == document["evidence"]["digest"]
     assert "Genuine." in Client().post("/verify/", {"text": text}).content.decode()
@@ -69,7 +70,7 @@ def test_a_drill_that_misses_its_objective_is_certified_as_failed_by_how_much(
     scene: Scene, flow: Flow, signing_key: Path, worker: None
 ) -> None:
     set_objectives(flow=flow, wanted=Objectives(rpo_records=scene.lost - 3), who="eve")
-    drills.request_drill(flow=flow, groups=[scene.group("drill", 7)], who="ann")
+    schedules.request_drill(flow=flow, groups=[scene.group("drill", 7)], who="ann")
     tasks.run_drills()
     tasks.run_drills()
     document = json.loads(Certificate.objects.get().text)

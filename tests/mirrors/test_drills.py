@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from mirrors.domain.drills.objectives import Objectives
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.evidence.objectives import Objectives
 from mirrors.models import Certificate, Drill, DrillRun, FailoverRun, Flow
+from mirrors.services.drills import runs, schedules
+from mirrors.services.drills.certificates import issuance
+from mirrors.services.drills.objectives import set_objectives
 from mirrors.services.errors import Conflict
-from mirrors.services.evidence import certificates, drill_runs, drills
-from mirrors.services.evidence.objectives import set_objectives
-from mirrors.services.failover import failovers, simulation
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.simulation import simulator
 from tests.drilling import drilled, finished, simulated
 from tests.pages import world
 
@@ -30,7 +32,7 @@ def flow(db: None, signing_key: Path) -> Flow:
 @pytest.fixture
 def drill(flow: Flow) -> Drill:
     """Mondays at four by the clocks of Berlin: at three, in UTC."""
-    drill = drills.create_drill(
+    drill = schedules.create_drill(
         flow=flow, schedule="0 4 * * 1", time_zone="Europe/Berlin", groups=["billing"], who="ann"
     )
     Drill.objects.update(since=MONDAY - HOUR)
@@ -39,70 +41,70 @@ def drill(flow: Flow) -> Drill:
 
 
 def test_a_moment_of_the_schedule_is_taken_once_however_often_beat_asks(drill: Drill) -> None:
-    assert drills.take_due(now=MONDAY) == 0
-    assert drills.next_at(drill, now=MONDAY) == MONDAY + HOUR
+    assert schedules.take_due(now=MONDAY) == 0
+    assert schedules.next_at(drill, now=MONDAY) == MONDAY + HOUR
     due = MONDAY + HOUR + timedelta(seconds=3)
-    assert drills.take_due(now=due) == 1
-    assert drills.take_due(now=due) == 0
+    assert schedules.take_due(now=due) == 1
+    assert schedules.take_due(now=due) == 0
     run = finished(DrillRun.objects.get(), now=due)
     assert (run.slot, run.drill) == (int((MONDAY + HOUR).timestamp() * 1000), drill)
     assert (run.groups, run.requested_by) == (["billing"], "ann")
     assert run.schedule == "0 4 * * 1 Europe/Berlin"
     assert "The turn of 2026-11-23 03:00 UTC." in run.run.why
-    assert drills.take_due(now=due + timedelta(days=6)) == 0
-    assert drills.take_due(now=due + timedelta(days=7)) == 1
+    assert schedules.take_due(now=due + timedelta(days=6)) == 0
+    assert schedules.take_due(now=due + timedelta(days=7)) == 1
 
 
 def test_two_beats_that_saw_the_same_moment_make_one_run(drill: Drill) -> None:
     due = MONDAY + HOUR
     seen = Drill.objects.select_related("flow__source", "flow__target").get()
-    assert drills._take(seen, due)
-    assert not drills._take(seen, due)
+    assert schedules._take(seen, due)
+    assert not schedules._take(seen, due)
     assert DrillRun.objects.count() == 1
 
 
 def test_moments_that_were_missed_are_made_up_once_and_say_so(drill: Drill) -> None:
     late = MONDAY + timedelta(days=15)
-    assert drills.next_at(drill, now=late) == MONDAY + HOUR + timedelta(days=14)
-    assert drills.take_due(now=late) == 1
+    assert schedules.next_at(drill, now=late) == MONDAY + HOUR + timedelta(days=14)
+    assert schedules.take_due(now=late) == 1
     run = finished(DrillRun.objects.get(), now=late)
     assert "It is made up 23 h late: nobody ran it then." in run.run.why
-    assert drills.take_due(now=late) == 0
+    assert schedules.take_due(now=late) == 0
 
 
 def test_what_was_missed_before_an_edit_or_while_off_is_not_made_up(drill: Drill) -> None:
     facts = {"schedule": "0 4 * * 1", "time_zone": "UTC", "groups": [], "who": "bob"}
-    off = drills.update_drill(drill=drill, enabled=False, **facts)
-    assert drills.next_at(off, now=MONDAY) is None
-    assert drills.take_due(now=MONDAY + timedelta(days=30)) == 0
-    on = drills.update_drill(drill=off, enabled=True, **facts)
-    assert drills.take_due(now=on.since) == 0
+    off = schedules.update_drill(drill=drill, enabled=False, **facts)
+    assert schedules.next_at(off, now=MONDAY) is None
+    assert schedules.take_due(now=MONDAY + timedelta(days=30)) == 0
+    on = schedules.update_drill(drill=off, enabled=True, **facts)
+    assert schedules.take_due(now=on.since) == 0
     assert on.changed_by == "bob"
 
 
 def test_a_moment_that_comes_while_another_drill_runs_waits_for_its_end(drill: Drill) -> None:
-    person = drills.request_drill(flow=drill.flow, who="bob")
+    person = schedules.request_drill(flow=drill.flow, who="bob")
     due = MONDAY + HOUR
-    assert drills.take_due(now=due) == 0
+    assert schedules.take_due(now=due) == 0
     finished(person, now=due)
-    assert drills.take_due(now=due) == 1
+    assert schedules.take_due(now=due) == 1
     with pytest.raises(Conflict, match="runs already"):
-        drills.request_drill(flow=drill.flow, who="bob")
+        schedules.request_drill(flow=drill.flow, who="bob")
 
 
 def test_a_drill_waits_for_another_simulation_of_its_flow_and_then_gives_up(flow: Flow) -> None:
-    busy = simulation.request_simulation(flow=flow, who="bob")
-    run = drills.request_drill(flow=flow, who="ann")
-    assert drill_runs.begin_waiting(now=run.created_at) == []
+    busy = simulator.request_simulation(flow=flow, who="bob")
+    run = schedules.request_drill(flow=flow, who="ann")
+    assert runs.begin_waiting(now=run.created_at) == []
     run.refresh_from_db()
     assert (run.state, run.run) == ("queued", None)
-    assert drill_runs.begin_waiting(now=run.created_at + 2 * HOUR) == []
+    assert runs.begin_waiting(now=run.created_at + 2 * HOUR) == []
     run.refresh_from_db()
     assert run.state == "failed"
     assert "could not begin within an hour" in run.reason
-    assert certificates.issue_missing(now=run.created_at) == 1
+    assert issuance.issue_missing(now=run.created_at) == 1
     assert not Certificate.objects.get().passed
-    failovers.abort_run(run=busy, who="bob")
+    lifecycle.abort_run(run=busy, who="bob")
     assert drilled(flow).state == "no_objectives"
 
 
@@ -110,17 +112,17 @@ def test_objectives_as_of_the_beginning_judge_it(flow: Flow) -> None:
     world.topic(flow, offset_lag=7, time_lag_ms=42_000)
     strict = Objectives(rpo_seconds=30, rpo_records=5, rto_seconds=600)
     set_objectives(flow=flow, wanted=strict, who="eve")
-    run = drills.request_drill(flow=flow, who="ann")
-    (begun,) = drill_runs.begin_waiting(now=flow.as_of)
+    run = schedules.request_drill(flow=flow, who="ann")
+    (begun,) = runs.begin_waiting(now=flow.as_of)
     set_objectives(flow=flow, wanted=Objectives(), who="mallory")
     simulated(FailoverRun.objects.get(pk=begun), loss=7)
-    drill_runs.judge_ended(now=flow.as_of)
+    runs.judge_ended(now=flow.as_of)
     run.refresh_from_db()
     assert run.state == "failed"
     assert [row["objective"] for row in run.verdict["breaches"]] == ["rpo_records", "rpo_seconds"]
     assert "The RPO was missed by 12 s" in run.reason
     assert "The RPO in records was missed by 2" in run.reason
-    certificates.issue_missing(now=flow.as_of)
+    issuance.issue_missing(now=flow.as_of)
     document = json.loads(Certificate.objects.get().text)
     assert document["result"] == "failed"
     assert document["breaches"] == run.verdict["breaches"]
@@ -130,30 +132,30 @@ def test_objectives_as_of_the_beginning_judge_it(flow: Flow) -> None:
 def test_a_failed_or_aborted_simulation_fails_the_drill_and_is_certified(flow: Flow) -> None:
     run = drilled(flow, state="failed", differs=1, proven=0)
     assert (run.state, run.certificate.passed) == ("failed", False)
-    again = drills.request_drill(flow=flow, who="ann")
-    (begun,) = drill_runs.begin_waiting(now=again.created_at)
-    failovers.abort_run(run=FailoverRun.objects.get(pk=begun), who="bob")
-    drill_runs.judge_ended(now=again.created_at)
+    again = schedules.request_drill(flow=flow, who="ann")
+    (begun,) = runs.begin_waiting(now=again.created_at)
+    lifecycle.abort_run(run=FailoverRun.objects.get(pk=begun), who="bob")
+    runs.judge_ended(now=again.created_at)
     again.refresh_from_db()
     assert (again.state, again.reason) == ("failed", "Aborted by bob.")
-    certificates.issue_missing(now=again.created_at)
+    issuance.issue_missing(now=again.created_at)
     document = json.loads(again.certificate.text)
     assert {"who": "bob", "did": "aborted it"} in document["people"]
 
 
 def test_history_and_certificates_outlive_schedule_and_flow(drill: Drill) -> None:
-    drills.take_due(now=MONDAY + HOUR)
+    schedules.take_due(now=MONDAY + HOUR)
     run = finished(DrillRun.objects.get(), now=MONDAY + HOUR)
-    drills.delete_drill(drill=drill, who="ann")
-    waiting = drills.request_drill(flow=drill.flow, who="ann")
+    schedules.delete_drill(drill=drill, who="ann")
+    waiting = schedules.request_drill(flow=drill.flow, who="ann")
     run.flow.delete()
     run.refresh_from_db()
     assert (run.flow, run.drill, run.run) == (None, None, None)
-    assert certificates.verify_text(text=run.certificate.text.encode()).genuine
-    assert drill_runs.begin_waiting(now=MONDAY) == []
+    assert issuance.verify_text(text=run.certificate.text.encode()).genuine
+    assert runs.begin_waiting(now=MONDAY) == []
     waiting.refresh_from_db()
     assert "flow was deleted" in waiting.reason
-    assert certificates.issue_missing(now=MONDAY) == 1
+    assert issuance.issue_missing(now=MONDAY) == 1
 
 
 @pytest.mark.parametrize(
@@ -170,5 +172,5 @@ def test_a_schedule_that_cannot_be_is_refused_by_field(
 ) -> None:
     usual = {"schedule": "0 3 * * *", "time_zone": "UTC"}
     with pytest.raises(InvalidSettings) as refused:
-        drills.create_drill(flow=flow, who="ann", **{**usual, **facts})
+        schedules.create_drill(flow=flow, who="ann", **{**usual, **facts})
     assert words in refused.value.fields[field][0]

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.group_removal import delete_offsets
+from mirrors.kafka.admin.groups import delete_offsets
+from mirrors.kafka.admin.topics import Admin
 from mirrors.models import FailoverRun
-from mirrors.services.failover import failover_groups, simulation, simulation_reading
-from mirrors.services.groups.checkpoints import emit_checkpoints, look_for_groups
-from mirrors.services.groups.group_offsets import move_groups
+from mirrors.services.failover import source_groups
+from mirrors.services.failover.simulation import simulator, temporary_groups
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
 from tests.mirrors.handover import NO_HOOKS, carry_out
 from tests.mirrors.scene import simulate
@@ -169,7 +170,7 @@ def test_groups_for_which_there_is_no_time_leave_the_others_verified(
 ) -> None:
     for number in range(12):
         group(world, f"many{number}", topic, 70 + number)
-    monkeypatch.setattr(simulation_reading, "READ_S", 0.0)
+    monkeypatch.setattr(temporary_groups, "READ_S", 0.0)
     run = simulate(world.flow)
     rows = found(run)
     assert len(rows) == 12
@@ -186,14 +187,14 @@ def test_records_that_the_source_deletes_meanwhile_leave_the_other_groups_proven
     world: World, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, good = group(world, "slow", topic, 65), group(world, "good", topic, 90)
-    read = simulation.read_groups
+    read = simulator.read_groups
 
     def and_delete(**how: Any) -> Any:
         found = read(**how)
         delete_before(world.copy.source, topic, 80)
         return found
 
-    monkeypatch.setattr(simulation, "read_groups", and_delete)
+    monkeypatch.setattr(simulator, "read_groups", and_delete)
     rows = found(simulate(world.flow))
     assert rows[good]["verdict"] == "proven"
     assert rows[slow]["verdict"] == "unproven"
@@ -204,7 +205,7 @@ def test_a_group_whose_coordinator_refuses_blocks_by_name_and_leaves_the_others_
     world: World, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = group(world, "bad", topic, 80), group(world, "good", topic, 90)
-    read = failover_groups.read_offsets
+    read = source_groups.read_offsets
 
     def refused(spec: Any, groups: Any, **how: Any) -> Any:
         answer = read(spec, groups, **how)
@@ -212,7 +213,7 @@ def test_a_group_whose_coordinator_refuses_blocks_by_name_and_leaves_the_others_
         answer.failed[bad] = KafkaUnavailable("Its coordinator is not available.", code="busy")
         return answer
 
-    monkeypatch.setattr(failover_groups, "read_offsets", refused)
+    monkeypatch.setattr(source_groups, "read_offsets", refused)
     run = simulate(world.flow)
     assert {name: row["verdict"] for name, row in found(run).items()} == {good: "proven"}
     (told,) = run.plan["blockers"]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.runbook.steps import STEPS
+from mirrors.domain.failover.runbook.steps import STEPS
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.models import GroupOffset as GroupRow
-from mirrors.services.failover import failovers
-from mirrors.services.runbook import rows
-from mirrors.services.runbook.turn import advance
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.runbook import lease
+from mirrors.services.failover.runbook.worker import advance
 from tests.groups.world import World
 from tests.mirrors.handover import (
     OPEN,
@@ -77,7 +77,7 @@ def test_the_worker_killed_after_each_step_and_in_each_act_the_run_ends_in_the_s
     receiver.got.clear()
     deaths = {*((name, "step") for name in NAMES), *((name, "act") for name in NAMES)}
     run = begin(world)
-    note = rows.note_acted
+    note = lease.note_acted
 
     def dies(name: str, where: str) -> None:
         if (name, where) in deaths:
@@ -88,7 +88,7 @@ def test_the_worker_killed_after_each_step_and_in_each_act_the_run_ends_in_the_s
         dies(row.name, "act")
         note(row=row)
 
-    monkeypatch.setattr(rows, "note_acted", dies_in_the_act)
+    monkeypatch.setattr(lease, "note_acted", dies_in_the_act)
     until = time.monotonic() + 90
     while run.state in OPEN:
         assert time.monotonic() < until, list(run.steps.values_list("name", "state", "reason"))
@@ -96,15 +96,15 @@ def test_the_worker_killed_after_each_step_and_in_each_act_the_run_ends_in_the_s
         try:
             # Whoever is killed says no good-bye: the row stays his until he is missed.
             with monkeypatch.context() as dead:
-                dead.setattr(rows, "let_go", lambda **_: None)
+                dead.setattr(lease, "let_go", lambda **_: None)
                 advance(run_id=run.pk, at_step=lambda name: dies(name, "step"))
         except Killed:
-            assert run.pk not in rows.due_runs(now=timezone.now())
-        missed = timezone.now() - 2 * failovers.LOST_AFTER
+            assert run.pk not in lease.due_runs(now=timezone.now())
+        missed = timezone.now() - 2 * lifecycle.LOST_AFTER
         FailoverRun.objects.filter(pk=run.pk).update(seen_at=missed)
         run.refresh_from_db()
         if run.state in OPEN:
-            assert run.pk in rows.due_runs(now=timezone.now())
+            assert run.pk in lease.due_runs(now=timezone.now())
     assert not {name for name, where in deaths if where == "step"}
     assert state_after(world, topic, run) == wanted
     # A call that may have been heard is made again under the same key, so it can be told apart.

@@ -16,12 +16,13 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
-from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_offsets
+from mirrors.kafka.admin.groups import GroupOffset, list_groups, read_offsets, write_offsets
 from mirrors.models import FailoverRun, FailoverStep, Gap
 from mirrors.services.errors import Conflict
-from mirrors.services.failover import failovers
-from mirrors.services.runbook import asking, hooks
-from mirrors.services.runbook.turn import advance
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.runbook import commands
+from mirrors.services.failover.runbook.steps import hooks
+from mirrors.services.failover.runbook.worker import advance
 from tests.groups.world import World
 from tests.mirrors.handover import (
     OPEN,
@@ -70,11 +71,11 @@ def test_a_group_that_gets_members_on_the_target_behind_the_fence_waits_for_a_pe
         assert (asked.state, asked.waits_for) == ("waiting", "trouble")
         assert "members" in asked.reason
         assert world.stands(group, topic) is None
-    asking.confirm(run=asked, who="ann", why="it reads there already")
+    commands.confirm(run=asked, who="ann", why="it reads there already")
     row = steps.get(name="reset_groups")
     assert (row.state, row.confirmed_by) == ("succeeded", "ann")
     asked.refresh_from_db()
-    failovers.abort_run(run=asked, who="ann")
+    lifecycle.abort_run(run=asked, who="ann")
     advance(run_id=asked.pk)
     asked.refresh_from_db()
     assert asked.state == "aborted", asked.reason
@@ -116,26 +117,26 @@ def test_what_is_asked_of_a_run_is_refused_in_words_where_it_does_not_fit(
     assert (run.state, run.waits_for) == ("waiting", "approval")
     advance(run_id=run.pk)
     acts: list[tuple[Callable[..., Any], str]] = [
-        (asking.approve, "somebody else"),
-        (asking.resume, "does not wait"),
-        (asking.confirm, "No step"),
-        (asking.pause, "nothing to pause"),
+        (commands.approve, "somebody else"),
+        (commands.resume, "does not wait"),
+        (commands.confirm, "No step"),
+        (commands.pause, "nothing to pause"),
     ]
     for act, words in acts:
         with pytest.raises(UnderstudyError, match=words):
             act(run=run, who="ann")
     with pytest.raises(Conflict, match="runs already"):
         begin(world, simulation=simulation.pk)
-    asking.approve(run=run, who="ben")
+    commands.approve(run=run, who="ben")
     assert (run.state, run.approved_by) == ("running", "ben")
-    asking.pause(run=run, who="ann")
+    commands.pause(run=run, who="ann")
     advance(run_id=run.pk)
     run.refresh_from_db()
     assert (run.state, run.waits_for) == ("waiting", "pause")
     assert {step.state for step in run.steps.all()} == {"pending"}
-    asking.resume(run=run, who="ann")
-    asking.pause(run=run, who="ann")
-    failovers.abort_run(run=run, who="ben", why="not tonight")
+    commands.resume(run=run, who="ann")
+    commands.pause(run=run, who="ann")
+    lifecycle.abort_run(run=run, who="ben", why="not tonight")
     advance(run_id=run.pk)
     run.refresh_from_db()
     assert (run.state, "Nothing had been changed" in run.reason) == ("aborted", True)
@@ -179,7 +180,7 @@ def test_commands_start_consumers_and_redirect_producers_and_a_person_does_what_
     run = finish(world, topic, begin(world))
     assert (run.state, run.waits_for) == ("waiting", "person")
     assert "Keep producers from writing" in run.reason
-    asking.confirm(run=run, who="ben")
+    commands.confirm(run=run, who="ben")
     run = finish(world, topic, run)
     assert (run.state, run.waits_for) == ("waiting", "trouble")
     assert "The command move ended with 3: no place to start." in run.reason
@@ -188,11 +189,11 @@ def test_commands_start_consumers_and_redirect_producers_and_a_person_does_what_
     stands = read_offsets(world.copy.target.spec, {group: [place]}).done[group].done[place]
     assert stands == GroupOffset(world.truth(topic)[sorted(world.truth(topic))[15]])
     world.commit_there(group, topic, stands.offset + 1)
-    asking.resume(run=run, who="ben")
+    commands.resume(run=run, who="ben")
     run = finish(world, topic, run)
     assert (run.state, run.waits_for) == ("waiting", "trouble")
     assert "did not end within 1 s" in run.reason
-    asking.resume(run=run, who="ben")
+    commands.resume(run=run, who="ben")
     run = finish(world, topic, run)
     assert run.state == "succeeded", run.reason
     steps = {step.name: step for step in run.steps.all()}
@@ -224,7 +225,7 @@ def test_an_abort_takes_away_the_offsets_and_groups_that_were_not_there_before(
     assert {group: world.stands(group, topic) is None for group in (made, own)} == {
         made: False, own: False
     }  # fmt: skip
-    failovers.abort_run(run=run, who="ann")
+    lifecycle.abort_run(run=run, who="ann")
     advance(run_id=run.pk)
     run.refresh_from_db()
     assert run.state == "aborted", run.reason

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mirrors.domain.script.failover import failover_script
+from mirrors.domain.failover.script import failover_script
 
 # Notes each argument with a NUL behind it, and a second NUL behind the last; remembers places.
 TOOL = """\

@@ -11,18 +11,18 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from django.utils import timezone
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.processes.guard import Guard
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.failover.plan import plan_failover
-from mirrors.kafka.fencing import Fence, keep_open
+from mirrors.kafka.admin.client_fence import Fence, keep_open
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.failover_look import look
-from mirrors.services.runbook import loss_recount
-from mirrors.services.runbook.context import Context
-from mirrors.services.runbook.fencing import FENCE
+from mirrors.services.failover.plan_inputs import look
+from mirrors.services.failover.runbook.context import Context
+from mirrors.services.failover.runbook.steps import loss_recount
+from mirrors.services.failover.runbook.steps.fence import FENCE
 from tests.groups.world import World
 from tests.mirrors.handover import (
     begin,

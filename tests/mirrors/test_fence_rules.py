@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mirrors.domain.acls.rules import AclRule
-from mirrors.kafka.fencing import EVERYBODY, deny_writes, keep_open
+from mirrors.domain.topics.acls import AclRule
+from mirrors.kafka.admin.client_fence import EVERYBODY, deny_writes, keep_open
 
 
 def rule(name: str, pattern: str = "LITERAL", resource: str = "TOPIC") -> AclRule:

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.continuity.gone import CLOCKS_MS
+from mirrors.domain.failover.partitions import CLOCKS_MS
 from mirrors.models import Cluster, Failback, FailoverRun, Flow
 from mirrors.models import GroupOffset as GroupRow
-from mirrors.services import divergence
-from mirrors.services.failback import failback_work, failbacks
+from mirrors.services.failback import lifecycle, preparation
+from mirrors.services.offsets import divergence_points
 from tests.mirrors.scene import Scene, scene_between, simulate
 from tests.pages import world as rows
 from tests.wire.world import unique
@@ -77,14 +77,14 @@ def test_a_topic_that_may_have_come_after_the_last_list_is_not_taken_for_gone(
 
 def go_back(flow: Flow) -> Failback:
     """After a failover, which keeps where the sides parted."""
-    divergence.keep(flow=flow, mark=unique("failover"), now=timezone.now())
+    divergence_points.keep(flow=flow, mark=unique("failover"), now=timezone.now())
     return prepare(flow)
 
 
 def prepare(flow: Flow) -> Failback:
     Flow.objects.filter(pk=flow.pk).update(desired_state="stopped")
-    run = failbacks.request_failback(flow=flow, who="tester")
-    failback_work.prepare_failback(run_id=run.pk)
+    run = lifecycle.request_failback(flow=flow, who="tester")
+    preparation.prepare_failback(run_id=run.pk)
     run.refresh_from_db()
     return run
 
@@ -108,7 +108,7 @@ def test_what_neither_side_has_any_more_keeps_nobody_from_going_back(scene: Scen
     gone, flow = scene.copied_and_deleted(), scene.flow()
     plan_without(scene, flow)
     rows.topic(flow, gone, partitions=2)
-    kept = divergence.keep(flow=flow, mark=unique("failover"), now=timezone.now())
+    kept = divergence_points.keep(flow=flow, mark=unique("failover"), now=timezone.now())
     assert gone in {row.topic for row in kept}
     scene.delete_there(gone)
 

@@ -10,17 +10,17 @@ import pytest
 
 from controlplane.celery import app
 from mirrors import tasks
-from mirrors.domain.heartbeats import Arrival
-from mirrors.domain.records import Heartbeat
+from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec
-from mirrors.kafka.internal import InternalRecord, Row, append, read_to_end
+from mirrors.domain.sync.heartbeats import Arrival
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from mirrors.kafka.internal_topics.topic import InternalRecord, Row, append, read_to_end
 from mirrors.models import Cluster, DutyRun, Flow, HeartbeatState
 from mirrors.services import clusters as cluster_services
 from mirrors.services.clock import milliseconds
-from mirrors.services.flows import editing, steering
-from mirrors.services.heart import heart_watch, heartbeats
-from mirrors.services.heart.heart_turns import Turn, emitting, take_turns
+from mirrors.services.flows import commands, settings
+from mirrors.services.heartbeats import arrivals, emitter
+from mirrors.services.heartbeats.schedule import Turn, emitting, take_turns
 from tests.mirrors.conftest import WHO
 
 Sides = tuple[Admin, Admin]
@@ -39,8 +39,8 @@ def sides(clusters: tuple[str, str]) -> Iterator[Sides]:
 @pytest.fixture
 def flow(db: None, sides: Sides, root: Path) -> Iterator[Flow]:
     pair = [cluster_services.create_cluster(spec=admin.spec, who=WHO) for admin in sides]
-    yield editing.create_flow(source=pair[0], target=pair[1], properties={}, who=WHO)
-    heartbeats.OPEN.close()
+    yield settings.create_flow(source=pair[0], target=pair[1], properties={}, who=WHO)
+    emitter.OPEN.close()
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def ours(admin: Admin, written: datetime) -> list[InternalRecord]:
 def test_a_turn_writes_one_heartbeat_in_mm2s_bytes_on_the_source(
     flow: Flow, sides: Sides, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heart_watch, "WATCH_S", 0.2)
-    assert [heartbeats.beat(now=now).due, heartbeats.beat(now=now).due] == [1, 0]
+    monkeypatch.setattr(arrivals, "WATCH_S", 0.2)
+    assert [emitter.beat(now=now).due, emitter.beat(now=now).due] == [1, 0]
     [record] = ours(sides[0], now)
     wanted = Heartbeat("one", "two", milliseconds(now))
     assert wanted.key == bytes.fromhex("00036f6e65 000374776f")
@@ -70,7 +70,7 @@ def test_a_turn_writes_one_heartbeat_in_mm2s_bytes_on_the_source(
     run = DutyRun.objects.get(flow=flow, duty="heartbeats")
     assert run.counts == {"watched": 1, "arrived": 0}
     assert "had not arrived" in run.reasons[0]
-    assert heartbeats.beat(now=now + timedelta(seconds=5)).due == 1
+    assert emitter.beat(now=now + timedelta(seconds=5)).due == 1
 
 
 def test_an_arrival_on_the_target_tells_age_and_latency(
@@ -78,7 +78,7 @@ def test_an_arrival_on_the_target_tells_age_and_latency(
 ) -> None:
     new = NewTopicSpec(name="one.heartbeats", partitions=1, replication_factor=1)
     sides[1].create_topics([new]).raise_first()
-    real = heartbeats._write
+    real = emitter._write
 
     def carry(turns: list[Turn], at: datetime) -> None:
         """What the flow does: the heartbeat, byte by byte, under its remote name."""
@@ -87,9 +87,9 @@ def test_an_arrival_on_the_target_tells_age_and_latency(
             row = Row(turn.beat.key, turn.beat.value, 0)
             append(sides[1].spec, "one.heartbeats", [row])
 
-    monkeypatch.setattr(heartbeats, "_write", carry)
+    monkeypatch.setattr(emitter, "_write", carry)
     at = datetime.now(tz=UTC)
-    heartbeats.beat(now=at)
+    emitter.beat(now=at)
     state = HeartbeatState.objects.get(flow=flow)
     assert state.seen_at is not None
     assert milliseconds(state.seen_at) == milliseconds(at)
@@ -102,19 +102,19 @@ def test_an_arrival_on_the_target_tells_age_and_latency(
 def test_a_source_that_is_down_is_named_and_left_alone_for_a_while(
     flow: Flow, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mirrors.services.heart.heart_connections.OPEN_S", 0.5)
+    monkeypatch.setattr("mirrors.services.heartbeats.connections.OPEN_S", 0.5)
     Cluster.objects.filter(pk=flow.source_id).update(bootstrap_servers="127.0.0.1:9")
-    assert heartbeats.beat(now=now).due == 1
+    assert emitter.beat(now=now).due == 1
     assert HeartbeatState.objects.get(flow=flow).error.startswith("Cluster one: cannot ")
-    assert heartbeats.beat(now=now + timedelta(seconds=5)).due == 0
+    assert emitter.beat(now=now + timedelta(seconds=5)).due == 0
 
 
 def test_a_stopped_flow_and_one_without_heartbeats_write_none(flow: Flow, now: datetime) -> None:
-    editing.update_flow(flow=flow, properties={"emit.heartbeats.enabled": "false"}, who=WHO)
-    assert heartbeats.beat(now=now).due == 0
-    editing.update_flow(flow=flow, properties={}, who=WHO)
-    steering.stop_flow(flow=flow, who=WHO)
-    assert heartbeats.beat(now=now).due == 0
+    settings.update_flow(flow=flow, properties={"emit.heartbeats.enabled": "false"}, who=WHO)
+    assert emitter.beat(now=now).due == 0
+    settings.update_flow(flow=flow, properties={}, who=WHO)
+    commands.stop_flow(flow=flow, who=WHO)
+    assert emitter.beat(now=now).due == 0
 
 
 def test_what_came_to_another_target_does_not_count_for_this_one(
@@ -123,9 +123,9 @@ def test_what_came_to_another_target_does_not_count_for_this_one(
     """One source beats to all its targets, so each of them has every direction's heartbeats."""
     turn = take_turns(emitting(), now)[0]
     other = (turn.flow.target_id + 1, "one.heartbeats", Arrival(turn.beat.key, turn.beat.value, 0))
-    heart_watch._note([turn], *other)
+    arrivals._note([turn], *other)
     assert not turn.has_arrived()
-    heart_watch._note([turn], turn.flow.target_id, *other[1:])
+    arrivals._note([turn], turn.flow.target_id, *other[1:])
     assert turn.has_arrived()
 
 
@@ -144,11 +144,11 @@ def queue() -> Iterator[Callable[[], int]]:
 def test_an_interval_shorter_than_beats_goes_on_by_itself_and_ends_at_the_next_beat(
     flow: Flow, queue: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heart_watch, "WATCH_S", 0.1)
+    monkeypatch.setattr(arrivals, "WATCH_S", 0.1)
     waiting = []
     for seconds in ("86400", "1"):
         properties = {"emit.heartbeats.interval.seconds": seconds}
-        editing.update_flow(flow=flow, properties=properties, who=WHO)
+        settings.update_flow(flow=flow, properties=properties, who=WHO)
         tasks.beat_hearts()
         waiting.append(queue())
     assert waiting == [0, 1]

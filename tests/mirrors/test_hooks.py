@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from mirrors.domain.keys.keys_of_failover import CONSUMERS, hooks_of
-from mirrors.domain.signing import signature
+from mirrors.domain.settings.failover import CONSUMERS, hooks_of
+from mirrors.domain.webhook_signature import signature
 from mirrors.models import FailoverRun, FailoverStep
-from mirrors.services.runbook.context import Context
-from mirrors.services.runbook.hooks import HookFailed, call, hook, undo_hook
+from mirrors.services.failover.runbook.context import Context
+from mirrors.services.failover.runbook.steps.hooks import HookFailed, call, hook, undo_hook
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 from tests.pages import world
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.jobs import JobState, JobStatus, PartitionStatus, TopicStatus
+from mirrors.domain.runners.job_files import JobState, JobStatus, PartitionStatus, TopicStatus
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job
-from mirrors.services import progress
 from mirrors.services.clock import milliseconds
+from mirrors.services.flows import progress
 from tests.pages import world
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ from django.utils import timezone
 from mirrors.domain.errors import InvalidSettings
 from mirrors.models import FailoverRun, Flow, FlowPartition
 from mirrors.services.failover import left_behind
-from mirrors.services.failover.failover_scripts import script_of
+from mirrors.services.failover.script import script_of
 from tests.groups.world import World
 from tests.mirrors.handover import NO_HOOKS, begin, carry_out, group_of
 from tests.mirrors.scene import simulate

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain import runs
-from mirrors.domain.packed_runs import read_block
-from mirrors.domain.runs import BlockKey, is_left_out
+from mirrors.domain.offsets import runs
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.runs import BlockKey, is_left_out
 from mirrors.models import Flow, PartitionMap
-from mirrors.services.offsets.left_out_retiring import flows_with_notes, retire_notes
+from mirrors.services.offsets.retention.skipped_records import flows_with_notes, retire_notes
 from mirrors.services.offsets.run_index import refresh_index
 from tests.mirrors.test_blocks_retiring import delete_before
 from tests.mirrors.test_run_index import flow_of

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.offsets import Translation
-from mirrors.kafka.internal import Row, append
+from mirrors.domain.offsets.translation import Translation
+from mirrors.kafka.internal_topics.topic import Row, append
 from mirrors.models import PartitionMap, RunIndex
 from mirrors.services.clock import moment
-from mirrors.services.divergence import keep
+from mirrors.services.offsets.divergence_points import keep
 from mirrors.services.offsets.run_index import refresh_index
-from spark_runner.wire.records import Record
+from spark_runner.kafka_protocol.records import Record
 from tests.mirrors.test_run_index import ask, brute_force, flow_of, make_anew
 from tests.wire.replicas import wait_for
 from tests.wire.world import Flow as Copy

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.mirror_maker import MIRROR
-from controlplane.demo.jars import kafka_jars
-from controlplane.demo.java import find_java
-from mirrors.domain.exports import write_mm2
+from controlplane.bench.systems.mirror_maker import MIRROR
+from controlplane.demo.kafka.jars import kafka_jars
+from controlplane.demo.processes.java import find_java
+from mirrors.domain.migration.export import write_mm2
 from mirrors.domain.specs import FlowSpec
 from tests.domain.cases import cluster
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mirrors.domain import supervision
+from mirrors.domain.runners import reconciler
 from mirrors.models import Flow, Job, Runner
-from mirrors.services import jobs
-from mirrors.services.flows import editing, steering
+from mirrors.services.flows import commands, settings
+from mirrors.services.flows import reconciler as jobs
 from tests.mirrors.conftest import WHO, fresh, is_in, reconcile_until
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def booting(flow: Flow, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Its runner lives and has not come up yet, as Spark does for ten seconds; the file ends it."""
-    monkeypatch.setattr(supervision, "TAKEN_UP_MS", 0)
+    monkeypatch.setattr(reconciler, "TAKEN_UP_MS", 0)
     silent = root / "default" / "silent"
     silent.parent.mkdir()
     silent.touch()
@@ -30,22 +30,22 @@ def booting(flow: Flow, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_stop_is_done_as_soon_as_the_runner_is_ready_and_the_flow_can_be_removed(
     flow: Flow, booting: Path
 ) -> None:
-    steering.stop_flow(flow=fresh(flow), who=WHO)
+    commands.stop_flow(flow=fresh(flow), who=WHO)
     jobs.reconcile()
     booting.unlink()
     stopped = reconcile_until(flow, is_in("stopped"))
     assert stopped.reason == "Stopped; its runner does not have it."
     [job] = Job.objects.filter(flow=flow)
     assert (job.state, job.reason) == ("stopped", stopped.reason)
-    editing.delete_flow(flow=stopped, who=WHO)
+    settings.delete_flow(flow=stopped, who=WHO)
 
 
 def test_started_again_it_runs(flow: Flow, booting: Path) -> None:
-    steering.stop_flow(flow=fresh(flow), who=WHO)
+    commands.stop_flow(flow=fresh(flow), who=WHO)
     jobs.reconcile()
     booting.unlink()
     reconcile_until(flow, is_in("stopped"))
-    steering.start_flow(flow=fresh(flow), who=WHO)
+    commands.start_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, is_in("running"))
 
 
@@ -54,8 +54,8 @@ def test_a_stop_of_a_flow_in_a_runner_that_hangs_is_done_by_its_end(
 ) -> None:
     reconcile_until(flow, is_in("running"))
     (root / "default" / "silent").touch()
-    monkeypatch.setattr(supervision, "SILENT_RUNNER_MS", 500)
-    steering.stop_flow(flow=fresh(flow), who=WHO)
+    monkeypatch.setattr(reconciler, "SILENT_RUNNER_MS", 500)
+    commands.stop_flow(flow=fresh(flow), who=WHO)
     stopped = reconcile_until(flow, is_in("stopped"))
     assert "its runner is not alive" in stopped.reason
     assert Runner.objects.get(pk=flow.runner_id).state == "lost"

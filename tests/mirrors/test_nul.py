@@ -11,8 +11,9 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from mirrors.models import Flow, Runner, RunnerLog, Transition
-from mirrors.services.runbook.hooks import call
-from monitoring import telling, wishes
+from mirrors.services.failover.runbook.steps.hooks import call
+from monitoring.alerts import actions
+from monitoring.channels import delivery as telling
 from monitoring.models import Channel
 from tests.mirrors.test_hooks import context_of
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
@@ -88,7 +89,7 @@ def test_what_a_webhook_answers_is_kept_once(
     receiver.answers = [(404, {}), (404, {})]
     channel = Channel.objects.create(name="hook", kind="webhook", target=receiver.url)
     now = timezone.now()
-    delivery = wishes.request_test(channel=channel, now=now)
+    delivery = actions.request_test(channel=channel, now=now)
     assert not telling.send(delivery_id=delivery.pk, now=now)
     delivery.refresh_from_db()
     assert (delivery.state, delivery.error) == ("dead", "It answered 404: no\ufffdsuch hook.")

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from mirrors.domain.offset_bounds import Pair
-from mirrors.domain.offsets import Translation
-from mirrors.domain.records import OffsetSync
-from mirrors.domain.runs import Run
-from mirrors.kafka.internal import Row, append
+from mirrors.domain.internal_topics.records import OffsetSync
+from mirrors.domain.offsets.mm2_bounds import Pair
+from mirrors.domain.offsets.runs import Run
+from mirrors.domain.offsets.translation import Translation
+from mirrors.kafka.internal_topics.topic import Row, append
 from mirrors.models import Flow, KnownCheckpoint, OffsetBounds, PartitionMap
-from mirrors.services.offsets import bounds
-from mirrors.services.offsets.catching_up import translate_now
+from mirrors.services.offsets import mm2_bounds
+from mirrors.services.offsets.index_refresh import translate_now
 from mirrors.services.offsets.translation import translate_offsets
 from tests.mirrors.compared import flow_of, record
 from tests.mirrors.maps import keep_map
@@ -34,7 +34,7 @@ def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
 @pytest.fixture
 def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds from pairs alone: the records themselves are not looked for."""
-    monkeypatch.setattr(bounds, "MOST_SEARCHED", 0)
+    monkeypatch.setattr(mm2_bounds, "MOST_SEARCHED", 0)
 
 
 class World:
@@ -155,7 +155,7 @@ def test_when_the_source_is_gone_what_was_learned_still_answers(sides: tuple[Sid
         world.topic, 0
     ]
     assert (answer.outcome, answer.downstream) == ("lower_bound", 208)
-    assert bounds.READ_AGAIN.total_seconds() == 600
+    assert mm2_bounds.READ_AGAIN.total_seconds() == 600
 
 
 @pytest.mark.usefixtures("no_search")
@@ -197,7 +197,7 @@ def test_the_record_itself_is_looked_for_behind_a_bound(sides: tuple[Side, Side]
     # Known once, nobody asks Kafka again.
     with pytest.MonkeyPatch.context() as patch:
         for name in ("read_pairs", "starts_of", "compare_pairs", "locate_pairs", "find_copies"):
-            patch.delattr(bounds, name)
+            patch.delattr(mm2_bounds, name)
         assert world.ask(250)[0].downstream == 250 + shift
 
 

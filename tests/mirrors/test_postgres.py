@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.demo.guard import Guard
+from controlplane.demo.processes.guard import Guard
 from tests.postgres import Postgres, binaries
 
 ROOT = Path(__file__).resolve().parents[2]

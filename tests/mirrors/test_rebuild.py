@@ -11,9 +11,9 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.keeping.records import kept_topic
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.groups import GroupOffset, write_offsets
+from mirrors.domain.standby.records import kept_topic
+from mirrors.kafka.admin.groups import GroupOffset, write_offsets
 from mirrors.models import (
     Cluster,
     FailoverRun,
@@ -24,13 +24,14 @@ from mirrors.models import (
     Runner,
     StandbyNote,
 )
-from mirrors.services import clusters, runners
-from mirrors.services.duties import due_duties, run_duty
-from mirrors.services.failover import simulation
-from mirrors.services.keeping import keep_flow
+from mirrors.services import clusters
+from mirrors.services.failover.simulation import simulator
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
-from mirrors.services.rebuild import rebuild
+from mirrors.services.runners import settings
+from mirrors.services.standby.backup import keep_flow
+from mirrors.services.standby.rebuild import rebuild
+from mirrors.services.sync.scheduler import due_duties, run_duty
 from tests.groups.world import World
 from tests.wire.world import Side, unique
 
@@ -84,8 +85,8 @@ def test_the_flow_comes_back_from_its_target_with_plan_simulation_and_positions(
         flow=flow, state="ready", digest="d" * 64, changes=[change], since=now, as_of=now
     )
     flow = Flow.objects.select_related("source", "target", "runner").get(pk=flow.pk)
-    run = simulation.request_simulation(flow=flow, groups=[group], who="ann")
-    assert simulation.run_simulation(run_id=run.pk)
+    run = simulator.request_simulation(flow=flow, groups=[group], who="ann")
+    assert simulator.run_simulation(run_id=run.pk)
     run.refresh_from_db()
     assert run.state == "succeeded", run.reason
     assert world.do(keep_flow).counts == {"written": 3}
@@ -172,7 +173,7 @@ def test_nothing_kept_and_nobody_there_are_said_in_a_sentence(
 
 
 def test_a_flow_that_rests_and_whose_source_is_dead_is_kept_all_the_same(world: World) -> None:
-    runners.ensure_default_runner(who="tester")
+    settings.ensure_default_runner(who="tester")
     Cluster.objects.filter(pk=world.flow.source_id).update(reachable=False)
     Flow.objects.filter(pk=world.flow.pk).update(desired_state="stopped")
     now = timezone.now()

@@ -15,10 +15,13 @@ from django.db import IntegrityError
 from django.utils import timezone
 
 from mirrors import launcher
-from mirrors.domain import supervision
+from mirrors.domain.runners import reconciler
 from mirrors.models import Flow, FlowPartition, FlowTopic, Gap, Job, Runner, Transition
-from mirrors.services import job_rows, jobs, processes, runners
-from mirrors.services.flows import editing, steering
+from mirrors.services.flows import commands
+from mirrors.services.flows import jobs as job_rows
+from mirrors.services.flows import reconciler as jobs
+from mirrors.services.flows import settings as editing
+from mirrors.services.runners import processes, settings
 from tests.mirrors.conftest import WHO, fresh, is_in, kill, reconcile_until, silence
 
 pytestmark = pytest.mark.django_db
@@ -58,11 +61,11 @@ def test_every_change_of_state_leaves_a_row_that_says_why(flow: Flow) -> None:
 
 def test_pause_resume_and_stop_reach_the_runner(flow: Flow, root: Path) -> None:
     reconcile_until(flow, is_in("running"))
-    steering.pause_flow(flow=flow, who=WHO)
+    commands.pause_flow(flow=flow, who=WHO)
     reconcile_until(flow, is_in("paused"))
-    steering.resume_flow(flow=fresh(flow), who=WHO)
+    commands.resume_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, is_in("running"))
-    steering.stop_flow(flow=fresh(flow), who=WHO)
+    commands.stop_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, is_in("stopped"))
     assert launcher.read_spec(root / "default", flow.pk) is None
     [job] = Job.objects.filter(flow=flow)
@@ -103,7 +106,7 @@ def test_a_flow_that_fails_is_restarted_at_once_and_then_backs_off(flow: Flow, r
     assert ended.count() >= 2
     assert all(job.error for job in ended)
     trouble.unlink()
-    steering.start_flow(flow=fresh(flow), who=WHO)
+    commands.start_flow(flow=fresh(flow), who=WHO)
     again = reconcile_until(flow, is_in("running"), within=5)
     assert again.retry_at is None
 
@@ -120,10 +123,10 @@ def test_a_refused_first_start_stays_failed_until_a_person_accepts_the_other_wri
     assert fresh(flow).observed_state == "failed"
     assert Job.objects.filter(flow=flow).count() == 1
     assert job_rows.is_settled(flow_id=flow.pk)
-    steering.start_flow(flow=fresh(flow), who=WHO)
+    commands.start_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, lambda now: Job.objects.filter(flow=flow, ended_at=None).exists())
     reconcile_until(flow, is_in("failed"))
-    steering.start_flow(flow=fresh(flow), who=WHO, accept_other_writers=True)
+    commands.start_flow(flow=fresh(flow), who=WHO, accept_other_writers=True)
     started = reconcile_until(flow, is_in("running"))
     assert started.start_refusal == ""
     assert Transition.objects.filter(to_state="other writers accepted", who=WHO).exists()
@@ -131,9 +134,9 @@ def test_a_refused_first_start_stays_failed_until_a_person_accepts_the_other_wri
     assert spec is not None
     assert spec.accepts_writers
     # The next start looks again, unless it is accepted again; one that has copied is no first one.
-    steering.stop_flow(flow=started, who=WHO)
+    commands.stop_flow(flow=started, who=WHO)
     reconcile_until(flow, is_in("stopped"))
-    steering.start_flow(flow=fresh(flow), who=WHO)
+    commands.start_flow(flow=fresh(flow), who=WHO)
     spec = job_rows.spec_of(flow=fresh(flow), job=Job.objects.filter(flow=flow).first())
     assert (spec.accepts_writers, spec.is_first) == (False, False)
 
@@ -154,7 +157,7 @@ def test_a_flow_is_degraded_while_another_producer_writes_its_remote_topics(flow
 def test_a_restart_ends_the_job_and_starts_another(flow: Flow) -> None:
     reconcile_until(flow, is_in("running"))
     first = Job.objects.get(flow=flow)
-    steering.restart_flow(flow=fresh(flow), who=WHO)
+    commands.restart_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, lambda now: is_in("running")(now) and newest(now).pk != first.pk)
     first.refresh_from_db()
     assert first.state == "stopped"
@@ -174,7 +177,7 @@ def test_an_edit_reaches_the_spec_and_the_job_says_which_generation_it_runs(
 
 def test_a_flow_moves_to_another_runner_after_the_first_let_go(flow: Flow, root: Path) -> None:
     reconcile_until(flow, is_in("running"))
-    other = runners.create_runner(name="other", master="local[8,4]", who=WHO)
+    other = settings.create_runner(name="other", master="local[8,4]", who=WHO)
     editing.update_flow(flow=fresh(flow), runner=other, who=WHO)
     reconcile_until(flow, lambda now: newest(now).runner == other and is_in("running")(now))
     assert launcher.read_spec(root / "default", flow.pk) is None
@@ -183,7 +186,7 @@ def test_a_flow_moves_to_another_runner_after_the_first_let_go(flow: Flow, root:
 
 def test_another_master_takes_another_process(flow: Flow) -> None:
     first = runner_of(reconcile_until(flow, is_in("running")))
-    runners.update_runner(runner=first, master="local[9,4]", who=WHO)
+    settings.update_runner(runner=first, master="local[9,4]", who=WHO)
     reconcile_until(flow, lambda now: runner_of(now).pid not in {first.pid, None})
     reconcile_until(flow, is_in("running"))
 
@@ -191,7 +194,7 @@ def test_another_master_takes_another_process(flow: Flow) -> None:
 def test_a_silent_runner_is_named_and_old_figures_stay_old(
     flow: Flow, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision, "DELAYED_FLOW_MS", 300)
+    monkeypatch.setattr(reconciler, "DELAYED_FLOW_MS", 300)
     reconcile_until(flow, is_in("running"))
     silence(root)
     silent = reconcile_until(flow, is_in("degraded"))
@@ -262,7 +265,7 @@ def test_a_worker_that_dies_while_it_stops_a_flow_is_followed_by_one_that_does(
     flow: Flow, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reconcile_until(flow, is_in("running"))
-    steering.stop_flow(flow=fresh(flow), who=WHO)
+    commands.stop_flow(flow=fresh(flow), who=WHO)
     with monkeypatch.context() as patch:
         patch.setattr(launcher, "remove_spec", die)
         with pytest.raises(Died):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.records import position_key
-from mirrors.kafka.internal import Row, append
+from mirrors.domain.internal_topics.records import position_key
+from mirrors.kafka.internal_topics.topic import Row, append
 from mirrors.models import Failback
-from mirrors.services.failback import failback_work, failbacks
+from mirrors.services.failback import lifecycle, preparation
 from tests.groups.world import World
 from tests.mirrors.handover import NO_HOOKS, carry_out, group_of
 from tests.mirrors.scene import simulate
@@ -67,7 +67,7 @@ def test_a_switchover_and_a_failback_go_through(world: World) -> None:
     assert run.state == "succeeded", run.reason
     assert {row["state"] for row in run.result["partitions"]} == {"moved"}
 
-    back = failbacks.request_failback(flow=world.flow, who="ann")
-    failback_work.prepare_failback(run_id=back.pk)
+    back = lifecycle.request_failback(flow=world.flow, who="ann")
+    preparation.prepare_failback(run_id=back.pk)
     back = Failback.objects.get(pk=back.pk)
     assert back.state != "failed", back.reason

@@ -16,9 +16,9 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.dialogue import Dialogue
+from mirrors.kafka.connection.broker_connection import Dialogue
 from mirrors.kafka.protocol.messages import reply_of
-from mirrors.kafka.security import connection_facts
+from mirrors.kafka.security.connection_settings import connection_facts
 
 
 def requests() -> dict[int, Any]:

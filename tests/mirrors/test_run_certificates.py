@@ -12,11 +12,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.domain.evidence.sheets import sheets_of, title_of
-from mirrors.domain.figures import arrow
-from mirrors.domain.runbook.steps import STEPS
+from mirrors.domain.drills.certificates.tables import sheets_of, title_of
+from mirrors.domain.failover.runbook.steps import STEPS
+from mirrors.domain.formatting import arrow
 from mirrors.models import Certificate, FailoverRun, FailoverStep, Flow
-from mirrors.services.evidence import certificates
+from mirrors.services.drills.certificates import issuance
 from tests.pages import world
 from tests.pages.conftest import As, signed_in  # noqa: F401 - a fixture
 
@@ -65,21 +65,21 @@ def test_what_is_counted_later_is_signed_beside_the_first_which_stays_genuine(
     flow: Flow, client: Client
 ) -> None:
     run = ended(flow)
-    assert certificates.issue_missing(now=timezone.now()) == 1
-    assert certificates.issue_missing(now=timezone.now()) == 0
+    assert issuance.issue_missing(now=timezone.now()) == 1
+    assert issuance.issue_missing(now=timezone.now()) == 0
     first = Certificate.objects.get()
     document = json.loads(first.text)
     assert (document["totals"]["loss"], document["counted"]) == (2_485, None)
     assert document["left_behind"] == [LEFT]
-    evidence = certificates.evidence_of(run)
+    evidence = issuance.evidence_of(run)
     assert evidence is not None
     assert hashlib.sha256(evidence).hexdigest() == document["evidence"]["digest"]
 
     counted_at = timezone.now()
     rows = {"partitions": [], "places": []}
     FailoverRun.objects.update(counted=COUNTED, counted_rows=rows, counted_at=counted_at)
-    assert certificates.issue_missing(now=timezone.now()) == 1
-    assert certificates.issue_missing(now=timezone.now()) == 0
+    assert issuance.issue_missing(now=timezone.now()) == 1
+    assert issuance.issue_missing(now=timezone.now()) == 0
     later = Certificate.objects.get(supplements=first)
     added = json.loads(later.text)
     assert (added["counted"]["loss"], added["totals"]["loss"]) == (2_844, 2_485)
@@ -87,10 +87,10 @@ def test_what_is_counted_later_is_signed_beside_the_first_which_stays_genuine(
     assert added["supplements"] == {"number": first.number, "digest": digest}
     assert added["evidence"]["digest"] == document["evidence"]["digest"]
     for one in (first, later):
-        assert certificates.verify_text(text=one.text.encode()).genuine
+        assert issuance.verify_text(text=one.text.encode()).genuine
         assert "Genuine." in client.get(f"/verify/{one.number}/").content.decode()
     changed = later.text.replace("2844", "0")
-    assert certificates.verify_text(text=changed.encode()).code == "changed"
+    assert issuance.verify_text(text=changed.encode()).code == "changed"
     said = " ".join(" ".join(row) for sheet in sheets_of(added) for row in sheet.rows)
     assert "at least 2,485 records" in said
     assert "2,844 records" in said
@@ -100,8 +100,8 @@ def test_what_is_counted_later_is_signed_beside_the_first_which_stays_genuine(
 
 def test_a_run_that_was_counted_before_it_ended_has_one_certificate(flow: Flow) -> None:
     ended(flow, counted=COUNTED, counted_rows={}, counted_at=timezone.now())
-    assert certificates.issue_missing(now=timezone.now()) == 1
-    assert certificates.issue_missing(now=timezone.now()) == 0
+    assert issuance.issue_missing(now=timezone.now()) == 1
+    assert issuance.issue_missing(now=timezone.now()) == 0
     assert json.loads(Certificate.objects.get().text)["counted"]["loss"] == 2_844
 
 
@@ -110,9 +110,9 @@ def test_pages_and_files_lead_from_the_run_to_both(
     signed_in: As,  # noqa: F811
 ) -> None:
     run = ended(flow)
-    certificates.issue_missing(now=timezone.now())
+    issuance.issue_missing(now=timezone.now())
     FailoverRun.objects.update(counted=COUNTED, counted_at=timezone.now())
-    certificates.issue_missing(now=timezone.now())
+    issuance.issue_missing(now=timezone.now())
     viewer = signed_in("viewer")
     page = viewer.get(f"/failovers/{run.pk}/").content.decode()
     for one in Certificate.objects.all():

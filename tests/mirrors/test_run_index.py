@@ -11,18 +11,18 @@ from confluent_kafka import TopicPartition
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from mirrors.domain import runs
-from mirrors.domain.offsets import Translation
-from mirrors.domain.records import Position
-from mirrors.domain.runs import Run
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.internal import Row, append
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.offsets import runs
+from mirrors.domain.offsets.runs import Run
+from mirrors.domain.offsets.translation import Translation
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import Row, append
 from mirrors.models import Cluster, Flow, PartitionMap, RunIndex
+from mirrors.services.offsets.retention.old_runs import flows_with_old_runs, retire_runs
 from mirrors.services.offsets.run_index import refresh_index
-from mirrors.services.offsets.runs_retiring import flows_with_old_runs, retire_runs
 from mirrors.services.offsets.translation import translate_offsets
-from spark_runner.wire.metadata import id_text
-from spark_runner.wire.records import Record
+from spark_runner.kafka_protocol.metadata import id_text
+from spark_runner.kafka_protocol.records import Record
 from tests.domain.scanned import Copy
 from tests.domain.test_offsets import copied, judge, runs_of
 from tests.mirrors.maps import keep_map

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.continuity.lost_runs import MARK_BODY, again_key
-from mirrors.domain.runs import BlockKey, OpenBlock, Run, pack
-from mirrors.kafka.internal import InternalRecord
+from mirrors.domain.offsets.runs import BlockKey, OpenBlock, Run, pack
+from mirrors.domain.offsets.truncation_marks import MARK_BODY, again_key
+from mirrors.kafka.internal_topics.topic import InternalRecord
 from mirrors.models import PartitionMap, SyncedPartition
-from mirrors.services.offsets.catching_up import due_flows, is_behind
-from mirrors.services.offsets.run_rows import read_records, remove_blocks, write_blocks
+from mirrors.services.offsets.index_refresh import due_flows, is_behind
+from mirrors.services.offsets.run_blocks import read_records, remove_blocks, write_blocks
 from mirrors.services.offsets.translation import translate_offsets
 from tests.mirrors.maps import keep_map
 from tests.pages import world as rows

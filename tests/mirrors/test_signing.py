@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pytest_django import Settings
 
-from mirrors.kafka.secrets import check_reference
-from mirrors.services.evidence.signing import SigningKeyUnusable, load_key
+from mirrors.kafka.security.secrets import check_reference
+from mirrors.services.drills.certificates.signing_key import SigningKeyUnusable, load_key
 
 
 def test_the_key_is_made_once_for_its_owner_alone_and_is_nowhere_else(

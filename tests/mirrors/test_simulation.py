@@ -8,16 +8,17 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.packed_runs import read_block
-from mirrors.domain.records import OffsetSync
-from mirrors.domain.runs import Run, pack
-from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_offsets
-from mirrors.kafka.internal import Row, append
-from mirrors.kafka.throwaway import PREFIX, delete_groups, make_group
+from mirrors.domain.internal_topics.records import OffsetSync
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.runs import Run, pack
+from mirrors.kafka.admin.groups import GroupOffset, list_groups, read_offsets, write_offsets
+from mirrors.kafka.admin.temporary_groups import PREFIX, delete_groups, make_group
+from mirrors.kafka.internal_topics.topic import Row, append
 from mirrors.models import Cluster, FailoverRun, Flow, FlowPartition, PartitionMap, RunBlock
 from mirrors.models import GroupOffset as GroupRow
-from mirrors.services.failover import failovers, simulation
-from mirrors.services.offsets.catching_up import translate_now
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.simulation import simulator
+from mirrors.services.offsets.index_refresh import translate_now
 from mirrors.services.offsets.run_index import refresh_index
 from tests.mirrors.scene import Scene, scene_between, simulate
 from tests.pages import world as rows
@@ -155,24 +156,24 @@ def test_with_the_source_dead_the_last_samples_count_and_their_age_is_told(
 def test_groups_that_a_killed_worker_left_are_swept_and_only_those(
     scene: Scene, flow: Flow
 ) -> None:
-    run = simulation.request_simulation(flow=flow, who="tester")
-    taken = failovers.take_run(run_id=run.pk)
+    run = simulator.request_simulation(flow=flow, who="tester")
+    taken = lifecycle.take_run(run_id=run.pk)
     assert taken is not None
-    mine = [f"{simulation.prefix_of(taken)}{number}" for number in range(3)]
+    mine = [f"{simulator.prefix_of(taken)}{number}" for number in range(3)]
     other = f"{PREFIX}{run.pk}-of-another-installation-0"
     for name in (*mine, other):
         make_group(scene.target.spec, name, {(scene.remote, 0): 1})
-    simulation.sweep()
+    simulator.sweep()
     assert sorted(scene.left_over()) == sorted([*mine, other])
-    FailoverRun.objects.update(seen_at=timezone.now() - 2 * failovers.LOST_AFTER)
-    simulation.sweep()
+    FailoverRun.objects.update(seen_at=timezone.now() - 2 * lifecycle.LOST_AFTER)
+    simulator.sweep()
     assert scene.left_over() == [other]
     run.refresh_from_db()
     assert (run.state, run.swept_at) == ("failed", None)
     # Looked at again until no worker of it can be alive.
-    FailoverRun.objects.update(ended_at=timezone.now() - 2 * simulation.QUIET_AFTER)
-    assert simulation.sweep() == 1
-    assert simulation.sweep() == 0
+    FailoverRun.objects.update(ended_at=timezone.now() - 2 * simulator.QUIET_AFTER)
+    assert simulator.sweep() == 1
+    assert simulator.sweep() == 0
     delete_groups(scene.target.spec, [other])
 
 

@@ -12,11 +12,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from django.utils import timezone
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.admin import Admin, At, Partial, Place
-from mirrors.kafka.groups import GroupOffset, write_offsets
+from mirrors.kafka.admin.groups import GroupOffset, write_offsets
+from mirrors.kafka.admin.topics import Admin, At, Partial, Place
 from mirrors.models import Flow, FlowPartition
 from mirrors.models import GroupOffset as GroupRow
-from mirrors.services.failover import simulation
+from mirrors.services.failover.simulation import simulator
 from mirrors.services.offsets.run_index import refresh_index
 from tests.mirrors.scene import Scene, scene_between, simulate
 from tests.pages import world as rows
@@ -41,7 +41,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], An
     """Do something while a simulation looks, at its so-and-so-many-th pause between questions."""
 
     def set_up(at: int, act: Callable[[], Any]) -> None:
-        look, pauses = simulation.look, itertools.count(1)
+        look, pauses = simulator.look, itertools.count(1)
 
         def looked(*, tick: Callable[[], None], **how: Any) -> Any:
             def ticked() -> None:
@@ -51,7 +51,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], An
 
             return look(tick=ticked, **how)
 
-        monkeypatch.setattr(simulation, "look", looked)
+        monkeypatch.setattr(simulator, "look", looked)
 
     return set_up
 

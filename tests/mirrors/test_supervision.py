@@ -15,19 +15,22 @@ from django.test.utils import CaptureQueriesContext
 from mirrors import launcher
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Flow, Job, Runner
-from mirrors.services import clusters, housekeeping, job_rows, jobs, processes, sightings
+from mirrors.services import clusters, process_liveness
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import editing, steering
+from mirrors.services.flows import commands, reconciler
+from mirrors.services.flows import jobs as job_rows
+from mirrors.services.flows import settings as editing
+from mirrors.services.runners import cleanup, processes
 from tests.mirrors.conftest import WHO, fresh, is_in, kill, reconcile_until, silence
 
 pytestmark = pytest.mark.django_db
 
 ACTS: list[Callable[..., Flow]] = [
-    steering.start_flow,
-    steering.pause_flow,
-    steering.resume_flow,
-    steering.stop_flow,
-    steering.restart_flow,
+    commands.start_flow,
+    commands.pause_flow,
+    commands.resume_flow,
+    commands.stop_flow,
+    commands.restart_flow,
 ]
 DEADLY = [
     (launcher, "start_runner"),
@@ -72,7 +75,7 @@ def test_a_damaged_spec_file_is_written_anew(flow: Flow, root: Path, text: str) 
     path = launcher.spec_path(root / "default", flow.pk)
     silence(root)
     path.write_text(text)
-    jobs.reconcile()
+    reconciler.reconcile()
     spec = launcher.read_spec(root / "default", flow.pk)
     assert spec is not None
     assert spec.flow == flow.pk
@@ -84,17 +87,17 @@ def test_damaged_status_files_are_as_if_there_were_none(flow: Flow, root: Path, 
     silence(root)
     for path in (launcher.status_path(root / "default", flow.pk), root / "default" / "runner.json"):
         path.write_text(text)
-        jobs.reconcile()
+        reconciler.reconcile()
     (root / "default" / "silent").unlink()
     reconcile_until(flow, is_in("running"))
 
 
 def test_a_flow_of_a_host_without_a_worker_says_so(flow: Flow) -> None:
     Runner.objects.update(host="far-away", state="ready")
-    assert jobs.reconcile() == 0
-    hosts = housekeeping.hosts_elsewhere()
+    assert reconciler.reconcile() == 0
+    hosts = cleanup.hosts_elsewhere()
     assert hosts == {"far-away"}
-    housekeeping.name_unserved(hosts=hosts)
+    cleanup.name_unserved(hosts=hosts)
     assert "No worker serves far-away" in fresh(flow).reason
     assert fresh(flow).observed_state == "degraded"
 
@@ -102,19 +105,19 @@ def test_a_flow_of_a_host_without_a_worker_says_so(flow: Flow) -> None:
 def test_a_host_with_a_worker_is_left_to_it(flow: Flow, settings: Any) -> None:
     Runner.objects.update(host="far-away")
     settings.UNDERSTUDY_HOST = "far-away"
-    sightings.see(kind=sightings.RECONCILE_WORKER, name="reconcile@far-away", pid=1)
+    process_liveness.see(kind=process_liveness.RECONCILE_WORKER, name="reconcile@far-away", pid=1)
     settings.UNDERSTUDY_HOST = "here"
-    housekeeping.name_unserved(hosts={"far-away"})
+    cleanup.name_unserved(hosts={"far-away"})
     assert fresh(flow).observed_state == "draft"
 
 
 def test_a_pass_over_flows_at_rest_costs_few_queries_and_writes_nothing(
     flow: Flow, pair: tuple[Cluster, Cluster]
 ) -> None:
-    steering.stop_flow(flow=flow, who=WHO)
-    jobs.reconcile()
+    commands.stop_flow(flow=flow, who=WHO)
+    reconciler.reconcile()
     with CaptureQueriesContext(connection) as few:
-        jobs.reconcile()
+        reconciler.reconcile()
     assert not [q["sql"] for q in few if q["sql"].startswith(("UPDATE", "INSERT", "DELETE"))]
     assert len(few) <= 10
 
@@ -145,9 +148,9 @@ def test_after_any_storm_of_acts_kills_and_deaths_the_flow_is_as_asked(
             with monkeypatch.context() as patch:
                 patch.setattr(module, name, die)
                 with contextlib.suppress(Died):
-                    jobs.reconcile()
+                    reconciler.reconcile()
         else:
-            jobs.reconcile()
+            reconciler.reconcile()
     wanted = fresh(flow).desired_state
     state = wanted if fresh(flow).observed_state != "draft" or wanted != "stopped" else "draft"
     reconcile_until(flow, is_in(state), within=40)
@@ -175,9 +178,9 @@ def test_a_flow_is_settled_when_it_is_as_asked(flow: Flow) -> None:
     assert job_rows.is_settled(flow_id=flow.pk)
     for change in (
         lambda: editing.update_flow(flow=fresh(flow), properties={"tasks.max": "2"}, who=WHO),
-        lambda: steering.restart_flow(flow=fresh(flow), who=WHO),
-        lambda: steering.pause_flow(flow=fresh(flow), who=WHO),
-        lambda: steering.stop_flow(flow=fresh(flow), who=WHO),
+        lambda: commands.restart_flow(flow=fresh(flow), who=WHO),
+        lambda: commands.pause_flow(flow=fresh(flow), who=WHO),
+        lambda: commands.stop_flow(flow=fresh(flow), who=WHO),
     ):
         change()
         assert not job_rows.is_settled(flow_id=flow.pk)

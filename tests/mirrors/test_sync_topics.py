@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.duties import DutyContext
-from mirrors.domain.snapshot import ConfigEntry
+from mirrors.domain.cluster_snapshot import ConfigEntry
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.domain.sync.schedule import DutyContext
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.models import DutyRun, Flow, FlowPlan
 from mirrors.services import clusters as cluster_services
-from mirrors.services import duties
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import editing
-from mirrors.services.sync import plans, sync_acls, sync_topics
+from mirrors.services.flows import settings
+from mirrors.services.sync import scheduler
+from mirrors.services.topics import acls, configs, plans
 from tests.mirrors.conftest import WHO
 
 
@@ -51,7 +51,7 @@ def topic(sides: tuple[Admin, Admin]) -> Iterator[str]:
 def flow(db: None, sides: tuple[Admin, Admin], topic: str, root: Path) -> Flow:
     pair = [cluster_services.create_cluster(spec=admin.spec, who=WHO) for admin in sides]
     properties = {"topics": topic, "heartbeats.replication.enabled": "false"}
-    return editing.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
+    return settings.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
 
 
 def eventually(look: Callable[[], object], seconds: float = 10.0) -> None:
@@ -76,15 +76,15 @@ def test_a_setting_changed_on_the_source_follows_and_goes_back_with_it(
     one, two = sides
     one.alter_configs({topic: {"retention.ms": "1234567", "min.insync.replicas": "1"}})
     eventually(lambda: value(one, topic, "retention.ms")[0] == "1234567")
-    assert duties.run_duty(flow_id=flow.pk, name="topic configs", now=timezone.now())
+    assert scheduler.run_duty(flow_id=flow.pk, name="topic configs", now=timezone.now())
     run = DutyRun.objects.get(flow=flow, duty="topic configs")
     assert (run.error, run.counts) == ("", {"topics": 1, "changed": 1, "failed": 0})
     eventually(lambda: value(two, f"one.{topic}", "retention.ms")[0] == "1234567")
     assert value(two, f"one.{topic}", "min.insync.replicas")[1] != "DYNAMIC_TOPIC_CONFIG"
-    assert sync_topics.sync_configs(context(flow)).counts["changed"] == 0
+    assert configs.sync_configs(context(flow)).counts["changed"] == 0
     one.alter_configs({topic: {"retention.ms": None}})
     eventually(lambda: value(one, topic, "retention.ms")[1] == "DEFAULT_CONFIG")
-    sync_topics.sync_configs(context(flow))
+    configs.sync_configs(context(flow))
     eventually(lambda: value(two, f"one.{topic}", "retention.ms")[1] == "DEFAULT_CONFIG")
 
 
@@ -109,7 +109,7 @@ def test_exactly_the_plan_that_was_read_is_applied(
     assert (plan.state, plan.changes) == ("applied", [])
     eventually(lambda: value(two, f"one.{topic}", "retention.ms")[1] == "DEFAULT_CONFIG")
     eventually(lambda: two.snapshot(now=0).topics[f"one.{topic}"].partitions == 2)
-    assert sync_topics.look(context(flow)).changes() == ()
+    assert configs.look(context(flow)).changes() == ()
 
 
 def test_a_plan_that_the_clusters_overtook_is_not_applied(
@@ -149,7 +149,7 @@ def test_a_dead_target_is_a_sentence_and_not_a_wait(
 
 
 def test_a_cluster_without_an_authorizer_has_no_rules_to_carry(flow: Flow) -> None:
-    outcome = sync_acls.sync_acls(context(flow))
+    outcome = acls.sync_acls(context(flow))
     assert outcome.counts == {"made": 0, "taken": 0, "failed": 0}
     assert outcome.reasons == (
         "Cluster one has no authorizer, so there are no access rules to carry.",
@@ -173,22 +173,22 @@ def test_a_setting_that_the_target_refuses_stops_no_other(
         return found
 
     monkeypatch.setattr(Admin, "describe_configs", with_more)
-    outcome = sync_topics.sync_configs(context(flow))
+    outcome = configs.sync_configs(context(flow))
     assert outcome.counts == {"topics": 1, "changed": 2, "failed": 1}
     [words] = outcome.reasons
     assert "remote.storage.enable" in words
     assert value(two, f"one.{topic}", "retention.ms") == ("7654321", "DYNAMIC_TOPIC_CONFIG")
     assert value(two, f"one.{topic}", "segment.ms") == ("8654321", "DYNAMIC_TOPIC_CONFIG")
     # Done again it is refused again, and counts as nobody's change by hand.
-    again = sync_topics.sync_configs(context(flow))
+    again = configs.sync_configs(context(flow))
     assert (again.counts, again.reasons) == (
         {"topics": 1, "changed": 0, "failed": 1},
         outcome.reasons,
     )
     two.delete_topics([f"one.{topic}"]).raise_first()
     eventually(lambda: f"one.{topic}" not in two.topic_names())
-    plan = sync_topics.look(context(flow))
-    [left] = sync_topics.apply(context(flow), plan)
+    plan = configs.look(context(flow))
+    [left] = configs.apply(context(flow), plan)
     assert "was created without remote.storage.enable=true" in left
     eventually(lambda: f"one.{topic}" in two.topic_names())
     assert value(two, f"one.{topic}", "retention.ms")[0] == "7654321"

@@ -10,14 +10,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.domain.records import ConnectOffset
+from mirrors.domain.internal_topics.records import ConnectOffset
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Flow, Role
 from mirrors.services import clusters as rows
-from mirrors.services import takeovers
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import editing
-from mirrors.services.people import ensure_person
+from mirrors.services.flows import settings
+from mirrors.services.migration import takeover
+from mirrors.services.users import ensure_person
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def resting(db: None, clusters: tuple[str, str]) -> Flow:
         made.result(20)
     row = ConnectOffset(cluster=alias, topic="orders", partition=0, offset=6)
     _write(clusters[1], f"mm2-offsets.{alias}.internal", row.value, row.key)
-    return editing.create_flow(
+    return settings.create_flow(
         source=sides[0], target=sides[1], properties={}, desired_state="stopped", who="me"
     )
 
@@ -50,30 +50,30 @@ def _write(servers: str, topic: str, value: bytes | None, key: bytes = b"k") -> 
 
 
 def test_a_quiet_mm2_lets_the_flow_start(resting: Flow) -> None:
-    run = takeovers.ask_check(flow=resting, seconds=1, now=timezone.now())
+    run = takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
     with pytest.raises(Conflict, match="already"):
-        takeovers.ask_check(flow=resting, seconds=1, now=timezone.now())
-    assert takeovers.run_check(run_id=run.pk, seconds=1, start=True, who="me", sleep=lambda _: None)
+        takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
+    assert takeover.run_check(run_id=run.pk, seconds=1, start=True, who="me", sleep=lambda _: None)
     run.refresh_from_db()
     assert run.counts == {"quiet": 1, "moved": 0, "positions": 1, "started": 1}
     assert "goes on from exactly there" in " ".join(run.reasons)
     resting.refresh_from_db()
     assert resting.desired_state == "running"
     with pytest.raises(Conflict, match="not stopped"):
-        takeovers.ask_check(flow=resting, seconds=1, now=timezone.now())
+        takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
 
 
 @pytest.mark.parametrize("topic", ["mm2-status.{}.internal", "{}.orders"])
 def test_what_still_writes_keeps_the_flow_at_rest(
     resting: Flow, clusters: tuple[str, str], topic: str
 ) -> None:
-    run = takeovers.ask_check(flow=resting, seconds=1, now=timezone.now())
+    run = takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
     name = topic.format(resting.source.alias)
 
     def meanwhile(_: float) -> None:
         _write(clusters[1], name, b"still here")
 
-    assert not takeovers.run_check(run_id=run.pk, seconds=1, start=True, who="me", sleep=meanwhile)
+    assert not takeover.run_check(run_id=run.pk, seconds=1, start=True, who="me", sleep=meanwhile)
     run.refresh_from_db()
     assert (run.counts["quiet"], run.counts["moved"]) == (0, 1)
     assert name in " ".join(run.reasons)
@@ -87,9 +87,9 @@ def test_the_page_and_rest_show_what_a_worker_saw(resting: Flow) -> None:
     browser.force_login(person, backend="django.contrib.auth.backends.ModelBackend")
     place = f"/flows/{resting.pk}/takeover/"
     assert "Check, and start when quiet" in browser.get(place).content.decode()
-    run = takeovers.ask_check(flow=resting, seconds=1, now=timezone.now())
+    run = takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
     assert "A worker watches" in browser.get(place).content.decode()
-    takeovers.run_check(run_id=run.pk, seconds=1, start=False, who="op", sleep=lambda _: None)
+    takeover.run_check(run_id=run.pk, seconds=1, start=False, who="op", sleep=lambda _: None)
     assert "MirrorMaker 2 is quiet" in browser.get(place).content.decode()
     seen = browser.get(f"/api/v1/flows/{resting.pk}/takeover/").json()
     assert (seen["quiet"], seen["started"]) == (True, False)

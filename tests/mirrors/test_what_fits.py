@@ -11,16 +11,22 @@ import pytest
 from django.apps import apps
 from django.utils import timezone
 
-from mirrors.domain.checkpoints import Move, SyncState
-from mirrors.domain.comparing.alignment import Kind
-from mirrors.domain.comparing.findings import About, Finding, Weight
-from mirrors.domain.gaps import GapKind
-from mirrors.domain.jobs import JobSpec, JobStatus, PartitionStatus, TopicState, TopicStatus
-from mirrors.domain.offsets import Outcome
-from mirrors.domain.records import Checkpoint
-from mirrors.domain.resume import GroupPlace
-from mirrors.domain.topics import LONGEST_NAME
-from mirrors.kafka.probe_report import ProbeReport
+from mirrors.domain.comparison.alignment import Kind
+from mirrors.domain.comparison.findings import About, Finding, Weight
+from mirrors.domain.gaps.lost_ranges import GapKind
+from mirrors.domain.groups.checkpoints import Move, SyncState
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.internal_topics.records import Checkpoint
+from mirrors.domain.offsets.translation import Outcome
+from mirrors.domain.runners.job_files import (
+    JobSpec,
+    JobStatus,
+    PartitionStatus,
+    TopicState,
+    TopicStatus,
+)
+from mirrors.domain.topics.plan import LONGEST_NAME
+from mirrors.kafka.connection_test.report import ProbeReport
 from mirrors.models import (
     Cluster,
     Comparison,
@@ -35,23 +41,26 @@ from mirrors.models import (
     RunnerLog,
 )
 from mirrors.models.groups import LONGEST_GROUP
-from mirrors.services import progress, runner_logs
 from mirrors.services.clusters import observe_cluster
-from mirrors.services.groups import group_rows
-from spark_runner.draft import Plan
-from spark_runner.lanes import scan
-from spark_runner.lanes.account import Account
-from spark_runner.lanes.repeats import RepeatsSeen
-from spark_runner.lanes.tally import Tally
-from spark_runner.lanes.track import Track
-from spark_runner.status import Board
-from spark_runner.work import PartitionWork
+from mirrors.services.flows import progress
+from mirrors.services.groups import store
+from mirrors.services.runners import logs
+from spark_runner.engine.batches import header_scan
+from spark_runner.engine.model.lane_counters import Tally
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.recovery.duplicates import RepeatsSeen
+from spark_runner.engine.slice_report import Account
+from spark_runner.ipc.messages import PartitionWork
+from spark_runner.planning.plan import Plan
+from spark_runner.status.board import Board
 from tests.pages import world
 
 pytestmark = pytest.mark.django_db
 
 # Every reason that there is against the raw lane, and none.
-REASONS = {text for name, text in vars(scan).items() if name.isupper() and isinstance(text, str)}
+REASONS = {
+    text for name, text in vars(header_scan).items() if name.isupper() and isinstance(text, str)
+}
 # What a flow's prefix and a source topic of the longest names come to.
 TOO_LONG = f"{'p' * 100}.{'t' * LONGEST_NAME}"
 # As many letters as a group may have, four bytes each, and none like the one before it.
@@ -135,7 +144,7 @@ def test_a_group_of_such_a_topic_is_kept(flow: Flow, group: str) -> None:
         source_offset=5,
     )  # fmt: skip
     now, found = timezone.now(), [(place, Move("unknown", None, ""))]
-    group_rows.store_places(flow=flow, groups=[place.group], found=found, now=now)
+    store.store_places(flow=flow, groups=[place.group], found=found, now=now)
     assert GroupOffset.objects.get(flow=flow).remote_topic == TOO_LONG
 
 
@@ -173,7 +182,7 @@ def test_a_finding_names_a_group_of_any_length(flow: Flow) -> None:
 def test_a_checkpoint_that_no_partition_can_have_is_left_out(
     flow: Flow, group: str, topic: str, partition: int, kept: bool
 ) -> None:
-    assert group_rows.is_kept_checkpoint(Checkpoint(group, topic, partition, 1, 1)) is kept
+    assert store.is_kept_checkpoint(Checkpoint(group, topic, partition, 1, 1)) is kept
     if kept:
         facts = {"upstream": 1, "downstream": 1}
         KnownCheckpoint.objects.create(
@@ -191,7 +200,7 @@ def test_nul_in_a_log_that_was_cut_under_its_writer_is_shown_as_a_mark(
     flow: Flow, tmp_path: Path
 ) -> None:
     (tmp_path / "runner.log").write_bytes(b"\0\0 and on it goes\n")
-    runner_logs.keep(runner=flow.runner, directory=tmp_path)
+    logs.keep(runner=flow.runner, directory=tmp_path)
     assert RunnerLog.objects.get(runner=flow.runner).lines == ["\ufffd\ufffd and on it goes"]
 
 

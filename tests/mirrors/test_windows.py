@@ -10,8 +10,7 @@ from django.utils import timezone
 
 from mirrors import launcher
 from mirrors.models import Cluster, Flow, Job, Transition
-from mirrors.services import jobs
-from mirrors.services.flows import editing, steering
+from mirrors.services.flows import commands, reconciler, settings
 from tests.mirrors.conftest import WHO, fresh, is_in, reconcile_until
 
 pytestmark = pytest.mark.django_db
@@ -34,11 +33,11 @@ def is_closed() -> dict[str, str]:
 
 
 def made(pair: tuple[Cluster, Cluster], properties: dict[str, str]) -> Flow:
-    return editing.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
+    return settings.create_flow(source=pair[0], target=pair[1], properties=properties, who=WHO)
 
 
 def edited(flow: Flow, properties: dict[str, str]) -> None:
-    editing.update_flow(flow=fresh(flow), properties=properties, who=WHO)
+    settings.update_flow(flow=fresh(flow), properties=properties, who=WHO)
 
 
 def asked_by(flow: Flow) -> str:
@@ -60,13 +59,13 @@ def test_a_flow_put_into_service_while_its_window_is_closed_waits_for_it(
     pair: tuple[Cluster, Cluster], root: Path
 ) -> None:
     flow = made(pair, is_closed())
-    jobs.reconcile()
+    reconciler.reconcile()
     resting = fresh(flow)
     assert (resting.desired_state, asked_by(flow)) == ("stopped", "reconciler")
     assert resting.reason.startswith("Its window is closed. The next run is at ")
     assert not Job.objects.exists()
     # When a person says so all the same it copies, until the next window closes.
-    steering.start_flow(flow=resting, who=WHO)
+    commands.start_flow(flow=resting, who=WHO)
     reconcile_until(flow, is_in("running"))
     closes = closes_at(flow, root)
     assert closes is not None
@@ -90,7 +89,7 @@ def test_an_edit_of_the_window_takes_effect_and_restarts_nothing(
     flow = made(pair, is_open())
     reconcile_until(flow, is_in("running"))
     longer = {**is_open(), "run.window.minutes": "90"}
-    assert editing.preview_update(flow=fresh(flow), properties=longer).restarts == ()
+    assert settings.preview_update(flow=fresh(flow), properties=longer).restarts == ()
     edited(flow, longer)
     reconcile_until(
         flow,
@@ -116,7 +115,7 @@ def test_when_the_runner_has_ended_the_run_the_flow_rests_until_the_next_window(
     reconcile_until(flow, is_in("running"))
     (root / "default" / f"done-{flow.pk}").touch()
     rested = reconcile_until(flow, is_in("stopped"))
-    jobs.reconcile()
+    reconciler.reconcile()
     assert "The next run is at " in rested.reason
     assert fresh(flow).desired_state == "stopped", "it had its run in this window"
 
@@ -126,19 +125,19 @@ def test_what_a_person_stopped_or_paused_no_window_starts(
 ) -> None:
     flow = made(pair, is_open())
     reconcile_until(flow, is_in("running"))
-    steering.pause_flow(flow=fresh(flow), who=WHO)
+    commands.pause_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, is_in("paused"))
     edited(flow, is_closed())
-    jobs.reconcile()
+    reconciler.reconcile()
     assert fresh(flow).desired_state == "paused"
-    steering.resume_flow(flow=fresh(flow), who=WHO)
+    commands.resume_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, is_in("running"))
     assert asked_by(flow) == WHO, "who resumes it while its window is closed wants it now"
-    steering.stop_flow(flow=fresh(flow), who=WHO)
+    commands.stop_flow(flow=fresh(flow), who=WHO)
     stopped = reconcile_until(flow, is_in("stopped"))
     assert "The next run" not in stopped.reason
     edited(flow, is_open())
-    jobs.reconcile()
+    reconciler.reconcile()
     assert fresh(flow).desired_state == "stopped"
 
 
@@ -149,7 +148,7 @@ def test_a_run_that_its_runner_did_not_end_is_ended_by_who_looks_next(
     flow = made(pair, window(timezone.now() - timedelta(hours=2)))
     rows = Transition.objects.filter(subject="flow", subject_id=flow.pk)
     rows.update(when=timezone.now() - timedelta(minutes=100))
-    jobs.reconcile()
+    reconciler.reconcile()
     rested = fresh(flow)
     assert (rested.desired_state, asked_by(flow)) == ("stopped", "reconciler")
     assert not Job.objects.exists()

@@ -10,7 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mirrors.models import DutyRun, Flow, HeartbeatState, Runner, Transition
-from monitoring import alerting, telling, wishes
+from monitoring.alerts import actions, evaluation
+from monitoring.channels import delivery
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
 from tests.monitoring.conftest import Receiver
 from tests.pages import world
@@ -32,12 +33,12 @@ def at(seconds: int, lag_s: int, flow: Flow) -> None:
     now = START + timedelta(seconds=seconds)
     Flow.objects.filter(pk=flow.pk).update(as_of=now)
     world.owes(flow, time_lag_ms=lag_s * 1000)
-    alerting.evaluate(now=now)
+    evaluation.evaluate(now=now)
 
 
 def deliver(seconds: int) -> int:
     now = START + timedelta(seconds=seconds)
-    return sum(telling.send(delivery_id=pk, now=now) for pk in telling.due(now))
+    return sum(delivery.send(delivery_id=pk, now=now) for pk in delivery.due(now))
 
 
 def fire(flow: Flow) -> Alert:
@@ -80,7 +81,7 @@ def test_a_process_that_dies_while_it_sends_is_made_up_for_with_the_same_key(
     fire(flow)
     now = START + timedelta(seconds=21)
     Delivery.objects.update(state="sending", attempt=1, claimed_until=now + timedelta(seconds=60))
-    assert telling.due(now) == []
+    assert delivery.due(now) == []
     assert deliver(90) == 1
     [(headers, _)] = receiver.got
     assert headers["X-Understudy-Delivery"] == str(Delivery.objects.get().key)
@@ -95,9 +96,9 @@ def test_two_evaluations_at_once_open_and_tell_one_alert(flow: Flow, channel: Ch
     alert.state, alert.told_at = "pending", None
     now = START + timedelta(seconds=20)
     subject = (alert.subject, alert.subject_name, flow)
-    reading = next(iter(alerting._readings([stale], now)))[2]
-    assert alerting._open(stale, subject, reading, START) is not None
-    alerting._step(stale, subject, alert, reading, [], now)
+    reading = next(iter(evaluation._readings([stale], now)))[2]
+    assert evaluation._open(stale, subject, reading, START) is not None
+    evaluation._step(stale, subject, alert, reading, [], now)
     assert Alert.objects.count() == 1
     assert Delivery.objects.count() == 1
 
@@ -108,7 +109,7 @@ def test_a_silence_holds_the_telling_back_until_it_ends(flow: Flow, channel: Cha
     )
     fire(flow)
     assert Delivery.objects.count() == 0
-    wishes.end_silence(silence=silence, now=START + timedelta(seconds=25))
+    actions.end_silence(silence=silence, now=START + timedelta(seconds=25))
     at(30, 60, flow)
     at(40, 60, flow)
     assert Delivery.objects.count() == 1
@@ -123,8 +124,8 @@ def test_nobody_hears_the_end_of_what_nobody_heard_of(flow: Flow, channel: Chann
 
 
 def test_the_first_who_acknowledges_keeps_it(flow: Flow) -> None:
-    alert = wishes.acknowledge(alert=fire(flow), who="ann", note="Broker 3 is being replaced.")
-    assert wishes.acknowledge(alert=alert, who="ben").acknowledged_by == "ann"
+    alert = actions.acknowledge(alert=fire(flow), who="ann", note="Broker 3 is being replaced.")
+    assert actions.acknowledge(alert=alert, who="ben").acknowledged_by == "ann"
 
 
 def test_a_deleted_flow_or_rule_leaves_no_alert_open(flow: Flow, channel: Channel) -> None:
@@ -177,7 +178,7 @@ def test_sentences_of_many_alerts_that_change_at_once_are_written_at_once(flow: 
         for one in Flow.objects.all():
             world.owes(one, time_lag_ms=(60 + seconds) * 1000)
         with CaptureQueriesContext(connection) as seen:
-            alerting.evaluate(now=now)
+            evaluation.evaluate(now=now)
         return len(seen)
 
     for seconds in (0, 10, 20, 30):
@@ -203,7 +204,7 @@ def test_a_maintenance_window_of_a_cluster_covers_its_flows_while_it_lasts(
     at(30, 60, flow)
     assert Delivery.objects.count() == 1
     Silence.objects.update(cluster=world.cluster("elsewhere"), ends_at=START + timedelta(hours=1))
-    assert not alerting.is_silenced(Alert.objects.get(), list(Silence.objects.all()))
+    assert not evaluation.is_silenced(Alert.objects.get(), list(Silence.objects.all()))
 
 
 def test_the_age_of_checkpoints_is_that_of_the_last_run_that_ended_well(flow: Flow) -> None:

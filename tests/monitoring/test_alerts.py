@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitoring.domain.alerts import (
+from monitoring.domain.alerts.conditions import read_flow, read_runner
+from monitoring.domain.alerts.rules import (
     KINDS,
     Condition,
     FlowFacts,
@@ -21,7 +22,6 @@ from monitoring.domain.alerts import (
     problems_of,
     rules_of,
 )
-from monitoring.domain.readings import read_flow, read_runner
 from tests.owing import owing
 
 NOW = datetime(2026, 11, 21, 2, 14, tzinfo=UTC)

@@ -10,8 +10,9 @@ import pytest
 from django.utils import timezone
 
 from mirrors.models import Flow, FlowObjectives
-from monitoring import charts, history
 from monitoring.domain.lag import FINE, HOUR, MINUTE, Sample
+from monitoring.history import charts
+from monitoring.history import samples as history
 from monitoring.models import AlertRule, LagSample
 from tests.pages import world
 from tests.pages.conftest import As, signed_in, silent_queue

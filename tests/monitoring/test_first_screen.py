@@ -12,11 +12,18 @@ from django.test import Client
 from django.utils import timezone
 
 from mirrors.models import Cluster, FailoverRun, Flow, GroupOffset
-from monitoring.alerting import is_silenced
-from monitoring.domain.spark import CURVE_HEIGHT, CURVE_WIDTH, HEIGHT, WIDTH, curve, path
-from monitoring.domain.standby import Standby, trust
+from monitoring.alerts.evaluation import is_silenced
+from monitoring.domain.overview.drill_results import Standby, trust
+from monitoring.domain.overview.sparkline import (
+    CURVE_HEIGHT,
+    CURVE_WIDTH,
+    HEIGHT,
+    WIDTH,
+    curve,
+    path,
+)
 from monitoring.models import Alert, AlertRule, LagSample, Silence
-from monitoring.models.loud import loud_alerts
+from monitoring.models.alerts import loud_alerts
 from tests.pages import world
 from tests.pages.conftest import As, signed_in, silent_queue
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitoring.domain.forecast import (
+from monitoring.domain.forecasts.retention import (
     Risk,
     Step,
     copy_rate,

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
-from controlplane.bench import scale
+from controlplane.bench.scale import seed_flows
 from mirrors.models import (
     DutyRun,
     Flow,
@@ -26,10 +26,10 @@ from mirrors.models import (
     Runner,
     Sighting,
 )
-from mirrors.services.people import create_token, ensure_person
-from monitoring import collector
+from mirrors.services.users import create_token, ensure_person
+from monitoring.history import collector
 from monitoring.models import ClusterSweep, FlowOutlook, LagSample
-from monitoring.series import MM2
+from monitoring.prometheus.text_format import MM2
 from tests.pages import world
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
@@ -237,7 +237,7 @@ def test_a_scrape_asks_the_database_no_more_often_when_there_is_more(
 
     scraper.get("/metrics")
     before = queries_of_a_scrape()
-    scale.seed(flows=30, now=timezone.now(), days=0)
+    seed_flows.seed(flows=30, now=timezone.now(), days=0)
     assert FlowPartition.objects.count() > 2_000
     assert queries_of_a_scrape() == before
     answer = scraper.get("/metrics")

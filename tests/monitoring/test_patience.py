@@ -23,7 +23,7 @@ import psutil
 import psycopg
 import pytest
 
-from controlplane.demo.guard import Guard
+from controlplane.demo.processes.guard import Guard
 from tests.postgres import Postgres, binaries
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ PREPARE = """
 import django; django.setup()
 from django.core.management import call_command
 from mirrors.models import Role
-from mirrors.services.people import ensure_person
+from mirrors.services.users import ensure_person
 call_command("migrate", verbosity=0)
 ensure_person(username="ann", password="correct horse 9", role=Role.ADMIN)
 """

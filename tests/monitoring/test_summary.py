@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitoring.domain.losses import FlowPicture
-from monitoring.domain.summary import Trouble, by_trouble, is_stale, summarise, tone
+from monitoring.domain.overview.data_loss import FlowPicture
+from monitoring.domain.overview.summary import Trouble, by_trouble, is_stale, summarise, tone
 from tests.owing import owing
 
 NOW = datetime(2026, 11, 21, 2, 14, tzinfo=UTC)

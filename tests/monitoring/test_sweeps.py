@@ -9,12 +9,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.domain.snapshot import ClusterSnapshot, TopicState
 from mirrors.models import Cluster, Flow, FlowAccount, FlowPartition, FlowTopic
-from monitoring import alerting, sweeps
+from monitoring.alerts import evaluation
+from monitoring.forecasts import source_scan
+from monitoring.forecasts.source_scan import Answers
 from monitoring.models import Alert, AlertRule, ClusterSweep, FlowOutlook, PartitionRange
-from monitoring.sources import Answers
 from tests.pages import world
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -70,8 +71,8 @@ def flow(db: None, source: Source) -> Flow:
 def sweep(flow: Flow, source: Source, seconds: int) -> bool:
     now = NOON + timedelta(seconds=seconds)
     ClusterSweep.objects.update(due_at=now)
-    done = sweeps.sweep(cluster_id=flow.source_id, now=now, sources=source)
-    alerting.evaluate(now=now)
+    done = source_scan.sweep(cluster_id=flow.source_id, now=now, sources=source)
+    evaluation.evaluate(now=now)
     return done
 
 
@@ -140,14 +141,14 @@ def test_a_cluster_that_is_known_to_be_away_is_not_asked(flow: Flow, source: Sou
 
 
 def test_two_workers_sweep_a_cluster_once(flow: Flow, source: Source) -> None:
-    assert sweeps.due_clusters(NOON) == [flow.source_id]
-    assert sweeps.sweep(cluster_id=flow.source_id, now=NOON, sources=source)
-    assert not sweeps.sweep(cluster_id=flow.source_id, now=NOON, sources=source)
-    assert sweeps.due_clusters(NOON) == []
-    assert sweeps.due_clusters(NOON + timedelta(seconds=10)) == [flow.source_id]
+    assert source_scan.due_clusters(NOON) == [flow.source_id]
+    assert source_scan.sweep(cluster_id=flow.source_id, now=NOON, sources=source)
+    assert not source_scan.sweep(cluster_id=flow.source_id, now=NOON, sources=source)
+    assert source_scan.due_clusters(NOON) == []
+    assert source_scan.due_clusters(NOON + timedelta(seconds=10)) == [flow.source_id]
     ClusterSweep.objects.update(claimed_until=NOON + timedelta(seconds=50))
-    assert sweeps.due_clusters(NOON + timedelta(seconds=10)) == []
-    assert sweeps.due_clusters(NOON + timedelta(seconds=51)) == [flow.source_id]
+    assert source_scan.due_clusters(NOON + timedelta(seconds=10)) == []
+    assert source_scan.due_clusters(NOON + timedelta(seconds=51)) == [flow.source_id]
 
 
 def test_a_flow_that_was_stopped_calls_nobody_and_its_source_is_looked_at(
@@ -156,9 +157,9 @@ def test_a_flow_that_was_stopped_calls_nobody_and_its_source_is_looked_at(
     Flow.objects.update(desired_state="stopped", observed_state="stopped", as_of=BEFORE)
     deletes(flow, source, 120)
     assert not Alert.objects.exists()
-    assert sweeps.due_clusters(NOON + timedelta(hours=1)) == [flow.source_id]
+    assert source_scan.due_clusters(NOON + timedelta(hours=1)) == [flow.source_id]
     Flow.objects.update(observed_state="failed_over")
-    assert sweeps.due_clusters(NOON + timedelta(hours=1)) == []
+    assert source_scan.due_clusters(NOON + timedelta(hours=1)) == []
 
 
 @pytest.fixture
@@ -280,7 +281,7 @@ def test_a_sweep_writes_only_partitions_whose_beginning_moved(flow: Flow, source
     with CaptureQueriesContext(connection) as queries:
         sweeps_at = NOON + timedelta(seconds=20)
         ClusterSweep.objects.update(due_at=sweeps_at)
-        sweeps.sweep(cluster_id=flow.source_id, now=sweeps_at, sources=source)
+        source_scan.sweep(cluster_id=flow.source_id, now=sweeps_at, sources=source)
     assert not PartitionRange.objects.filter(as_of=NOON).exists()
     assert len(queries) < 25
 

@@ -16,10 +16,11 @@ from pytest_django import Settings
 
 from controlplane.demo.services import Services
 from controlplane.demo.workspace import Workspace
-from mirrors import outgoing
-from mirrors.outgoing import post
-from monitoring import telling, wishes
-from monitoring.domain import messages
+from mirrors import outbound_http
+from mirrors.outbound_http import post
+from monitoring.alerts import actions
+from monitoring.channels import delivery as telling
+from monitoring.channels import message as messages
 from monitoring.models import Alert, Channel, Delivery
 from tests.monitoring.conftest import Receiver
 
@@ -29,7 +30,7 @@ NOW = timezone.now()
 def sent_of(channel: Channel, after_s: float = 0) -> Delivery:
     """Ask for a test if none waits, send what is due, and see what came of it."""
     now = NOW + timedelta(seconds=after_s)
-    delivery = channel.deliveries.first() or wishes.request_test(channel=channel, now=NOW)
+    delivery = channel.deliveries.first() or actions.request_test(channel=channel, now=NOW)
     for pk in telling.due(now):
         telling.send(delivery_id=pk, now=now)
     delivery.refresh_from_db()
@@ -74,7 +75,7 @@ def test_what_cannot_pass_is_given_up_at_once_and_can_be_tried_again_by_hand(
     dead = sent_of(channel)
     assert (dead.state, dead.error) == ("dead", "It answered 404.")
     assert sent_of(channel, 9_999).attempt == 1
-    assert wishes.retry(delivery=dead, now=NOW)
+    assert actions.retry(delivery=dead, now=NOW)
     assert sent_of(channel, 1).state == "sent"
 
 
@@ -93,7 +94,7 @@ def test_tries_end_and_each_waits_longer_than_the_one_before(
 
 
 def test_a_channel_deleted_meanwhile_is_told_nothing(channel: Channel, receiver: Receiver) -> None:
-    waiting = wishes.request_test(channel=channel, now=NOW)
+    waiting = actions.request_test(channel=channel, now=NOW)
     channel.delete()
     assert telling.send(delivery_id=waiting.pk, now=NOW) is False
     assert receiver.got == []
@@ -227,7 +228,7 @@ def test_a_name_whose_first_address_is_dead_or_forbidden_is_asked_at_the_next(
     port = int(receiver.url.split(":")[2].split("/")[0])
     found = [(socket.AF_INET, (address, port)) for address in (first, "127.0.0.1")]
     monkeypatch.setenv("UNDERSTUDY_NOTIFY_ALLOW", "127.0.0.0/8")
-    monkeypatch.setattr(outgoing, "resolve_host", lambda *_: found)
+    monkeypatch.setattr(outbound_http, "resolve_host", lambda *_: found)
     assert post(f"http://hooks.example:{port}/hook", b"{}", {}).ok
     assert [headers["Host"] for headers, _ in receiver.got] == [f"hooks.example:{port}"]
     receiver.answers.append((500, {}))

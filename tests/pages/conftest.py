@@ -9,7 +9,7 @@ from django.test import Client
 
 from controlplane.celery import app
 from mirrors.models import Cluster, Role
-from mirrors.services.people import ensure_person
+from mirrors.services.users import ensure_person
 from tests.pages import world
 
 As = Callable[[str], Client]

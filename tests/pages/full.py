@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from mirrors.domain.runbook.steps import STEPS
+from mirrors.domain.failover.runbook.steps import STEPS
 from mirrors.models import (
     ClusterTest,
     Comparison,
@@ -21,7 +21,7 @@ from mirrors.models import (
     HeartbeatState,
     RunnerLog,
 )
-from mirrors.models.edits import keep_edit
+from mirrors.models.setting_changes import keep_edit
 from monitoring.models import Alert, AlertRule, Channel, Delivery, LagSample, Silence
 from tests.drilling import drill_rows
 from tests.going_back import going_back

@@ -129,7 +129,7 @@ def test_a_crash_shows_a_reference_and_no_detail(
     def broken(*args: Any, **kwargs: Any) -> None:
         raise error
 
-    monkeypatch.setattr("mirrors.views.flows.flows_with_lag", broken)
+    monkeypatch.setattr("mirrors.views.flows.pages.flows_with_lag", broken)
     viewer.raise_request_exception = False
     answer = viewer.get("/flows/")
     text = answer.content.decode()

@@ -8,7 +8,7 @@ import pytest
 from django import forms
 from django.forms.renderers import DjangoTemplates
 
-from controlplane.forms import Renderer
+from controlplane.form_renderer import Renderer
 
 ODD = "<b>\"x\" & 'y'</b>"
 CHOICES = [("", "Choose"), ("a", "One"), (2, ODD), (ODD, "Three")]

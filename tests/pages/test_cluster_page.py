@@ -11,9 +11,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.models import Cluster, ClusterTest, Flow, GroupOffset, cluster_groups
+from mirrors.models import Cluster, ClusterTest, Flow, GroupOffset, groups
 from mirrors.services.clusters import due_clusters
-from mirrors.views.readiness import FLOWS_LISTED
+from mirrors.views.drills.readiness import FLOWS_LISTED
 from monitoring.models import ClusterSweep
 from tests.pages import world
 
@@ -100,21 +100,21 @@ def test_groups_are_counted_on_both_sides_and_have_a_page(viewer: Client, primar
 def test_the_same_groups_are_known_whichever_way_they_are_read(
     primary: Cluster, monkeypatch: pytest.MonkeyPatch, most_leaps: int
 ) -> None:
-    monkeypatch.setattr(cluster_groups, "MOST_LEAPS", most_leaps)
+    monkeypatch.setattr(groups, "MOST_LEAPS", most_leaps)
     out, into = Flow.objects.get(target__alias="backup"), Flow.objects.get(target=primary)
     _group(into, "Zoo", 0, target_offset=1, sync_state="in_sync")
     _group(into, "billing", 0, sync_state="waiting")
     _group(into, "billing", 1, target_offset=7, sync_state="moved")
     _group(into, "not here", 0, sync_state="waiting")
-    known = cluster_groups.flows_by_group(primary)
+    known = groups.flows_by_group(primary)
     flows = {"audit": {out.pk}, "billing": {out.pk, into.pk}, "Zoo": {into.pk}}
     assert known == flows
-    rows = cluster_groups.groups_of(primary).order_by("group")
+    rows = groups.groups_of(primary).order_by("group")
     assert list(known) == [row["group"] for row in rows]
-    assert list(cluster_groups.groups_named(primary, known, ["billing"])) == [
+    assert list(groups.groups_named(primary, known, ["billing"])) == [
         row for row in rows if row["group"] == "billing"
     ]
-    assert not cluster_groups.flows_by_group(Cluster.objects.get(alias="lake"))
+    assert not groups.flows_by_group(Cluster.objects.get(alias="lake"))
 
 
 def test_groups_over_rest(viewer: Client, primary: Cluster) -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Flow
-from mirrors.services.comparing import rows
+from mirrors.services.comparison import lifecycle
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -24,7 +24,7 @@ def flow(db: None) -> Flow:
 
 def finished(flow: Flow) -> Comparison:
     """As a worker leaves it: one partition differs, one was not read."""
-    run = rows.request_comparison(flow=flow, who="tester")
+    run = lifecycle.request_comparison(flow=flow, who="tester")
     places = {"comparison": run, "topic": "orders", "remote_topic": "primary.orders"}
     ComparisonPart.objects.create(
         **places, partition=0, verdict="differs", differences=1, source_records=7, next=7
@@ -45,8 +45,8 @@ def finished(flow: Flow) -> Comparison:
     aspect = {"about": "config", "compared": 9, "differs": 0, "left_out": "One is not known."}
     content = {"partitions": 2, "same": 0, "differs": 1, "source_records": 7}
     content |= {"target_records": 7, "differences": 1, "unread": 3, "unread_partitions": 1}
-    assert rows.take_turn(comparison_id=run.pk) is not None
-    rows.end_comparison(
+    assert lifecycle.take_turn(comparison_id=run.pk) is not None
+    lifecycle.end_comparison(
         comparison_id=run.pk,
         state="succeeded",
         reason="1 difference in content between primary and backup.",

@@ -9,12 +9,13 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.domain.acls.previews import NOT_IN_PLAN, NOT_SEEN
-from mirrors.domain.drift.findings import Deviation, rule_on
+from mirrors.domain.topics.acls import NOT_IN_PLAN, NOT_SEEN
+from mirrors.domain.topics.drift import Deviation, rule_on
 from mirrors.models import Drift, Flow, FlowPlan, GroupOffset
-from mirrors.services import duties, imports
 from mirrors.services.clock import milliseconds
-from mirrors.services.sync import drift_rows
+from mirrors.services.migration import import_export
+from mirrors.services.sync import scheduler
+from mirrors.services.topics import drift_store
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -43,7 +44,7 @@ def flow(db: None) -> Flow:
 def finding(flow: Flow) -> Drift:
     now = timezone.now()
     ruling = rule_on(SET, None, now=milliseconds(now), grace_s=3600)
-    drift_rows.store_findings(
+    drift_store.store_findings(
         flow.pk, {SET.place: (SET, ruling)}, kinds=[SET.kind], put_back=(), now=now
     )
     return Drift.objects.get(found=SET.found)
@@ -81,7 +82,7 @@ def test_a_finding_is_listed_and_decided_on_by_an_operator_with_a_reason(
     finding.refresh_from_db()
     assert finding.state == "fixing"
     # What is over can be read, not decided on.
-    drift_rows.store_findings(
+    drift_store.store_findings(
         finding.flow_id, {}, kinds=[SET.kind], put_back=(), now=timezone.now()
     )
     assert 'name="choice"' not in operator.get(page).content.decode()
@@ -139,11 +140,11 @@ def test_access_rules_wait_for_a_look_and_the_plan_s_tab_lets_them_follow(
 
 
 def test_an_imported_wish_for_access_rules_is_kept_and_waits(db: None) -> None:
-    plan = imports.preview_import(kind="mm2-properties", text=MM2)
-    made = imports.apply_import(kind="mm2-properties", text=MM2, digest=plan.digest, who="me")
+    plan = import_export.preview_import(kind="mm2-properties", text=MM2)
+    made = import_export.apply_import(kind="mm2-properties", text=MM2, digest=plan.digest, who="me")
     (flow,) = made.flows
     assert flow.properties["sync.topic.acls.enabled"] == "true"
-    rows = duties.standings(flow=flow, now=timezone.now())
+    rows = scheduler.standings(flow=flow, now=timezone.now())
     (acls,) = (row for row in rows if row.schedule.name == "topic acls")
     assert (acls.enabled, acls.judgement.due, acls.judgement.reason) == (True, False, NOT_SEEN)
 

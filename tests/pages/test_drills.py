@@ -12,12 +12,12 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from pytest_django import Settings
 
-from mirrors.domain.evidence.objectives import Objectives
+from mirrors.domain.drills.objectives import Objectives
 from mirrors.models import Certificate, Drill, DrillRun, Flow
-from mirrors.services.evidence import drills
-from mirrors.services.evidence.certificate_pdf import draw_pdf
-from mirrors.services.evidence.evidence_pruning import drop_old_rows
-from mirrors.services.evidence.objectives import set_objectives
+from mirrors.services.drills import schedules
+from mirrors.services.drills.certificates.pdf import draw_pdf
+from mirrors.services.drills.objectives import set_objectives
+from mirrors.services.retention import drop_old_rows
 from tests.drilling import drilled
 from tests.pages import world
 from tests.pages.conftest import As
@@ -75,7 +75,7 @@ def test_one_click_runs_a_drill_and_a_second_leads_to_the_same(signed_in: As, fl
 def test_a_drill_that_has_not_measured_yet_is_shown_without_figures(
     viewer: Client, flow: Flow
 ) -> None:
-    drills.request_drill(flow=flow, who="ann")
+    schedules.request_drill(flow=flow, who="ann")
     for path in (f"/flows/{flow.pk}/readiness/", "/drills/"):
         answer = viewer.get(path)
         assert answer.status_code == 200

@@ -18,7 +18,7 @@ from mirrors.models import (
     OrphanStretch,
     Transition,
 )
-from mirrors.services.failback import failback_switch
+from mirrors.services.failback import switchover
 from tests.going_back import fenced, going_back
 from tests.pages import world
 from tests.pages.conftest import As
@@ -123,15 +123,15 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
     assert operator.post(path, asked).status_code == 302
     simulated = FailoverRun.objects.get()
     assert (simulated.kind, simulated.flow_id) == ("simulation", run.reverse_id)
-    assert failback_switch.begin_simulated() == [], "not before it has succeeded"
+    assert switchover.begin_simulated() == [], "not before it has succeeded"
     plan = {"blockers": [], "partitions": [], "places": []}
     FailoverRun.objects.update(state="succeeded", ended_at=timezone.now(), plan=plan)
-    (begun,) = failback_switch.begin_simulated()
-    assert failback_switch.begin_simulated() == [], "and not twice"
+    (begun,) = switchover.begin_simulated()
+    assert switchover.begin_simulated() == [], "and not twice"
     switched = FailoverRun.objects.get(pk=begun)
     assert (switched.kind, switched.simulation_id) == ("switchover", simulated.pk)
     assert switched.requested_by == "the-operator"
-    failback_switch.close_switched()
+    switchover.close_switched()
     run.refresh_from_db()
     assert run.state == "running"
     FailoverRun.objects.filter(pk=begun).update(state="succeeded", ended_at=timezone.now())
@@ -139,7 +139,7 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
     FailoverStep.objects.filter(run=begun, name="fence_producers").update(result=rules)
     identity = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
     Flow.objects.filter(pk=flow.pk).update(properties={"replication.policy.class": identity})
-    failback_switch.close_switched()
+    switchover.close_switched()
     run.refresh_from_db()
     assert run.state == "succeeded"
     assert "took the clients back to primary" in run.reason
@@ -156,11 +156,11 @@ def test_a_switch_back_that_is_refused_says_so_and_is_not_tried_again(
     operator.post(f"/failbacks/{run.pk}/switch/", asked)
     FailoverRun.objects.update(state="succeeded", ended_at=timezone.now(), plan={"blockers": []})
     Flow.objects.filter(pk=run.reverse_id).update(properties={"failover.fence": "webhook"})
-    assert failback_switch.begin_simulated() == []
+    assert switchover.begin_simulated() == []
     run.refresh_from_db()
     assert run.reason.startswith("The switch back was refused: ")
     Failback.objects.update(reason="")
-    assert failback_switch.begin_simulated() == []
+    assert switchover.begin_simulated() == []
     run.refresh_from_db()
     assert run.reason == ""
     operator.post(f"/failbacks/{run.pk}/switch/", asked)
@@ -169,7 +169,7 @@ def test_a_switch_back_that_is_refused_says_so_and_is_not_tried_again(
     FailoverRun.objects.filter(pk=newest.pk).update(
         state="failed", reason="1 would start at a wrong record.", ended_at=timezone.now()
     )
-    assert failback_switch.begin_simulated() == []
+    assert switchover.begin_simulated() == []
     run.refresh_from_db()
     assert f"simulation {newest.pk} failed: 1 would start at a wrong record." in run.reason
 

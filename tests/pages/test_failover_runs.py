@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from mirrors import tasks
-from mirrors.domain.runbook.steps import STEPS
+from mirrors.domain.failover.runbook.steps import STEPS
 from mirrors.models import FailoverRun, FailoverStep, Flow
 from tests.api.test_failover_runs import PLAN
 from tests.pages import world

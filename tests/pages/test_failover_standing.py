@@ -7,14 +7,13 @@ import dataclasses
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.acls.left import WRITE_RULES
-from mirrors.domain.acls.rules import AclRule
-from mirrors.domain.changes import ConfigChange, SyncPlan
-from mirrors.domain.snapshot import TopicState
-from mirrors.domain.topics import Growth, NewTopic
+from mirrors.domain.cluster_snapshot import TopicState
+from mirrors.domain.topics.acls import WRITE_RULES, AclRule
+from mirrors.domain.topics.plan import Growth, NewTopic
+from mirrors.domain.topics.sync_plan import ConfigChange, SyncPlan
 from mirrors.models import Drift, Flow, FlowPlan
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.failover_standing import read_standing, standing_of
+from mirrors.services.failover.target_topics import read_standing, standing_of
 from tests.pages import world
 
 BEFORE = "Access rules that allow WRITE are not carried: only the flow writes its topics (1: a)."

@@ -12,12 +12,20 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.domain.failover.beside import Drifted, FencePicture, Standing
 from mirrors.domain.failover.plan import plan_failover
-from mirrors.domain.failover.proof import Proof
-from mirrors.domain.failover.result import Loss, Reading, place_result, sentence, sum_up, to_json
+from mirrors.domain.failover.preconditions import Drifted, FencePicture, Standing
+from mirrors.domain.failover.read_verification import Proof
+from mirrors.domain.failover.simulation_result import (
+    Loss,
+    Reading,
+    place_result,
+    sentence,
+    sum_up,
+    to_json,
+)
 from mirrors.models import FailoverRun, Flow
-from mirrors.services.failover import failovers, simulation
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.simulation import simulator
 from tests.domain.test_failover import GroupPicture, partition, picture, place
 from tests.pages import world
 from tests.pages.conftest import As
@@ -29,7 +37,7 @@ def flow(db: None) -> Flow:
 
 
 def finished(flow: Flow, group: str = "billing", **proof: Any) -> FailoverRun:
-    return finish(simulation.request_simulation(flow=flow, who="tester"), group, **proof)
+    return finish(simulator.request_simulation(flow=flow, who="tester"), group, **proof)
 
 
 def finish(run: FailoverRun, group: str = "billing", **proof: Any) -> FailoverRun:
@@ -54,9 +62,9 @@ def finish(run: FailoverRun, group: str = "billing", **proof: Any) -> FailoverRu
         for row in plan.places
     ]
     totals = sum_up(found, losses)
-    failovers.take_run(run_id=run.pk)
+    lifecycle.take_run(run_id=run.pk)
     words = sentence(plan, totals, source="primary", target="backup")
-    failovers.end_run(
+    lifecycle.end_run(
         run_id=run.pk,
         state="succeeded",
         reason=words,

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from mirrors.models import Cluster, FailoverRun, Flow, HeartbeatState, SettingChange
 from mirrors.models.transitions import record
-from mirrors.services.flows import editing, steering
+from mirrors.services.flows import commands, settings
 from monitoring.models import Alert, AlertRule
 from tests.pages import world
 
@@ -23,12 +23,12 @@ from tests.pages import world
 def edited(pair: tuple[Cluster, Cluster]) -> Flow:
     """Made by ana with one setting; ben changed it, added one; our own process stopped it."""
     world.runner()
-    flow = editing.create_flow(
+    flow = settings.create_flow(
         source=pair[0], target=pair[1], properties={"topics": "orders"}, who="ana"
     )
     after = {"topics": "orders, payments", "tasks.max": "4"}
-    flow = editing.update_flow(flow=flow, properties=after, who="ben")
-    steering.pause_flow(flow=flow, who="ben", why="A drill of theirs.")
+    flow = settings.update_flow(flow=flow, properties=after, who="ben")
+    commands.pause_flow(flow=flow, who="ben", why="A drill of theirs.")
     world.transition(flow, who="reconciler", why="Seen by us.")
     return flow
 
@@ -52,9 +52,9 @@ def test_every_changed_setting_is_kept_with_who_before_and_after(edited: Flow) -
 
 def test_an_edit_that_changes_nothing_leaves_no_row_and_another_runner_does(edited: Flow) -> None:
     before = SettingChange.objects.count()
-    editing.update_flow(flow=edited, properties=edited.properties, who="ben")
+    settings.update_flow(flow=edited, properties=edited.properties, who="ben")
     assert SettingChange.objects.count() == before
-    editing.update_flow(flow=edited, runner=world.runner("other"), who="ben")
+    settings.update_flow(flow=edited, runner=world.runner("other"), who="ben")
     last = SettingChange.objects.latest("pk")
     assert (last.key, last.before, last.after) == ("runner", "default", "other")
 

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from mirrors.domain.keys.table import IDENTITY_POLICY
+from mirrors.domain.settings.table import IDENTITY_POLICY
 from mirrors.models import Cluster, Flow, Transition
 from tests.pages import world
 from tests.pages.conftest import As

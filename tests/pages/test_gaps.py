@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from mirrors.domain.gaps import in_the_way, remote_cut
-from mirrors.domain.runs import Run
+from mirrors.domain.gaps.lost_ranges import in_the_way, remote_cut
+from mirrors.domain.offsets.runs import Run
 from mirrors.models import Flow, Gap
 from tests.mirrors.maps import keep_map
 from tests.pages import world

@@ -6,7 +6,7 @@ import json
 
 from django.utils import timezone
 
-from mirrors.domain.figures import count
+from mirrors.domain.formatting import count
 from mirrors.models import GroupOffset
 from tests.pages import world
 from tests.pages.conftest import As

@@ -87,9 +87,9 @@ def test_an_hour_later_it_is_too_old_to_be_shown(
 ) -> None:
     viewer.get("/flows/")
     now = time.time()
-    monkeypatch.setattr("controlplane.kept_pages.time.time", lambda: now + 3_500)
+    monkeypatch.setattr("controlplane.database.stale_page_cache.time.time", lambda: now + 3_500)
     assert "58 min" in _asked(viewer, "/flows/").content.decode()
-    monkeypatch.setattr("controlplane.kept_pages.time.time", lambda: now + 3_700)
+    monkeypatch.setattr("controlplane.database.stale_page_cache.time.time", lambda: now + 3_700)
     assert _asked(viewer, "/flows/").status_code == 503
 
 

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.jobs import JobStatus, PartitionStatus, TopicStatus
+from mirrors.domain.runners.job_files import JobStatus, PartitionStatus, TopicStatus
 from mirrors.models import Flow
-from mirrors.services import progress
 from mirrors.services.clock import milliseconds
+from mirrors.services.flows import progress
 from tests.pages import world
 from tests.pages.conftest import As
 

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from mirrors.models import Transition
-from monitoring.domain.alerts import KINDS
+from monitoring.domain.alerts.rules import KINDS
 from monitoring.models import Alert, AlertRule, Channel, Silence
 from tests.pages import world
 from tests.pages.conftest import As

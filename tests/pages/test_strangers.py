@@ -8,14 +8,14 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.domain.continuity.strangers import Stretch
-from mirrors.domain.jobs import JobStatus, PartitionStatus
+from mirrors.domain.gaps.foreign_records import Stretch
+from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap
-from mirrors.services.strangers import find_ongoing, fold
-from monitoring.domain.alerts import Condition
-from monitoring.domain.readings import read_flow
-from monitoring.facts import of_flows
-from monitoring.metrics import scrape
+from mirrors.services.gaps.foreign_records import find_ongoing, fold
+from monitoring.alerts.facts import of_flows
+from monitoring.domain.alerts.conditions import read_flow
+from monitoring.domain.alerts.rules import Condition
+from monitoring.prometheus.metrics import scrape
 from tests.pages import world
 
 

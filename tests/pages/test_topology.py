@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mirrors.models import Cluster, Flow
+from monitoring.api import topology
 from monitoring.models import LagSample
-from monitoring.views import topology_rest
 from monitoring.views.topology import MOST_DRAWN
 from tests.pages import world
 from tests.pages.conftest import As
@@ -159,7 +159,7 @@ def test_over_rest_a_large_world_comes_in_parts(viewer: Client, flow: Flow) -> N
 def test_over_rest_the_nearest_that_a_cluster_reaches_are_named(
     viewer: Client, flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topology_rest, "MOST_REACHED", 2)
+    monkeypatch.setattr(topology, "MOST_REACHED", 2)
     chain = [flow.target, *(world.cluster(f"chain{number}") for number in range(3))]
     for start, end in itertools.pairwise(chain):
         world.flow(start, end)

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from mirrors.domain.gaps import GapFacts
+from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.models import (
     Cluster,
     Drift,
@@ -22,7 +22,7 @@ from mirrors.models import (
     Runner,
     Transition,
 )
-from mirrors.services import accounts
+from mirrors.services import account
 
 _numbers = itertools.count(1)
 
@@ -71,7 +71,7 @@ def owes(of: Flow, topic: str = "", **figures: Any) -> None:
 def sum_up(of: Flow) -> None:
     """The flow's account, from its topics as they are now."""
     rows = FlowTopic.objects.filter(flow=of)
-    accounts.store(flow=of, rows=rows, not_visible="", as_of=timezone.now())
+    account.store(flow=of, rows=rows, not_visible="", as_of=timezone.now())
 
 
 def _owed(values: dict[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from controlplane.demo.ports import HOST
+from controlplane.demo.processes.ports import HOST
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.probe import ProbeReport, probe
+from mirrors.kafka.connection_test.probe import ProbeReport, probe
 
 LOGINS = [
     (listener, mechanism)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from controlplane.demo.guard import Guard
+from controlplane.demo.processes.guard import Guard
 from tests.security.issuer import Issuer
 from tests.security.secured import OAUTH_CLIENT, SecuredBroker
 from tests.security.vault import Vault, environment

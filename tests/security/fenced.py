@@ -14,8 +14,8 @@ from confluent_kafka.admin import (
 )
 
 from mirrors.models import FailoverRun, Flow
-from mirrors.services.failover import simulation
-from mirrors.services.runbook import asking
+from mirrors.services.failover.runbook import commands
+from mirrors.services.failover.simulation import simulator as simulation
 from tests.groups.world import World
 
 
@@ -53,7 +53,7 @@ def simulated(world: World) -> FailoverRun:
 
 def begin(world: World, kind: str, simulation: FailoverRun) -> FailoverRun:
     world.flow.refresh_from_db()
-    return asking.request_execution(
+    return commands.request_execution(
         flow=world.flow,
         kind=kind,  # type: ignore[arg-type]
         simulation=simulation.pk,

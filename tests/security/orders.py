@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from mirrors.kafka.clients import client_config
+from mirrors.kafka.connection.client_config import client_config
 from tests.groups.world import World
 from tests.security.secured import SecuredBroker
 from tests.security.test_least_rights import limited

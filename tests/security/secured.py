@@ -12,8 +12,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from controlplane.demo.kafka import KafkaBroker, Listener
-from controlplane.demo.ports import HOST, free_port
+from controlplane.demo.kafka.broker import KafkaBroker, Listener
+from controlplane.demo.processes.ports import HOST, free_port
 from mirrors.domain.specs import ClusterSpec
 from tests.security.authority import Issued
 from tests.security.issuer import AUDIENCE, Issuer

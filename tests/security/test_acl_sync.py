@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.acls.previews import NOT_SEEN
-from mirrors.domain.acls.rules import AclRule
-from mirrors.domain.duties import DutyContext
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.acls import Acls
-from mirrors.kafka.admin import Admin, NewTopicSpec
-from mirrors.kafka.groups import GroupOffset, write_offsets
+from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.topics.acls import NOT_SEEN, AclRule
+from mirrors.kafka.admin.acls import Acls
+from mirrors.kafka.admin.groups import GroupOffset, write_offsets
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.models import CarriedAcl, Cluster, Drift, DutyRun, Flow, FlowPlan
-from mirrors.services import duties
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
-from mirrors.services.sync import acl_previews, drift, plans, sync_acls, sync_topics
+from mirrors.services.sync import scheduler
+from mirrors.services.topics import acl_previews, configs, drift, plans
+from mirrors.services.topics import acls as sync_acls
 from tests.pages import world as rows
 from tests.security.secured import LIMITED, SecuredBroker
 
@@ -156,7 +156,7 @@ def test_complete_rules_carry_prefixes_groups_and_deny_and_take_away_their_own_a
     denied = rule(f"{topic}-app", "DELETE", "DENY", resource="GROUP")
     foreign = rule(f"x{topic}", "READ", resource="GROUP")
     grant(sides[0], topic, [read, described, grouped, denied, foreign])
-    shown = {(row.kind, row.name) for row in sync_topics.look(context(flow)).changes()}
+    shown = {(row.kind, row.name) for row in configs.look(context(flow)).changes()}
     assert ("topic acl", f"one.{topic}* (prefix): {PRINCIPAL}") in shown
     assert ("group acl", f"{topic}-app: {PRINCIPAL}") in shown
     outcome = sync_acls.sync_acls(context(flow))
@@ -167,7 +167,7 @@ def test_complete_rules_carry_prefixes_groups_and_deny_and_take_away_their_own_a
     assert CarriedAcl.objects.filter(flow=flow).count() == 3
     # Deleted on the source: ours go, the one that was there before us stays.
     take(sides[0], topic, [read, described, denied])
-    taken = [row for row in sync_topics.look(context(flow)).changes() if "take" in row.kind]
+    taken = [row for row in configs.look(context(flow)).changes() if "take" in row.kind]
     assert [row.kind for row in taken] == ["take group acl", "take topic acl"]
     assert sync_acls.sync_acls(context(flow)).counts == {"made": 0, "taken": 2, "failed": 0}
     eventually(lambda: len(rules_of(sides[1], topic)) == 2)
@@ -180,9 +180,9 @@ def test_the_duty_waits_until_somebody_has_seen_which_rules_it_would_make(
 ) -> None:
     grant(sides[0], topic, [rule(topic, "READ")])
     now = timezone.now()
-    assert not duties.run_duty(flow_id=flow.pk, name="topic acls", now=now)
+    assert not scheduler.run_duty(flow_id=flow.pk, name="topic acls", now=now)
     (standing,) = (
-        row for row in duties.standings(flow=flow, now=now) if row.schedule.name == "topic acls"
+        row for row in scheduler.standings(flow=flow, now=now) if row.schedule.name == "topic acls"
     )
     assert (standing.state, standing.judgement.reason) == ("waiting", NOT_SEEN)
     with pytest.raises(Conflict, match="no plan yet"):
@@ -195,7 +195,7 @@ def test_the_duty_waits_until_somebody_has_seen_which_rules_it_would_make(
         acl_previews.let_follow(flow=flow, digest="other", who="me", now=now)
     assert rules_of(sides[1], topic) == []
     acl_previews.let_follow(flow=flow, digest=plan.digest, who="me", now=now)
-    assert duties.run_duty(flow_id=flow.pk, name="topic acls", now=now)
+    assert scheduler.run_duty(flow_id=flow.pk, name="topic acls", now=now)
     assert DutyRun.objects.get(flow=flow, duty="topic acls").counts["made"] == 1
     # Other rules than those that were looked at: it waits again, and says which setting changed.
     flow.properties["sync.acls.scope"] = "complete"
@@ -224,7 +224,7 @@ def test_a_rule_taken_away_by_hand_waits_for_a_decision_before_it_is_made_again(
     second.refresh_from_db()
     assert second.state == "fixed"
     assert sync_acls.sync_acls(context(flow)).counts["made"] == 0
-    assert first.key not in str(sync_topics.look(context(flow)).changes())
+    assert first.key not in str(configs.look(context(flow)).changes())
 
 
 def test_a_principal_that_may_not_read_rules_gets_a_plan_without_them(
@@ -237,5 +237,5 @@ def test_a_principal_that_may_not_read_rules_gets_a_plan_without_them(
     limited = context(Flow.objects.get(pk=flow.pk))
     with pytest.raises(KafkaRefused, match="cannot read access rules"):
         sync_acls.sync_acls(limited)
-    left = sync_topics.look(limited).left_out
+    left = configs.look(limited).left_out
     assert any(text.startswith("Access rules are not part of this plan.") for text in left)

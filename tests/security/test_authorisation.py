@@ -20,13 +20,13 @@ from confluent_kafka.admin import (
 
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec
-from mirrors.kafka.clients import client_config
+from mirrors.kafka.admin.groups import GroupOffset, list_groups, read_offsets, write_offsets
+from mirrors.kafka.admin.permissions import Right
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.connection_test.probe import probe
 from mirrors.kafka.errors import translate
-from mirrors.kafka.groups import GroupOffset, list_groups, read_offsets, write_offsets
-from mirrors.kafka.internal import Row, append, read_to_end
-from mirrors.kafka.probe import probe
-from mirrors.kafka.rights import Right
+from mirrors.kafka.internal_topics.topic import Row, append, read_to_end
 from tests.security.secured import LIMITED, SecuredBroker
 
 Grant = Callable[..., None]

@@ -14,12 +14,12 @@ from confluent_kafka import Consumer, KafkaException
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.clients import client_config
-from mirrors.kafka.groups import list_groups
-from mirrors.kafka.oauth import token_source
-from mirrors.kafka.probe import probe
-from mirrors.kafka.security import connection_facts
+from mirrors.kafka.admin.groups import list_groups
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.connection_test.probe import probe
+from mirrors.kafka.security.connection_settings import connection_facts
+from mirrors.kafka.security.oauth import token_source
 from tests.security.asking import LOGINS
 from tests.security.secured import SecuredBroker
 from tests.security.vault import Vault

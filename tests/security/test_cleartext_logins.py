@@ -10,16 +10,16 @@ import pytest
 from controlplane import checks
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka import cleartext
-from mirrors.kafka.dialogue import Dialogue
-from mirrors.kafka.oauth import fetch_token
-from mirrors.kafka.secrets import Secret, check_reference
-from mirrors.kafka.security import ConnectionFacts, connection_facts
+from mirrors.kafka.connection.broker_connection import Dialogue
+from mirrors.kafka.security import cleartext_logins
+from mirrors.kafka.security.connection_settings import ConnectionFacts, connection_facts
+from mirrors.kafka.security.oauth import fetch_token
+from mirrors.kafka.security.secrets import Secret, check_reference
 from mirrors.models import Cluster
 from mirrors.services.clusters import problems_of
-from mirrors.services.processes import _environment as runner_environment
+from mirrors.services.runners.processes import _environment as runner_environment
 from monitoring.models import Channel
-from spark_runner.wire.connection import Connection
+from spark_runner.kafka_protocol.connection import Connection
 
 SPEC = ClusterSpec(
     alias="west",
@@ -40,7 +40,7 @@ TOKEN = dataclasses.replace(
 @pytest.fixture(autouse=True)
 def no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     # The secured brokers of this folder keep their secrets elsewhere.
-    for name in (cleartext.VARIABLE, "UNDERSTUDY_SECRET_ROOTS"):
+    for name in (cleartext_logins.VARIABLE, "UNDERSTUDY_SECRET_ROOTS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("KAFKA_WEST", "hunter2")
 
@@ -49,14 +49,16 @@ def no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     "host", ["127.0.0.1", "127.8.0.1", "::1", "[::1]", "localhost", "LOCALHOST."]
 )
 def test_loopback_is_always_allowed(host: str) -> None:
-    assert cleartext.is_allowed(host, 9092, environ={})
+    assert cleartext_logins.is_allowed(host, 9092, environ={})
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "kafka", "localhost.example", "fd00::1"])
 def test_nothing_else_is_allowed_without_the_setting(host: str) -> None:
     for value in ("", " , ", "other:9092"):
-        assert not cleartext.is_allowed(host, 9092, environ={cleartext.VARIABLE: value})
-    assert cleartext.is_allowed(host, 9092, environ={cleartext.VARIABLE: f"x,{host}"})
+        assert not cleartext_logins.is_allowed(
+            host, 9092, environ={cleartext_logins.VARIABLE: value}
+        )
+    assert cleartext_logins.is_allowed(host, 9092, environ={cleartext_logins.VARIABLE: f"x,{host}"})
 
 
 def test_a_cluster_whose_password_could_be_read_is_refused_before_it_is_saved(
@@ -65,10 +67,10 @@ def test_a_cluster_whose_password_could_be_read_is_refused_before_it_is_saved(
     [said] = problems_of(SPEC)["security_protocol"]
     assert "would send the password to kafka-1.example:9092 without encryption" in said
     assert "127.0.0.1" not in said
-    assert cleartext.VARIABLE in said
+    assert cleartext_logins.VARIABLE in said
     for better in ({"sasl_mechanism": "SCRAM-SHA-512"}, {"security_protocol": "SASL_SSL"}):
         assert problems_of(dataclasses.replace(SPEC, **better)) == {}
-    monkeypatch.setenv(cleartext.VARIABLE, "*.example:9092")
+    monkeypatch.setenv(cleartext_logins.VARIABLE, "*.example:9092")
     assert problems_of(SPEC) == {}
 
 
@@ -113,7 +115,7 @@ def test_a_broker_that_advertises_another_address_is_sent_no_password(
 
 def test_the_deploy_check_names_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checks.cleartext_logins(None) == []
-    monkeypatch.setenv(cleartext.VARIABLE, "10.0.0.0/8")
+    monkeypatch.setenv(cleartext_logins.VARIABLE, "10.0.0.0/8")
     [warning] = checks.cleartext_logins(None)
     assert "10.0.0.0/8" in warning.msg
 

@@ -7,10 +7,10 @@ import uuid
 
 import pytest
 
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.clients import client_config
-from mirrors.kafka.dialogue import Dialogue
-from mirrors.kafka.security import connection_facts
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.connection.broker_connection import Dialogue
+from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.security.connection_settings import connection_facts
 from tests.security.asking import WAYS_IN
 from tests.security.secured import SecuredBroker
 

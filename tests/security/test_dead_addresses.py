@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.protocol.addresses import BOOK
 from tests.kafka.test_dead_addresses import CONVERSATIONS, Conversation
 from tests.security.asking import ask

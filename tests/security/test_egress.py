@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.egress import VARIABLE, check, is_allowed
+from mirrors.kafka.security.egress import VARIABLE, check, is_allowed
 
 ALLOWED = "*.kafka.internal:9092, 10.1.0.0/16:9093-9099, broker-1, [fd00::/8]:9092, 2001:db8::1"
 

@@ -18,12 +18,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from controlplane.demo.jars import VERSION, JarSet, kafka_jars
-from controlplane.demo.java import find_java, plain_environment
-from mirrors.domain.runbook.commands import commands
-from mirrors.domain.script.failover import failover_script
-from mirrors.kafka.groups import GroupOffset, read_offsets, write_offsets
-from spark_runner.wire.records import Record
+from controlplane.demo.kafka.jars import VERSION, JarSet, kafka_jars
+from controlplane.demo.processes.java import find_java, plain_environment
+from mirrors.domain.failover.runbook.commands import commands
+from mirrors.domain.failover.script import failover_script
+from mirrors.kafka.admin.groups import GroupOffset, read_offsets, write_offsets
+from spark_runner.kafka_protocol.records import Record
 from tests.security.secured import SecuredBroker
 from tests.wire.world import Side, unique
 

@@ -13,19 +13,19 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Producer
 
-from mirrors.domain.jobs import JobSpec
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec
-from mirrors.kafka.clients import client_config
-from mirrors.kafka.internal import InternalRecord, read_to_end
-from mirrors.kafka.positions import read_positions
-from spark_runner.draft import Plan
-from spark_runner.gaps import Orders
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.record import RecordLane
-from spark_runner.planner import Planner
-from spark_runner.positions import slice_id
-from spark_runner.work import Figures, SliceResult, SliceWork
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.internal_topics.positions import read_positions
+from mirrors.kafka.internal_topics.topic import InternalRecord, read_to_end
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.record_lane.epoch import RecordLane
+from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
+from spark_runner.planning.gaps import Orders
+from spark_runner.planning.plan import Plan
+from spark_runner.planning.planner import Planner
+from spark_runner.positions.topic import slice_id
 from tests.security.asking import WAYS_IN
 from tests.security.secured import SecuredBroker
 

@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mirrors.domain.acls.rules import AclRule
-from mirrors.domain.records import Heartbeat
-from mirrors.kafka.acls import Acls
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.internal import read_to_end
+from mirrors.domain.internal_topics.records import Heartbeat
+from mirrors.domain.topics.acls import AclRule
+from mirrors.kafka.admin.acls import Acls
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import read_to_end
 from mirrors.models import Flow, HeartbeatState
 from mirrors.services import clusters
 from mirrors.services.clock import milliseconds
-from mirrors.services.flows import editing
-from mirrors.services.heart import heartbeats
+from mirrors.services.flows import settings
+from mirrors.services.heartbeats import emitter
 from tests.security.secured import LIMITED, SecuredBroker
 
 Pair = tuple[SecuredBroker, SecuredBroker]
@@ -33,15 +33,15 @@ def flow(db: None, secured_pair: Pair) -> Iterator[Flow]:
         target.spec("PLAINTEXT", alias="open"),
     )
     one, two = (clusters.create_cluster(spec=spec, who="tester") for spec in specs)
-    yield editing.create_flow(source=one, target=two, properties={}, who="tester")
-    heartbeats.OPEN.close()
+    yield settings.create_flow(source=one, target=two, properties={}, who="tester")
+    emitter.OPEN.close()
 
 
 def test_they_are_written_on_the_target_and_the_reason_says_what_that_proves_less(
     flow: Flow, secured_pair: Pair
 ) -> None:
     now = datetime.now(tz=UTC)
-    heartbeats.beat(now=now)
+    emitter.beat(now=now)
     state = HeartbeatState.objects.get(flow=flow)
     assert (state.place, state.written_at) == ("target", now)
     assert "not authorised" in state.reason
@@ -64,24 +64,24 @@ def test_rights_that_are_granted_later_are_used_at_the_next_turn(
         )
         for broker, alias in zip(secured_pair, ("closed", "shut"), strict=True)
     )
-    flow = editing.create_flow(source=one, target=two, properties={}, who="tester")
+    flow = settings.create_flow(source=one, target=two, properties={}, who="tester")
     now = datetime.now(tz=UTC)
     try:
         for turn in range(2):
-            heartbeats.beat(now=now + timedelta(seconds=turn))
+            emitter.beat(now=now + timedelta(seconds=turn))
             state = HeartbeatState.objects.get(flow=flow)
             assert state.written_at is None
             assert "Cluster shut" in state.error
             assert "Cluster closed" in state.reason
             assert "So they are written" not in state.reason
         with _everything_allowed(secured_pair[opened]):
-            heartbeats.beat(now=now + timedelta(seconds=5))
+            emitter.beat(now=now + timedelta(seconds=5))
         state.refresh_from_db()
         assert state.written_at == now + timedelta(seconds=5)
         assert state.place == ("source", "target")[opened]
         assert state.error == ""
     finally:
-        heartbeats.OPEN.close()
+        emitter.OPEN.close()
 
 
 @contextlib.contextmanager

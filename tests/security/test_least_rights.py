@@ -22,14 +22,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from mirrors.domain.duties import DutyContext
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
+from mirrors.domain.sync.schedule import DutyContext
+from mirrors.kafka.admin.topics import Admin
 from mirrors.models import HeartbeatState
 from mirrors.services import clusters
-from mirrors.services.flows import editing
-from mirrors.services.heart import heartbeats
-from mirrors.services.sync import sync_topics
+from mirrors.services.flows import settings
+from mirrors.services.heartbeats import emitter
+from mirrors.services.topics import configs
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter
 from tests.spark.lab import Flow, Lab, wait_for
@@ -150,24 +150,24 @@ def test_the_rights_of_the_page_are_enough_for_heartbeats_and_settings(
         for side, alias in zip(secured_pair, ("primary", "backup"), strict=True)
     ]
     properties = {"topics": TOPIC, "emit.heartbeats.interval.seconds": "1"}
-    row = editing.create_flow(source=pair[0], target=pair[1], properties=properties, who="tester")
+    row = settings.create_flow(source=pair[0], target=pair[1], properties=properties, who="tester")
     state = HeartbeatState(flow=row)
     until = time.monotonic() + 60
     while state.latency_ms is None:
         assert time.monotonic() < until, f"no heartbeat came through: {state.error}"
         HeartbeatState.objects.update(as_of=None)  # watch at every turn
-        heartbeats.beat(now=datetime.now(tz=UTC))
+        emitter.beat(now=datetime.now(tz=UTC))
         state = HeartbeatState.objects.get(flow=row)
         assert (state.place, state.error) == ("source", "")
         time.sleep(0.2)
-    heartbeats.OPEN.close()
+    emitter.OPEN.close()
     changes = {"retention.ms": "1234567"}
     with Admin(ClusterSpec(alias="x", bootstrap_servers=flow.lab.source)) as admin:
         admin.alter_configs({TOPIC: changes}).raise_first()
     context = DutyContext(flow_id=row.pk, spec=row.spec, now=0, deadline_s=20)
     # The broker answers a change before it shows it.
     until = time.monotonic() + 10
-    while not (done := sync_topics.sync_configs(context)).counts["changed"]:
+    while not (done := configs.sync_configs(context)).counts["changed"]:
         assert time.monotonic() < until, done
     assert done.counts["failed"] == 0, done.reasons
 

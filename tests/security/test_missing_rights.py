@@ -18,13 +18,13 @@ from confluent_kafka.admin import (
 )
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.jobs import JobSpec
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec
-from spark_runner.draft import Plan
-from spark_runner.gaps import Orders
-from spark_runner.planner import Planner
-from spark_runner.status import Board
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from spark_runner.planning.gaps import Orders
+from spark_runner.planning.plan import Plan
+from spark_runner.planning.planner import Planner
+from spark_runner.status.board import Board
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_acl_sync import eventually
 from tests.security.test_authorisation import rule_filter

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from mirrors.domain.acls.rules import AclRule
-from mirrors.domain.duties import DutyContext
-from mirrors.domain.jobs import JobSpec
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.acls import Acls
-from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.topics.acls import AclRule
+from mirrors.kafka.admin.acls import Acls
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.services import clusters
-from mirrors.services.flows import editing
-from mirrors.services.sync import sync_topics
-from spark_runner.gaps import Orders
-from spark_runner.planner import Planner
+from mirrors.services.flows import settings
+from mirrors.services.topics import configs
+from spark_runner.planning.gaps import Orders
+from spark_runner.planning.planner import Planner
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_acl_sync import eventually
 from tests.security.test_flows_copy import copy
@@ -144,12 +144,12 @@ def test_ninety_nine_get_their_settings_and_the_one_is_named(
         )
     ]
     properties = {"topics": rf"{hundred.name}\..*", "heartbeats.replication.enabled": "false"}
-    row = editing.create_flow(source=pair[0], target=pair[1], properties=properties, who="tester")
+    row = settings.create_flow(source=pair[0], target=pair[1], properties=properties, who="tester")
     context = DutyContext(flow_id=row.pk, spec=row.spec, now=0, deadline_s=30)
     with Admin(hundred.open[1]) as admin:
 
         def settled() -> bool:
-            outcome = sync_topics.sync_configs(context)
+            outcome = configs.sync_configs(context)
             seen = admin.describe_configs(list(remote.values())).done
             done = [name for name in seen if seen[name]["retention.ms"].value == "1234567"]
             told = [text for text in outcome.reasons if remote[hundred.forbidden] in text]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.demo.ports import HOST, free_port
+from controlplane.demo.processes.ports import HOST, free_port
 from tests.security.asking import ask, plain
 from tests.security.secured import SecuredBroker
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.metadata import ApiVersionsResponse
 
-from controlplane.demo.ports import HOST, free_port, is_open
+from controlplane.demo.processes.ports import HOST, free_port, is_open
 from mirrors.domain.specs import ClusterSpec
 from tests.security.asking import ask, plain
 from tests.security.secured import NOWHERE, SecuredBroker

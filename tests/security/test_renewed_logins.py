@@ -11,8 +11,8 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.kafka.protocol import sasl
-from mirrors.kafka.security import ConnectionFacts, connection_facts
-from spark_runner.wire.connection import Connection
+from mirrors.kafka.security.connection_settings import ConnectionFacts, connection_facts
+from spark_runner.kafka_protocol.connection import Connection
 from tests.security.secured import MECHANISMS, RENEWED_MS, SecuredBroker
 
 LOGINS = 4

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AclBinding, ResourceType
 
-from mirrors.kafka.authorised import ask_rights
+from mirrors.kafka.admin.permissions import ask_rights
 from mirrors.models import FailoverRun
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 from tests.security.secured import SecuredBroker

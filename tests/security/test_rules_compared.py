@@ -8,13 +8,13 @@ import uuid
 
 import pytest
 
-from mirrors.domain.acls.rules import AclRule
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.acls import Acls
-from mirrors.kafka.admin import Admin, NewTopicSpec
+from mirrors.domain.topics.acls import AclRule
+from mirrors.kafka.admin.acls import Acls
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.models import Cluster
-from mirrors.services.comparing import rows as comparisons
-from mirrors.services.comparing.turn import run_turn
+from mirrors.services.comparison import lifecycle as comparisons
+from mirrors.services.comparison.worker import run_turn
 from tests.pages import world as rows
 from tests.security.secured import SecuredBroker
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrors.kafka.secret_purposes import Purpose
-from mirrors.kafka.secrets import SecretUnavailable, check_reference, resolve
+from mirrors.kafka.security.secret_scopes import Purpose
+from mirrors.kafka.security.secrets import SecretUnavailable, check_reference, resolve
 
 KAFKA, NOTIFY = Purpose.KAFKA, Purpose.NOTIFY
 

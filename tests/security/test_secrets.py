@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.kafka.secrets import MAX_BYTES, QuietStr, Secret, check_reference, resolve
+from mirrors.kafka.security.secrets import MAX_BYTES, QuietStr, Secret, check_reference, resolve
 
 CANARY = "Canary-7f3a-value"
 

@@ -22,12 +22,13 @@ from django.utils import timezone
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.runbook.worse import standing_blockers
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.groups import GroupOffset, list_groups, write_offsets
-from mirrors.kafka.throwaway import PREFIX
+from mirrors.domain.failover.runbook.plan_drift import standing_blockers
+from mirrors.kafka.admin.groups import GroupOffset, list_groups, write_offsets
+from mirrors.kafka.admin.temporary_groups import PREFIX
+from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Cluster, FailoverRun, Flow
-from mirrors.services.failover import left_behind, simulation
+from mirrors.services.failover import left_behind
+from mirrors.services.failover.simulation import simulator
 from tests.groups.world import World
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_authorisation import rule_filter
@@ -163,8 +164,8 @@ def test_reading_and_its_own_groups_are_all_that_a_simulation_does(
     wait_for_rights(world, flow, topic)
     before = [told(broker) for broker in secured_pair]
 
-    run = simulation.request_simulation(flow=flow, who="tester")
-    assert simulation.run_simulation(run_id=run.pk)
+    run = simulator.request_simulation(flow=flow, who="tester")
+    assert simulator.run_simulation(run_id=run.pk)
 
     run.refresh_from_db()
     assert run.state == "succeeded", run.reason
@@ -240,8 +241,8 @@ def _until_not_described(flow: Flow, topic: str) -> FailoverRun:
 
 
 def _simulated(flow: Flow) -> FailoverRun:
-    run = simulation.request_simulation(flow=flow, who="tester")
-    assert simulation.run_simulation(run_id=run.pk)
+    run = simulator.request_simulation(flow=flow, who="tester")
+    assert simulator.run_simulation(run_id=run.pk)
     run.refresh_from_db()
     assert run.state == "succeeded", run.reason
     return run

@@ -21,13 +21,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from mirrors.domain.keys.keys_of_failover import PRODUCERS
+from mirrors.domain.settings.failover import PRODUCERS
 from mirrors.models import FailoverRun, FailoverStep
-from mirrors.services.failover import failovers
-from mirrors.services.runbook.context import Context
-from mirrors.services.runbook.fencing import lift_fence, rules_in_place
-from mirrors.services.runbook.redirecting import REDIRECT_PRODUCERS
-from mirrors.services.runbook.turn import advance
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.runbook.context import Context
+from mirrors.services.failover.runbook.steps.fence import lift_fence, rules_in_place
+from mirrors.services.failover.runbook.steps.redirect_producers import REDIRECT_PRODUCERS
+from mirrors.services.failover.runbook.worker import advance
 from tests.groups.world import World
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 from tests.pages import world as made
@@ -188,7 +188,7 @@ def test_an_abort_behind_the_fence_takes_away_exactly_its_rules_and_the_flow_run
     assert (run.state, run.waits_for) == ("waiting", "trouble")
     assert "403" in run.reason
     wait_for_rules(world, orders.topic, before | {("User:*", "WRITE", "DENY")})
-    failovers.abort_run(run=run, who="tester")
+    lifecycle.abort_run(run=run, who="tester")
     advance(run_id=run.pk)
     run.refresh_from_db()
     assert run.state == "aborted", run.reason
@@ -237,6 +237,6 @@ def test_without_the_right_to_make_rules_the_fence_says_so_and_asks_the_hook(
     step.refresh_from_db()
     assert step.result["how"] == "webhook"
     assert "authorised" in step.result["fell_back"]
-    failovers.abort_run(run=run, who="tester")
+    lifecycle.abort_run(run=run, who="tester")
     run.refresh_from_db()
     advance(run_id=run.pk)

@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.ports import free_port
+from controlplane.demo.processes.guard import Guard
+from controlplane.demo.processes.ports import free_port
 from tests.services import compose
 from tests.services.compose import ROOT, Process
 

@@ -9,8 +9,8 @@ import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.failback.divergence import Divergence
-from mirrors.domain.failback.starts import Side
-from mirrors.kafka.internal import InternalRecord
+from mirrors.domain.failback.reverse_flow import Side
+from mirrors.kafka.internal_topics.topic import InternalRecord
 from mirrors.services.failback import orphans
 from tests.going_back import going_back
 from tests.pages import world

@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from controlplane.demo.guard import Guard
+from controlplane.demo.processes.guard import Guard
 from mirrors import launcher
-from spark_runner import compiled
+from spark_runner.native import loader
 from tests.postgres import Postgres, binaries
 from tests.services import compose
 from tests.services.compose import ROOT
@@ -85,7 +85,7 @@ def test_the_image_is_built_from_what_is_there() -> None:
         if stage:
             # What an earlier stage made: the folder that the engine looks for.
             assert stage in stages
-            assert sources == f"/app/{compiled.FOLDER.name}"
+            assert sources == f"/app/{loader.FOLDER.name}"
             continue
         for source in sources.split():
             assert (ROOT / source).exists(), source

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.processes.guard import Guard
 from tests.security.vault import Vault, environment
 from tests.soak.whole import WholeStage
 from tests.staging import on_stage

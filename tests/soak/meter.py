@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Consumer, TopicPartition
 
-from controlplane.demo.stage import Stage
+from controlplane.demo.stack import Stage
 from tests.journeys.asking import Person, Rest
 from tests.staging import runner_process
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controlplane.demo.verify import compare_topics, partition_counts
+from controlplane.demo.verification.topics import compare_topics, partition_counts
 from tests.journeys.asking import Rest
 from tests.journeys.refusals import refusals, sent_again
 from tests.security.vault import Vault

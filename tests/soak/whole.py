@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from controlplane.demo.console import Console
-from controlplane.demo.kafka import KafkaBroker, Listener
-from controlplane.demo.ports import HOST, free_port
-from controlplane.demo.stage import Stage
+from controlplane.demo.kafka.broker import KafkaBroker, Listener
+from controlplane.demo.processes.ports import HOST, free_port
+from controlplane.demo.stack import Stage
 from controlplane.demo.workspace import Workspace
 from tests.journeys.asking import Rest
 from tests.security.vault import Vault

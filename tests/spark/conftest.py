@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controlplane.demo.guard import Guard
+from controlplane.demo.processes.guard import Guard
 from tests.spark.lab import Lab
 
 

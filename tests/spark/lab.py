@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from mirrors import launcher
-from mirrors.domain.jobs import JobSpec, JobStatus, PartitionStatus, TopicStatus
+from mirrors.domain.runners.job_files import JobSpec, JobStatus, PartitionStatus, TopicStatus
 from mirrors.domain.specs import ClusterSpec
 from tests.spark.reading import Record, end_offsets, records
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.processes.guard import Guard
 from tests.spark.lab import Flow, Lab
 
 SECONDS = int(os.environ.get("UNDERSTUDY_IDLE_SECONDS", "120"))

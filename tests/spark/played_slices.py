@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from spark_runner.control import Channel
-from spark_runner.control_server import ControlServer
-from spark_runner.epoch import Epoch
-from spark_runner.epochs import SliceRun
-from spark_runner.work import Figures, SliceResult, SliceWork
+from spark_runner.ipc.driver_server import ControlServer
+from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
+from spark_runner.ipc.task_channel import Channel
+from spark_runner.slices.epoch_job import Epoch
+from spark_runner.slices.run import SliceRun
 from tests.spark.lab import wait_for
 from tests.spark.test_parts import work
 

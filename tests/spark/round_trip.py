@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.utils import timezone
 
 from mirrors.models import Failback
-from mirrors.services.failback import failback_groups, failback_switch, orphan_settling, orphans
-from mirrors.services.flows.steering import start_flow
+from mirrors.services.failback import groups, orphan_resolution, orphans, switchover
+from mirrors.services.flows.commands import start_flow
 from tests.monitoring.conftest import Receiver
 from tests.spark.reading import end_offsets
 from tests.spark.switching import Readers, Writers, switch_back
@@ -42,7 +42,7 @@ def decide(run: Failback, decision: str, partition: int) -> None:
     places = [(topic, partition)]
     now = timezone.now()
     orphans.decide(run=run, decision=decision, places=places, who=WHO, why="They count.", now=now)
-    assert orphan_settling.settle_orphans(run_id=run.pk) == 1
+    assert orphan_resolution.settle_orphans(run_id=run.pk) == 1
 
 
 def switch(
@@ -69,7 +69,7 @@ def switch(
     assert len(read) == before + len(every)
     totals = switched.result["totals"]
     assert (totals["loss"], totals["not_moved"], totals["written_on_source"]) == (0, 0, 0)
-    failback_switch.close_switched()
+    switchover.close_switched()
     run.refresh_from_db()
     assert run.state == "succeeded", run.reason
 
@@ -95,7 +95,7 @@ def there_and_back_again(way: WayBack, receiver: Receiver) -> None:
     decide(run, "drop", 1)
     assert way.marks("b", topic) == 5
     way.settled(back, "b", topic)
-    rows = failback_groups.bring_groups_back(run_id=run.pk, act=True)
+    rows = groups.bring_groups_back(run_id=run.pk, act=True)
     assert [row["state"] for row in rows] == ["moved", "moved"], rows
     lagging, done = way.stands("a", group, topic)
     assert lagging == 12

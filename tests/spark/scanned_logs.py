@@ -8,8 +8,8 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from mirrors.domain.packed_runs import read_block
-from mirrors.domain.runs import BlockKey, is_left_out, runs_topic
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.runs import BlockKey, is_left_out, runs_topic
 from tests.domain.run_map import RunMap
 from tests.domain.scanned import Copy, counted, scan
 from tests.spark.lab import Flow

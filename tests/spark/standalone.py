@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from controlplane.demo.ports import HOST, free_port, is_open
+from controlplane.demo.processes.ports import HOST, free_port, is_open
 from tests.spark.lab import wait_for
 
 JARS = Path(pyspark.__file__).parent / "jars"

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from confluent_kafka import Consumer
 from django.utils import timezone
 
-from mirrors.domain.policy import policy_for
+from mirrors.domain.replication_policy import policy_for
 from mirrors.models import Failback, FailoverRun, Flow, FlowPartition, Job
-from mirrors.services.failback import failback_switch
-from mirrors.services.failover import simulation
-from mirrors.services.runbook.turn import advance
+from mirrors.services.failback import switchover
+from mirrors.services.failover.runbook.worker import advance
+from mirrors.services.failover.simulation import simulator
 from tests.monitoring.conftest import Receiver
 from tests.pages import world
 from tests.spark.lab import unique
@@ -106,11 +106,11 @@ def switch_back(
     assert back is not None
     job = as_reconciled(way, back, told.url)
     alias = way.clusters["a"].alias
-    asked = failback_switch.request_switch(run=run, confirm_alias=alias, who=WHO, why="It is up.")
-    assert simulation.run_simulation(run_id=asked.pk)
+    asked = switchover.request_switch(run=run, confirm_alias=alias, who=WHO, why="It is up.")
+    assert simulator.run_simulation(run_id=asked.pk)
     asked.refresh_from_db()
     assert asked.state == "succeeded", (asked.reason, asked.result)
-    (begun,) = failback_switch.begin_simulated()
+    (begun,) = switchover.begin_simulated()
     switched = FailoverRun.objects.get(pk=begun)
     until, moved = time.monotonic() + 90, False
     while switched.state in ("queued", "running"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_runner.java import java_options, keep_archive
+from spark_runner.spark.java import java_options, keep_archive
 
 
 @pytest.fixture

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_runner import epochs, turns
-from spark_runner.control import Channel
-from spark_runner.work import SliceResult, SliceWork
+from spark_runner.ipc.messages import SliceResult, SliceWork
+from spark_runner.ipc.task_channel import Channel
+from spark_runner.slices import rotation, run
 from tests.spark.lab import wait_for
 from tests.spark.played_slices import Flow, Stage
 
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    monkeypatch.setattr(epochs, "SHORTEST_S", 2.0)
-    monkeypatch.setattr(epochs, "HANDOVER_S", 0.7)
-    monkeypatch.setattr(epochs, "FIRST_RETRY_S", 0.2)
-    monkeypatch.setattr(turns, "SLOT_S", 0.3)
-    monkeypatch.setattr(turns, "TURN_S", 0.5)
+    monkeypatch.setattr(run, "SHORTEST_S", 2.0)
+    monkeypatch.setattr(run, "HANDOVER_S", 0.7)
+    monkeypatch.setattr(run, "FIRST_RETRY_S", 0.2)
+    monkeypatch.setattr(rotation, "SLOT_S", 0.3)
+    monkeypatch.setattr(rotation, "TURN_S", 0.5)
     return Stage()
 
 
@@ -76,7 +76,7 @@ def test_an_outdated_epoch_is_followed_up_at_once(flow: Flow, stage: Stage) -> N
 def test_a_successor_that_finds_no_slot_gets_that_of_its_predecessor(
     flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(epochs, "SLOT_S", 0.3)
+    monkeypatch.setattr(run, "SLOT_S", 0.3)
     flow.run._length_s = 60
     stage.slots = threading.Semaphore(1)
     flow.until(lambda: stage.copying == [1])
@@ -93,7 +93,7 @@ def test_a_successor_that_finds_no_slot_gets_that_of_its_predecessor(
 def test_a_successor_at_work_that_is_not_ready_ends_nobody(
     flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(epochs, "SLOT_S", 0.1)
+    monkeypatch.setattr(run, "SLOT_S", 0.1)
     monkeypatch.setattr(Channel, "wait_for_turn", _as_when_kafka_is_away)
     flow.run._length_s = 60
     flow.until(lambda: stage.copying == [1])
@@ -113,7 +113,7 @@ def _as_when_kafka_is_away(channel: Channel, deadline_s: float) -> bool:
 
 
 def test_slices_take_turns_when_there_are_fewer_slots(flow: Flow, stage: Stage) -> None:
-    other, shared = Flow(stage), turns.Turns()
+    other, shared = Flow(stage), rotation.Turns()
     flow.run._length_s = other.run._length_s = 60
     stage.slots = threading.Semaphore(1)
     flow.until(lambda: stage.copying == [1])
@@ -140,7 +140,7 @@ def test_slices_take_turns_when_there_are_fewer_slots(flow: Flow, stage: Stage) 
 def test_a_slice_that_waits_for_a_slot_says_so(
     flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(epochs, "STARVED_S", 0.2)
+    monkeypatch.setattr(run, "STARVED_S", 0.2)
     stage.slots = threading.Semaphore(0)
     flow.until(lambda: "waits for a slot" in flow.run.trouble(time.monotonic()))
     assert not flow.run.epochs()[0].is_mute()

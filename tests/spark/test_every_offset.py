@@ -20,7 +20,7 @@ from mirrors.models import Flow as Row
 from mirrors.models import PartitionMap, Role, RunIndex
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
-from mirrors.services.people import ensure_person
+from mirrors.services.users import ensure_person
 from tests.api.conftest import client_of
 from tests.spark.lab import Lab
 from tests.spark.nasty_acts import Copying, Nasty

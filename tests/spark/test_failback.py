@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from mirrors.models import Divergence, Flow, OrphanStretch
-from mirrors.services import divergence
-from mirrors.services.failback import failback_groups, failbacks, orphan_settling
-from mirrors.services.flows.steering import start_flow, stop_flow
+from mirrors.services.failback import groups, lifecycle, orphan_resolution
+from mirrors.services.flows.commands import start_flow, stop_flow
+from mirrors.services.offsets import divergence_points
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 from tests.spark.lab import Lab
 from tests.spark.round_trip import (
@@ -68,22 +68,22 @@ def test_with_the_default_names_nothing_of_the_other_side_comes_back(
     fail_over(way, remote, topic)
     way.stand("b", group, {(remote, 0): 12, (topic, 1): 3})
     Divergence.objects.all().delete()
-    assert len(divergence.recall(flow=way.there)) == 2, "the topic on the standby keeps them"
+    assert len(divergence_points.recall(flow=way.there)) == 2, "the topic on the standby keeps them"
     run = way.go_back()
     back = run.reverse
     assert {row["kind"] for row in run.starts} == {"names"}
     way.run(back)
     way.settled(back, "b", topic)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(orphan_settling, "_AT_ONCE", 2)
-        patch.setattr(orphan_settling._Settler, "_note", dies_at_the_second)
+        patch.setattr(orphan_resolution, "_AT_ONCE", 2)
+        patch.setattr(orphan_resolution._Settler, "_note", dies_at_the_second)
         with pytest.raises(Died):
             decide(run, "replay", 0)
     assert way.marks("b", remote) == 4, "what was committed is there, and no more"
-    assert orphan_settling.settle_orphans(run_id=run.pk) == 1
+    assert orphan_resolution.settle_orphans(run_id=run.pk) == 1
     decide(run, "export", 1)
     assert {row.state for row in OrphanStretch.objects.all()} == {"replayed", "exported"}
-    rows = failback_groups.bring_groups_back(run_id=run.pk, act=True)
+    rows = groups.bring_groups_back(run_id=run.pk, act=True)
     assert {row["state"] for row in rows} == {"moved"}, rows
     assert way.stands("a", group, topic)[0] == 12
     assert way.rest_from("a", came_back, 1, way.stands("a", group, came_back)[1])[0] == "b1-3"
@@ -145,7 +145,7 @@ def test_a_topic_that_was_recreated_on_the_old_primary_is_left_out_and_keeps_no_
         numbered("b", number, 7) for number in range(2)
     ]
     assert way.read("a", other) == [["another"], []]
-    rows = failback_groups.bring_groups_back(run_id=run.pk, act=True)
+    rows = groups.bring_groups_back(run_id=run.pk, act=True)
     states = {row["topic"]: (row["state"], row["reason"]) for row in rows}
     assert states[topic][0] == "moved"
     assert states[other][0] == "not_copied"
@@ -196,7 +196,7 @@ def test_again_and_again_there_and_back_nothing_is_lost_repeated_or_goes_round(
             if rows:
                 decide(run, decision, number)
         way.settled(back, "b", topic)
-        failbacks.close_failback(run=run, who=WHO, why="Switched back.")
+        lifecycle.close_failback(run=run, who=WHO, why="Switched back.")
     here, there = (way.read(side, topic) for side in "ab")
     for number in range(2):
         assert len(set(here[number])) == len(here[number])

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
-from mirrors.domain.jobs import JobStatus
-from mirrors.domain.records import Heartbeat
+from mirrors.domain.internal_topics.records import Heartbeat
+from mirrors.domain.runners.job_files import JobStatus
 from tests.spark.lab import Flow, Lab, wait_for
 from tests.spark.reading import records
 

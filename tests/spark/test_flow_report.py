@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mirrors.domain.jobs import JobSpec, JobState, JobStatus
+from mirrors.domain.runners.job_files import JobSpec, JobState, JobStatus
 from mirrors.domain.specs import ClusterSpec
 from mirrors.launcher import status_path
-from spark_runner.flow_report import FlowReport
-from spark_runner.status import Board
+from spark_runner.status.board import Board
+from spark_runner.status.file import FlowReport
 
 RUNNING: tuple[JobState, str] = ("running", "")
 

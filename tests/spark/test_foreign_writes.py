@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from mirrors.domain.continuity.strangers import Stretch, unknown_yet
-from spark_runner.foreign_writes import ForeignWrites, RemotePartition
-from spark_runner.positions import Place
-from spark_runner.status_rows import Row
-from spark_runner.wire.records import Record
+from mirrors.domain.gaps.foreign_records import Stretch, unknown_yet
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.positions.topic import Place
+from spark_runner.status.foreign_records import ForeignWrites, RemotePartition
+from spark_runner.status.partition import Row
 from tests.spark.lab import Lab, partition_row, wait_for
 from tests.wire.sides import Side, unique
 

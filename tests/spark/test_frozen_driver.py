@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_runner.control import Channel
-from spark_runner.work import Figures, PartitionFigure
+from spark_runner.ipc.messages import Figures, PartitionFigure
+from spark_runner.ipc.task_channel import Channel
 from tests.spark.lab import wait_for
 from tests.spark.test_parts import work
 
@@ -78,13 +78,13 @@ def tell(channel: Channel, number: int) -> bool:
 
 @pytest.fixture(autouse=True)
 def as_often_as_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_runner.control._REPORT_S", 0.0)
+    monkeypatch.setattr("spark_runner.ipc.task_channel._REPORT_S", 0.0)
 
 
 def test_a_task_copies_on_though_its_driver_takes_no_figures(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_runner.control.SILENCE_S", 3.0)
+    monkeypatch.setattr("spark_runner.ipc.task_channel.SILENCE_S", 3.0)
     channel = Channel(work(driver.address, "token"))
     told = [number for number in range(1, REPORTS + 1) if tell(channel, number)]
     assert channel.order() is None
@@ -109,7 +109,7 @@ def test_who_is_ready_says_so_behind_what_the_driver_has_not_taken_yet(driver: D
 def test_a_frozen_driver_is_taken_for_lost_as_soon_as_it_was_silent_for_so_long(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_runner.control.SILENCE_S", 1.5)
+    monkeypatch.setattr("spark_runner.ipc.task_channel.SILENCE_S", 1.5)
     channel = Channel(work(driver.address, "token"))
     began, number = time.monotonic(), 0
     while channel.order() is None:

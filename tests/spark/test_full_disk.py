@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from mirrors import launcher
-from mirrors.domain.jobs import JobStatus, RunnerStatus
-from spark_runner import flow_report, runner
-from spark_runner.status import Board
+from mirrors.domain.runners.job_files import JobStatus, RunnerStatus
+from spark_runner import runner
+from spark_runner.status import file
+from spark_runner.status.board import Board
 from tests.spark.lab import wait_for
 from tests.spark.without_spark import FLOW, job, polling, state
 
@@ -32,7 +33,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         return real(*args, **words)
 
     monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
-    monkeypatch.setattr(flow_report, "QUIET_S", 0.2)
+    monkeypatch.setattr(file, "QUIET_S", 0.2)
     monkeypatch.setattr(runner, "QUIET_S", 0.2)
     return is_full
 

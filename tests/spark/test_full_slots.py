@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mirrors.domain.jobs import JobStatus
+from mirrors.domain.runners.job_files import JobStatus
 from tests.spark.lab import Flow, Lab, partition_row, wait_for
 from tests.spark.test_gaps import decide, delete_before, gap_of, values
 from tests.spark.test_orders import assert_same, load

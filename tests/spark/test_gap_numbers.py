@@ -6,17 +6,17 @@ import dataclasses
 
 import pytest
 
-from mirrors.domain.continuity.generations import generation_of
-from mirrors.domain.gaps import Decision, GapFacts
-from mirrors.domain.records import Position, read_position
-from mirrors.domain.snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.gaps.lost_ranges import Decision, GapFacts
+from mirrors.domain.internal_topics.records import Position, read_position
+from mirrors.domain.offsets.generation import generation_of
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.domain.topics import CopiedTopic, TopicPlan
-from spark_runner.draft import Draft
-from spark_runner.gaps import Orders, apply_decisions, find_gaps
-from spark_runner.positions import Ledger
-from spark_runner.starts import Ranges
-from spark_runner.work import PartitionError
+from mirrors.domain.topics.plan import CopiedTopic, TopicPlan
+from spark_runner.ipc.messages import PartitionError
+from spark_runner.planning.gaps import Orders, apply_decisions, find_gaps
+from spark_runner.planning.plan import Draft
+from spark_runner.planning.start_offsets import Ranges
+from spark_runner.positions.topic import Ledger
 
 PLACE = ("t", 0)
 # Twenty records are kept, thirty were copied, and three new ones came after the cut.

@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from mirrors.domain.continuity.generations import generation_of
-from mirrors.domain.gaps import Choice, Decision, GapFacts
-from mirrors.domain.jobs import JobStatus
-from mirrors.domain.records import Position
-from mirrors.kafka.admin import Admin
-from spark_runner.positions import read_ledger
+from mirrors.domain.gaps.lost_ranges import Choice, Decision, GapFacts
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.offsets.generation import generation_of
+from mirrors.domain.runners.job_files import JobStatus
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.positions.topic import read_ledger
 from tests.spark.lab import Flow, Lab, partition_row
 
 

@@ -6,8 +6,8 @@ import dataclasses
 import os
 import time
 
-from spark_runner.sharing import Sharing
-from spark_runner.work import Figures
+from spark_runner.ipc.messages import Figures
+from spark_runner.slices.bandwidth import Sharing
 from tests.spark.lab import Lab
 
 

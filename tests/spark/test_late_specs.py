@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mirrors import launcher
-from spark_runner.flow_report import FlowReport
-from spark_runner.office import Office
+from spark_runner.flow.operations import Office
+from spark_runner.status.file import FlowReport
 from tests.spark.lab import wait_for
 from tests.spark.without_spark import job, polling, state
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from mirrors import launcher
-from mirrors.domain.jobs import JobSpec
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
 from tests.spark.lab import wait_for
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mirrors import launcher
-from mirrors.domain.jobs import RunnerStatus
+from mirrors.domain.runners.job_files import RunnerStatus
 from tests.spark.lab import Flow, Lab, wait_for
 from tests.spark.standalone import StandaloneCluster, standalone_cluster
 

@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.jobs import JobSpec, JobStatus
-from mirrors.domain.lanes import LaneFigure
+from mirrors.domain.flows.lanes import LaneFigure
+from mirrors.domain.runners.job_files import JobSpec, JobStatus
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.copying import Copying
-from spark_runner.draft import Plan
-from spark_runner.status import Board
-from spark_runner.work import Figures, PartitionError, PartitionFigure, PartitionWork, SliceResult
+from spark_runner.flow.slice_supervisor import Copying
+from spark_runner.ipc.messages import (
+    Figures,
+    PartitionError,
+    PartitionFigure,
+    PartitionWork,
+    SliceResult,
+)
+from spark_runner.planning.plan import Plan
+from spark_runner.status.board import Board
 
 
 def lane(why: str, batches: int) -> LaneFigure:

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
-from spark_runner.agenda import Agenda
-from spark_runner.control_server import ControlServer
-from spark_runner.copying import Copying
-from spark_runner.desk import Desk, Looked
-from spark_runner.draft import Plan
-from spark_runner.gaps import Orders
-from spark_runner.office import NUMBERS_AGAIN_S, Office, Phase
-from spark_runner.positions import Place
-from spark_runner.slices import pack
-from spark_runner.slots import Slots
-from spark_runner.status import Board
-from spark_runner.status_rows import Row
-from spark_runner.turns import Turns
-from spark_runner.work import PartitionError
+from spark_runner.flow.kafka_calls import Desk, Looked
+from spark_runner.flow.operation_schedule import Agenda
+from spark_runner.flow.operations import NUMBERS_AGAIN_S, Office, Phase
+from spark_runner.flow.slice_supervisor import Copying
+from spark_runner.ipc.driver_server import ControlServer
+from spark_runner.ipc.messages import PartitionError
+from spark_runner.planning.gaps import Orders
+from spark_runner.planning.plan import Plan
+from spark_runner.planning.planner import pack
+from spark_runner.positions.topic import Place
+from spark_runner.slices.rotation import Turns
+from spark_runner.spark.slots import Slots
+from spark_runner.status.board import Board
+from spark_runner.status.partition import Row
 from tests.spark.lab import wait_for
 from tests.spark.without_spark import job
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.slices import pack
-from spark_runner.slots import Slots
+from spark_runner.planning.planner import pack
+from spark_runner.spark.slots import Slots
 
 PLACES = st.tuples(st.sampled_from("abc"), st.integers(0, 30))
 WEIGHTS = st.dictionaries(PLACES, st.integers(0, 10**12), max_size=40)

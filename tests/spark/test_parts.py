@@ -12,14 +12,20 @@ import time
 import pytest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
-from mirrors.domain.jobs import JobSpec
-from mirrors.domain.lanes import LaneFigure
+from mirrors.domain.flows.lanes import LaneFigure
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.agenda import Agenda
-from spark_runner.control import Channel, slice_key
-from spark_runner.control_server import ControlServer
-from spark_runner.without_effect import warnings_of
-from spark_runner.work import Figures, PartitionFigure, PartitionWork, SliceResult, SliceWork
+from spark_runner.flow.operation_schedule import Agenda
+from spark_runner.flow.slice_supervisor import warnings_of
+from spark_runner.ipc.driver_server import ControlServer
+from spark_runner.ipc.messages import (
+    Figures,
+    PartitionFigure,
+    PartitionWork,
+    SliceResult,
+    SliceWork,
+)
+from spark_runner.ipc.task_channel import Channel, slice_key
 from tests.spark.lab import wait_for
 
 

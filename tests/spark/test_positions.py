@@ -8,7 +8,13 @@ import time
 import pytest
 from confluent_kafka import Producer
 
-from mirrors.domain.records import ConnectOffset, Position, SliceCount, murmur2, read_position
+from mirrors.domain.internal_topics.records import (
+    ConnectOffset,
+    Position,
+    SliceCount,
+    murmur2,
+    read_position,
+)
 from tests.spark.lab import Lab, position, unique
 from tests.spark.reading import records
 

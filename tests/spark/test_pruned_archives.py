@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_runner.archives import KEPT, RECENT_S, mark_used, prune
+from spark_runner.spark.java import KEPT, RECENT_S, mark_used, prune
 
 NOW = 1_700_000_000.0
 OLD = 10 * RECENT_S

@@ -9,9 +9,9 @@ import pytest
 
 from mirrors.domain.errors import Fenced
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec
-from spark_runner.lanes.record_writer import Writer
-from spark_runner.work import PartitionWork, SliceWork
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from spark_runner.engine.record_lane.producer import Writer
+from spark_runner.ipc.messages import PartitionWork, SliceWork
 from tests.spark.lab import unique
 
 CALLS: dict[str, Callable[[Writer, PartitionWork], object]] = {

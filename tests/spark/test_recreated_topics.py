@@ -7,8 +7,8 @@ import time
 from confluent_kafka.admin import NewTopic
 
 from mirrors.domain.account.partition import evaluate
-from mirrors.domain.jobs import JobStatus
-from mirrors.services.accounts import facts_of
+from mirrors.domain.runners.job_files import JobStatus
+from mirrors.services.account import facts_of
 from tests.spark.lab import Flow, Lab, partition_row, topic_row
 from tests.spark.test_gaps import decide, gap_of
 

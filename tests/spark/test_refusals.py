@@ -8,8 +8,8 @@ import time
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from mirrors.domain.gaps import GapFacts
-from mirrors.domain.jobs import JobStatus, PartitionStatus
+from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
 from tests.spark.lab import Flow, Lab, partition_row
 from tests.spark.test_gaps import decide
 

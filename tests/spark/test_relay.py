@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from controlplane.bench.mirror_maker import MAIN, MIRROR, MirrorMaker, Profile, properties
-from controlplane.bench.systems import Link, Order
-from controlplane.demo.jars import kafka_jars
-from controlplane.demo.java import find_java
-from controlplane.demo.kafka_files import LOGGING
-from mirrors.domain.records import ConnectOffset, MalformedRecord
+from controlplane.bench.systems.interface import Link, Order
+from controlplane.bench.systems.mirror_maker import MAIN, MIRROR, MirrorMaker, Profile, properties
+from controlplane.demo.kafka.jars import kafka_jars
+from controlplane.demo.kafka.server_properties import LOGGING
+from controlplane.demo.processes.java import find_java
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.internal_topics.records import ConnectOffset
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.groups import list_groups
-from mirrors.kafka.internal import read_to_end
+from mirrors.kafka.admin.groups import list_groups
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import read_to_end
 from tests.spark.lab import Flow, Lab, position, wait_for
 from tests.spark.reading import end_offsets, records
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_runner.spark_health import OLD_S, Look, Master, judge
+from spark_runner.spark.health import OLD_S, Look, Master, judge
 
 KNOWS = Master("a:7077", is_active=True, knows_us=True)
 FORGOT = Master("a:7077", is_active=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_runner.spark_settings import chosen_by_operator, settings_beside
+from spark_runner.spark.settings import chosen_by_operator, settings_beside
 
 
 def written(directory: Path, text: str) -> dict[str, str]:

@@ -14,9 +14,9 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker, Listener
-from controlplane.demo.ports import free_port
+from controlplane.demo.kafka.broker import KafkaBroker, Listener
+from controlplane.demo.processes.guard import Guard
+from controlplane.demo.processes.ports import free_port
 from mirrors import launcher
 from tests.spark.lab import Flow, Lab, wait_for
 from tests.spark.reading import records

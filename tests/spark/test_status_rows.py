@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 from mirrors.domain.account.partition import evaluate
-from mirrors.domain.gaps import GapFacts
-from mirrors.domain.jobs import JobSpec, JobStatus, TopicStatus
+from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.domain.runners.job_files import JobSpec, JobStatus, TopicStatus
 from mirrors.domain.specs import ClusterSpec
-from mirrors.services.accounts import facts_of
-from spark_runner.draft import Plan
-from spark_runner.ends import Ends
-from spark_runner.first_records import FirstRecords
-from spark_runner.status import Board
-from spark_runner.work import PartitionError, PartitionFigure, PartitionWork
+from mirrors.services.account import facts_of
+from spark_runner.ipc.messages import PartitionError, PartitionFigure, PartitionWork
+from spark_runner.planning.plan import Plan
+from spark_runner.status.board import Board
+from spark_runner.status.source_offsets import Ends
+from spark_runner.status.time_lag import FirstRecords
 from tests.spark.lab import partition_row, topic_row
 
 PLACE = ("orders", 0)

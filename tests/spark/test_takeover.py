@@ -8,12 +8,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from mirrors.domain.offsets import Translation, translate_between
-from mirrors.domain.packed_runs import first_run, follows, read_block
-from mirrors.domain.records import ConnectOffset
-from mirrors.domain.runs import BlockKey, runs_topic
-from mirrors.kafka.internal import InternalRecord
-from spark_runner.positions_from_mm2 import OURS, mm2_positions
+from mirrors.domain.internal_topics.records import ConnectOffset
+from mirrors.domain.offsets.run_blocks import first_run, follows, read_block
+from mirrors.domain.offsets.runs import BlockKey, runs_topic
+from mirrors.domain.offsets.translation import Translation, translate_between
+from mirrors.kafka.internal_topics.topic import InternalRecord
+from spark_runner.planning.mm2_import import OURS, mm2_positions
 from tests.spark.lab import Flow, Lab
 from tests.spark.reading import messages, records
 

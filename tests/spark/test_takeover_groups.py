@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.mirror_maker import Profile
-from controlplane.bench.systems import Link, Order
+from controlplane.bench.systems.interface import Link, Order
+from controlplane.bench.systems.mirror_maker import Profile
 from mirrors.models import Cluster, Flow
-from mirrors.services.offsets import catching_up
+from mirrors.services.offsets import index_refresh
 from mirrors.services.offsets.run_index import refresh_index
 from tests.pages import world as rows
 from tests.spark.lab import Lab, wait_for
@@ -82,7 +82,7 @@ def test_a_group_that_mm2_left_behind_reads_few_records_again_and_skips_none(
     flow = flow_row(world)
     refresh_index(flow=flow)
     place = (world.topic, 0)
-    answers = catching_up.translate_now(
+    answers = index_refresh.translate_now(
         flow=flow, places={place: list(places.values())}, deadline_s=30
     )[place]
     found = dict(zip(places, answers, strict=True))

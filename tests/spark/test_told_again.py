@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from mirrors.domain.gaps import GapFacts, remote_cut
-from mirrors.domain.jobs import JobSpec, TopicStatus
+from mirrors.domain.gaps.lost_ranges import GapFacts, remote_cut
+from mirrors.domain.runners.job_files import JobSpec, TopicStatus
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.draft import Plan
-from spark_runner.status import Board
-from spark_runner.work import PartitionError, PartitionWork
+from spark_runner.ipc.messages import PartitionError, PartitionWork
+from spark_runner.planning.plan import Plan
+from spark_runner.status.board import Board
 
 PLACE = ("orders", 0)
 TOPIC = TopicStatus(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from spark_runner.turns import WORDS, Turns
+from spark_runner.slices.rotation import WORDS, Turns
 
 
 @dataclasses.dataclass(eq=False)

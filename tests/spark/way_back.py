@@ -12,14 +12,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from django.utils import timezone
 
-from mirrors.domain.jobs import JobSpec
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Failback
 from mirrors.models import Flow as Row
 from mirrors.models.flows import DesiredState
-from mirrors.services import divergence
-from mirrors.services.failback import failback_work, failbacks
-from mirrors.services.flows import editing
+from mirrors.services.failback import lifecycle, preparation
+from mirrors.services.flows import settings
+from mirrors.services.offsets import divergence_points
 from tests.spark.lab import Flow, Lab, end_offsets, position, unique
 from tests.spark.reading import records
 
@@ -45,7 +45,7 @@ class WayBack:
                 specs[side](alias) if specs else ClusterSpec(alias=alias, bootstrap_servers=address)
             )
             self.clusters[side] = Cluster.objects.create(**dataclasses.asdict(spec))
-        self.there = editing.create_flow(
+        self.there = settings.create_flow(
             source=self.clusters["a"],
             target=self.clusters["b"],
             properties={
@@ -159,11 +159,11 @@ class WayBack:
     # -- the way back
 
     def promote(self, mark: str) -> list[Any]:
-        return divergence.keep(flow=self.there, mark=mark, now=timezone.now())
+        return divergence_points.keep(flow=self.there, mark=mark, now=timezone.now())
 
     def go_back(self) -> Failback:
-        run = failbacks.request_failback(flow=self.there, who=WHO, why="It is up again.")
-        failback_work.prepare_failback(run_id=run.pk)
+        run = lifecycle.request_failback(flow=self.there, who=WHO, why="It is up again.")
+        preparation.prepare_failback(run_id=run.pk)
         run.refresh_from_db()
         assert run.state == "running", run.reason
         return run

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from mirrors import launcher
-from mirrors.domain.jobs import JobSpec
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.control_server import ControlServer
-from spark_runner.host import Host
+from spark_runner.flow.runner_resources import Host
+from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.runner import Reporter, Runner
-from spark_runner.slots import Slots
-from spark_runner.spark_health import Health
-from spark_runner.turns import Turns
+from spark_runner.slices.rotation import Turns
+from spark_runner.spark.health import Health
+from spark_runner.spark.slots import Slots
 
 FLOW = 7
 

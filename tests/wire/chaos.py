@@ -24,16 +24,16 @@ from kafka.protocol.producer import (
 )
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.codes import Code
+from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.coordinator import Coordinator
-from spark_runner.lanes import homes
-from spark_runner.lanes.feeder import Feeder
-from spark_runner.lanes.flights import Flight
-from spark_runner.lanes.ledger import Book
-from spark_runner.lanes.pipe import Pipe
-from spark_runner.lanes.track import Track
-from spark_runner.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC_AT
-from spark_runner.wire.produce import Answer
+from spark_runner.engine.commit_records import Book
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.engine.target import leaders
+from spark_runner.engine.target.in_flight import Flight
+from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC_AT
+from spark_runner.kafka_protocol.produce import Answer
 
 # What a broker says before it writes anything.
 _REFUSED = (51, 51, 51, 19, 19, 6, 3, 5)
@@ -88,7 +88,7 @@ class Chaos:
         self._wrap(patch, Coordinator, "ask", self._ask)
         self._wrap(patch, Book, "write", self._write)
         self._wrap(patch, Book, "committed", _as_it_is)
-        self._wrap(patch, homes, "width_after", self._spread)
+        self._wrap(patch, leaders, "width_after", self._spread)
 
     def under(self, fate: Fate) -> None:
         """What this thread does from now on."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire import produce
-from spark_runner.work import SliceWork
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.ipc.messages import SliceWork
+from spark_runner.kafka_protocol import produce
 from tests.wire.world import Driver
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
-from controlplane.demo.kafka_cluster import KafkaCluster
-from controlplane.demo.kafka_files import Listener
-from mirrors.kafka.admin import Admin
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.kafka.cluster import KafkaCluster
+from controlplane.demo.kafka.server_properties import Listener
+from controlplane.demo.processes.guard import Guard
+from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.protocol import sockets
 from mirrors.kafka.protocol.sockets import Target
 from tests.wire.proxy import Proxy

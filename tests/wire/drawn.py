@@ -6,11 +6,11 @@ import random
 
 from hypothesis import strategies as st
 
-from spark_runner.lanes.parcel import Parcel
-from spark_runner.wire import codecs
-from spark_runner.wire.batch import Header
-from spark_runner.wire.crc32c import address_of
-from spark_runner.wire.records import Record, encode_batch, read_header
+from spark_runner.engine.model.pending_batch import Parcel
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.batch_header import Header
+from spark_runner.kafka_protocol.crc32c import address_of
+from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
 
 blobs = st.none() | st.binary(max_size=60)
 
@@ -43,7 +43,7 @@ def wrapped(batch: bytearray) -> Parcel:
 def plain(batch: bytearray) -> tuple[Header, bytes]:
     """All that a batch says, however tightly it is packed."""
     header = read_header(memoryview(batch))
-    body = codecs.decompress(header.codec, memoryview(batch)[61:])
+    body = compression.decompress(header.codec, memoryview(batch)[61:])
     return header._replace(length=0, crc=0), body
 
 
@@ -65,6 +65,6 @@ def starved_groups(draw: st.DrawFn) -> list[Parcel]:
             now += chance.choice(ticks) if gap else 0
             rows.append(Record(offset, now, b"k", chance.randbytes(chance.randint(least, most))))
             offset += 1
-        group.append(parcel(chance.choice((codecs.NONE, codecs.LZ4)), rows))
+        group.append(parcel(chance.choice((compression.NONE, compression.LZ4)), rows))
         now += gap
     return group

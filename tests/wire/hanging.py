@@ -6,11 +6,11 @@ import dataclasses
 from functools import partial
 from typing import Any
 
-from mirrors.domain.records import Position, read_position
-from mirrors.kafka.producers.identity import Identity
-from spark_runner.wire import produce
-from spark_runner.wire.batch import Pen, Sequences
-from spark_runner.wire.records import Record, encode_batch, read_header
+from mirrors.domain.internal_topics.records import Position, read_position
+from mirrors.kafka.producers.producer_id import Identity
+from spark_runner.kafka_protocol import produce
+from spark_runner.kafka_protocol.batch_header import Pen, Sequences
+from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
 from tests.spark.lab import wait_for
 from tests.wire.stops import LANES, NOW
 from tests.wire.world import Flow, Side, bare, soon, unique

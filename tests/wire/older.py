@@ -10,10 +10,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from controlplane.demo.jars import JarSet, kafka_jars
-from controlplane.demo.java import find_java, plain_environment
-from controlplane.demo.kafka import KafkaBroker
-from controlplane.demo.ports import HOST, free_port, is_open
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.kafka.jars import JarSet, kafka_jars
+from controlplane.demo.processes.java import find_java, plain_environment
+from controlplane.demo.processes.ports import HOST, free_port, is_open
 
 _LOG4J_2 = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
 _LOG4J_1 = ("org.slf4j", "slf4j-reload4j", "1.7.36")

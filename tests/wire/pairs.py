@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import time
 
-from spark_runner.wire.metadata import id_text
-from spark_runner.wire.records import Record
-from spark_runner.work import PartitionWork
+from spark_runner.ipc.messages import PartitionWork
+from spark_runner.kafka_protocol.metadata import id_text
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.world import Flow, Side, unique
 
 PARTITIONS = 2

@@ -6,15 +6,15 @@ import time
 
 from confluent_kafka.admin import NewTopic
 
-from mirrors.domain.gaps import Decision
-from mirrors.domain.jobs import JobSpec
+from mirrors.domain.gaps.lost_ranges import Decision
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from spark_runner.draft import Plan
-from spark_runner.gaps import Orders
-from spark_runner.planner import Planner
-from spark_runner.positions import Place
-from spark_runner.work import PartitionError, SliceResult, SliceWork
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.ipc.messages import PartitionError, SliceResult, SliceWork
+from spark_runner.planning.gaps import Orders
+from spark_runner.planning.plan import Plan
+from spark_runner.planning.planner import Planner
+from spark_runner.positions.topic import Place
 from tests.wire.stops import LANES
 from tests.wire.test_unclean_elections import UNCLEAN
 from tests.wire.world import Driver, Side, unique

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spark_runner.lanes import setup
-from spark_runner.lanes.intake import Intake
-from spark_runner.lanes.throttle import Throttle
-from spark_runner.lanes.track import Track
-from spark_runner.lanes.verdict import Verdict
+from spark_runner.engine import setup
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.source.reader import Intake
+from spark_runner.engine.source.throttle import Throttle
 from tests.wire.world import Driver, Flow
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from mirrors.kafka.admin import Admin
+from mirrors.kafka.admin.topics import Admin
 
 
 def partition_of(admin: Admin, topic: str) -> Any:

@@ -6,9 +6,9 @@ import itertools
 import threading
 import time
 
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.records import Record
-from spark_runner.work import SliceResult
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.ipc.messages import SliceResult
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.world import Driver, Flow
 
 NOW = int(time.time() * 1000)

@@ -12,17 +12,23 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin, NewTopicSpec
-from mirrors.kafka.patience import until_answered
-from mirrors.kafka.producers.identity import Identity
-from spark_runner.lanes.scan import Filter
-from spark_runner.wire import codecs, fetch, produce
-from spark_runner.wire.batch import CONTROL, Pen, Sequences
-from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.heads import PRODUCE
-from spark_runner.wire.metadata import TopicView
-from spark_runner.wire.offsets import EARLIEST, LATEST, list_offsets
-from spark_runner.wire.records import Record, batches, decode_batch, encode_batch, read_header
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.retry import until_answered
+from spark_runner.engine.batches.header_scan import Filter
+from spark_runner.kafka_protocol import compression, fetch, produce
+from spark_runner.kafka_protocol.batch_header import CONTROL, Pen, Sequences
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, list_offsets
+from spark_runner.kafka_protocol.metadata import TopicView
+from spark_runner.kafka_protocol.records import (
+    Record,
+    batches,
+    decode_batch,
+    encode_batch,
+    read_header,
+)
+from spark_runner.kafka_protocol.request_header import PRODUCE
 
 DEADLINE_S = 30.0
 
@@ -102,7 +108,12 @@ class Side:
         return produce.read_reply(link.receive(None, soon()), version)[1][0]
 
     def write(
-        self, topic: str, partition: int, records: Sequence[Record], *, codec: int = codecs.NONE
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[Record],
+        *,
+        codec: int = compression.NONE,
     ) -> int:
         """One batch of plain records; its first offset."""
         rows = [record._replace(offset=at) for at, record in enumerate(records)]
@@ -200,7 +211,7 @@ class Transaction:
 
     def write(self, topic: str, partition: int, records: Sequence[Record], **how: Any) -> int:
         rows = [record._replace(offset=at) for at, record in enumerate(records)]
-        batch = encode_batch(rows, codec=how.get("codec", codecs.NONE))
+        batch = encode_batch(rows, codec=how.get("codec", compression.NONE))
         header = read_header(memoryview(batch))
         sequences = self._sequences.setdefault((topic, partition), Sequences())
         self._pen.write(memoryview(batch), 0, header, sequences)

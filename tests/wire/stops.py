@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from mirrors.kafka.codes import Code
-from spark_runner.lanes.flights import Flight
-from spark_runner.lanes.pipe import Pipe
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.record import RecordLane
-from spark_runner.lanes.track import Track
-from spark_runner.wire.produce import Answer
-from spark_runner.work import PartitionError, SliceResult
+from mirrors.kafka.error_codes import Code
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.record_lane.epoch import RecordLane
+from spark_runner.engine.target.in_flight import Flight
+from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.ipc.messages import PartitionError, SliceResult
+from spark_runner.kafka_protocol.produce import Answer
 from tests.wire.world import Driver, Flow, Side, unique
 
 NOW = int(time.time() * 1000)

@@ -10,12 +10,12 @@ import threading
 import time
 from pathlib import Path
 
-from mirrors.domain.packed_runs import read_block
-from mirrors.domain.records import Position, read_position
-from mirrors.domain.runs import BlockKey, Run, is_left_out, pack, runs_topic
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.record import RecordLane
-from spark_runner.wire.records import Record
+from mirrors.domain.internal_topics.records import Position, read_position
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.runs import BlockKey, Run, is_left_out, pack, runs_topic
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.record_lane.epoch import RecordLane
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.pairs import NOW, Pair
 from tests.wire.stops import only_error, stopped
 from tests.wire.world import Driver, Flow, Side, unique

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.record import RecordLane
-from spark_runner.wire.records import Record
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.record_lane.epoch import RecordLane
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.world import Driver, Flow, Side, bare, unique
 
 LIMIT = 400_000

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.lanes.scan import Filter
-from spark_runner.wire import codecs, varint
-from spark_runner.wire.batch import (
+from spark_runner.engine.batches.header_scan import Filter
+from spark_runner.kafka_protocol import compression, varint
+from spark_runner.kafka_protocol.batch_header import (
     CONTROL,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
@@ -22,9 +22,9 @@ from spark_runner.wire.batch import (
     checksum_holds,
     sequence_of,
 )
-from spark_runner.wire.crc32c import address_of, crc32c, crc32c_at
-from spark_runner.wire.crc32c_patch import make_tables, patched
-from spark_runner.wire.records import Record, decode_batch, encode_batch, read_header
+from spark_runner.kafka_protocol.crc32c import address_of, crc32c, crc32c_at
+from spark_runner.kafka_protocol.crc32c_patch import make_tables, patched
+from spark_runner.kafka_protocol.records import Record, decode_batch, encode_batch, read_header
 
 blobs = st.none() | st.binary(max_size=40)
 records = st.lists(
@@ -59,18 +59,20 @@ def test_batches_are_read_back_with_every_codec(rows: list[Record], codec: int) 
 
 @given(st.binary(max_size=5000), st.integers(0, 4))
 def test_every_codec_gives_back_what_it_got(data: bytes, codec: int) -> None:
-    assert codecs.decompress(codec, memoryview(codecs.compress(codec, data))) == data
-    assert codecs.decompress(codec, memoryview(codecs.compress_quickly(codec, data))) == data
+    assert compression.decompress(codec, memoryview(compression.compress(codec, data))) == data
+    assert (
+        compression.decompress(codec, memoryview(compression.compress_quickly(codec, data))) == data
+    )
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_damaged_compressed_bytes_are_unreadable_not_a_crash(codec: int) -> None:
-    packed = bytearray(codecs.compress(codec, b"some words " * 100))
+    packed = bytearray(compression.compress(codec, b"some words " * 100))
     for cut in (packed[:-4], b"\x00" * 20, packed[: len(packed) // 2]):
-        with pytest.raises(codecs.Unreadable):
-            codecs.decompress(codec, memoryview(bytes(cut)))
+        with pytest.raises(compression.Unreadable):
+            compression.decompress(codec, memoryview(bytes(cut)))
         # What was left half read is forgotten.
-        assert codecs.decompress(codec, memoryview(packed)) == b"some words " * 100
+        assert compression.decompress(codec, memoryview(packed)) == b"some words " * 100
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -79,8 +81,8 @@ def test_threads_unpack_at_the_same_time(codec: int) -> None:
 
     def unpack(number: int) -> bool:
         data = bytes([number]) * 300_000 + random.Random(number).randbytes(300_000)
-        packed = memoryview(codecs.compress(codec, data))
-        return all(codecs.decompress(codec, packed) == data for _ in range(20))
+        packed = memoryview(compression.compress(codec, data))
+        return all(compression.decompress(codec, packed) == data for _ in range(20))
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert all(pool.map(unpack, range(8)))

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from mirrors.domain.account.partition import evaluate
-from mirrors.domain.jobs import JobSpec, JobStatus, TopicStatus
-from mirrors.domain.snapshot import ConfigEntry
+from mirrors.domain.cluster_snapshot import ConfigEntry
+from mirrors.domain.runners.job_files import JobSpec, JobStatus, TopicStatus
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from mirrors.services.accounts import facts_of
-from spark_runner.draft import Plan
-from spark_runner.ends import EndsSampler
-from spark_runner.gaps import Orders
-from spark_runner.planner import Planner
-from spark_runner.status import Board
-from spark_runner.wire.records import Record
+from mirrors.kafka.admin.topics import Admin
+from mirrors.services.account import facts_of
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.planning.gaps import Orders
+from spark_runner.planning.plan import Plan
+from spark_runner.planning.planner import Planner
+from spark_runner.status.board import Board
+from spark_runner.status.source_offsets import EndsSampler
 from tests.spark.lab import partition_row, topic_row, wait_for
 from tests.wire.stops import NOW
 from tests.wire.world import Side, unique

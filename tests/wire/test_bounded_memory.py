@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from spark_runner.lanes import setup
-from spark_runner.lanes.arena import Arenas
-from spark_runner.wire.records import Record
+from spark_runner.engine import setup
+from spark_runner.engine.model.receive_buffers import Arenas
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.proxy import Proxy
 from tests.wire.running import NOW, Running
 from tests.wire.world import Flow, Side, bare, unique

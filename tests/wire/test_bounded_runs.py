@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.record import RecordLane
-from spark_runner.wire import codecs
-from spark_runner.wire.records import Record
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.record_lane.epoch import RecordLane
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.world import Driver, Flow, Side, bare, unique
 
 LANES = {"raw": RawCopier, "record": RecordLane}
@@ -33,7 +33,7 @@ def test_every_end_is_kept_to_the_record(source: Side, target: Side, lane: str) 
     flow.rows = [dataclasses.replace(row, stop=row.partition) for row in flow.rows]
     for batch in range(BATCHES):
         for partition in range(count):
-            source.write(topic, partition, records(batch), codec=codecs.LZ4)
+            source.write(topic, partition, records(batch), codec=compression.LZ4)
     ends = {(topic, number): number for number in range(1, count)}
     result, driver = flow.copy(LANES[lane](), ends=ends)  # type: ignore[arg-type]
     assert (result.ended_because, result.errors) == ("stop", ()), result
@@ -59,7 +59,7 @@ def test_a_run_between_two_offsets_copies_just_what_lies_between(
     ]
     for batch in range(BATCHES):
         for partition in range(len(bounds)):
-            source.write(topic, partition, records(batch), codec=codecs.LZ4)
+            source.write(topic, partition, records(batch), codec=compression.LZ4)
     ends = {(topic, partition): stop for partition, (_, stop) in enumerate(bounds)}
     result, driver = flow.copy(LANES[lane](), ends=ends)  # type: ignore[arg-type]
     assert (result.ended_because, result.errors) == ("stop", ()), result

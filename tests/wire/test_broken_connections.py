@@ -9,11 +9,12 @@ import time
 
 import pytest
 
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.producers.identity import Identity, ProducerLost
-from spark_runner.lanes import homes, outage
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.records import Record
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.producers.producer_id import Identity, ProducerLost
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.model import broker_availability
+from spark_runner.engine.target import leaders
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.independent import compare
 from tests.wire.proxy import Proxy
 from tests.wire.running import Running
@@ -99,7 +100,7 @@ def test_at_least_once_loses_nothing_when_connections_are_cut(
 def test_idle_connections_that_a_broker_closes_again_and_again_are_no_outage(
     source: Side, target: Side, proxies: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outage, "GIVE_UP_AFTER_S", 0.2)
+    monkeypatch.setattr(broker_availability, "GIVE_UP_AFTER_S", 0.2)
     flow, topic, remote = flow_of(source, target)
     with Running(flow, topic) as running:
         running.write(3)
@@ -117,8 +118,8 @@ def test_idle_connections_that_a_broker_closes_again_and_again_are_no_outage(
 def test_outages_with_nothing_to_write_between_them_are_several_and_not_a_long_one(
     source: Side, target: Side, proxies: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outage, "GIVE_UP_AFTER_S", 1.0)
-    monkeypatch.setattr(homes, "_LOOK_S", 0.2)
+    monkeypatch.setattr(broker_availability, "GIVE_UP_AFTER_S", 1.0)
+    monkeypatch.setattr(leaders, "_LOOK_S", 0.2)
     flow, topic, remote = flow_of(source, target)
     there = proxies[1]
     with Running(flow, topic) as running:

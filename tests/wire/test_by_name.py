@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from spark_runner.lanes import engine
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.recall import PositionReader
-from spark_runner.lanes.track import Track
-from spark_runner.lanes.verdict import Verdict
-from spark_runner.wire.records import Record
+from spark_runner.engine import copy_loop
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.recovery.position_reader import PositionReader
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW
 from tests.wire.world import Driver, Flow, Side, soon, unique
 
@@ -32,7 +32,7 @@ def test_what_was_read_under_a_name_that_means_another_topic_is_no_progress(
     def changed(_: object, tracks: list[Track], **__: Any) -> dict[Track, Verdict]:
         return {track: another for track in tracks if track.done > 3}
 
-    monkeypatch.setattr(engine, "changed_topics", changed)
+    monkeypatch.setattr(copy_loop, "changed_topics", changed)
     driver = Driver(until=lambda driver: any(row.errors for row in driver.figures))
     result = RawCopier(newest_fetch=12).run(flow.work(seconds=15), driver)  # type: ignore[arg-type]
     assert [error.code for error in result.errors] == ["generation"]

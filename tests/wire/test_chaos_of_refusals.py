@@ -17,13 +17,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from mirrors.domain.packed_runs import read_block
-from mirrors.domain.runs import BlockKey, is_left_out
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.recall import PositionReader
-from spark_runner.wire import produce
-from spark_runner.wire.records import Record, encode_batch
-from spark_runner.work import SliceResult
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.runs import BlockKey, is_left_out
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.recovery.position_reader import PositionReader
+from spark_runner.ipc.messages import SliceResult
+from spark_runner.kafka_protocol import produce
+from spark_runner.kafka_protocol.records import Record, encode_batch
 from tests.wire.chaos import Chaos, Fate, Killed
 from tests.wire.world import Driver, Flow, Side, bare, soon, unique
 

@@ -13,10 +13,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.wire import codecs
-from spark_runner.wire.varint import unsigned
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.varint import unsigned
 
-PACKED = pytest.mark.parametrize("codec", range(1, 5), ids=codecs.NAMES[1:])
+PACKED = pytest.mark.parametrize("codec", range(1, 5), ids=compression.NAMES[1:])
 LIMIT = 1 << 20
 
 
@@ -26,19 +26,21 @@ def zeros(size: int) -> bytes:
 
 @PACKED
 def test_what_holds_as_much_as_is_allowed_is_read_and_one_byte_more_is_not(codec: int) -> None:
-    packed = memoryview(bytes(codecs.compress(codec, zeros(LIMIT))))
-    assert codecs.decompress(codec, packed, LIMIT) == zeros(LIMIT)
-    with pytest.raises(codecs.Unreadable, match=f"{codecs.NAMES[codec]} data holds more than"):
-        codecs.decompress(codec, packed, LIMIT - 1)
+    packed = memoryview(bytes(compression.compress(codec, zeros(LIMIT))))
+    assert compression.decompress(codec, packed, LIMIT) == zeros(LIMIT)
+    with pytest.raises(
+        compression.Unreadable, match=f"{compression.NAMES[codec]} data holds more than"
+    ):
+        compression.decompress(codec, packed, LIMIT - 1)
 
 
 @PACKED
 def test_what_holds_a_thousand_times_what_it_weighs_does_not_take_the_memory(codec: int) -> None:
-    packed = memoryview(bytes(codecs.compress(codec, zeros(64 * LIMIT))))
+    packed = memoryview(bytes(compression.compress(codec, zeros(64 * LIMIT))))
     tracemalloc.start()
     try:
-        with pytest.raises(codecs.Unreadable, match="holds more than 1,048,576 bytes"):
-            codecs.decompress(codec, packed, LIMIT)
+        with pytest.raises(compression.Unreadable, match="holds more than 1,048,576 bytes"):
+            compression.decompress(codec, packed, LIMIT)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -48,11 +50,11 @@ def test_what_holds_a_thousand_times_what_it_weighs_does_not_take_the_memory(cod
 
 @PACKED
 def test_what_ends_too_early_is_unreadable(codec: int) -> None:
-    packed = bytes(codecs.compress(codec, bytes(range(256)) * 400))
-    for most in (codecs.MOST_INFLATED, 200_000):
+    packed = bytes(compression.compress(codec, bytes(range(256)) * 400))
+    for most in (compression.MOST_INFLATED, 200_000):
         for size in (len(packed) - 1, len(packed) // 2, 3):
-            with pytest.raises(codecs.Unreadable):
-                codecs.decompress(codec, memoryview(packed[:size]), most)
+            with pytest.raises(compression.Unreadable):
+                compression.decompress(codec, memoryview(packed[:size]), most)
 
 
 def _lz4_that_says(size: int) -> bytes:
@@ -69,19 +71,19 @@ def _lz4_that_says(size: int) -> bytes:
     raise AssertionError("no checksum fits")
 
 
-@pytest.mark.parametrize("size", [1 << 62, 1 << 36, codecs.MOST_INFLATED + 1])
+@pytest.mark.parametrize("size", [1 << 62, 1 << 36, compression.MOST_INFLATED + 1])
 def test_a_length_that_lies_is_not_believed(size: int) -> None:
     said = unsigned(min(size, (1 << 32) - 1)) + b"\x00a"
     assert len(snappy.uncompress(unsigned(1) + b"\x00a")) == 1
-    for codec, data in ((codecs.LZ4, _lz4_that_says(size)), (codecs.SNAPPY, said)):
-        with pytest.raises(codecs.Unreadable, match="holds more than 1,073,741,824 bytes"):
-            codecs.decompress(codec, memoryview(data))
+    for codec, data in ((compression.LZ4, _lz4_that_says(size)), (compression.SNAPPY, said)):
+        with pytest.raises(compression.Unreadable, match="holds more than 1,073,741,824 bytes"):
+            compression.decompress(codec, memoryview(data))
 
 
 def test_a_length_that_is_true_is_read() -> None:
     frame = memoryview(_lz4_that_says(100))
-    assert codecs.decompress(codecs.LZ4, frame) == b"x" * 100
-    assert codecs.decompress(codecs.LZ4, frame, 100) == b"x" * 100
+    assert compression.decompress(compression.LZ4, frame) == b"x" * 100
+    assert compression.decompress(compression.LZ4, frame, 100) == b"x" * 100
 
 
 def _zstd(data: bytes) -> bytes:
@@ -90,7 +92,7 @@ def _zstd(data: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     ("codec", "pack"),
-    [(codecs.GZIP, gzip.compress), (codecs.ZSTD, _zstd)],
+    [(compression.GZIP, gzip.compress), (compression.ZSTD, _zstd)],
     ids=["gzip", "zstd"],
 )
 @given(
@@ -101,4 +103,4 @@ def test_frames_behind_one_another_are_one(
 ) -> None:
     # With little room the bytes are looked at one by one.
     data, packed = b"".join(parts), b"".join(map(pack, parts))
-    assert codecs.decompress(codec, memoryview(packed), len(data) + room) == data
+    assert compression.decompress(codec, memoryview(packed), len(data) + room) == data

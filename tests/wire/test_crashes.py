@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from mirrors.domain.records import Position, read_position
-from mirrors.domain.runs import Run
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire import codecs
-from spark_runner.wire.records import Record
+from mirrors.domain.internal_topics.records import Position, read_position
+from mirrors.domain.offsets.runs import Run
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.independent import both, compare, repeated
 from tests.wire.running import Running
 from tests.wire.world import Flow, Side, unique
@@ -66,7 +66,7 @@ class Traffic:
                     number += 1
                     now = int(time.time() * 1000)
                     rows.append(Record(0, now, b"%d" % number, chance.randbytes(500)))
-                self._side.write(self._topic, partition, rows, codec=codecs.LZ4)
+                self._side.write(self._topic, partition, rows, codec=compression.LZ4)
             time.sleep(0.01)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from controlplane.demo.kafka_cluster import KafkaCluster
-from mirrors.domain.gaps import Decision, GapFacts
-from mirrors.kafka.admin import Admin
-from spark_runner.lanes.setup import RUNS_CONFIGS
-from spark_runner.positions import POSITIONS_CONFIGS
+from controlplane.demo.kafka.cluster import KafkaCluster
+from mirrors.domain.gaps.lost_ranges import Decision, GapFacts
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.engine.setup import RUNS_CONFIGS
+from spark_runner.positions.topic import POSITIONS_CONFIGS
 from tests.wire.hanging import last_row
 from tests.wire.planned_flow import Flow
 from tests.wire.stops import LANES

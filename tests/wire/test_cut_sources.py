@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
-from mirrors.domain.gaps import Decision, GapFacts
-from mirrors.domain.jobs import JobSpec
-from mirrors.domain.records import Position
-from mirrors.domain.runs import runs_topic
+from mirrors.domain.gaps.lost_ranges import Decision, GapFacts
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.offsets.runs import runs_topic
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.draft import Plan
-from spark_runner.gaps import Orders
-from spark_runner.planner import Planner
-from spark_runner.wire.records import Record
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.planning.gaps import Orders
+from spark_runner.planning.plan import Plan
+from spark_runner.planning.planner import Planner
 from tests.wire.hanging import last_row
 from tests.wire.stops import NOW, only_error, stopped
 from tests.wire.world import Flow, Side, unique

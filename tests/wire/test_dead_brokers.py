@@ -11,17 +11,17 @@ import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.domain.records import Position
+from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.specs import ClusterSpec
-from spark_runner import ends
-from spark_runner.lanes import remote_cut
-from spark_runner.lanes.recall import PositionReader
-from spark_runner.lanes.runs_tail import RunsTail
-from spark_runner.lanes.track import Track
-from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.metadata import TopicView
-from spark_runner.wire.offsets import list_offsets
-from spark_runner.wire.records import Record
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.recovery import target_truncation
+from spark_runner.engine.recovery.position_reader import PositionReader
+from spark_runner.engine.source.offset_runs import RunsTail
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.list_offsets import list_offsets
+from spark_runner.kafka_protocol.metadata import TopicView
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.status import source_offsets
 from tests.wire.sides import Side, soon, unique
 
 NOW = int(time.time() * 1000)
@@ -123,7 +123,7 @@ def test_the_ends_of_remote_partitions_are_asked_of_who_leads_them_now(
     target.write(topic, 0, [Record(0, NOW, b"k", b"v")])
     track = Track("t", 0, topic, remote_id=view.topic_id)
     late.fall(2)
-    assert remote_cut.ends(late, [track]) == {track: 1}
+    assert target_truncation.ends(late, [track]) == {track: 1}
 
 
 def test_runs_are_read_where_they_are_led_now(target: Side, late: Late) -> None:
@@ -142,8 +142,8 @@ def test_the_ends_of_the_source_are_asked_of_who_leads_now(
     topic = unique("ends")
     target.make(topic)
     target.write(topic, 0, [Record(0, NOW, b"k", b"v")])
-    monkeypatch.setattr(ends, "ClusterClient", lambda spec: late)
-    sampler = ends.EndsSampler(target.spec)
+    monkeypatch.setattr(source_offsets, "ClusterClient", lambda spec: late)
+    sampler = source_offsets.EndsSampler(target.spec)
     assert sampler.sample([(topic, 0)]).end == {(topic, 0): 1}
     late.fall(2)
     began = time.monotonic()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mirrors.kafka.producers.hanging import Hanging
-from mirrors.kafka.producers.identity import Identity
+from mirrors.kafka.producers.hanging_transactions import Hanging
+from mirrors.kafka.producers.producer_id import Identity
 from tests.wire.chaos import Killed
 from tests.wire.hanging import copied, is_the_same, leave_open, moved, records
 from tests.wire.stops import LANES

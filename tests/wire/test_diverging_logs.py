@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.gaps import GapFacts
-from mirrors.kafka.codes import Code
-from mirrors.kafka.producers.identity import ProducerLost
-from spark_runner.lanes import homes
-from spark_runner.lanes.engine import Engine
-from spark_runner.lanes.feeder import Feeder
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.records import Record
+from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.producers.producer_id import ProducerLost
+from spark_runner.engine.copy_loop import Engine
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.engine.target import leaders
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW, only_error
 from tests.wire.test_well_again import LEADERLESS_S
 from tests.wire.world import Driver, Flow, Side, unique
@@ -113,7 +113,7 @@ def test_a_gap_behind_what_was_put_aside_is_looked_at_anew(
     flow = Flow(source, target, commit_interval_ms="50", **few)
     remote = flow.add(topic)
     until = time.monotonic() + LEADERLESS_S
-    read, plain = Feeder.read, homes.leader_or_error
+    read, plain = Feeder.read, leaders.leader_or_error
     told = []
 
     def altered(self: Feeder, *args: Any) -> Any:
@@ -130,7 +130,7 @@ def test_a_gap_behind_what_was_put_aside_is_looked_at_anew(
         return plain(view, partition, topic_id, anew=anew)
 
     monkeypatch.setattr(Feeder, "read", altered)
-    monkeypatch.setattr(homes, "leader_or_error", leaderless)
+    monkeypatch.setattr(leaders, "leader_or_error", leaderless)
     result, _ = flow.copy(seconds=20)
     assert told
     assert time.monotonic() > until, "nothing was tested"

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from mirrors.kafka.producers.identity import Identity
+from mirrors.kafka.producers.producer_id import Identity
 from mirrors.kafka.protocol import messages
 from tests.wire.running import PARTITIONS, Running
 from tests.wire.world import Flow, Side, bare, soon, unique

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.record import RecordLane
-from spark_runner.wire import codecs
-from spark_runner.wire.records import Record
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.record_lane.epoch import RecordLane
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import KeptBack
 from tests.wire.world import Driver, Flow, Side, bare, unique
 
@@ -113,7 +113,7 @@ def test_from_every_offset_of_a_compacted_topic_with_aborts(source: Side, target
     for _ in range(2):
         time.sleep(0.3)
         for partition in range(STARTS):
-            source.write(topic, partition, [Record(0, 1, b"roll", b"")], codec=codecs.NONE)
+            source.write(topic, partition, [Record(0, 1, b"roll", b"")], codec=compression.NONE)
     until = time.monotonic() + CLEANED_WITHIN_S
     left = set(range(STARTS))
     while left := {partition for partition in left if not has_holes(source, topic, partition)}:
@@ -135,7 +135,7 @@ def test_a_restart_continues_the_map_where_it_was(source: Side, target: Side) ->
     flow.add(topic)
     for at in range(4):
         for _ in range(3):
-            source.write(topic, 0, [Record(0, at, b"k", b"v" * 15_000)] * 3, codec=codecs.NONE)
+            source.write(topic, 0, [Record(0, at, b"k", b"v" * 15_000)] * 3, codec=compression.NONE)
         flow.copy()
     expected = brute_force(flow, topic, 0, 0)
     assert mapped(flow, topic, 0) == expected

@@ -6,9 +6,9 @@ import os
 import threading
 import time
 
-from mirrors.kafka.admin import Admin
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.records import Record
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.world import Driver, Flow, Side, unique
 
 IDLE = 1_000

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire import codecs
-from spark_runner.wire.records import Record
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.world import Flow, Side, bare, unique
 
 NOW = int(time.time() * 1000)
@@ -66,7 +66,7 @@ def test_older_protocol_versions_copy_the_same(
     topic = unique("versions")
     source.make(topic, 2)
     for partition, seed in itertools.product(range(2), range(2)):
-        source.write(topic, partition, nasty_records(seed), codec=codecs.LZ4)
+        source.write(topic, partition, nasty_records(seed), codec=compression.LZ4)
     flow = Flow(source, target)
     remote = flow.add(topic)
     copier = RawCopier(newest_fetch=fetch, newest_produce=produce)
@@ -116,9 +116,9 @@ def test_aborted_transactions_and_markers_do_not_cross_and_the_rest_does(
         who = chance.randrange(4)
         rows = [Record(0, NOW + at, b"%d" % at, b"x" * chance.randrange(1, 3000))] * 3
         if chance.random() < 0.25:
-            source.write(topic, at % 2, rows, codec=codecs.GZIP)
+            source.write(topic, at % 2, rows, codec=compression.GZIP)
         else:
-            writers[who].write(topic, at % 2, rows, codec=codecs.LZ4)
+            writers[who].write(topic, at % 2, rows, codec=compression.LZ4)
             dirty.add(who)
         if who in dirty and chance.random() < 0.4:
             writers[who].end(commit=chance.random() < 0.5)
@@ -172,7 +172,7 @@ def test_the_codec_that_the_target_names_is_written_by_us(
     result, _ = flow.copy()
     assert result.errors == ()
     assert bare(target.read(remote)) == bare(source.read(topic))
-    number = codecs.NAMES.index("none" if asked == "uncompressed" else asked)
+    number = compression.NAMES.index("none" if asked == "uncompressed" else asked)
     data = [header for header in target.headers(remote) if not header.attributes & 0x20]
     assert {header.codec for header in data} == {number}
 
@@ -182,7 +182,7 @@ def test_a_batch_over_the_targets_limit_is_split(source: Side, target: Side) -> 
     source.make(topic)
     chance = random.Random(3)
     rows = [Record(0, NOW + at, b"%d" % at, chance.randbytes(900)) for at in range(500)]
-    for codec in (codecs.NONE, codecs.LZ4):
+    for codec in (compression.NONE, compression.LZ4):
         source.write(topic, 0, rows, codec=codec)
     flow = Flow(source, target)
     remote = flow.add(topic, max_message_bytes="20000")

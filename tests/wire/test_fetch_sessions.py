@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from mirrors.kafka.codes import Code
-from spark_runner.lanes import outage
-from spark_runner.lanes.feeder import Feeder
-from spark_runner.lanes.recall import PositionReader
-from spark_runner.wire import fetch
-from spark_runner.wire.fetch import FetchSession
-from spark_runner.wire.records import Record
+from mirrors.kafka.error_codes import Code
+from spark_runner.engine.model import broker_availability
+from spark_runner.engine.recovery.position_reader import PositionReader
+from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.kafka_protocol import fetch
+from spark_runner.kafka_protocol.fetch import FetchSession
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.running import NOW, PARTITIONS, Running
 from tests.wire.world import Flow, Side, bare, soon, unique
 
@@ -99,7 +99,7 @@ def test_a_single_look_takes_no_place_in_the_broker_s_memory(
 def test_a_broker_that_refuses_every_fetch_is_given_up_in_words(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outage, "GIVE_UP_AFTER_S", 1.0)
+    monkeypatch.setattr(broker_availability, "GIVE_UP_AFTER_S", 1.0)
     topic = unique("refused")
     source.make(topic)
     source.write(topic, 0, [Record(0, NOW, b"k", b"v")])

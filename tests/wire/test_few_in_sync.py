@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from controlplane.demo.kafka_cluster import KafkaCluster
-from mirrors.kafka.admin import Admin
-from spark_runner.wire.metadata import id_text
-from spark_runner.wire.records import Record
-from spark_runner.work import PartitionWork
+from controlplane.demo.kafka.cluster import KafkaCluster
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.ipc.messages import PartitionWork
+from spark_runner.kafka_protocol.metadata import id_text
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.replicas import partition_of, wait_for
 from tests.wire.running import Running
 from tests.wire.stops import NOW

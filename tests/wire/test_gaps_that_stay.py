@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from controlplane.demo.kafka_cluster import KafkaCluster
-from mirrors.domain.gaps import Decision, GapFacts
-from mirrors.domain.jobs import JobSpec
+from controlplane.demo.kafka.cluster import KafkaCluster
+from mirrors.domain.gaps.lost_ranges import Decision, GapFacts
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from spark_runner.gaps import Orders
-from spark_runner.planner import Planner
-from spark_runner.wire.records import Record
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.planning.gaps import Orders
+from spark_runner.planning.planner import Planner
 from tests.wire import test_cut_sources
 from tests.wire.hanging import last_row
 from tests.wire.replicas import partition_of, wait_for

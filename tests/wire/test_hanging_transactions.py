@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
-from mirrors.domain.jobs import JobSpec
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.processes.guard import Guard
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.producers.identity import Identity
-from spark_runner.gaps import Orders
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.planner import Planner
-from spark_runner.positions import Place, slice_id
-from spark_runner.wire.records import Record
+from mirrors.kafka.producers.producer_id import Identity
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.planning.gaps import Orders
+from spark_runner.planning.planner import Planner
+from spark_runner.positions.topic import Place, slice_id
 from tests.spark.lab import wait_for
 from tests.wire.hanging import copied, is_stable, is_the_same, last_row, leave_open, moved, records
 from tests.wire.stops import LANES, NOW

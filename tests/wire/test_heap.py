@@ -8,7 +8,7 @@ import sys
 _ROUNDS = 200
 _PROGRAM = f"""
 import resource
-from spark_runner.lanes import heap
+from spark_runner.engine import setup
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -17,7 +17,7 @@ def faults():
         del blocks
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-held = heap.hold_on()
+held = setup.hold_on()
 faults()
 print(int(held), faults())
 """

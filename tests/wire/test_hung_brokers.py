@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from controlplane.demo.kafka_cluster import KafkaCluster
+from controlplane.demo.kafka.cluster import KafkaCluster
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from spark_runner import ends
-from spark_runner.ends import EndsSampler
-from spark_runner.positions import Place
-from spark_runner.status_rows import Row
-from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.metadata import Leader, TopicView
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.metadata import Leader, TopicView
+from spark_runner.positions.topic import Place
+from spark_runner.status import source_offsets
+from spark_runner.status.partition import Row
+from spark_runner.status.source_offsets import EndsSampler
 from tests.wire.replicas import wait_for
 from tests.wire.sides import Side, soon, unique
 
@@ -52,7 +52,7 @@ class Named(ClusterClient):
 def named(source: Side, monkeypatch: pytest.MonkeyPatch) -> Iterator[Named]:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = Named(source.spec, silent.getsockname())
-        monkeypatch.setattr(ends, "ClusterClient", lambda spec: client)
+        monkeypatch.setattr(source_offsets, "ClusterClient", lambda spec: client)
         yield client
         client.close()
 
@@ -68,7 +68,7 @@ def sampled(sampler: EndsSampler, places: list[Place]) -> tuple[set[Place], floa
 def test_one_that_hangs_costs_a_moment_once_and_is_asked_again_behind_the_others(
     source: Side, named: Named, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ends, "_AGAIN_S", (1.5, 60.0))
+    monkeypatch.setattr(source_offsets, "_AGAIN_S", (1.5, 60.0))
     topic = unique("hung")
     source.make(topic, 3)
     places = [(topic, number) for number in range(3)]
@@ -76,7 +76,7 @@ def test_one_that_hangs_costs_a_moment_once_and_is_asked_again_behind_the_others
     sampler = EndsSampler(source.spec)
     told, took = sampled(sampler, places)
     assert told == others
-    assert took < ends._EACH_S + QUICK_S
+    assert took < source_offsets._EACH_S + QUICK_S
     for _ in range(3):
         told, took = sampled(sampler, places)
         assert told == others
@@ -128,7 +128,7 @@ def test_the_ends_of_three_brokers_one_of_which_is_frozen(three: KafkaCluster) -
     try:
         told, took = sampled(sampler, places)
         assert told == set(places) - theirs
-        assert took < ends._EACH_S + QUICK_S
+        assert took < source_offsets._EACH_S + QUICK_S
         told, took = sampled(sampler, places)
         assert told >= set(places) - theirs
         assert took < QUICK_S

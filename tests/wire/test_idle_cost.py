@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.records import Record
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.world import Driver, Flow, Side, bare, unique
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(240)]

@@ -12,14 +12,14 @@ import time
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.lanes import drain, raw
-from spark_runner.lanes.engine import Engine
-from spark_runner.lanes.flights import Flight
-from spark_runner.lanes.pipe import Pipe
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire import produce
-from spark_runner.wire.connection import Connection
-from spark_runner.wire.records import Record
+from spark_runner.engine import epoch, flush
+from spark_runner.engine.copy_loop import Engine
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.target.in_flight import Flight
+from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.kafka_protocol import produce
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW
 from tests.wire.world import Driver, Flow, Side, bare, soon, unique
 
@@ -62,8 +62,8 @@ class Late:
 def test_what_arrives_behind_the_end_of_its_task_is_not_copied_twice(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drain, "_HURRIED_S", 0.5)
-    monkeypatch.setattr(raw, "ABORT_S", 0.5)
+    monkeypatch.setattr(flush, "_HURRIED_S", 0.5)
+    monkeypatch.setattr(epoch, "ABORT_S", 0.5)
     topic = unique("late")
     source.make(topic)
     source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 3)

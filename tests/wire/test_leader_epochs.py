@@ -11,14 +11,14 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.lanes import repack
-from spark_runner.lanes.arena import Arena
-from spark_runner.lanes.policy import Policy
-from spark_runner.lanes.scan import scan
-from spark_runner.lanes.track import Track
-from spark_runner.wire.batch import CONTROL, TRANSACTIONAL
-from spark_runner.wire.crc32c import crc32c
-from spark_runner.wire.records import Record, encode_batch
+from spark_runner.engine.batches import repack
+from spark_runner.engine.batches.header_scan import scan
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.receive_buffers import Arena
+from spark_runner.engine.model.target_settings import Policy
+from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL
+from spark_runner.kafka_protocol.crc32c import crc32c
+from spark_runner.kafka_protocol.records import Record, encode_batch
 
 _EPOCH_AT, _CRC_AT, _ATTRIBUTES_AT = 12, 17, 21
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_runner.lanes.leaderless import Leaderless
-from spark_runner.lanes.track import Track
+from spark_runner.engine.model.broker_availability import Leaderless
+from spark_runner.engine.model.partition import Track
 
 NEVER = float("inf")
 

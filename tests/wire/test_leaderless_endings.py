@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.codes import Code
-from mirrors.kafka.producers import hanging
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.producers import hanging_transactions
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.identity import ProducerLost
-from spark_runner.lanes.endings import Endings
-from spark_runner.lanes.engine import Engine
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.metadata import Leader, TopicView
+from mirrors.kafka.producers.producer_id import ProducerLost
+from spark_runner.engine.copy_loop import Engine
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.recovery.hanging_transactions import Endings
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from tests.wire.hanging import copied, is_the_same, leave_open, moved, records
 from tests.wire.stops import LANES
 from tests.wire.world import Driver, Flow, Side, bare, soon
@@ -88,16 +88,16 @@ def test_a_look_that_gets_no_answer_is_no_gap(
 ) -> None:
     """The end is a marker short, and nobody says yet that a transaction is open there."""
     flow, topic, remote = hang_committed(source, target, "raw")
-    states, times = hanging.Hanging.states, []
+    states, times = hanging_transactions.Hanging.states, []
 
-    def silent(self: hanging.Hanging, places: Any) -> Any:
+    def silent(self: hanging_transactions.Hanging, places: Any) -> Any:
         places = list(places)
         if any(topic == remote for topic, _ in places) and len(times) < 2:
             times.append(True)
             return {}
         return states(self, places)
 
-    monkeypatch.setattr(hanging.Hanging, "states", silent)
+    monkeypatch.setattr(hanging_transactions.Hanging, "states", silent)
     is_the_same(flow, topic, remote, "raw")
     assert len(times) == 2
 
@@ -135,7 +135,7 @@ def test_our_own_topics_are_waited_for_behind_the_fence(
     monkeypatch.setattr(Endings, "fence", hide_and_fence)
     if not patient:
         with monkeypatch.context() as patch:
-            patch.setattr(hanging, "OWN_S", 0.3)
+            patch.setattr(hanging_transactions, "OWN_S", 0.3)
             result = LANES[lane]().run(flow.work(seconds=20), Driver())  # type: ignore[arg-type]
         assert (result.ended_because, result.code) == ("failed", "busy"), result
         hidden.hide(flow.positions_topic, 0)

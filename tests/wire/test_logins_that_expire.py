@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from controlplane.demo.kafka import KafkaBroker
+from controlplane.demo.kafka.broker import KafkaBroker
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.protocol import sockets
 from mirrors.kafka.protocol.sockets import Target
-from mirrors.kafka.security import connection_facts
-from spark_runner.wire.connection import Connection
+from mirrors.kafka.security.connection_settings import connection_facts
+from spark_runner.kafka_protocol.connection import Connection
 from tests.wire.conftest import LOGIN_MS, PASSWORD
 from tests.wire.running import PARTITIONS, Running
 from tests.wire.world import Flow, Side, bare, unique

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from mirrors.kafka import transactions
-from spark_runner.lanes import members, setup
-from spark_runner.lanes.outlet import Outlet
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.record_writer import FLUSH_S, Writer
-from spark_runner.wire.records import Record
+from mirrors.kafka.producers import transactions
+from spark_runner.engine import setup
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.record_lane.producer import FLUSH_S, Writer
+from spark_runner.engine.target import transaction
+from spark_runner.engine.target.writer import Outlet
+from spark_runner.kafka_protocol.records import Record
 from tests.conftest import LATE_LOOKED_FOR_MS
 from tests.wire.stops import NOW, KeptBack, only_error, two_partitions
 from tests.wire.test_strangers import told
@@ -82,7 +83,7 @@ def test_a_transaction_is_ended_before_it_is_late_although_a_batch_still_waits(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest: int, seconds: float
 ) -> None:
     monkeypatch.setattr(setup, "TRANSACTION_TIMEOUT_MS", 5_000)
-    monkeypatch.setattr(members, "OPEN_S", 1.0)
+    monkeypatch.setattr(transaction, "OPEN_S", 1.0)
     flow, topic, remote = two_partitions(source, target)
     source.write(topic, 0, [Record(0, NOW, b"k", b"first")])
     flow.copy()

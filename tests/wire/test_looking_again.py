@@ -8,11 +8,11 @@ import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from spark_runner.ends import EndsSampler
-from spark_runner.wire.lookout import Lookout
-from spark_runner.wire.metadata import id_text
-from spark_runner.wire.records import Record
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.kafka_protocol.cluster import Lookout
+from spark_runner.kafka_protocol.metadata import id_text
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.status.source_offsets import EndsSampler
 from tests.wire.sides import DEADLINE_S, Side, soon, unique
 
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.codes import Code
-from spark_runner.lanes import looks
-from spark_runner.lanes.source_trouble import Bench
-from spark_runner.lanes.track import Track
-from spark_runner.lanes.verdict import Verdict
-from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.records import Record
+from mirrors.kafka.error_codes import Code
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.source import errors
+from spark_runner.engine.source.errors import Bench
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import NOW
 from tests.wire.world import Side, soon, unique
 
@@ -82,9 +82,9 @@ def test_a_broker_that_is_only_slow_is_given_more_time_the_next_time(
     silent: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a long line it takes some time to be logged in at."""
-    monkeypatch.setattr(looks, "LOOK_S", 0.1)
-    monkeypatch.setattr(looks, "MOST_S", 0.4)
-    monkeypatch.setattr(looks, "SHARE", 1.0)
+    monkeypatch.setattr(errors, "LOOK_S", 0.1)
+    monkeypatch.setattr(errors, "MOST_S", 0.4)
+    monkeypatch.setattr(errors, "SHARE", 1.0)
     client = ClusterClient(ClusterSpec(alias="one", bootstrap_servers="127.0.0.1:1"))
     client.brokers = {SILENT: silent}
     bench = Bench(client)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.lanes.lull import Lull
-from spark_runner.lanes.outlet import Outlet
-from spark_runner.lanes.pipe import Pipe
-from spark_runner.wire.records import Record
+from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.engine.target.transaction import Lull
+from spark_runner.engine.target.writer import Outlet
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.independent import compare
 from tests.wire.running import NOW, Running
 from tests.wire.world import Flow, Side, unique

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.lanes.arena import Arenas
-from spark_runner.lanes.parcel import Parcel
-from spark_runner.lanes.piece import MOST_TOGETHER
-from spark_runner.lanes.prepare import Preparer
-from spark_runner.lanes.scan import SMALL, scan
-from spark_runner.lanes.tally import Tally
-from spark_runner.lanes.track import Track
-from spark_runner.wire import codecs
-from spark_runner.wire.batch import Pen
-from spark_runner.wire.records import Record, decode_batch, encode_batch
+from spark_runner.engine.batches.header_scan import SMALL, scan
+from spark_runner.engine.batches.record_bytes import MOST_TOGETHER
+from spark_runner.engine.model.lane_counters import Tally
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.pending_batch import Parcel
+from spark_runner.engine.model.receive_buffers import Arenas
+from spark_runner.engine.target.batch_preparation import Preparer
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.batch_header import Pen
+from spark_runner.kafka_protocol.records import Record, decode_batch, encode_batch
 
 
 def reply(first: int, batches: int) -> bytes:
@@ -26,7 +26,7 @@ def reply(first: int, batches: int) -> bytes:
     for number in range(batches):
         offset = first + 3 * number
         rows = [Record(offset + at, 1_000 + offset + at, b"k", b"v" * 90) for at in range(3)]
-        made += encode_batch(rows, codec=codecs.LZ4, base=offset)
+        made += encode_batch(rows, codec=compression.LZ4, base=offset)
     return made
 
 
@@ -92,7 +92,7 @@ def test_batches_that_hold_a_thousand_times_what_they_weigh_are_not_all_put_toge
     for number in range(80):
         offsets = [8 * number + (at + (at > 1 and holed)) for at in range(4)]
         rows = [Record(offset, 1_000, b"k", bytes(1 << 18)) for offset in offsets]
-        data += encode_batch(rows, codec=codecs.ZSTD, base=8 * number)
+        data += encode_batch(rows, codec=compression.ZSTD, base=8 * number)
         wanted += offsets
     arena.view[: len(data)] = data
     assert scan(track, arena, 0, len(data), ()) == 80

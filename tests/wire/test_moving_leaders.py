@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from spark_runner.lanes.homes import Homes
-from spark_runner.lanes.track import Track
-from spark_runner.lanes.tuning import Tuning
-from spark_runner.wire import produce
-from spark_runner.wire.heads import PRODUCE
-from spark_runner.wire.metadata import Leader, TopicView
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.target_settings import Tuning
+from spark_runner.engine.target.leaders import Homes
+from spark_runner.kafka_protocol import produce
+from spark_runner.kafka_protocol.metadata import Leader, TopicView
+from spark_runner.kafka_protocol.request_header import PRODUCE
 
 TOPIC_ID = bytes(range(16))
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.wire import batch as batches
-from spark_runner.wire import by_hand, produce
-from spark_runner.wire.batch import HEADER_SIZE, Header, Pen, Sequences
+from spark_runner.kafka_protocol import batch_header as batches
+from spark_runner.kafka_protocol import c_functions, produce
+from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, Header, Pen, Sequences
 from tests.machine_code import by_hand_alone
 from tests.wire.drawn import starved_groups
 
@@ -26,7 +26,7 @@ def _is_made() -> None:
 
 
 def test_these_tests_compare_two_things() -> None:
-    assert by_hand.native is None
+    assert c_functions.native is None
     assert by_hand_alone().__file__
 
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.lanes import splice
-from spark_runner.lanes.parcel import Parcel
-from spark_runner.lanes.policy import Policy
-from spark_runner.wire import batch as batches
-from spark_runner.wire import by_hand, codecs
-from spark_runner.wire.batch import HEADER_SIZE, checksum_holds
-from spark_runner.wire.crc32c import address_of, crc32c_address
-from spark_runner.wire.records import Record, encode_batch, frame_batch
+from spark_runner.engine.batches import merge
+from spark_runner.engine.model.pending_batch import Parcel
+from spark_runner.engine.model.target_settings import Policy
+from spark_runner.kafka_protocol import batch_header as batches
+from spark_runner.kafka_protocol import c_functions, compression
+from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, checksum_holds
+from spark_runner.kafka_protocol.crc32c import address_of, crc32c_address
+from spark_runner.kafka_protocol.records import Record, encode_batch, frame_batch
 from tests.machine_code import by_hand_alone
 from tests.wire.drawn import parcel, plain, source_batches, starved_groups, wrapped
 
@@ -30,7 +30,7 @@ def _is_made() -> None:
 
 
 def merged(group: list[Parcel], codec: int) -> bytearray | None:
-    quick = codecs.ACCELERATION if len(group) > 1 else 1
+    quick = compression.ACCELERATION if len(group) > 1 else 1
     sizes = [one.size for one in group]
     found: bytearray | None = by_hand_alone().merge(
         [one.address for one in group], sizes, codec, quick
@@ -41,7 +41,7 @@ def merged(group: list[Parcel], codec: int) -> bytearray | None:
 def spliced(group: list[Parcel], codec: int) -> bytearray | None:
     """What the Python makes of it; None as well where that makes no sense."""
     try:
-        return splice.splice(group, codec)
+        return merge.splice(group, codec)
     except (IndexError, ValueError, struct.error):
         return None
 
@@ -52,15 +52,15 @@ def same(one: bytearray, other: bytearray) -> None:
 
 
 def test_these_tests_compare_two_things() -> None:
-    assert by_hand.native is None
+    assert c_functions.native is None
     assert by_hand_alone().__file__
 
 
-@given(starved_groups(), st.sampled_from([codecs.NONE, codecs.LZ4]))
+@given(starved_groups(), st.sampled_from([compression.NONE, compression.LZ4]))
 def test_small_batches_are_merged_as_the_python_splices_them(
     group: list[Parcel], codec: int
 ) -> None:
-    found, wanted = merged(group, codec), splice.splice(group, codec)
+    found, wanted = merged(group, codec), merge.splice(group, codec)
     assert found is not None
     assert wanted is not None
     same(found, wanted)
@@ -77,10 +77,10 @@ def test_batches_of_any_codec_are_merged_so_or_left_alone(
         for packed, rows in drawn
     ]
     found = merged(group, codec)
-    known = {codecs.NONE, codecs.LZ4}
+    known = {compression.NONE, compression.LZ4}
     assert (found is not None) == ({codec, *(packed for packed, _ in drawn)} <= known)
     if found is not None:
-        same(found, splice.splice(group, codec) or bytearray())
+        same(found, merge.splice(group, codec) or bytearray())
 
 
 @pytest.mark.parametrize("base", [-(2**63), -1, 0, 2**63 - 1])
@@ -88,7 +88,7 @@ def test_batches_of_any_codec_are_merged_so_or_left_alone(
 def test_times_that_wrap_are_merged_as_the_python_splices_them(base: int, step: int) -> None:
     """Deltas of more than 63 bits are the Python's alone."""
     group = [
-        parcel(codecs.NONE, [Record(at, base, b"k", b"v"), Record(at + 1, base, b"k", None)])
+        parcel(compression.NONE, [Record(at, base, b"k", b"v"), Record(at + 1, base, b"k", None)])
         for at in (0, 2)
     ]
     for one in group[1:]:
@@ -97,7 +97,7 @@ def test_times_that_wrap_are_merged_as_the_python_splices_them(base: int, step: 
         crc = batches.crc32c_at(one.address + 21, one.size - 21)
         one.memory[17:21] = crc.to_bytes(4, "big")
         one.header = one.header._replace(base_timestamp=step, crc=crc)
-    found, wanted = merged(group, codecs.NONE), spliced(group, codecs.NONE)
+    found, wanted = merged(group, compression.NONE), spliced(group, compression.NONE)
     assert wanted is not None
     assert found is not None
     same(found, wanted)
@@ -108,7 +108,7 @@ def test_a_turned_bit_is_never_merged(group: list[Parcel], chance: random.Random
     one = chance.choice(group)
     at = chance.randrange(batches.CRC_FROM, one.size)
     one.memory[at] ^= 1 << chance.randrange(8)
-    assert merged(group, codecs.LZ4) is None
+    assert merged(group, compression.LZ4) is None
 
 
 @given(starved_groups(), st.randoms(use_true_random=False), st.booleans())
@@ -121,36 +121,36 @@ def test_what_makes_no_sense_is_merged_as_the_python_takes_it_or_not_at_all(
         header = one.header
         body = bytearray(one.memory[HEADER_SIZE:])
         if not packed:
-            body = bytearray(codecs.decompress(header.codec, memoryview(body)))
+            body = bytearray(compression.decompress(header.codec, memoryview(body)))
         for _ in range(chance.randrange(3)):
             body[chance.randrange(min(len(body), chance.choice((8, 40, 4000))))] ^= (
                 1 << chance.randrange(8)
             )
         if not chance.randrange(8):
             del body[chance.randrange(len(body)) :]
-        codec = header.codec if packed else codecs.NONE
+        codec = header.codec if packed else compression.NONE
         records = header.records + chance.choice((0, 0, 0, 0, 1, -1))
         made = frame_batch(header.base_offset, codec, body, records - 1, *header[7:9], records)
         damaged.append(wrapped(made))
-    if not splice.are_whole(damaged, Policy()):
+    if not merge.are_whole(damaged, Policy()):
         return
-    found = merged(damaged, codecs.LZ4)
+    found = merged(damaged, compression.LZ4)
     if found is not None:
-        same(found, spliced(damaged, codecs.LZ4) or bytearray())
+        same(found, spliced(damaged, compression.LZ4) or bytearray())
 
 
 def test_more_than_is_put_together_at_once_is_left_to_the_python() -> None:
     """Small batches may hold a thousand times what they weigh."""
-    group = [parcel(codecs.LZ4, [Record(at, 0, b"k", bytes(6 << 20))]) for at in range(3)]
-    assert merged(group[:2], codecs.LZ4) is not None
-    assert merged(group, codecs.LZ4) is None
+    group = [parcel(compression.LZ4, [Record(at, 0, b"k", bytes(6 << 20))]) for at in range(3)]
+    assert merged(group[:2], compression.LZ4) is not None
+    assert merged(group, compression.LZ4) is None
 
 
 def test_what_does_not_shrink_is_kept_as_it_is() -> None:
     chance = random.Random(5)
     rows = [Record(at, 0, None, chance.randbytes(40_000)) for at in range(9)]
-    group = [parcel(codecs.LZ4, rows)]
-    found, wanted = merged(group, codecs.LZ4), splice.splice(group, codecs.LZ4)
+    group = [parcel(compression.LZ4, rows)]
+    found, wanted = merged(group, compression.LZ4), merge.splice(group, compression.LZ4)
     assert found is not None
     assert found == wanted
 
@@ -164,23 +164,23 @@ def test_a_block_that_says_less_than_it_holds_is_left_to_the_python(stored: bool
     begun = b"\x04\x22\x4d\x18\x60\x40\x82"
     word = len(block) | (1 << 31 if stored else 0)
     frame = begun + word.to_bytes(4, "little") + block + bytes(4)
-    one = wrapped(frame_batch(0, codecs.LZ4, frame, 0, 0, 0, 1))
-    assert merged([one], codecs.LZ4) is None
-    with pytest.raises(codecs.Unreadable):
-        splice.splice([one], codecs.LZ4)
+    one = wrapped(frame_batch(0, compression.LZ4, frame, 0, 0, 0, 1))
+    assert merged([one], compression.LZ4) is None
+    with pytest.raises(compression.Unreadable):
+        merge.splice([one], compression.LZ4)
 
 
 def test_without_the_functions_of_others_nothing_is_merged() -> None:
     module = by_hand_alone()
-    group = [parcel(codecs.LZ4, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
-    plain_group = [parcel(codecs.NONE, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
+    group = [parcel(compression.LZ4, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
+    plain_group = [parcel(compression.NONE, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
     try:
         module.learn(0, 0, 0)
-        assert merged(plain_group, codecs.NONE) is None
+        assert merged(plain_group, compression.NONE) is None
         module.learn(crc32c_address, 0, 0)
-        assert merged(plain_group, codecs.NONE) is not None
-        assert merged(plain_group, codecs.LZ4) is None
-        assert merged(group, codecs.NONE) is None
+        assert merged(plain_group, compression.NONE) is not None
+        assert merged(plain_group, compression.LZ4) is None
+        assert merged(group, compression.NONE) is None
     finally:
-        by_hand.tell(module)
-    assert merged(group, codecs.LZ4) is not None
+        c_functions.tell(module)
+    assert merged(group, compression.LZ4) is not None

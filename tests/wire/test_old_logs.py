@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from spark_runner.lanes.arena import Arena
-from spark_runner.lanes.feeder import Feeder
-from spark_runner.lanes.scan import OLD_FORMAT
-from spark_runner.wire import codecs
-from spark_runner.wire.batch import CONTROL
-from spark_runner.wire.records import Record, batches, decode_batch, read_header
+from spark_runner.engine.batches.header_scan import OLD_FORMAT
+from spark_runner.engine.model.receive_buffers import Arena
+from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.batch_header import CONTROL
+from spark_runner.kafka_protocol.records import Record, batches, decode_batch, read_header
 from tests.wire.stops import NOW
 from tests.wire.test_old_messages import lz4_of_format_0, message
 from tests.wire.world import Flow, Side, unique
@@ -46,8 +46,8 @@ def wrapper(magic: int, codec: int) -> Convert:
         )
         packed = (
             lz4_of_format_0(inner)
-            if (magic, codec) == (0, codecs.LZ4)
-            else bytes(codecs.compress(codec, inner))
+            if (magic, codec) == (0, compression.LZ4)
+            else bytes(compression.compress(codec, inner))
         )
         return message(magic, rows[-1].offset, rows[-1].timestamp, None, packed, codec)
 
@@ -103,7 +103,7 @@ def found(target: Side, remote: str, partition: int = 0) -> list[tuple[Any, ...]
 
 
 @each_format
-@pytest.mark.parametrize("codec", [None, codecs.GZIP, codecs.SNAPPY, codecs.LZ4])
+@pytest.mark.parametrize("codec", [None, compression.GZIP, compression.SNAPPY, compression.LZ4])
 def test_old_messages_cross_as_the_records_they_are(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, magic: int, codec: int | None
 ) -> None:
@@ -117,7 +117,7 @@ def test_old_messages_cross_as_the_records_they_are(
     assert [(row.lane, row.why) for row in result.lanes] == [("repack", OLD_FORMAT)]
     assert found(target, remote) == wanted(source, topic, 0, magic)
     data = [row for row in target.headers(remote) if not row.attributes & CONTROL]
-    assert {row.codec for row in data} == {codec or codecs.NONE}
+    assert {row.codec for row in data} == {codec or compression.NONE}
     assert flow.runs(topic) == [(0, 0, EACH * BATCHES)]
 
 
@@ -132,7 +132,7 @@ def test_a_flow_goes_on_and_ends_inside_a_wrapper(
     flow.rows = [
         dataclasses.replace(row, start=row.partition, stop=row.partition + 7) for row in flow.rows
     ]
-    replies_become_old(monkeypatch, wrapper(magic, codecs.GZIP))
+    replies_become_old(monkeypatch, wrapper(magic, compression.GZIP))
     result, _ = flow.copy(ends={(topic, partition): partition + 7 for partition in range(9)})
     assert (result.ended_because, result.errors) == ("stop", ()), result
     for partition in range(9):
@@ -144,8 +144,8 @@ def test_a_flow_goes_on_and_ends_inside_a_wrapper(
 def cut_off(batch: memoryview) -> bytes:
     """A wrapper, itself whole, whose second message is not."""
     inner = message(1, 0, NOW, b"k", b"v")
-    packed = bytes(codecs.compress(codecs.GZIP, inner + inner[:9]))
-    return message(1, read_header(batch).last_offset, NOW, None, packed, codecs.GZIP)
+    packed = bytes(compression.compress(compression.GZIP, inner + inner[:9]))
+    return message(1, read_header(batch).last_offset, NOW, None, packed, compression.GZIP)
 
 
 def flipped(batch: memoryview) -> bytes:
@@ -154,7 +154,7 @@ def flipped(batch: memoryview) -> bytes:
 
 @pytest.mark.parametrize(
     ("whole", "damaged"),
-    [(wrapper(1, codecs.GZIP), cut_off), (bytes, flipped)],
+    [(wrapper(1, compression.GZIP), cut_off), (bytes, flipped)],
     ids=["old", "today"],
 )
 def test_a_damaged_batch_among_small_ones_stops_its_partition_behind_those_before_it(

@@ -8,9 +8,9 @@ import zlib
 import lz4.frame
 import pytest
 
-from spark_runner.lanes import legacy, repack
-from spark_runner.wire import codecs
-from spark_runner.wire.records import decode_batch
+from spark_runner.engine.batches import message_v0_v1, repack
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.records import decode_batch
 
 
 def message(
@@ -51,21 +51,21 @@ def test_old_messages_become_the_records_they_were(magic: int, codec: int) -> No
         packed = (
             lz4_of_format_0(inner)
             if (magic, codec) == (0, 3)
-            else bytes(codecs.compress(codec, inner))
+            else bytes(compression.compress(codec, inner))
         )
         data = [message(magic, 519, 1019, None, packed, codec)]
-    pieces = [piece for row in data for piece in legacy.pieces(memoryview(row))]
+    pieces = [piece for row in data for piece in message_v0_v1.pieces(memoryview(row))]
     assert [piece.offset for piece in pieces] == list(range(500, 520))
     assert [piece.timestamp for piece in pieces] == timestamps
-    built = repack.assemble(pieces, codecs.LZ4)
+    built = repack.assemble(pieces, compression.LZ4)
     assert [(row.key, row.value) for row in decode_batch(memoryview(built))] == plain
 
 
 def test_append_time_of_an_old_wrapper_is_that_of_its_messages() -> None:
     inner = b"".join(message(1, at, 5, b"k", b"v") for at in range(3))
-    packed = bytes(codecs.compress(codecs.GZIP, inner))
-    wrapper = message(1, 12, 999, None, packed, codecs.GZIP | 0x08)
-    pieces = legacy.pieces(memoryview(wrapper))
+    packed = bytes(compression.compress(compression.GZIP, inner))
+    wrapper = message(1, 12, 999, None, packed, compression.GZIP | 0x08)
+    pieces = message_v0_v1.pieces(memoryview(wrapper))
     assert [(piece.offset, piece.timestamp) for piece in pieces] == [
         (10, 999),
         (11, 999),
@@ -77,7 +77,7 @@ def test_a_damaged_old_message_is_refused() -> None:
     data = bytearray(message(1, 0, 1, b"k", b"v"))
     data[-1] ^= 1
     with pytest.raises(ValueError, match="checksum"):
-        legacy.pieces(memoryview(data))
+        message_v0_v1.pieces(memoryview(data))
 
 
 def test_an_old_message_whose_parts_do_not_fill_it_is_refused() -> None:
@@ -88,15 +88,15 @@ def test_an_old_message_whose_parts_do_not_fill_it_is_refused() -> None:
         body[14 + len(key) : 18 + len(key)] = (99).to_bytes(4, "big")
         bent = data[:12] + zlib.crc32(body).to_bytes(4, "big") + body
         with pytest.raises(ValueError, match="fill"):
-            legacy.pieces(memoryview(bent))
+            message_v0_v1.pieces(memoryview(bent))
 
 
 def test_an_old_frame_with_blocks_of_no_size_is_damaged_like_any_other() -> None:
     packed = bytearray(lz4_of_format_0(message(0, 0, -1, b"k", b"v")))
     packed[5] = 0
-    data = message(0, 0, -1, None, bytes(packed), codecs.LZ4)
+    data = message(0, 0, -1, None, bytes(packed), compression.LZ4)
     with pytest.raises(ValueError, match="LZ4"):
-        legacy.pieces(memoryview(data))
+        message_v0_v1.pieces(memoryview(data))
 
 
 def test_an_old_wrapper_that_cannot_be_read_is_refused() -> None:
@@ -104,4 +104,4 @@ def test_an_old_wrapper_that_cannot_be_read_is_refused() -> None:
     packed = bytearray(lz4_of_format_0(inner))
     packed[11:15] = b"\xff" * 4
     with pytest.raises(ValueError, match="lz4"):
-        legacy.pieces(memoryview(message(0, 0, -1, None, bytes(packed), codecs.LZ4)))
+        message_v0_v1.pieces(memoryview(message(0, 0, -1, None, bytes(packed), compression.LZ4)))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
-from spark_runner.lanes.scan import OLD_FORMAT
-from spark_runner.wire import codecs
-from spark_runner.wire.heads import FETCH, PRODUCE
-from spark_runner.wire.records import Record
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.processes.guard import Guard
+from spark_runner.engine.batches.header_scan import OLD_FORMAT
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.kafka_protocol.request_header import FETCH, PRODUCE
 from tests.spark.lab import Lab
 from tests.wire.independent import compare
 from tests.wire.older import ZooKept, kraft
@@ -85,7 +85,9 @@ def test_live_traffic_crosses_as_it_is(
 
 
 @pytest.mark.parametrize("version", ["2.8.2"], indirect=True)
-@pytest.mark.parametrize("codec", [codecs.NONE, codecs.GZIP, codecs.SNAPPY, codecs.LZ4])
+@pytest.mark.parametrize(
+    "codec", [compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4]
+)
 @pytest.mark.parametrize("kept", ["0.9.0", "0.10.2"])
 def test_what_a_broker_keeps_in_an_old_format_arrives_in_the_new_one(
     older: ZooKept, primary: str, kept: str, codec: int

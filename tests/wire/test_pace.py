@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_runner.lanes.pace import Pace
-from spark_runner.lanes.record_pace import RecordPace
+from spark_runner.engine.commit_timing import Pace
+from spark_runner.engine.record_lane.commit_timing import RecordPace
 
 
 def test_with_a_backlog_the_whole_interval_passes_before_a_commit() -> None:

@@ -8,13 +8,14 @@ import time
 import pytest
 from confluent_kafka import TopicPartition
 
-from mirrors.kafka.admin import Admin
-from spark_runner.lanes import source_trouble, target_trouble
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire import codecs
-from spark_runner.wire.metadata import id_text
-from spark_runner.wire.records import Record
-from spark_runner.work import SliceResult
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.source import errors as source_trouble
+from spark_runner.engine.target import errors as target_trouble
+from spark_runner.ipc.messages import SliceResult
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.metadata import id_text
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW, only_error, stopped, two_partitions
 from tests.wire.world import Driver, Flow, Side, soon, unique
 
@@ -140,7 +141,7 @@ def test_a_position_of_an_earlier_generation_is_not_used(source: Side, target: S
 def test_a_start_beyond_the_end_is_a_gap_not_a_jump(source: Side, target: Side) -> None:
     topic = unique("beyond")
     source.make(topic)
-    source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 3, codec=codecs.LZ4)
+    source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 3, codec=compression.LZ4)
     flow = Flow(source, target)
     flow.add(topic, start=7)
     result = until_stopped(flow, 0)

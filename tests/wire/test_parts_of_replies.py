@@ -15,18 +15,18 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.kafka.protocol import messages
-from mirrors.kafka.security import connection_facts
-from spark_runner.lanes import feeder
-from spark_runner.lanes.arena import Arena
-from spark_runner.lanes.engine import Engine
-from spark_runner.lanes.feeder import Feeder
-from spark_runner.lanes.pipe import Pipe
-from spark_runner.lanes.sockets import Sockets
-from spark_runner.wire.cluster import RECEIVE_S
-from spark_runner.wire.connection import Connection
-from spark_runner.wire.fetch import Fetched
-from spark_runner.wire.records import Record
-from spark_runner.wire.stream import PlainStream
+from mirrors.kafka.security.connection_settings import connection_facts
+from spark_runner.engine.copy_loop import Engine
+from spark_runner.engine.model.receive_buffers import Arena
+from spark_runner.engine.poller import Sockets
+from spark_runner.engine.source import fetch_connection
+from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.kafka_protocol.cluster import RECEIVE_S
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.fetch import Fetched
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.kafka_protocol.tcp_stream import PlainStream
 from tests.wire.independent import compare
 from tests.wire.proxy import Proxy
 from tests.wire.reading import reading
@@ -73,7 +73,7 @@ class Seen:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
         self.events: list[str] = []
         read, commit = Feeder.read, Engine.commit
-        monkeypatch.setattr(feeder, "_PART", part)
+        monkeypatch.setattr(fetch_connection, "_PART", part)
 
         def reads(end: Feeder, now: float) -> Read:
             found = read(end, now)
@@ -142,7 +142,7 @@ def test_connections_cut_between_two_parts(
 def test_a_source_is_not_given_up_for_what_others_took_while_its_reply_lay_ready(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeder, "_PART", 10_000)
+    monkeypatch.setattr(fetch_connection, "_PART", 10_000)
     topic = unique("ready")
     source.make(topic)
     flow = Flow(source, target)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.domain.records import Position
-from mirrors.kafka.admin import Admin
-from mirrors.kafka.flow_pen import FlowPen, Outgoing
-from mirrors.kafka.positions import count_slices, read_positions
+from mirrors.domain.internal_topics.records import Position
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.positions import count_slices, read_positions
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.identity import Identity
-from mirrors.kafka.transactions import plan_id
-from spark_runner.ledger_writer import LedgerWriter
-from spark_runner.wire.records import Record
+from mirrors.kafka.producers.flow_writer import FlowPen, Outgoing
+from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.transactions import plan_id
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.positions.writer import LedgerWriter
 from tests.wire.hanging import copied, is_stable, last_row, leave_open, moved, records
 from tests.wire.world import Flow, Side, soon
 

@@ -14,9 +14,9 @@ from typing import NoReturn
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.security import ConnectionFacts
-from spark_runner.wire.connection import Connection
-from spark_runner.wire.stream import Buffers, PlainStream
+from mirrors.kafka.security.connection_settings import ConnectionFacts
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.tcp_stream import Buffers, PlainStream
 
 WITHIN_S = 20.0
 

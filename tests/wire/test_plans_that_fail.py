@@ -11,18 +11,18 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
 from mirrors.domain.errors import Fenced, KafkaUnavailable
-from mirrors.domain.gaps import Choice, Decision
-from mirrors.domain.jobs import JobSpec
+from mirrors.domain.gaps.lost_ranges import Choice, Decision
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from spark_runner.bounds import Bounds
-from spark_runner.draft import Plan
-from spark_runner.gaps import Orders
-from spark_runner.ledger_writer import LedgerWriter
-from spark_runner.planner import Planner
-from spark_runner.positions import Place, read_ledger
-from spark_runner.wire.records import Record
-from spark_runner.work import PartitionError
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.ipc.messages import PartitionError
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.planning.end_offsets import Bounds
+from spark_runner.planning.gaps import Orders
+from spark_runner.planning.plan import Plan
+from spark_runner.planning.planner import Planner
+from spark_runner.positions.topic import Place, read_ledger
+from spark_runner.positions.writer import LedgerWriter
 from tests.spark.lab import wait_for
 from tests.wire.stops import NOW
 from tests.wire.world import Side, unique

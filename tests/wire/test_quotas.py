@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 
-from spark_runner.lanes import engine
-from spark_runner.lanes.feeder import throttled_s
-from spark_runner.lanes.homes import Homes
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.sources import Sources
-from spark_runner.lanes.window import Window
-from spark_runner.wire import heads
-from spark_runner.wire.connection import Connection
-from spark_runner.wire.records import Record
+from spark_runner.engine import copy_loop
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.source.fetch_connection import throttled_s
+from spark_runner.engine.source.leaders import Sources
+from spark_runner.engine.target.in_flight import Window
+from spark_runner.engine.target.leaders import Homes
+from spark_runner.kafka_protocol import request_header
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.running import NOW, PARTITIONS
 from tests.wire.world import Driver, Flow, Side, bare, soon, unique
 
@@ -85,7 +85,7 @@ def quota(side: Side, name: str, value: float) -> Iterator[None]:
 
 def set_quota(side: Side, name: str, value: float | None) -> None:
     entry = AlterClientQuotasRequest.EntryData
-    who = [entry.EntityData(entity_type="client-id", entity_name=heads.CLIENT_ID)]
+    who = [entry.EntityData(entity_type="client-id", entity_name=request_header.CLIENT_ID)]
     what = [entry.OpData(key=name, value=value or 0.0, remove=value is None)]
     request = AlterClientQuotasRequest(entries=[entry(entity=who, ops=what)], validate_only=False)
     # Asked by a side of its own, for its answers may be throttled too.
@@ -121,7 +121,7 @@ def is_same(flow: Flow, topic: str, remote: str) -> bool:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """As short beside this quota as the usual times are beside one of a few KB/s."""
-    monkeypatch.setattr(engine, "_DRAIN_S", 1.0)
+    monkeypatch.setattr(copy_loop, "_DRAIN_S", 1.0)
     return {"producer.request.timeout.ms": "1000", "consumer.request.timeout.ms": "1000"}
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from spark_runner.lanes.intake import Intake
-from spark_runner.lanes.sockets import Sockets
-from spark_runner.lanes.track import Track
-from spark_runner.wire.records import Record
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.poller import Sockets
+from spark_runner.engine.source.reader import Intake
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.reading import reading
 from tests.wire.world import Flow, Side, unique
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import spark_runner.lanes.intake
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.records import Record
-from spark_runner.work import PartitionError
+import spark_runner.engine.source.reader
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.ipc.messages import PartitionError
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, LANES, NOW, only_error, stopped, two_partitions
 from tests.wire.world import Driver, Flow, Side, bare
 
@@ -153,7 +153,7 @@ def test_a_batch_damaged_in_memory_is_never_passed_on(
 ) -> None:
     flow, topic, remote = two_partitions(source, target)
     refused_in_the_middle(source, topic, Record(0, NOW, b"k", b"fine"))
-    original = spark_runner.lanes.intake.scan
+    original = spark_runner.engine.source.reader.scan
 
     def flip_a_bit(track: Any, arena: Any, *rest: Any) -> int:
         found = original(track, arena, *rest)
@@ -162,7 +162,7 @@ def test_a_batch_damaged_in_memory_is_never_passed_on(
                 arena.view[parcel.at + 100] ^= 0x10
         return found
 
-    monkeypatch.setattr(spark_runner.lanes.intake, "scan", flip_a_bit)
+    monkeypatch.setattr(spark_runner.engine.source.reader, "scan", flip_a_bit)
     error = only_error(stopped(flow))
     assert error.code == "corrupt_source"
     # The whole batch, which ends where the next one begins.
@@ -179,7 +179,7 @@ def test_of_a_damaged_batch_at_the_end_nobody_can_say_where_it_ends(
     flow, topic, _ = two_partitions(source, target)
     for _ in range(2):
         source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 2)
-    original = spark_runner.lanes.intake.scan
+    original = spark_runner.engine.source.reader.scan
 
     def flip_a_bit(track: Any, arena: Any, *rest: Any) -> int:
         found = original(track, arena, *rest)
@@ -188,6 +188,6 @@ def test_of_a_damaged_batch_at_the_end_nobody_can_say_where_it_ends(
                 arena.view[parcel.at + 100] ^= 0x10
         return found
 
-    monkeypatch.setattr(spark_runner.lanes.intake, "scan", flip_a_bit)
+    monkeypatch.setattr(spark_runner.engine.source.reader, "scan", flip_a_bit)
     error = only_error(stopped(flow))
     assert (error.code, error.offset, error.gap) == ("corrupt_source", 2, None)

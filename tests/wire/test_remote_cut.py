@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from mirrors.domain.gaps import GapFacts
-from mirrors.domain.records import Position, read_position
-from mirrors.kafka.admin import Admin
-from spark_runner.lanes import remote_cut
-from spark_runner.lanes.outlet import Outlet
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.records import Record
+from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.domain.internal_topics.records import Position, read_position
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.recovery import target_truncation
+from spark_runner.engine.target.writer import Outlet
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import LANES, NOW, only_error, stopped
 from tests.wire.world import Driver, Flow, Side, unique
 
@@ -70,7 +70,9 @@ def write_both(source: Side, topic: str) -> None:
 
 def sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the cut came behind the look."""
-    monkeypatch.setattr(remote_cut, "ends", lambda _, tracks: {it: it.there for it in tracks})
+    monkeypatch.setattr(
+        target_truncation, "ends", lambda _, tracks: {it: it.there for it in tracks}
+    )
 
 
 @BOTH

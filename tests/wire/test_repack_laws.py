@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.lanes import repack, splice
-from spark_runner.lanes.parcel import Parcel
-from spark_runner.lanes.piece import assemble, walk
-from spark_runner.lanes.policy import Policy
-from spark_runner.wire import codecs
-from spark_runner.wire.crc32c import address_of
-from spark_runner.wire.records import Record, decode_batch, encode_batch, frame_batch, read_header
+from spark_runner.engine.batches import merge, repack
+from spark_runner.engine.batches.record_bytes import assemble, walk
+from spark_runner.engine.model.pending_batch import Parcel
+from spark_runner.engine.model.target_settings import Policy
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.crc32c import address_of
+from spark_runner.kafka_protocol.records import (
+    Record,
+    decode_batch,
+    encode_batch,
+    frame_batch,
+    read_header,
+)
 from tests.wire.drawn import parcel, plain, source_batches, starved_groups, wrapped
 
 
@@ -40,23 +46,23 @@ def test_whole_batches_spliced_are_the_batch_that_record_by_record_gives(
     ]
     # Not consecutive either, where the shortened batches leave room between them.
     group = [parcel(packed, rows) for packed, rows in whole]
-    spliced = splice.splice(group, codec)
+    spliced = merge.splice(group, codec)
     pieces = [
         piece for one in group for piece in walk(one.memory, one.header, keep_append_time=True)
     ]
     assert plain(spliced) == plain(assemble(pieces, codec))
-    offsets = [at for first, count in splice.stretches(group) for at in range(first, first + count)]
+    offsets = [at for first, count in merge.stretches(group) for at in range(first, first + count)]
     assert offsets == [row.offset for _, rows in whole for row in rows]
 
 
-@given(starved_groups(), st.sampled_from([codecs.NONE, codecs.LZ4]))
+@given(starved_groups(), st.sampled_from([compression.NONE, compression.LZ4]))
 def test_small_batches_spliced_are_the_batch_that_record_by_record_gives(
     group: list[Parcel], codec: int
 ) -> None:
     pieces = [
         piece for one in group for piece in walk(one.memory, one.header, keep_append_time=True)
     ]
-    assert plain(splice.splice(group, codec)) == plain(assemble(pieces, codec))
+    assert plain(merge.splice(group, codec)) == plain(assemble(pieces, codec))
 
 
 @pytest.mark.parametrize("records", [63, 64, 65, 66, 100, 127, 128, 129, 300])
@@ -71,12 +77,12 @@ def test_batches_of_many_small_records_are_spliced_byte_by_byte_too(
             Record(first + at, 1_700_000_000_000 + at // 9, b"k", bytes([at % 251]) * size)
             for at in range(records)
         ]
-        group.append(parcel(codecs.LZ4, rows))
+        group.append(parcel(compression.LZ4, rows))
     pieces = [
         piece for one in group for piece in walk(one.memory, one.header, keep_append_time=False)
     ]
-    spliced = splice.splice(group, codecs.LZ4)
-    assert plain(spliced) == plain(assemble(pieces, codecs.LZ4))
+    spliced = merge.splice(group, compression.LZ4)
+    assert plain(spliced) == plain(assemble(pieces, compression.LZ4))
 
 
 @given(starved_groups(), st.randoms(use_true_random=False))
@@ -84,17 +90,19 @@ def test_bytes_that_make_no_sense_are_not_spliced_to_something_else(
     group: list[Parcel], chance: random.Random
 ) -> None:
     """What it does not understand it leaves; attributes that Kafka does not use yet it keeps."""
-    bodies = [codecs.decompress(one.header.codec, one.memory[61:]) for one in group]
+    bodies = [compression.decompress(one.header.codec, one.memory[61:]) for one in group]
     damaged = []
     for one, body in zip(group, bodies, strict=True):
         bent = bytearray(body)
         if not chance.randrange(3):
             bent[chance.randrange(min(8, len(bent)))] ^= 1 << chance.randrange(8)
         header = one.header
-        batch = frame_batch(header.base_offset, codecs.NONE, bent, *header[6:9], header.records)
+        batch = frame_batch(
+            header.base_offset, compression.NONE, bent, *header[6:9], header.records
+        )
         damaged.append(wrapped(batch))
     try:
-        spliced = splice.splice(damaged, codecs.NONE)
+        spliced = merge.splice(damaged, compression.NONE)
     except (IndexError, ValueError, struct.error):
         return
     if spliced is None:
@@ -103,7 +111,7 @@ def test_bytes_that_make_no_sense_are_not_spliced_to_something_else(
         piece for one in damaged for piece in walk(one.memory, one.header, keep_append_time=True)
     ]
     header, body = plain(spliced)
-    wanted, wanted_body = plain(assemble(pieces, codecs.NONE))
+    wanted, wanted_body = plain(assemble(pieces, compression.NONE))
     assert body == wanted_body
     # The newest time is the header's word, as in the raw lane.
     assert header._replace(max_timestamp=0) == wanted._replace(max_timestamp=0)
@@ -113,7 +121,7 @@ def test_merged_batches_are_not_larger_than_what_they_are_made_of() -> None:
     chance = random.Random(4)
     group = [
         parcel(
-            codecs.LZ4,
+            compression.LZ4,
             [
                 Record(
                     number * 6 + at,
@@ -127,17 +135,17 @@ def test_merged_batches_are_not_larger_than_what_they_are_made_of() -> None:
         )
         for number in range(50)
     ]
-    spliced = splice.splice(group, codecs.LZ4)
+    spliced = merge.splice(group, compression.LZ4)
     assert spliced is not None
     assert len(spliced) < sum(one.size for one in group)
 
 
 def test_a_batch_whose_offsets_are_not_in_a_row_is_not_spliced() -> None:
     rows = [Record(at, 5, b"k", b"v") for at in (0, 2, 3)]
-    holed = parcel(codecs.NONE, rows)
-    assert not splice.are_whole([holed], Policy())
+    holed = parcel(compression.NONE, rows)
+    assert not merge.are_whole([holed], Policy())
     # A header that hides the hole is not believed.
-    assert splice.splice([holed], codecs.NONE) is None
+    assert merge.splice([holed], compression.NONE) is None
 
 
 @given(source_batches(), st.none() | st.integers(0, 4), st.integers(0, 40))
@@ -161,7 +169,7 @@ def test_a_limit_splits_and_what_fits_nowhere_ends_the_copy_before_it(
     batches: list[tuple[int, list[Record]]], most: int
 ) -> None:
     group = [parcel(codec, rows) for codec, rows in batches]
-    built, too_large = repack.rebuild(group, Policy(codec=codecs.NONE, most_bytes=most))
+    built, too_large = repack.rebuild(group, Policy(codec=compression.NONE, most_bytes=most))
     assert all(made.size <= most for made in built)
     wanted = [row for _, rows in batches for row in rows]
     if too_large is not None:

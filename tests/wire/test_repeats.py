@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaRefused
-from mirrors.kafka.producers.identity import Identity, ProducerLost
-from spark_runner.lanes import repeats
-from spark_runner.lanes.ledger import Book
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.record_remote import Remote
-from spark_runner.wire.records import Record
-from spark_runner.work import SliceResult
+from mirrors.kafka.producers.producer_id import Identity, ProducerLost
+from spark_runner.engine.commit_records import Book
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.record_lane.target_state import Remote
+from spark_runner.engine.recovery import duplicates
+from spark_runner.ipc.messages import SliceResult
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.chaos import Killed
 from tests.wire.stops import LANES, only_error, stopped
 from tests.wire.test_strangers import told
@@ -192,7 +192,7 @@ def test_what_cannot_be_read_counts_as_repeated_as_a_whole(
     copied(made, lane)
     write(flow, topic, 5)
     dies()
-    monkeypatch.setattr(repeats, "read_holes", lambda *_: iter(()))
+    monkeypatch.setattr(duplicates, "read_holes", lambda *_: iter(()))
     assert counted(copied(made, lane)[0]) == twice(made) == 5
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from spark_runner.wire.records import Record
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW, only_error, stopped, two_partitions
 from tests.wire.world import Side
 

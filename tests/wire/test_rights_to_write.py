@@ -14,8 +14,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.records import Record
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW
 from tests.wire.world import Driver, Flow, Side, bare, unique
 

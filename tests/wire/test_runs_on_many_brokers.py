@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-from controlplane.demo.kafka_cluster import KafkaCluster
+from controlplane.demo.kafka.cluster import KafkaCluster
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.domain.runs import is_runs_topic, runs_topic
-from spark_runner.lanes import replicated as lanes
-from spark_runner.lanes.arena import Arena
-from spark_runner.lanes.replicated import Part, Replicated
-from spark_runner.lanes.track import Track
-from spark_runner.wire.batch import TRANSACTIONAL, Pen
-from spark_runner.wire.connection import Connection
-from spark_runner.wire.records import Record, encode_batch, read_header
+from mirrors.domain.offsets.runs import is_runs_topic, runs_topic
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.receive_buffers import Arena
+from spark_runner.engine.source import replicated_filter as lanes
+from spark_runner.engine.source.replicated_filter import Part, Replicated
+from spark_runner.kafka_protocol.batch_header import TRANSACTIONAL, Pen
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
 from tests.wire.world import Side, soon, unique
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from controlplane.demo.kafka_cluster import KafkaCluster
-from mirrors.domain.runs import BlockKey, Run, pack, runs_topic
-from mirrors.kafka.tailing import Bookmark, Tails
-from spark_runner.lanes.replicated import Replicated
-from spark_runner.lanes.runs_tail import RunsTail
-from spark_runner.lanes.track import Track
-from spark_runner.wire.metadata import id_text
-from spark_runner.wire.records import Record
+from controlplane.demo.kafka.cluster import KafkaCluster
+from mirrors.domain.offsets.runs import BlockKey, Run, pack, runs_topic
+from mirrors.kafka.internal_topics.topic_tail import Bookmark, Tails
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.source.offset_runs import RunsTail
+from spark_runner.engine.source.replicated_filter import Replicated
+from spark_runner.kafka_protocol.metadata import id_text
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import NOW
 from tests.wire.test_runs_on_many_brokers import written_by
 from tests.wire.test_unclean_elections import lose_the_newest, make

@@ -8,9 +8,12 @@ import time
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.lanes import drain, homes, outage, raw, sources
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.work import SliceResult
+from spark_runner.engine import epoch, flush
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.model import broker_availability
+from spark_runner.engine.source import leaders as sources
+from spark_runner.engine.target import leaders
+from spark_runner.ipc.messages import SliceResult
 from tests.wire.proxy import Mode, Proxy
 from tests.wire.running import PARTITIONS, Running
 from tests.wire.world import Driver, Flow, Side, bare, unique
@@ -30,10 +33,10 @@ each_silence = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sources, homes):
+    for module in (sources, leaders):
         monkeypatch.setattr(module, "_LOOK_S", 0.5)
-    monkeypatch.setattr(raw, "ABORT_S", 0.5)
-    monkeypatch.setattr(drain, "_HURRIED_S", 1.0)
+    monkeypatch.setattr(epoch, "ABORT_S", 0.5)
+    monkeypatch.setattr(flush, "_HURRIED_S", 1.0)
 
 
 def flow_of(source: Side, target: Side) -> tuple[Flow, str, str]:
@@ -85,7 +88,7 @@ def test_a_broker_that_stays_silent_is_given_up_in_words_and_copied_on_once_it_a
     side: int,
     silence: Mode,
 ) -> None:
-    monkeypatch.setattr(outage, "GIVE_UP_AFTER_S", 1.0)
+    monkeypatch.setattr(broker_availability, "GIVE_UP_AFTER_S", 1.0)
     flow, topic, remote = flow_of(source, target)
     with Running(flow, topic) as running:
         running.write(2)
@@ -132,7 +135,7 @@ def test_an_epoch_does_not_begin_with_a_broker_that_is_silent(
     monkeypatch: pytest.MonkeyPatch,
     side: int,
 ) -> None:
-    monkeypatch.setattr(raw, "CONNECT_S", 1.0)
+    monkeypatch.setattr(epoch, "CONNECT_S", 1.0)
     flow, _, _ = flow_of(source, target)
     proxies[side].mode = "deaf"
     monkeypatch.setattr(threading.current_thread(), "name", "engine")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.producers.broker_clients import Nodes
 from mirrors.kafka.producers.cluster import Place
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.hanging import see_ended, states
-from mirrors.kafka.producers.nodes import Nodes
+from mirrors.kafka.producers.hanging_transactions import see_ended, states
 from tests.wire.world import Side, soon, unique
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.wire.cluster import ClusterClient
+from spark_runner.kafka_protocol.cluster import ClusterClient
 from tests.wire.proxy import Proxy
 from tests.wire.sides import Side, soon, unique
 

@@ -6,8 +6,8 @@ import itertools
 import os
 import time
 
-from spark_runner.lanes.stride import Stride
-from spark_runner.wire.records import Record
+from spark_runner.engine.source.fetch_connection import Stride
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.proxy import Proxy
 from tests.wire.running import NOW, Running
 from tests.wire.world import Flow, Side, bare, unique

@@ -7,21 +7,21 @@ import time
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.continuity.strangers import Stretch
-from mirrors.domain.jobs import JobStatus, PartitionStatus
+from mirrors.domain.gaps.foreign_records import Stretch
+from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
 from mirrors.models import Gap, Transition
-from mirrors.services import strangers as events
-from spark_runner.lanes import strangers
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.records import Record
-from spark_runner.work import SliceResult
+from mirrors.services.gaps import foreign_records as events
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.recovery import foreign_records
+from spark_runner.ipc.messages import SliceResult
+from spark_runner.kafka_protocol.records import Record
 from tests.pages import world as rows
 from tests.wire.world import Driver, Flow, Side, unique
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "EVERY_S", 0.0)
+    monkeypatch.setattr(foreign_records, "EVERY_S", 0.0)
 
 
 def records(count: int) -> list[Record]:

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka import Producer
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka_cluster import KafkaCluster
+from controlplane.demo.kafka.cluster import KafkaCluster
+from controlplane.demo.processes.guard import Guard
 from tests.wire.independent import compare
 from tests.wire.running import PARTITIONS, Running
 from tests.wire.world import Flow, Side, unique

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 
-from spark_runner.lanes import repack
-from spark_runner.lanes.parcel import Parcel
-from spark_runner.lanes.policy import Policy
-from spark_runner.wire import varint
-from spark_runner.wire.batch import HEADER_SIZE
-from spark_runner.wire.crc32c import address_of
-from spark_runner.wire.records import encode_record, frame_batch, read_header
+from spark_runner.engine.batches import repack
+from spark_runner.engine.model.pending_batch import Parcel
+from spark_runner.engine.model.target_settings import Policy
+from spark_runner.kafka_protocol import varint
+from spark_runner.kafka_protocol.batch_header import HEADER_SIZE
+from spark_runner.kafka_protocol.crc32c import address_of
+from spark_runner.kafka_protocol.records import encode_record, frame_batch, read_header
 
 MOST, LEAST = 2**63 - 1, -(2**63)
 TIMES = (-1, MOST, 1_700_000_000_000, LEAST, 0, MOST - 5)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.certificate import write_certificate
-from controlplane.demo.ports import HOST
+from controlplane.bench.brokers import write_certificate
+from controlplane.demo.processes.ports import HOST
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.wire.stream import PlainStream
-from spark_runner.wire.tls import TlsStream
+from spark_runner.kafka_protocol.tcp_stream import PlainStream
+from spark_runner.kafka_protocol.tls_stream import TlsStream
 
 DEADLINE_S = 20.0
 RECORD = 16_384

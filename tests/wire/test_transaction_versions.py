@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from controlplane.demo import kafka_java
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka import KafkaBroker
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire.records import Record
+from controlplane.demo.kafka import broker_commands
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.processes.guard import Guard
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import NOW
 from tests.wire.test_chaos_of_refusals import one_round
 from tests.wire.world import Flow, Side, bare, unique
@@ -36,7 +36,7 @@ def older(
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                kafka_java,
+                broker_commands,
                 "_FORMAT",
                 ("kafka.tools.StorageTool", "format", "--feature", level, "-t"),
             )

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from mirrors.domain.keys.client_keys import TABLES, Role, without_effect
+from mirrors.domain.settings.client_properties import TABLES, Role, without_effect
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.lanes import setup
-from spark_runner.lanes.tuning import Tuning
-from spark_runner.wire import codecs
-from spark_runner.wire.batch import CONTROL
-from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.records import Record
+from spark_runner.engine import setup
+from spark_runner.engine.model.target_settings import Tuning
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.batch_header import CONTROL
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.world import Flow, Side, bare, unique
 
 NOW = int(time.time() * 1000)
@@ -109,5 +109,5 @@ def test_one_small_request_at_a_time_copies_the_same(source: Side, target: Side)
     for partition in range(3):
         assert bare(target.read(remote, partition)) == bare(source.read(topic, partition))
         headers = [row for row in target.headers(remote, partition) if not row.attributes & CONTROL]
-        assert {header.codec for header in headers} == {codecs.ZSTD}
+        assert {header.codec for header in headers} == {compression.ZSTD}
         assert all(header.records <= 9 for header in headers), "batch.size bounds what is merged"

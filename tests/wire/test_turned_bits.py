@@ -7,14 +7,26 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_runner.lanes.arena import Arena, Arenas
-from spark_runner.lanes.prepare import Preparer
-from spark_runner.lanes.scan import scan
-from spark_runner.lanes.track import Track
-from spark_runner.wire import codecs
-from spark_runner.wire.batch import CONTROL, LENGTH_OVERHEAD, TRANSACTIONAL, Pen, checksum_holds
-from spark_runner.wire.crc32c import address_of
-from spark_runner.wire.records import Record, decode_batch, encode_batch, encode_record, frame_batch
+from spark_runner.engine.batches.header_scan import scan
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.receive_buffers import Arena, Arenas
+from spark_runner.engine.target.batch_preparation import Preparer
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.batch_header import (
+    CONTROL,
+    LENGTH_OVERHEAD,
+    TRANSACTIONAL,
+    Pen,
+    checksum_holds,
+)
+from spark_runner.kafka_protocol.crc32c import address_of
+from spark_runner.kafka_protocol.records import (
+    Record,
+    decode_batch,
+    encode_batch,
+    encode_record,
+    frame_batch,
+)
 
 # What no checksum of a batch covers, and no reader of it can tell: its first offset, an epoch.
 _UNTOLD = (*range(8), *range(12, 16))
@@ -28,7 +40,7 @@ def log() -> list[bytes]:
     return [
         bytes(encode_batch(rows[:3], base=0)),
         bytes(control),
-        bytes(encode_batch(rows[4:6], base=4, codec=codecs.LZ4)),
+        bytes(encode_batch(rows[4:6], base=4, codec=compression.LZ4)),
         bytes(encode_batch(rows[6:], base=6)),
     ]
 
@@ -121,16 +133,16 @@ def test_small_batches_before_a_damaged_one_are_merged_and_the_partition_waits_t
 ) -> None:
     """Whatever is wrong with it, and whoever finds it; also in machine code."""
     batches = [
-        bytes(encode_batch([Record(at, 5, b"k", b"%d" % at)], base=at, codec=codecs.LZ4))
+        bytes(encode_batch([Record(at, 5, b"k", b"%d" % at)], base=at, codec=compression.LZ4))
         for at in range(9)
     ]
     if how == "checksum":
         bent = bytearray(batches[sound])
         bent[-3] ^= 4
     elif how == "packed":
-        bent = frame_batch(sound, codecs.LZ4, b"no frame at all", 0, 5, 5, 1)
+        bent = frame_batch(sound, compression.LZ4, b"no frame at all", 0, 5, 5, 1)
     else:
-        bent = frame_batch(sound, codecs.NONE, b"\x09\x00\x00\x00\x01", 0, 5, 5, 1)
+        bent = frame_batch(sound, compression.NONE, b"\x09\x00\x00\x00\x01", 0, 5, 5, 1)
     batches[sound] = bytes(bent)
     found, why = ending(batches, merged=True)
     assert found == [b"%d" % at for at in range(sound)]

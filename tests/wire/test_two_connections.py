@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.lanes.flights import Flight
-from spark_runner.lanes.pipe import Pipe, width_after
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.wire import produce
-from spark_runner.wire.cluster import ClusterClient
-from spark_runner.wire.connection import Connection
-from spark_runner.wire.records import Record, encode_batch
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.target.in_flight import Flight
+from spark_runner.engine.target.produce_connection import Pipe, width_after
+from spark_runner.kafka_protocol import produce
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.records import Record, encode_batch
 from tests.wire.stops import BIG, NOW
 from tests.wire.world import Driver, Flow, Side, bare, soon, unique
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from controlplane.demo.kafka_cluster import KafkaCluster
-from mirrors.domain.gaps import GapFacts
-from mirrors.kafka.admin import Admin
-from spark_runner.wire.records import Record
+from controlplane.demo.kafka.cluster import KafkaCluster
+from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.replicas import partition_of, wait_for
 from tests.wire.stops import NOW, only_error, stopped
 from tests.wire.world import Flow, Side, unique

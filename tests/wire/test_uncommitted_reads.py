@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.record import RecordLane
-from spark_runner.wire import codecs
-from spark_runner.wire.records import Record
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.record_lane.epoch import RecordLane
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import NOW
 from tests.wire.world import Flow, Side, bare, unique
 
@@ -25,7 +25,7 @@ def test_records_of_open_and_aborted_transactions_cross_and_are_in_the_map(
         return [Record(0, NOW + at, word, b"%d" % at) for at in range(4)]
 
     ended, still_open = source.transaction(unique("tx")), source.transaction(unique("tx"))
-    ended.write(topic, 0, rows(b"committed"), codec=codecs.LZ4)
+    ended.write(topic, 0, rows(b"committed"), codec=compression.LZ4)
     ended.end(commit=True)
     still_open.write(topic, 0, rows(b"open"))
     ended.write(topic, 0, rows(b"aborted"))

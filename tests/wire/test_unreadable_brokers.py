@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from controlplane.demo.guard import Guard
-from controlplane.demo.kafka_cluster import KafkaCluster
+from controlplane.demo.kafka.cluster import KafkaCluster
+from controlplane.demo.processes.guard import Guard
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.codes import Code
-from spark_runner.lanes import source_trouble
-from spark_runner.lanes.arena import Arena
-from spark_runner.lanes.feeder import Feeder
-from spark_runner.lanes.record_reader import Reader
-from spark_runner.wire import fetch
-from spark_runner.wire.records import Record
+from mirrors.kafka.error_codes import Code
+from spark_runner.engine.model.receive_buffers import Arena
+from spark_runner.engine.record_lane.consumer import Reader
+from spark_runner.engine.source import errors
+from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.kafka_protocol import fetch
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, LANES, NOW, only_error, stopped
 from tests.wire.world import Flow, Side, bare, unique
 
@@ -52,7 +52,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[
 def test_partitions_of_a_broker_that_cuts_every_reply_stop_and_the_others_go_on(
     brokers: KafkaCluster, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_trouble, "LEADERLESS_AFTER_S", 1.5)
+    monkeypatch.setattr(errors, "LEADERLESS_AFTER_S", 1.5)
     source = Side("one", brokers.bootstrap)
     topic = unique("unread")
     leaders = source.make(topic, PARTITIONS).leaders
@@ -87,7 +87,7 @@ def test_partitions_of_a_broker_that_cuts_every_reply_stop_and_the_others_go_on(
 def test_a_broker_that_cuts_some_replies_stops_nothing(
     brokers: KafkaCluster, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_trouble, "LEADERLESS_AFTER_S", 1.5)
+    monkeypatch.setattr(errors, "LEADERLESS_AFTER_S", 1.5)
     source = Side("one", brokers.bootstrap)
     topic = unique("some")
     source.make(topic, PARTITIONS)
@@ -191,7 +191,7 @@ def test_an_error_of_the_broker_s_own_that_passes_stops_nothing(
 def test_an_error_of_the_broker_s_own_that_stays_stops_its_partition_in_words(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, lane: str
 ) -> None:
-    monkeypatch.setattr(source_trouble, "UNREADABLE_AFTER_S", 2.0)
+    monkeypatch.setattr(errors, "UNREADABLE_AFTER_S", 2.0)
     flow, topic, remote = two_of(source, target)
     meets_errors(monkeypatch, topic, time.monotonic() + 60)
     error = only_error(stopped(flow, lane, seconds=15))

@@ -7,18 +7,18 @@ import time
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.codes import Code
-from spark_runner.lanes import homes
-from spark_runner.lanes.parcel import Parcel
-from spark_runner.lanes.pipe import Pipe
-from spark_runner.lanes.prepare import go_past
-from spark_runner.lanes.sockets import Sockets
-from spark_runner.lanes.track import Track
-from spark_runner.lanes.tuning import Tuning
-from spark_runner.wire.connection import Connection
-from spark_runner.wire.crc32c import address_of
-from spark_runner.wire.metadata import Leader, TopicView
-from spark_runner.wire.records import Record, encode_batch, read_header
+from mirrors.kafka.error_codes import Code
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.pending_batch import Parcel
+from spark_runner.engine.model.target_settings import Tuning
+from spark_runner.engine.poller import Sockets
+from spark_runner.engine.target import leaders
+from spark_runner.engine.target.batch_preparation import go_past
+from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.crc32c import address_of
+from spark_runner.kafka_protocol.metadata import Leader, TopicView
+from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
 from tests.wire.stops import NOW
 from tests.wire.world import Flow, Side, bare, soon, unique
 
@@ -42,7 +42,7 @@ def test_a_partition_that_had_no_leader_is_read_again_once_it_has_one(
     for partition in range(2):
         source.write(topic, partition, [Record(0, NOW, b"k", b"v")] * 3)
     until = time.monotonic() + LEADERLESS_S
-    plain = homes.leader_or_error
+    plain = leaders.leader_or_error
 
     def leaderless(
         view: TopicView | None, partition: int, topic_id: bytes, *, anew: int
@@ -51,7 +51,7 @@ def test_a_partition_that_had_no_leader_is_read_again_once_it_has_one(
             return None, Code.LEADER_NOT_AVAILABLE
         return plain(view, partition, topic_id, anew=anew)
 
-    monkeypatch.setattr(homes, "leader_or_error", leaderless)
+    monkeypatch.setattr(leaders, "leader_or_error", leaderless)
     result, _ = flow.copy(seconds=20)
     assert result.ended_because == "stop", result
     assert time.monotonic() > until, "nothing was tested"

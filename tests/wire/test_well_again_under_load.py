@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from spark_runner.lanes import tuning
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.track import Track
-from spark_runner.wire.records import Record
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.model import target_settings
+from spark_runner.engine.model.partition import Track
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.proxy import Proxy
 from tests.wire.running import Running
 from tests.wire.stops import BIG, NOW, KeptBack
@@ -27,7 +27,7 @@ def test_only_the_time_since_a_batch_of_it_landed_counts_against_it(
     newest: int,
 ) -> None:
     """With a backlog something of it always flies, up to a commit, which may be far away."""
-    monkeypatch.setattr(tuning, "_GIVE_UP_AFTER_S", GIVE_UP_S)
+    monkeypatch.setattr(target_settings, "_GIVE_UP_AFTER_S", GIVE_UP_S)
     topic = unique("again")
     source.make(topic)
     for _ in range(500):

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from mirrors.kafka.codes import Code
-from spark_runner.lanes.flights import Flight
-from spark_runner.lanes.ledger import Book
-from spark_runner.lanes.pipe import Pipe
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.track import Track
-from spark_runner.wire.produce import Answer
-from spark_runner.wire.records import Record
+from mirrors.kafka.error_codes import Code
+from spark_runner.engine.commit_records import Book
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.target.in_flight import Flight
+from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.kafka_protocol.produce import Answer
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW
 from tests.wire.world import Driver, Flow, Side, bare, unique
 

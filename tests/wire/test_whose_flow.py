@@ -13,16 +13,15 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.owner import OWNER_KEY, owner_value
-from mirrors.domain.records import Position
-from mirrors.kafka.codes import Code
-from mirrors.kafka.flow_pen import FlowPen
-from mirrors.kafka.producers.identity import ProducerLost
-from spark_runner.lanes.engine import Engine
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.recall import PositionReader
-from spark_runner.wire.records import Record
-from spark_runner.work import SliceResult, SliceWork
+from mirrors.domain.internal_topics.records import OWNER_KEY, Position, owner_value
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.producers.flow_writer import FlowPen
+from mirrors.kafka.producers.producer_id import ProducerLost
+from spark_runner.engine.copy_loop import Engine
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.recovery.position_reader import PositionReader
+from spark_runner.ipc.messages import SliceResult, SliceWork
+from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import LANES, NOW
 from tests.wire.world import Driver, Flow, Side, soon, unique
 

@@ -7,12 +7,12 @@ import signal
 
 import pytest
 
-from controlplane.demo.kafka import KafkaBroker
+from controlplane.demo.kafka.broker import KafkaBroker
 from mirrors.domain.errors import Fenced, KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Admin
-from spark_runner.ledger_writer import LedgerWriter
-from spark_runner.positions import ensure_topics, read_ledger
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.positions.topic import ensure_topics, read_ledger
+from spark_runner.positions.writer import LedgerWriter
 from tests.wire.world import unique
 
 

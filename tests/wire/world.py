@@ -6,15 +6,15 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mirrors.domain.packed_runs import read_block
-from mirrors.domain.runs import BlockKey, Run, is_left_out, runs_topic
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.runs import BlockKey, Run, is_left_out, runs_topic
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.lanes.raw import RawCopier
-from spark_runner.lanes.record import RecordLane
-from spark_runner.positions import POSITIONS_CONFIGS
-from spark_runner.wire.metadata import id_text
-from spark_runner.wire.records import Record
-from spark_runner.work import Figures, PartitionWork, SliceResult, SliceWork
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.record_lane.epoch import RecordLane
+from spark_runner.ipc.messages import Figures, PartitionWork, SliceResult, SliceWork
+from spark_runner.kafka_protocol.metadata import id_text
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.positions.topic import POSITIONS_CONFIGS
 from tests.wire.sides import DEADLINE_S, Side, soon, unique
 
 __all__ = ["Driver", "Flow", "Side", "bare", "soon", "unique"]

@@ -13,10 +13,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from controlplane.bench import report, results
-from controlplane.bench.cells import Cell, chosen, full_cells, quick_cells
+from controlplane.bench import report
+from controlplane.bench.measurement import results
+from controlplane.bench.run_conditions import as_told
 from controlplane.bench.session import Session, only_one
-from controlplane.bench.setting import as_told
+from controlplane.bench.workload.scenarios import Cell, chosen, full_cells, quick_cells
 from mirrors.domain.errors import UnderstudyError
 
 

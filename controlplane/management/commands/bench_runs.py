@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from controlplane.bench import rebuild, runs
+from controlplane.bench.scale import index_rebuild, offset_lookup
 from mirrors.models import Cluster, Flow
 
 
@@ -29,6 +29,8 @@ class Command(BaseCommand):
             raise CommandError(
                 "This database already has clusters or flows. Set DATABASE_URL to an empty one."
             )
-        fill = rebuild.rebuild if options["rebuild"] else runs.fill
+        fill = index_rebuild.rebuild if options["rebuild"] else offset_lookup.fill
         filled = fill(runs=options["runs"], partitions=options["partitions"])
-        self.stdout.write(runs.table(filled, runs.measure(filled, times=options["times"])))
+        self.stdout.write(
+            offset_lookup.table(filled, offset_lookup.measure(filled, times=options["times"]))
+        )

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from controlplane.bench import web
+from controlplane.bench.scale import page_times
 from mirrors.models import Flow
 
 
@@ -20,8 +20,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if not Flow.objects.exists():
             raise CommandError("There is no flow here. Run `manage.py seed_scale` first.")
-        found = web.measure(times=options["times"])
-        self.stdout.write(web.table(found))
+        found = page_times.measure(times=options["times"])
+        self.stdout.write(page_times.table(found))
         slow = [one.what for one in found if not one.holds]
         if slow:
             raise CommandError(f"Slower than promised: {', '.join(slow)}.")

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from controlplane.demo.errors import DemoError
-from controlplane.demo.kafka import KafkaBroker
-from controlplane.demo.kafka_files import Seat
+from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.kafka.server_properties import Seat
 
 
 class Command(BaseCommand):

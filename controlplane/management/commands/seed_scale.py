@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.utils import timezone
 
-from controlplane.bench import scale
+from controlplane.bench.scale import seed_flows
 from mirrors.models import Cluster, Flow
 
 
@@ -26,7 +26,7 @@ class Command(BaseCommand):
                 "This database already has clusters or flows. Set DATABASE_URL to an empty one."
             )
         began = time.monotonic()
-        scale.seed(flows=options["flows"], now=timezone.now(), wide=scale.WIDE)
+        seed_flows.seed(flows=options["flows"], now=timezone.now(), wide=seed_flows.WIDE)
         if connection.vendor == "postgresql":
             # What its own autovacuum does within a minute or two.
             with connection.cursor() as cursor:

@@ -14,8 +14,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 from controlplane.demo.errors import DemoError
+from controlplane.demo.screenshots import CHROMIUM, Facts, take_pictures
 from controlplane.demo.services import web_answers
-from controlplane.demo.shots import CHROMIUM, Facts, take_pictures
 
 _RISE_S = 400.0
 _FALL_S = 60.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from mirrors.domain.gaps import GapFacts, GapKind
+from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
 
 Certainty = Literal["counted", "at_most", "at_least", "unknown"]
 State = Literal[

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mirrors.domain.account.partition import Certainty, State
 from mirrors.domain.account.totals import NAMED, Total
-from mirrors.domain.figures import duration, plural, short_name
+from mirrors.domain.formatting import duration, plural, short_name
 
 STATE_WORDS: dict[State, str] = {
     "in_step": "in step",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mirrors.domain.account.partition import SEVERITY, Certainty, State
 
@@ -181,3 +181,28 @@ def certainty_of(parts: Iterable[Certainty], *, known: bool) -> Certainty:
     if "at_least" in found:
         return "at_least"
     return "at_most" if "at_most" in found else "counted"
+
+
+class Count(NamedTuple):
+    """`records` were read; `unread` offsets were not, and may hold a record each."""
+
+    records: int
+    unread: int
+
+    @property
+    def most(self) -> int:
+        return self.records + self.unread
+
+    @property
+    def certainty(self) -> Certainty:
+        return "at_most" if self.unread else "counted"
+
+    def __add__(self, other: object) -> Count:
+        if not isinstance(other, Count):
+            return NotImplemented
+        return Count(self.records + other.records, self.unread + other.unread)
+
+
+def upper_bound(offsets: int) -> Count:
+    """Of a range of which nothing was read."""
+    return Count(0, max(0, offsets))

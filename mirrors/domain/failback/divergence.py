@@ -11,8 +11,9 @@ import dataclasses
 import json
 from typing import Any, Literal, Self
 
-from mirrors.domain.records import MalformedRecord, Position
-from mirrors.domain.runs import Run
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.offsets.runs import Run
 
 How = Literal["runs", "end"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from mirrors.domain.failback.divergence import Divergence
-from mirrors.domain.runs import Run
+from mirrors.domain.offsets.runs import Run
 
 Decision = Literal["replay", "export", "drop"]
 DECISIONS: tuple[str, ...] = get_args(Decision)

@@ -14,19 +14,17 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from mirrors.domain.account.partition import Certainty as OwedCertainty
 from mirrors.domain.account.partition import Owed
 from mirrors.domain.account.sentences import owed as owed_words
-from mirrors.domain.account.totals import Total, total
-from mirrors.domain.failover.beside import FencePicture
-from mirrors.domain.failover.clients import ClientChange, client_changes
-from mirrors.domain.failover.findings import find_blockers, find_warnings
-from mirrors.domain.failover.left_out import left_out
-from mirrors.domain.failover.parts import Part, Role, parts_of, stated, taking_part
-from mirrors.domain.failover.re_reads import sum_re_reads
-from mirrors.domain.failover.shapes import (
+from mirrors.domain.account.totals import Total, certainty_of, total
+from mirrors.domain.failover.blockers import find_blockers, find_warnings
+from mirrors.domain.failover.client_changes import ClientChange, client_changes
+from mirrors.domain.failover.left_behind_totals import left_out
+from mirrors.domain.failover.partitions import Part, Role, parts_of, stated, taking_part
+from mirrors.domain.failover.plan_types import (
     Certainty,
     FailoverPicture,
     Finding,
@@ -35,8 +33,40 @@ from mirrors.domain.failover.shapes import (
     PartitionPlan,
     PlacePlan,
 )
-from mirrors.domain.policy import ReplicationPolicy
-from mirrors.domain.resume import GroupPlace, resume_of
+from mirrors.domain.failover.preconditions import FencePicture
+from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.replication_policy import ReplicationPolicy
+
+
+class ReReads(NamedTuple):
+    """`records` sums what is known; `unknown` counts the group-partitions without a figure."""
+
+    records: int
+    certainty: OwedCertainty
+    unknown: int
+
+
+def sum_re_reads(places: Iterable[PlacePlan]) -> ReReads:
+    """Group offsets that were read earlier give a lower bound: groups consumed on since."""
+    rows: list[tuple[int | None, OwedCertainty]] = []
+    for place in places:
+        if place.re_reads is None:
+            rows.append((None, "unknown"))
+        elif place.seen_at is not None:
+            rows.append((place.re_reads, "at_least"))
+        else:
+            is_exact = place.re_reads == 0 or place.outcome not in ("expired", "lower_bound")
+            rows.append((place.re_reads, "counted" if is_exact else "at_most"))
+    return add_up(rows)
+
+
+def add_up(rows: Iterable[tuple[int | None, OwedCertainty]]) -> ReReads:
+    found = list(rows)
+    known = sum(records for records, _ in found if records is not None)
+    certainty = certainty_of((certainty for _, certainty in found), known=known > 0)
+    unknown = sum(records is None for records, _ in found)
+    return ReReads(known, certainty, unknown)
+
 
 # Figures from before that are too old to act upon.
 OLDEST_MS = 15 * 60 * 1000

@@ -1,14 +1,14 @@
 """What the cold requests of a transactional producer need of a cluster.
 
 The control plane's connections give it (`nodes`), and those of the copy engine
-(`spark_runner.wire.cluster`), which are open already.
+(`spark_runner.kafka_protocol.cluster`), which are open already.
 """
 
 from __future__ import annotations
 
 from typing import Any, Protocol, Unpack
 
-from mirrors.kafka.protocol.cluster import Asked
+from mirrors.kafka.protocol.brokers import Asked
 
 Place = tuple[str, int]
 """(topic, partition)"""

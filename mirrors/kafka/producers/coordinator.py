@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
-from mirrors.kafka.codes import COORDINATOR_MOVING, Code, failure
-from mirrors.kafka.patience import Patience
+from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code, failure
 from mirrors.kafka.producers.cluster import Cluster
-from mirrors.kafka.producers.described import Described, describe_transaction
-from mirrors.kafka.protocol.cluster import CONNECT_S
+from mirrors.kafka.producers.transaction_state import Described, describe_transaction
+from mirrors.kafka.protocol.brokers import CONNECT_S
+from mirrors.kafka.retry import Patience
 
 T = TypeVar("T")
 

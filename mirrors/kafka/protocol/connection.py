@@ -15,11 +15,10 @@ from typing import Any, ClassVar, Final
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.kafka import cleartext, egress
-from mirrors.kafka.codes import Code
+from mirrors.kafka.error_codes import Code
 from mirrors.kafka.protocol import messages, sasl, sockets
 from mirrors.kafka.protocol.addresses import Address, NoAnswer, connect_any
-from mirrors.kafka.protocol.failures import (
+from mirrors.kafka.protocol.connection_errors import (
     CAUSES,
     Alien,
     Broken,
@@ -32,8 +31,9 @@ from mirrors.kafka.protocol.failures import (
     progress,
 )
 from mirrors.kafka.protocol.sockets import Buffer, NoStream, SocketStream, Stream, Target
-from mirrors.kafka.security import ConnectionFacts
-from mirrors.kafka.throttles import THROTTLES
+from mirrors.kafka.quotas import THROTTLES
+from mirrors.kafka.security import cleartext_logins, egress
+from mirrors.kafka.security.connection_settings import ConnectionFacts
 
 _LENGTH: Final = struct.Struct(">i")
 # KIP-368: a broker closes a connection whose login is older than it allows. Renew well before.
@@ -117,7 +117,7 @@ class BrokerConnection:
         host, port, facts = self.host, self.port, self.facts
         tls = facts.tls is not None
         egress.check(host, port)
-        cleartext.check(host, port, alias=facts.alias, mechanism=facts.mechanism, tls=tls)
+        cleartext_logins.check(host, port, alias=facts.alias, mechanism=facts.mechanism, tls=tls)
         self.stage = "dns"
         try:
             targets = sockets.resolve(host, port, self._until(deadline))

@@ -20,7 +20,7 @@ from kafka.protocol.producer import (
 )
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from mirrors.kafka.protocol.failures import Alien
+from mirrors.kafka.protocol.connection_errors import Alien
 
 _CORRELATION: Final = struct.Struct(">i")
 # Behind the frame's length, the key and the version.

@@ -8,9 +8,9 @@ from typing import Any
 from kafka.net.sasl.scram import ScramClient
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from mirrors.kafka.codes import Code
-from mirrors.kafka.protocol.failures import Refused, Unproven
-from mirrors.kafka.security import ConnectionFacts
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.protocol.connection_errors import Refused, Unproven
+from mirrors.kafka.security.connection_settings import ConnectionFacts
 
 Exchange = Callable[[Any], Any]
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from mirrors.kafka.lookup import resolve_host
-from mirrors.kafka.protocol.failures import Closed
+from mirrors.kafka.protocol.connection_errors import Closed
+from mirrors.kafka.protocol.dns import resolve_host
 
 Buffer = bytes | bytearray | memoryview
 Target = tuple[Any, ...]

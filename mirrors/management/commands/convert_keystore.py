@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.kafka.secrets import check_reference, resolve
+from mirrors.kafka.security.secrets import check_reference, resolve
 from mirrors.services.keystores import convert_keystore
 
 _FIELDS = {

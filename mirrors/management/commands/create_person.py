@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from mirrors.models import Role
-from mirrors.services.people import ensure_person
+from mirrors.services.users import ensure_person
 
 
 class Command(BaseCommand):

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.services.people import create_token
+from mirrors.services.users import create_token
 
 
 class Command(BaseCommand):

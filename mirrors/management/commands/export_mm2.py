@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.models import Flow
-from mirrors.services.imports import export_flows
+from mirrors.services.migration.import_export import export_flows
 
 
 class Command(BaseCommand):

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.imports.plan import KINDS, LONGEST_TEXT, ImportPlan
-from mirrors.services.imports import apply_import, kind_of, preview_import, text_of
+from mirrors.domain.migration.imports.plan import KINDS, LONGEST_TEXT, ImportPlan
+from mirrors.services.migration.import_export import apply_import, kind_of, preview_import, text_of
 
 
 class Command(BaseCommand):

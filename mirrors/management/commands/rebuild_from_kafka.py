@@ -11,7 +11,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster
 from mirrors.services.clusters import problems_of
-from mirrors.services.rebuild import DEADLINE_S, rebuild
+from mirrors.services.standby.rebuild import DEADLINE_S, rebuild
 
 _FIELDS = (
     ("security_protocol", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),

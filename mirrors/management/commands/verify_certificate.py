@@ -10,9 +10,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from mirrors.domain.evidence.certificates import Verification, fingerprint_of, verify
-from mirrors.domain.evidence.sheets import title_of
-from mirrors.services.evidence.signing import known_keys
+from mirrors.domain.drills.certificates.signature import Verification, fingerprint_of, verify
+from mirrors.domain.drills.certificates.tables import title_of
+from mirrors.services.drills.certificates.signing_key import known_keys
 
 _KEY_BYTES = 32
 

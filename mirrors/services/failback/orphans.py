@@ -14,16 +14,16 @@ from django.db import transaction
 from mirrors.domain.errors import InvalidSettings, KafkaUnavailable
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import DECISIONS, Stretch, find_stretch, is_own, to_line
-from mirrors.domain.failback.starts import Side
-from mirrors.domain.runs import Run
+from mirrors.domain.failback.reverse_flow import Side
+from mirrors.domain.offsets.runs import Run
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin import Place
-from mirrors.kafka.internal import InternalRecord, consume
+from mirrors.kafka.admin.topics import Place
+from mirrors.kafka.internal_topics.topic import InternalRecord, consume
 from mirrors.models import Failback, Flow, OrphanChunk, OrphanStretch, PartitionMap, claim
-from mirrors.models.failbacks import OrphanState
+from mirrors.models.failback import OrphanState
 from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
-from mirrors.services.run_look_ups import touching
+from mirrors.services.offsets.run_lookup import touching
 
 DEADLINE_S = 200.0
 MOST_BYTES = 64 << 20

@@ -8,10 +8,10 @@ from datetime import datetime
 from django.db import IntegrityError, transaction
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.failover.decisions import LeftBehind as Decision
-from mirrors.domain.topics import LONGEST_NAME
+from mirrors.domain.failover.left_behind import LeftBehind as Decision
+from mirrors.domain.topics.plan import LONGEST_NAME
 from mirrors.models import Flow, LeftBehind
-from mirrors.models.left_behind import WHOLE_TOPIC
+from mirrors.models.failover import WHOLE_TOPIC
 from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
 

@@ -16,15 +16,16 @@ from datetime import datetime
 from django.db import transaction
 from django.utils import timezone
 
-from mirrors.domain.continuity.generations import generation_of
-from mirrors.domain.policy import policy_for
-from mirrors.domain.records import MalformedRecord, Position, read_position
-from mirrors.domain.runs import runs_topic
-from mirrors.kafka.internal import InternalRecord
-from mirrors.kafka.tailing import Bookmark, Tail, Tails, kept_tails
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.internal_topics.records import Position, read_position
+from mirrors.domain.offsets.generation import generation_of
+from mirrors.domain.offsets.runs import runs_topic
+from mirrors.domain.replication_policy import policy_for
+from mirrors.kafka.internal_topics.topic import InternalRecord
+from mirrors.kafka.internal_topics.topic_tail import Bookmark, Tail, Tails, kept_tails
 from mirrors.models import Flow, PartitionMap, RunIndex
 from mirrors.services.errors import Conflict
-from mirrors.services.offsets.run_rows import MapKey, read_records, remove_blocks, write_blocks
+from mirrors.services.offsets.run_blocks import MapKey, read_records, remove_blocks, write_blocks
 
 DEADLINE_S = 20.0
 _ATTEMPTS = 5

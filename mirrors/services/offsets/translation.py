@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from mirrors.domain.offset_bounds import Beside, Pair, bound_of, sentence
-from mirrors.domain.offsets import Translation, nearest, translate_between
-from mirrors.domain.packed_runs import Block, first_run, follows
-from mirrors.domain.runs import Run
+from mirrors.domain.offsets.mm2_bounds import Beside, Pair, bound_of, sentence
+from mirrors.domain.offsets.run_blocks import Block, first_run, follows
+from mirrors.domain.offsets.runs import Run
+from mirrors.domain.offsets.translation import Translation, nearest, translate_between
 from mirrors.models import Flow, FlowPartition, OffsetBounds, PartitionMap
 from mirrors.models.offsets import Wanted, blocks_around
-from mirrors.services.backward import amend
+from mirrors.services.offsets.reverse_translation import amend
 
 Place = tuple[str, int]
 

@@ -1,1 +1,1 @@
-"""Topics, settings, access rules on the target: brought into step; drift is told from news."""
+"""Sync tasks: their schedule and their runs."""

@@ -10,8 +10,8 @@ import functools
 import math
 from collections.abc import Collection, Iterable
 
-from monitoring.domain.topology.ranks import Edge, components, ranks
-from monitoring.domain.topology.stacks import LABEL_HEIGHT, PORT, Item, Stacked, stack
+from monitoring.domain.topology.graph import Edge, components, ranks
+from monitoring.domain.topology.vertical_order import LABEL_HEIGHT, PORT, Item, Stacked, stack
 
 BOX_WIDTH = 160.0
 LABEL_WIDTH = 128.0

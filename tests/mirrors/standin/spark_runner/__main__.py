@@ -17,7 +17,13 @@ import time
 from pathlib import Path
 
 from mirrors import launcher
-from mirrors.domain.jobs import JobSpec, JobStatus, PartitionStatus, RunnerStatus, TopicStatus
+from mirrors.domain.runners.job_files import (
+    JobSpec,
+    JobStatus,
+    PartitionStatus,
+    RunnerStatus,
+    TopicStatus,
+)
 
 LIFETIME_S = 120
 

@@ -1,0 +1,191 @@
+"""How long pages and lists take on the database as it is, measured in this process, as a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from controlplane.bench.scale.page_urls import LISTS, PAGES, SCRAPES
+from controlplane.garbage_collection import settle
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
+from mirrors.models import (
+    Cluster,
+    DrillRun,
+    DutyRun,
+    FailoverRun,
+    Flow,
+    FlowPartition,
+    FlowTopic,
+    HeartbeatState,
+    Role,
+    Runner,
+)
+from mirrors.models.runners import RunnerState
+from mirrors.services.users import create_token, ensure_person
+from monitoring.alerts import evaluation
+from monitoring.forecasts import source_scan
+from monitoring.forecasts.source_scan import Answers, Place
+from monitoring.history import collector
+from monitoring.models import ClusterSweep, Feed, FlowOutlook
+
+PAGE_MS, LIST_MS, SWEEP_MS = 200.0, 150.0, 1_000.0
+PERSON = "bench-web"
+SWEEP = "a sweep of 10,000 partitions, without Kafka"
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    what: str
+    limit_ms: float
+    times_ms: tuple[float, ...]
+    queries: int
+    # Of this process alone: on a busy machine it tells a slow page from a page that had to wait.
+    cpu_ms: tuple[float, ...] = (0.0,)
+
+    @property
+    def p95_ms(self) -> float:
+        return sorted(self.times_ms)[math.ceil(len(self.times_ms) * 0.95) - 1]
+
+    @property
+    def holds(self) -> bool:
+        return self.p95_ms < self.limit_ms
+
+
+def measure(*, times: int) -> list[Measured]:
+    settle()
+    person = Client(headers={"host": "localhost"})
+    person.force_login(
+        ensure_person(username=PERSON, password=None, role=Role.ADMIN),
+        backend="django.contrib.auth.backends.ModelBackend",
+    )
+    token = create_token(username=PERSON)
+    program = Client(headers={"host": "localhost", "authorization": f"Token {token}"})
+    one = {
+        name: model._default_manager.order_by("pk").values_list("pk", flat=True).first() or 0
+        for name, model in {"flow": Flow, "drill": DrillRun, "run": FailoverRun}.items()
+    }
+    asked = [(path, PAGE_MS, person) for path in PAGES]
+    asked += [(path, LIST_MS, program) for path in LISTS]
+    asked += [(path, SWEEP_MS, program) for path in SCRAPES]
+    found = [
+        _measured(path.format(**one), limit, _get(client, path.format(**one)), times)
+        for path, limit, client in asked
+    ]
+    few = max(3, times // 5)
+    found.append(_measured("a sample of all flows", SWEEP_MS, _collect, few, _freshen))
+    if wide := Cluster.objects.filter(alias="wide").first():
+        took = _measured(SWEEP, SWEEP_MS, lambda: _sweep(wide), few)
+        found.append(took)
+    found.append(_measured("a look at all rules", SWEEP_MS, _evaluate, few, _freshen))
+    return found
+
+
+def table(found: list[Measured]) -> str:
+    lines = [f"{'what':<46}{'p95':>10}{'limit':>10}{'CPU':>10}{'queries':>9}"]
+    for one in found:
+        verdict = "" if one.holds else "  too slow"
+        cpu = statistics.median(one.cpu_ms)
+        figures = f"{one.p95_ms:>7.0f} ms{one.limit_ms:>7.0f} ms{cpu:>7.0f} ms{one.queries:>9}"
+        lines.append(f"{one.what:<46}{figures}{verdict}")
+    return "\n".join(lines)
+
+
+def _freshen() -> None:
+    """As if runners, sweeps, heartbeats and duties had just reported: nothing is to be told of."""
+    now = timezone.now()
+    Flow.objects.update(as_of=now)
+    FlowPartition.objects.update(as_of=now)
+    FlowOutlook.objects.update(as_of=now)
+    HeartbeatState.objects.update(seen_at=now)
+    Runner.objects.update(state=RunnerState.READY, seen_at=now)
+    Feed.objects.update(stale_since=None)
+    lately = DutyRun.objects.filter(slot__gt=now.timestamp() - 3_600)
+    lately.update(ended_at=now)
+
+
+def _collect() -> None:
+    collector.collect(now=timezone.now())
+
+
+class _Answering:
+    """A source that answers at once; retention took something from a tenth of its partitions."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+
+    def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot:
+        rows = FlowTopic.objects.filter(flow__source=cluster)
+        found = {
+            name: TopicState(name=name, partitions=partitions, replication_factor=1)
+            for name, partitions in rows.values_list("topic", "partitions")
+        }
+        return ClusterSnapshot(taken_at=0, cluster_id="", brokers=1, topics=found)
+
+    def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers:
+        self.turn += 1
+        return Answers(
+            # Partition n is taken from in every tenth turn, another tenth each time.
+            earliest={place: (self.turn + place[1]) // 10 * 100 for place in places},
+            end=dict.fromkeys(places, 1_000_000),
+            stable=dict.fromkeys(places, 1_000_000),
+        )
+
+
+_SOURCE = _Answering()
+
+
+def _sweep(wide: Cluster) -> None:
+    now = timezone.now()
+    ClusterSweep.objects.filter(cluster=wide).update(due_at=now)
+    if not source_scan.sweep(cluster_id=wide.pk, now=now, sources=_SOURCE):
+        raise RuntimeError("the sweep was not due")
+
+
+def _evaluate() -> None:
+    evaluation.evaluate(now=timezone.now())
+
+
+def _get(client: Client, path: str) -> Callable[[], None]:
+    def ask() -> None:
+        answer = client.get(path)
+        if answer.status_code != 200:
+            raise RuntimeError(f"{path} answered {answer.status_code}")
+
+    return ask
+
+
+def _measured(
+    what: str,
+    limit_ms: float,
+    act: Callable[[], None],
+    times: int,
+    before: Callable[[], None] = lambda: None,
+) -> Measured:
+    queries = 0
+
+    def count(execute: Callable[..., Any], *args: Any) -> Any:
+        nonlocal queries
+        queries += 1
+        return execute(*args)
+
+    before()
+    act()
+    before()
+    with connection.execute_wrapper(count):
+        act()
+    taken, cpu = [], []
+    for _ in range(times):
+        before()
+        began, busy = time.perf_counter(), time.process_time()
+        act()
+        taken.append((time.perf_counter() - began) * 1000)
+        cpu.append((time.process_time() - busy) * 1000)
+    return Measured(what, limit_ms, tuple(taken), queries, tuple(cpu))

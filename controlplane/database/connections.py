@@ -1,0 +1,70 @@
+"""What is set on every new database connection.
+
+- PostgreSQL compiles no statement (`jit`). It compiles what it considers expensive; ours look up
+  many rows by an index, which it takes for expensive, and run for some milliseconds, while to
+  compile them takes tens, each time. A statement says it: a pooler between us and the server
+  refuses start-up parameters that it does not know.
+- No parameter holds NUL. PostgreSQL refuses it in text and in JSON, and the row of such a value
+  could never be saved. Group ids, client ids and error texts of programs may hold it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+from mirrors.domain.formatting import INSTEAD, without_nul
+
+try:
+    from psycopg.types.json import Json, Jsonb
+except ImportError:  # SQLite alone
+    Json = Jsonb = None  # type: ignore[assignment,misc]
+
+# An escape of JSON: a NUL, or anything else, so that `\\u0000` is read as a backslash and text.
+_ESCAPE = re.compile(r"\\(u0000|.)", re.DOTALL)
+
+
+def install() -> None:
+    connection_created.connect(_prepare, dispatch_uid="prepare connection")
+
+
+def _prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
+    # A connection that is opened again keeps its wrappers.
+    if _clean not in connection.execute_wrappers:
+        connection.execute_wrappers.append(_clean)
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET jit = off")
+
+
+def _clean(
+    execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Mapping[str, Any]
+) -> Any:
+    if params:
+        params = [_cleaned(row) for row in params] if many else _cleaned(params)
+    return execute(sql, params, many, context)
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_nul(value) if "\0" in value else value
+    if isinstance(value, list | tuple):
+        return type(value)(map(_cleaned, value)) if type(value) in (list, tuple) else value
+    if isinstance(value, dict):
+        return {key: _cleaned(one) for key, one in value.items()}
+    if Json is not None and isinstance(value, Json | Jsonb):
+        return type(value)(value.obj, dumps=functools.partial(_dumped, value.dumps or json.dumps))
+    return value
+
+
+def _dumped(dumps: Callable[[Any], str | bytes], value: Any) -> str | bytes:
+    text = dumps(value)
+    if isinstance(text, str) and "\\u0000" in text:
+        return _ESCAPE.sub(lambda found: INSTEAD if found[1] == "u0000" else found[0], text)
+    return text

@@ -1,0 +1,105 @@
+"""REST of certificates: the list, one as it was issued, the public keys, verification."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors.api.base import StrictSerializer
+from mirrors.models import Certificate, Role, SigningKey
+from mirrors.services.drills.certificates.issuance import verify_text
+
+
+class CertificateSerializer(serializers.ModelSerializer[Certificate]):
+    drill_run = serializers.IntegerField(source="drill_run_id", read_only=True, allow_null=True)
+    failover = serializers.IntegerField(source="failover_id", read_only=True, allow_null=True)
+    supplements = serializers.CharField(
+        source="supplements.number", read_only=True, allow_null=True, default=None
+    )
+    flow = serializers.IntegerField(source="flow_id", read_only=True, allow_null=True)
+
+    class Meta:
+        model = Certificate
+        fields: tuple[str, ...] = (
+            "number",
+            "drill_run",
+            "failover",
+            "supplements",
+            "flow",
+            "flow_name",
+            "passed",
+            "issued_at",
+        )
+
+
+class WholeCertificateSerializer(CertificateSerializer):
+    """`text` is the certificate byte for byte: keep it as it is; `document` is the same, read."""
+
+    document = serializers.SerializerMethodField()
+
+    class Meta(CertificateSerializer.Meta):
+        fields = (*CertificateSerializer.Meta.fields, "text", "document")
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_document(self, certificate: Certificate) -> Any:
+        return json.loads(certificate.text)
+
+
+class GivenSerializer(StrictSerializer):
+    text = serializers.CharField(
+        max_length=1024 * 1024, trim_whitespace=False, help_text="A certificate, byte for byte."
+    )
+
+
+class VerificationSerializer(serializers.Serializer[Any]):
+    genuine = serializers.BooleanField()
+    code = serializers.CharField()
+    sentence = serializers.CharField()
+
+
+class KeySerializer(serializers.ModelSerializer[SigningKey]):
+    class Meta:
+        model = SigningKey
+        fields = ("fingerprint", "public_key", "first_used_at")
+
+
+class CertificateViewSet(
+    mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Certificate]
+):
+    """Certificates of drills, those that failed as well; the newest first."""
+
+    queryset = Certificate.objects.order_by("-id")
+    serializer_class = CertificateSerializer
+    # To verify is a question with a body: it changes nothing.
+    write_role = Role.VIEWER
+    lookup_field = "number"
+    lookup_value_regex = r"[0-9a-f]{6,64}"
+    search_fields = ("flow_name", "number")
+    ordering_fields = ("id", "issued_at", "flow_name")
+    filter_fields: ClassVar = {"flow_name": "flow_name"}
+
+    def get_serializer_class(self) -> Any:
+        return CertificateSerializer if self.action == "list" else WholeCertificateSerializer
+
+    @extend_schema(request=GivenSerializer, responses=VerificationSerializer)
+    @action(detail=False, methods=["post"])
+    def verify(self, request: Request) -> Response:
+        """Whether a certificate is, byte for byte, what was issued. Nothing of it is kept."""
+        asked = GivenSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        found = verify_text(text=asked.validated_data["text"].strip().encode())
+        return Response(VerificationSerializer(found).data)
+
+    @extend_schema(responses=KeySerializer(many=True))
+    @action(detail=False, pagination_class=None, filter_backends=[])
+    def keys(self, request: Request) -> Response:
+        """The public keys (Ed25519, hex) that certificates of this installation verify with."""
+        rows = SigningKey.objects.order_by("pk")
+        return Response(KeySerializer(rows, many=True).data)

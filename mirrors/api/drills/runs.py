@@ -1,0 +1,199 @@
+"""REST of drills: schedules, what became of each run, a drill now."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors import tasks
+from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
+from mirrors.api.failover.serializers import FlowField
+from mirrors.models import Drill, DrillRun, Role
+from mirrors.models.groups import LONGEST_GROUP
+from mirrors.services.drills import schedules
+from mirrors.services.failover.lifecycle import MOST_GROUPS
+
+
+def _groups_field() -> serializers.ListField:
+    return serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_GROUP),
+        required=False,
+        max_length=MOST_GROUPS,
+        help_text="Consumer groups; without any, all that the flow looks after.",
+    )
+
+
+class DrillSerializer(StrictModelSerializer):
+    """`schedule` is five fields of cron by the clocks of `time_zone`."""
+
+    flow = FlowField()
+    flow_name = serializers.CharField(source="flow.name", read_only=True)
+    schedule = serializers.CharField(max_length=100)
+    time_zone = serializers.CharField(max_length=64, required=False)
+    groups = _groups_field()
+    enabled = serializers.BooleanField(required=False)
+    next_at = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Drill
+        fields = (
+            "id",
+            "flow",
+            "flow_name",
+            "schedule",
+            "time_zone",
+            "groups",
+            "enabled",
+            "next_at",
+            "changed_by",
+            "created_at",
+        )
+        read_only_fields = ("id", "changed_by", "created_at")
+
+    @extend_schema_field(serializers.DateTimeField(allow_null=True))
+    def get_next_at(self, drill: Drill) -> datetime | None:
+        return schedules.next_at(drill, now=timezone.now())
+
+    def validate_flow(self, value: Any) -> Any:
+        if self.instance is not None and value != self.instance.flow:
+            raise serializers.ValidationError("It cannot change. Schedule another drill instead.")
+        return value
+
+
+class DrillViewSet(viewsets.ModelViewSet[Drill]):
+    """Schedules of drills. A moment that was missed is made up once; nothing real is touched."""
+
+    queryset = Drill.objects.all()
+    serializer_class = DrillSerializer
+    write_role = Role.OPERATOR
+    http_method_names = ["get", "post", "patch", "delete", "head", "options"]  # noqa: RUF012
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("flow__source__alias", "flow__target__alias", "schedule", "changed_by")
+    ordering_fields = ("id", "schedule", "created_at")
+    filter_fields: ClassVar = {
+        "source": "flow__source__alias",
+        "target": "flow__target__alias",
+    }
+
+    def get_queryset(self) -> QuerySet[Drill]:
+        return Drill.objects.select_related("flow__source", "flow__target").order_by("id")
+
+    def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        asked = self.get_serializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given = {"time_zone": "UTC", **asked.validated_data}
+        drill = schedules.create_drill(**given, who=person(request))
+        return Response(self.get_serializer(drill).data, status=status.HTTP_201_CREATED)
+
+    def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        drill = self.get_object()
+        asked = self.get_serializer(drill, data=request.data, partial=True)
+        asked.is_valid(raise_exception=True)
+        known = {
+            name: getattr(drill, name) for name in ("schedule", "time_zone", "groups", "enabled")
+        }
+        given = {name: asked.validated_data.get(name, value) for name, value in known.items()}
+        drill = schedules.update_drill(drill=drill, **given, who=person(request))
+        return Response(self.get_serializer(drill).data)
+
+    def perform_destroy(self, instance: Drill) -> None:
+        schedules.delete_drill(drill=instance, who=person(self.request))
+
+
+class DrillAskSerializer(StrictSerializer):
+    """A drill now."""
+
+    flow = FlowField()
+    groups = _groups_field()
+
+
+class DrillRunSerializer(serializers.ModelSerializer[DrillRun]):
+    """`measured` and `verdict` are there once it has ended; `verdict.breaches` says by how much."""
+
+    flow = serializers.IntegerField(source="flow_id", read_only=True, allow_null=True)
+    failover = serializers.IntegerField(source="run_id", read_only=True, allow_null=True)
+    certificate = serializers.SerializerMethodField()
+    measured = serializers.SerializerMethodField()
+    verdict = serializers.SerializerMethodField()
+    objectives = serializers.SerializerMethodField()
+
+    class Meta:
+        model = DrillRun
+        fields = (
+            "id",
+            "flow",
+            "flow_name",
+            "drill",
+            "schedule",
+            "state",
+            "reason",
+            "verification",
+            "verification_reason",
+            "requested_by",
+            "failover",
+            "objectives",
+            "measured",
+            "verdict",
+            "certificate",
+            "uncertified",
+            "created_at",
+            "started_at",
+            "ended_at",
+        )
+
+    @extend_schema_field(serializers.CharField(allow_null=True))
+    def get_certificate(self, run: DrillRun) -> str | None:
+        found = getattr(run, "certificate", None)
+        return found.number if found else None
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_measured(self, run: DrillRun) -> Any:
+        return run.measured
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_verdict(self, run: DrillRun) -> Any:
+        return run.verdict
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_objectives(self, run: DrillRun) -> Any:
+        return run.objectives
+
+
+class DrillRunViewSet(
+    mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[DrillRun]
+):
+    """Drills that were run, the newest first: numbers, objectives, what was missed by how much."""
+
+    queryset = DrillRun.objects.all()
+    serializer_class = DrillRunSerializer
+    write_role = Role.OPERATOR
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("flow_name", "reason", "requested_by")
+    ordering_fields = ("id", "state", "created_at", "ended_at")
+    filter_fields: ClassVar = {
+        "state": "state",
+        "verification": "verification",
+        "flow_name": "flow_name",
+        "source": "flow__source__alias",
+        "target": "flow__target__alias",
+    }
+
+    def get_queryset(self) -> QuerySet[DrillRun]:
+        return DrillRun.objects.select_related("certificate").order_by("-id")
+
+    @extend_schema(request=DrillAskSerializer, responses={201: DrillRunSerializer})
+    def create(self, request: Request) -> Response:
+        """Run a drill now. Poll its address until it has ended; its certificate follows at once."""
+        asked = DrillAskSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        run = schedules.request_drill(**asked.validated_data, who=person(request))
+        tasks.run_drills.delay_on_commit()
+        return Response(DrillRunSerializer(run).data, status=status.HTTP_201_CREATED)

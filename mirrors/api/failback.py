@@ -1,0 +1,313 @@
+"""REST of ways back: where both sides parted, what only the old primary has, the flow back."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors import tasks
+from mirrors.api.base import ReasonSerializer, StrictModelSerializer, StrictSerializer, person
+from mirrors.api.failover.serializers import FailoverSerializer
+from mirrors.api.flow_progress import OfFlow
+from mirrors.domain.failback.orphans import DECISIONS
+from mirrors.models import Divergence, Failback, Flow, OrphanStretch, Role, role_of
+from mirrors.services.failback import lifecycle, orphans, switchover
+
+
+class DivergenceSerializer(StrictModelSerializer):
+    class Meta:
+        model = Divergence
+        fields = (
+            "topic",
+            "partition",
+            "remote_topic",
+            "position",
+            "downstream",
+            "end",
+            "how",
+            "source_cluster",
+            "source_topic_id",
+            "target_cluster",
+            "target_topic_id",
+            "mark",
+            "kept_at",
+        )
+        read_only_fields = fields
+
+
+class OrphanSerializer(StrictModelSerializer):
+    """Offsets from `first` up to, but without, `end`; `records` of them are somebody's.
+
+    `certainty` is `counted`, or `at_most` where not all could be read.
+    """
+
+    class Meta:
+        model = OrphanStretch
+        fields = (
+            "id",
+            "topic",
+            "partition",
+            "remote_topic",
+            "first",
+            "end",
+            "gone",
+            "records",
+            "certainty",
+            "kept",
+            "bytes",
+            "settled_to",
+            "state",
+            "reason",
+            "decision",
+            "decided_by",
+            "decided_at",
+            "decided_why",
+        )
+        read_only_fields = fields
+
+
+class FailbackAskSerializer(StrictSerializer):
+    flow = serializers.PrimaryKeyRelatedField(
+        queryset=Flow.objects.select_related("source", "target", "runner"),
+        help_text="The flow that failed over; the way back is the other direction.",
+    )
+    reason = serializers.CharField(max_length=500)
+
+
+class PlaceSerializer(StrictSerializer):
+    topic = serializers.CharField(max_length=255)
+    partition = serializers.IntegerField(min_value=0)
+
+
+class OrphanDecisionSerializer(StrictSerializer):
+    decision = serializers.ChoiceField(choices=list(DECISIONS))
+    reason = serializers.CharField(max_length=500)
+    partitions = PlaceSerializer(many=True, required=False, allow_null=True)
+
+
+class GroupsAskSerializer(StrictSerializer):
+    act = serializers.BooleanField(
+        default=False, help_text="Put idle groups there; without it they are only looked at."
+    )
+
+
+class SwitchAskSerializer(StrictSerializer):
+    confirm_alias = serializers.CharField(
+        max_length=100, help_text="The alias of the old primary, to which clients go back."
+    )
+    reason = serializers.CharField(max_length=400)
+
+
+class FailbackSerializer(StrictModelSerializer):
+    flow = serializers.IntegerField(source="flow_id", read_only=True)
+    reverse = serializers.IntegerField(source="reverse_id", read_only=True, allow_null=True)
+    flow_name = serializers.CharField(source="flow.name", read_only=True)
+    asked_reason = serializers.CharField(source="why", read_only=True)
+    starts = serializers.SerializerMethodField()
+    changes = serializers.ListField(child=serializers.CharField(), read_only=True)
+    groups = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Failback
+        fields = (
+            "id",
+            "flow",
+            "flow_name",
+            "reverse",
+            "state",
+            "reason",
+            "since",
+            "asked_reason",
+            "requested_by",
+            "starts",
+            "changes",
+            "groups",
+            "groups_at",
+            "created_at",
+            "listed_at",
+            "ended_at",
+        )
+        read_only_fields = fields
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_starts(self, run: Failback) -> Any:
+        return run.starts
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_groups(self, run: Failback) -> Any:
+        return run.groups
+
+
+MOST_RECORDS = 1000
+
+
+class DivergenceViewSet(OfFlow):
+    """Where both sides of each partition parted when the target took over."""
+
+    queryset = Divergence.objects.order_by("topic", "partition")
+    serializer_class = DivergenceSerializer
+    search_fields = ("topic", "remote_topic")
+    ordering_fields = ("topic", "partition", "position", "downstream")
+    filter_fields: ClassVar = {"topic": "topic", "mark": "mark"}
+
+
+class FailbackViewSet(
+    mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Failback]
+):
+    """Ways back after a failover, the newest first."""
+
+    queryset = Failback.objects.all()
+    serializer_class = FailbackSerializer
+    write_role = Role.OPERATOR
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("flow__source__alias", "flow__target__alias", "reason", "requested_by")
+    ordering_fields = ("id", "state", "created_at", "ended_at")
+    filter_fields: ClassVar = {"state": "state", "flow": "flow"}
+
+    def get_queryset(self) -> QuerySet[Failback]:
+        rows = Failback.objects.select_related("flow__source", "flow__target", "reverse")
+        return rows.order_by("-id")
+
+    @extend_schema(request=FailbackAskSerializer, responses={201: FailbackSerializer})
+    def create(self, request: Request) -> Response:
+        """Prepare the flow back, list what only the old primary has, and start."""
+        asked = FailbackAskSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given = asked.validated_data
+        run = lifecycle.request_failback(
+            flow=given["flow"], who=person(request), why=given["reason"]
+        )
+        tasks.run_failback.delay_on_commit(run.pk)
+        return Response(FailbackSerializer(run).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=OrphanDecisionSerializer, responses=FailbackSerializer)
+    @action(detail=True, methods=["post"])
+    def decide(self, request: Request, pk: str) -> Response:
+        """`replay` brings them over once and marks them; `export` and `drop` leave them behind.
+
+        Of the partitions named, or of all that nobody decided on yet.
+        """
+        asked = OrphanDecisionSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given, run = asked.validated_data, self.get_object()
+        named = given.get("partitions")
+        orphans.decide(
+            run=run,
+            decision=given["decision"],
+            places=None if named is None else [(p["topic"], p["partition"]) for p in named],
+            who=person(request),
+            why=given["reason"],
+            now=timezone.now(),
+        )
+        tasks.settle_orphans.delay_on_commit(run.pk)
+        return Response(FailbackSerializer(run).data)
+
+    @extend_schema(request=GroupsAskSerializer, responses={202: FailbackSerializer})
+    @action(detail=True, methods=["post"])
+    def groups(self, request: Request, pk: str) -> Response:
+        """Have a worker see where each group goes on; `groups` has it once `groups_at` is new."""
+        asked = GroupsAskSerializer(data=request.data or {})
+        asked.is_valid(raise_exception=True)
+        run = self.get_object()
+        lifecycle.check_running(run)
+        tasks.bring_groups_back.delay_on_commit(run.pk, asked.validated_data["act"])
+        return Response(FailbackSerializer(run).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=SwitchAskSerializer, responses={201: FailoverSerializer})
+    @action(detail=True, methods=["post"])
+    def switch(self, request: Request, pk: str) -> Response:
+        """Take the clients back: a simulation now, and a switchover of it when it has succeeded.
+
+        Refused (409) while orphans wait, or the flow back is far behind.
+        """
+        asked = SwitchAskSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given = asked.validated_data
+        found = switchover.request_switch(
+            run=self.get_object(),
+            confirm_alias=given["confirm_alias"],
+            who=person(request),
+            why=given["reason"],
+        )
+        tasks.run_failover.delay_on_commit(found.pk)
+        return Response(FailoverSerializer(found).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=None, responses=FailbackSerializer)
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, pk: str) -> Response:
+        """Prepare one that failed again, once its cause is mended."""
+        run = lifecycle.try_again(run=self.get_object(), who=person(request))
+        tasks.run_failback.delay_on_commit(run.pk)
+        return Response(FailbackSerializer(run).data)
+
+    @extend_schema(request=ReasonSerializer, responses=FailbackSerializer)
+    @action(detail=True, methods=["post"])
+    def close(self, request: Request, pk: str) -> Response:
+        """End it; the flow back goes on as any other flow."""
+        asked = ReasonSerializer(data=request.data or {})
+        asked.is_valid(raise_exception=True)
+        why = asked.validated_data.get("reason", "")
+        run = lifecycle.close_failback(run=self.get_object(), who=person(request), why=why)
+        return Response(FailbackSerializer(run).data)
+
+
+class OrphanViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[OrphanStretch]):
+    """What only the old primary has, partition by partition."""
+
+    queryset = OrphanStretch.objects.all()
+    serializer_class = OrphanSerializer
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("topic", "reason")
+    ordering_fields = ("topic", "partition", "records", "bytes", "state")
+    filter_fields: ClassVar = {"state": "state", "topic": "topic", "decision": "decision"}
+
+    def get_queryset(self) -> QuerySet[OrphanStretch]:
+        rows = OrphanStretch.objects.order_by("topic", "partition")
+        if getattr(self, "swagger_fake_view", False):
+            return rows.none()
+        run = get_object_or_404(Failback.objects.only("pk"), pk=self.kwargs["failback_id"])
+        return rows.filter(failback=run)
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("from", int, description="How many records to leave out first."),
+            OpenApiParameter("count", int, description=f"At most {MOST_RECORDS}."),
+        ],
+        responses=OpenApiTypes.OBJECT,
+    )
+    @action(detail=True, methods=["get"], filter_backends=[], pagination_class=None)
+    def records(self, request: Request, failback_id: str, pk: str) -> Response:
+        """The records themselves, for operators; bytes that are no text come as `…_base64`."""
+        if role_of(request.user) < Role.OPERATOR:
+            raise PermissionDenied("What is in records needs the role operator.")
+        stretch = get_object_or_404(self.get_queryset(), pk=pk)
+        start = _whole(request, "from", 0)
+        count = min(_whole(request, "count", 100), MOST_RECORDS)
+        found = list(orphans.read_records(stretch=stretch, start=start, count=count))
+        following = start + len(found)
+        return Response(
+            {
+                "count": stretch.kept,
+                "next_from": following if following < stretch.kept else None,
+                "results": found,
+            }
+        )
+
+
+def _whole(request: Request, name: str, otherwise: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return otherwise
+    if not text.isascii() or not text.isdecimal() or len(text) > 12:
+        raise serializers.ValidationError({name: ["It must be a whole number, 0 or more."]})
+    return int(text)

@@ -1,0 +1,175 @@
+"""REST of failovers: ask for a run, follow its steps, read plan and result, steer and abort it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import mixins, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from mirrors import tasks
+from mirrors.api.base import ReasonSerializer, person
+from mirrors.api.failover.serializers import (
+    FailoverAskSerializer,
+    FailoverBriefSerializer,
+    FailoverSerializer,
+)
+from mirrors.domain.failover.runbook.steps import KINDS
+from mirrors.models import FailoverRun, Role
+from mirrors.models.failover import FailoverKind
+from mirrors.services.failback import switchover
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.runbook import commands
+from mirrors.services.failover.script import script_of
+from mirrors.services.failover.simulation import simulator
+
+
+class FailoverViewSet(
+    mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[FailoverRun]
+):
+    """Simulations, which touch nothing real, and real runs begun from one; the newest first."""
+
+    queryset = FailoverRun.objects.all()
+    serializer_class = FailoverSerializer
+    write_role = Role.OPERATOR
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("flow__source__alias", "flow__target__alias", "reason", "requested_by")
+    ordering_fields = ("id", "kind", "state", "created_at", "ended_at")
+    filter_fields: ClassVar = {
+        "kind": "kind",
+        "state": "state",
+        "verification": "verification",
+        "source": "flow__source__alias",
+        "target": "flow__target__alias",
+    }
+
+    def get_queryset(self) -> QuerySet[FailoverRun]:
+        rows = FailoverRun.objects.select_related("flow__source", "flow__target").order_by("-id")
+        if self.action == "list":
+            return rows.defer("plan", "result", "counted_rows")
+        return rows.prefetch_related("steps", "certificates")
+
+    def get_serializer_class(self) -> Any:
+        return FailoverBriefSerializer if self.action == "list" else FailoverSerializer
+
+    @extend_schema(request=FailoverAskSerializer, responses={201: FailoverSerializer})
+    def create(self, request: Request) -> Response:
+        """Ask for a run. A worker takes it at once; poll its address until it has ended.
+
+        `simulation` touches nothing. `switchover` waits until nothing is left to copy, `failover`
+        does not wait; both do exactly what a fresh simulation showed. `failback`, with the flow
+        that failed over, takes the clients back once a way back (`failbacks/`) runs: the answer is
+        the simulation of the flow back, and the switchover follows it.
+        """
+        asked = FailoverAskSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        run = _begin(asked.validated_data, person(request))
+        tasks.run_failover.delay_on_commit(run.pk)
+        return Response(FailoverSerializer(run).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @action(detail=True, methods=["post"])
+    def abort(self, request: Request, pk: str) -> Response:
+        """End it early: a simulation deletes its groups, a real run undoes what it did."""
+        run = lifecycle.abort_run(
+            run=self.get_object(), who=person(request), why=_reason_of(request)
+        )
+        return self._sent(run)
+
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: str) -> Response:
+        """Agree to it, as a second person."""
+        _reason_of(request)
+        return self._sent(commands.approve(run=self.get_object(), who=person(request)))
+
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @action(detail=True, methods=["post"])
+    def confirm(self, request: Request, pk: str) -> Response:
+        """Say that you did what the step asks for, or that you take it as it is."""
+        why = _reason_of(request)
+        return self._sent(commands.confirm(run=self.get_object(), who=person(request), why=why))
+
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: str) -> Response:
+        """Hold it before its next step."""
+        _reason_of(request)
+        return self._sent(commands.pause(run=self.get_object(), who=person(request)))
+
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: str) -> Response:
+        """Go on after a pause, or try again where a step met trouble."""
+        _reason_of(request)
+        return self._sent(commands.resume(run=self.get_object(), who=person(request)))
+
+    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @action(detail=True, methods=["post"])
+    def lift(self, request: Request, pk: str) -> Response:
+        """Take away the access rules that an ended run left on its source."""
+        why = _reason_of(request)
+        run = commands.ask_to_lift(run=self.get_object(), who=person(request), why=why)
+        tasks.lift_fence.delay_on_commit(run.pk, person(request))
+        return Response(FailoverSerializer(run).data)
+
+    def _sent(self, run: FailoverRun) -> Response:
+        tasks.run_failover.delay_on_commit(run.pk)
+        return Response(FailoverSerializer(run).data)
+
+
+def _begin(given: dict[str, Any], who: str) -> FailoverRun:
+    flow, kind = given["flow"], given["kind"]
+    groups, why = given.get("groups", ()), given.get("reason", "")
+    if kind == FailoverKind.SIMULATION:
+        return simulator.request_simulation(flow=flow, groups=groups, why=why, who=who)
+    if kind not in KINDS:
+        return switchover.request_switch(
+            run=switchover.running_way_back(flow),
+            confirm_alias=given.get("confirm_alias", ""),
+            who=who,
+            why=why,
+        )
+    return commands.request_execution(
+        flow=flow,
+        kind=kind,
+        simulation=given.get("simulation"),
+        confirm_alias=given.get("confirm_alias", ""),
+        why=why,
+        who=who,
+        groups=groups,
+    )
+
+
+def _reason_of(request: Request) -> str:
+    asked = ReasonSerializer(data=request.data or {})
+    asked.is_valid(raise_exception=True)
+    return str(asked.validated_data.get("reason", ""))
+
+
+SHELL = "text/x-shellscript; charset=utf-8"
+
+
+class FailoverScriptViewSet(ViewSet):
+    """A plan as a shell script that needs Kafka's own tools and nothing of ours."""
+
+    @extend_schema(
+        operation_id="failovers_script_retrieve",
+        parameters=[OpenApiParameter("run_id", int, OpenApiParameter.PATH)],
+        responses={(200, "text/x-shellscript"): OpenApiTypes.STR},
+    )
+    def list(self, request: Request, run_id: str) -> HttpResponse:
+        """409 while the run has no plan."""
+        rows = FailoverRun.objects.select_related("flow__source", "flow__target")
+        name, text = script_of(run=get_object_or_404(rows, pk=run_id))
+        answer = HttpResponse(text, content_type=SHELL)
+        answer["Content-Disposition"] = f'attachment; filename="{name}"'
+        return answer

@@ -1,0 +1,213 @@
+"""What a failover run looks like over REST, and what is sent to ask for one."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from mirrors.api.base import StrictSerializer
+from mirrors.domain.account.partition import Certainty
+from mirrors.domain.failover.runbook.steps import BY_NAME
+from mirrors.models import FailoverRun, FailoverStep, Flow
+from mirrors.models.failover import FailoverKind
+from mirrors.models.groups import LONGEST_GROUP
+from mirrors.services.failover import lifecycle
+
+CERTAINTIES: tuple[str, ...] = get_args(Certainty)
+
+
+@extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
+class FlowField(serializers.Field[Flow, Any, Any, Any]):
+    """A flow by its id, or by its name `primary->backup`; answered as its id."""
+
+    def to_internal_value(self, data: Any) -> Flow:
+        flows = Flow.objects.select_related("source", "target")
+        if isinstance(data, int) and not isinstance(data, bool) and 0 < data < 2**63:
+            found = flows.filter(pk=data).first()
+        elif isinstance(data, str) and data.isascii() and data.isdecimal() and len(data) < 19:
+            found = flows.filter(pk=int(data)).first()
+        elif isinstance(data, str):
+            source, _, target = data.partition("->")
+            found = flows.filter(source__alias=source, target__alias=target).first()
+        else:
+            raise serializers.ValidationError("It is a flow's id or its name.")
+        if found is None:
+            raise serializers.ValidationError(f"There is no flow {str(data)[:200]}.")
+        return found
+
+    def to_representation(self, value: Flow) -> int:
+        return value.pk
+
+
+class FailoverAskSerializer(StrictSerializer):
+    """A switchover or failover needs `simulation` (a fresh one), `confirm_alias` and `reason`."""
+
+    flow = FlowField()
+    kind = serializers.ChoiceField(choices=FailoverKind.choices)
+    groups = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_GROUP),
+        required=False,
+        max_length=lifecycle.MOST_GROUPS,
+        help_text="Consumer groups; without any, all that the flow looks after.",
+    )
+    simulation = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=2**63 - 1
+    )
+    confirm_alias = serializers.CharField(required=False, allow_blank=True, max_length=100)
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=500)
+
+
+class FailoverStepSerializer(serializers.ModelSerializer[FailoverStep]):
+    """`command` is what a person types instead, `runbook` what the step looks at and waits for."""
+
+    result = serializers.SerializerMethodField()
+    runbook = serializers.SerializerMethodField()
+
+    class Meta:
+        model = FailoverStep
+        fields = (
+            "number",
+            "name",
+            "does",
+            "state",
+            "reason",
+            "started_at",
+            "ended_at",
+            "attempt",
+            "acting_at",
+            "acted_at",
+            "due_at",
+            "result",
+            "command",
+            "runbook",
+            "confirmed_by",
+            "undone_at",
+            "undo_reason",
+        )
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_result(self, step: FailoverStep) -> Any:
+        return step.result
+
+    @extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
+    def get_runbook(self, step: FailoverStep) -> dict[str, str]:
+        known = BY_NAME.get(step.name)
+        if known is None:
+            return {}
+        return {
+            "check": known.check,
+            "act": known.act,
+            "wait": known.wait,
+            "compensation": known.undo,
+            "limit": f"{known.limit_s} s",
+            "tries": str(known.tries),
+        }
+
+
+class FailoverBriefSerializer(serializers.ModelSerializer[FailoverRun]):
+    """One run in the list; its own address has plan, steps and result."""
+
+    flow = serializers.IntegerField(source="flow_id", read_only=True)
+    flow_name = serializers.CharField(source="flow.name", read_only=True)
+    asked_reason = serializers.CharField(source="why", read_only=True)
+    counted_loss = serializers.SerializerMethodField()
+    counted_loss_certainty = serializers.SerializerMethodField()
+    counted_re_reads = serializers.SerializerMethodField()
+    counted_re_reads_certainty = serializers.SerializerMethodField()
+    counted_sentence = serializers.SerializerMethodField()
+
+    class Meta:
+        model = FailoverRun
+        fields: tuple[str, ...] = (
+            "id",
+            "flow",
+            "flow_name",
+            "kind",
+            "state",
+            "reason",
+            "verification",
+            "verification_reason",
+            "since",
+            "groups",
+            "asked_reason",
+            "requested_by",
+            "simulation",
+            "waits_for",
+            "approved_by",
+            "abort_asked_by",
+            "pause_asked_by",
+            "progress",
+            "created_at",
+            "started_at",
+            "ended_at",
+            "counted_loss",
+            "counted_loss_certainty",
+            "counted_re_reads",
+            "counted_re_reads_certainty",
+            "counted_sentence",
+            "counted_at",
+        )
+
+    @extend_schema_field(serializers.IntegerField(allow_null=True))
+    def get_counted_loss(self, run: FailoverRun) -> int | None:
+        """Records that were not replicated, counted on the source once it answered."""
+        return _counted(run, "loss")
+
+    @extend_schema_field(serializers.ChoiceField(choices=CERTAINTIES, allow_null=True))
+    def get_counted_loss_certainty(self, run: FailoverRun) -> str | None:
+        return _counted(run, "loss_certainty")
+
+    @extend_schema_field(serializers.IntegerField(allow_null=True))
+    def get_counted_re_reads(self, run: FailoverRun) -> int | None:
+        return _counted(run, "re_reads")
+
+    @extend_schema_field(serializers.ChoiceField(choices=CERTAINTIES, allow_null=True))
+    def get_counted_re_reads_certainty(self, run: FailoverRun) -> str | None:
+        return _counted(run, "re_reads_certainty")
+
+    @extend_schema_field(serializers.CharField(allow_null=True))
+    def get_counted_sentence(self, run: FailoverRun) -> str | None:
+        return _counted(run, "sentence")
+
+
+def _counted(run: FailoverRun, name: str) -> Any:
+    return None if run.counted is None else run.counted.get(name)
+
+
+class FailoverSerializer(FailoverBriefSerializer):
+    """`plan` is there once both sides were asked, `result` when the run has ended well enough."""
+
+    steps = FailoverStepSerializer(many=True, read_only=True)
+    plan = serializers.SerializerMethodField()
+    result = serializers.SerializerMethodField()
+
+    counted_rows = serializers.SerializerMethodField()
+    certificates: serializers.ManyRelatedField = serializers.SlugRelatedField(  # type: ignore[assignment]
+        many=True, read_only=True, slug_field="number"
+    )
+
+    class Meta(FailoverBriefSerializer.Meta):
+        fields = (
+            *FailoverBriefSerializer.Meta.fields,
+            "plan",
+            "steps",
+            "result",
+            "counted_rows",
+            "certificates",
+        )
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_counted_rows(self, run: FailoverRun) -> Any:
+        """What `counted_loss` and `counted_re_reads` are sums of: `partitions` and `places`."""
+        return run.counted_rows
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_plan(self, run: FailoverRun) -> Any:
+        return run.plan
+
+    @extend_schema_field(OpenApiTypes.OBJECT)
+    def get_result(self, run: FailoverRun) -> Any:
+        return run.result

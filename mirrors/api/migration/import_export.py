@@ -1,0 +1,123 @@
+"""REST of imports and exports: a preview of every line, then exactly that; and a file back."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from mirrors import tasks
+from mirrors.api.base import StrictSerializer, person
+from mirrors.domain.migration.imports.plan import KINDS, ImportPlan
+from mirrors.models import Cluster, Flow, Role
+from mirrors.services.migration import import_export
+
+
+class ImportSerializer(StrictSerializer):
+    """Without `digest` a preview; with the preview's digest it is applied."""
+
+    kind = serializers.ChoiceField(choices=KINDS)
+    text = serializers.CharField(trim_whitespace=False)
+    digest = serializers.CharField(required=False, max_length=64)
+
+
+class LineSerializer(StrictSerializer):
+    number = serializers.IntegerField(allow_null=True)
+    key = serializers.CharField()
+    verdict = serializers.ChoiceField(choices=["used", "defaulted", "different", "unsupported"])
+    reason = serializers.CharField()
+
+
+class PlannedFlowSerializer(StrictSerializer):
+    name = serializers.CharField()
+    properties = serializers.DictField(child=serializers.CharField())
+
+
+class CreatedSerializer(StrictSerializer):
+    clusters = serializers.ListField(child=serializers.CharField())
+    reused = serializers.ListField(child=serializers.CharField())
+    flows = serializers.ListField(child=serializers.IntegerField())
+
+
+class ImportAnswer(StrictSerializer):
+    digest = serializers.CharField()
+    applicable = serializers.BooleanField(help_text="False when a line is unsupported.")
+    lines = LineSerializer(many=True)
+    clusters = serializers.ListField(child=serializers.DictField())
+    flows = PlannedFlowSerializer(many=True)
+    warnings = serializers.ListField(child=serializers.CharField())
+    created = CreatedSerializer(allow_null=True)
+
+
+class ImportViewSet(ViewSet):
+    """Import a file of MirrorMaker: preview it, then apply exactly what was previewed."""
+
+    write_role = Role.ADMIN
+
+    @extend_schema(request=ImportSerializer, responses={200: ImportAnswer, 201: ImportAnswer})
+    def create(self, request: Request) -> Response:
+        asked = ImportSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        kind, text = (
+            import_export.kind_of(asked.validated_data["kind"]),
+            asked.validated_data["text"],
+        )
+        plan = import_export.preview_import(kind=kind, text=text)
+        digest = asked.validated_data.get("digest")
+        if digest is None:
+            return Response(_answer(plan, None))
+        made = import_export.apply_import(kind=kind, text=text, digest=digest, who=person(request))
+        for cluster in Cluster.objects.filter(alias__in=made.clusters):
+            tasks.check_cluster.delay_on_commit(cluster.pk)
+        return Response(_answer(plan, made), status=status.HTTP_201_CREATED)
+
+
+def _answer(plan: ImportPlan, made: import_export.Imported | None) -> dict[str, Any]:
+    created = None
+    if made is not None:
+        created = {
+            "clusters": made.clusters,
+            "reused": made.reused,
+            "flows": [flow.pk for flow in made.flows],
+        }
+    return {
+        "digest": plan.digest,
+        "applicable": not plan.refused,
+        "lines": [dataclasses.asdict(line) for line in plan.lines],
+        "clusters": [dataclasses.asdict(spec) for spec in plan.clusters],
+        "flows": [{"name": spec.name, "properties": spec.properties} for spec in plan.flows],
+        "warnings": plan.warnings,
+        "created": created,
+    }
+
+
+class ExportSerializer(StrictSerializer):
+    """`flows` are ids; without them, all flows."""
+
+    kind = serializers.ChoiceField(choices=["mm2-properties"], default="mm2-properties")
+    flows = serializers.PrimaryKeyRelatedField(
+        queryset=Flow.objects.select_related("source", "target"), many=True, required=False
+    )
+
+
+class ExportAnswer(StrictSerializer):
+    kind = serializers.CharField()
+    text = serializers.CharField()
+
+
+class ExportViewSet(ViewSet):
+    """Flows as a file that MirrorMaker 2 accepts and that means the same."""
+
+    write_role = Role.VIEWER
+
+    @extend_schema(request=ExportSerializer, responses={200: ExportAnswer})
+    def create(self, request: Request) -> Response:
+        asked = ExportSerializer(data=request.data or {})
+        asked.is_valid(raise_exception=True)
+        text = import_export.export_flows(flows=asked.validated_data.get("flows"))
+        return Response({"kind": asked.validated_data["kind"], "text": text})

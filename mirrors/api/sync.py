@@ -1,0 +1,91 @@
+"""REST of a flow's duties: what each did last, when it is next, and why it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors.models import DutyRun, Flow, HeartbeatState
+from mirrors.services.sync import scheduler
+
+
+class RunSerializer(serializers.ModelSerializer[DutyRun]):
+    class Meta:
+        model = DutyRun
+        fields = (
+            "started_at",
+            "ended_at",
+            "counts",
+            "reasons",
+            "error",
+            "since",
+            "runs",
+            "totals",
+        )
+
+
+class StandingSerializer(serializers.Serializer[Any]):
+    """`last` is the last run; with `runs` above 1 it stands for so many since `since`."""
+
+    duty = serializers.CharField(source="schedule.name")
+    does = serializers.CharField(source="schedule.does")
+    enabled = serializers.BooleanField()
+    interval_seconds = serializers.IntegerField()
+    state = serializers.CharField()
+    next_at = serializers.DateTimeField(allow_null=True)
+    reason = serializers.CharField(source="judgement.reason")
+    last = RunSerializer(allow_null=True)
+
+
+class DutyViewSet(viewsets.GenericViewSet[Any]):
+    """What a flow keeps in step beside its records."""
+
+    queryset = DutyRun.objects.all()
+    serializer_class = StandingSerializer
+    pagination_class = None
+    filter_backends = ()
+
+    @extend_schema(responses=StandingSerializer(many=True))
+    def list(self, request: Request, flow_id: str) -> Response:
+        flows = Flow.objects.select_related("source", "target")
+        flow = get_object_or_404(flows, pk=flow_id)
+        rows = scheduler.standings(flow=flow, now=timezone.now())
+        return Response(StandingSerializer(rows, many=True).data)
+
+
+class HeartbeatSerializer(serializers.ModelSerializer[HeartbeatState]):
+    """As of the last look. The age is that of `seen_at`, the time in the newest that arrived."""
+
+    class Meta:
+        model = HeartbeatState
+        fields = (
+            "place",
+            "reason",
+            "error",
+            "written_at",
+            "seen_at",
+            "latency_ms",
+            "clock_skew_ms",
+            "as_of",
+        )
+
+
+class HeartbeatViewSet(viewsets.GenericViewSet[Any]):
+    """How heartbeats of this direction are written and arrive; nulls are not known."""
+
+    queryset = HeartbeatState.objects.all()
+    serializer_class = HeartbeatSerializer
+    pagination_class = None
+    filter_backends = ()
+
+    @extend_schema(responses=HeartbeatSerializer)
+    def list(self, request: Request, flow_id: str) -> Response:
+        flow = get_object_or_404(Flow.objects.only("pk"), pk=flow_id)
+        row = HeartbeatState.objects.filter(flow=flow).first() or HeartbeatState(flow=flow)
+        return Response(HeartbeatSerializer(row).data)

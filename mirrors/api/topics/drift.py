@@ -1,0 +1,111 @@
+"""REST of drift: what somebody changed on the target by hand, and what a person decides of it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors import tasks
+from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
+from mirrors.api.flow_progress import OfFlow
+from mirrors.api.topics.plans import PlanSerializer
+from mirrors.domain.topics.drift import CHOICES
+from mirrors.models import Drift, Flow, Role
+from mirrors.services.topics import drift, plans
+
+
+class DriftSerializer(StrictModelSerializer):
+    """`expected` is how the flow left it, `found` what stands there, `wanted` what the flow wants.
+
+    Null is the target's default, or nothing. `digest` names exactly what is shown.
+    """
+
+    digest = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Drift
+        fields = (
+            "id",
+            "kind",
+            "name",
+            "key",
+            "state",
+            "expected",
+            "found",
+            "wanted",
+            "reason",
+            "opened_at",
+            "seen_at",
+            "closed_at",
+            "closed_why",
+            "decided_by",
+            "decided_at",
+            "decided_why",
+            "expires_at",
+            "digest",
+        )
+        read_only_fields = fields
+
+    def get_digest(self, finding: Drift) -> str:
+        return drift.digest_of(finding)
+
+
+class DriftDecisionSerializer(StrictSerializer):
+    choice = serializers.ChoiceField(choices=CHOICES)
+    reason = serializers.CharField(max_length=500)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
+    digest = serializers.CharField(required=False, max_length=64, default="")
+
+
+class DriftViewSet(OfFlow):
+    """Drift, the newest first; one that is over has `closed_at`."""
+
+    queryset = Drift.objects.order_by("-id")
+    serializer_class = DriftSerializer
+    write_role = Role.OPERATOR
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("name", "key", "reason")
+    ordering_fields = ("id", "kind", "state", "opened_at", "closed_at")
+    filter_fields: ClassVar = {"state": "state", "kind": "kind", "name": "name"}
+
+    @extend_schema(request=None, responses={202: PlanSerializer})
+    def create(self, request: Request, flow_id: str) -> Response:
+        """Have a worker look at both clusters now; the answer is the plan that it looks for."""
+        flows = Flow.objects.select_related("source", "target")
+        row = plans.ask_look(flow=get_object_or_404(flows, pk=flow_id), now=timezone.now())
+        tasks.look_at_plan.delay_on_commit(row.flow_id)
+        return Response(PlanSerializer(row).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(responses=DriftSerializer)
+    def retrieve(self, request: Request, flow_id: str, pk: str) -> Response:
+        return Response(DriftSerializer(get_object_or_404(self.get_queryset(), pk=pk)).data)
+
+    @extend_schema(request=DriftDecisionSerializer, responses=DriftSerializer)
+    @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
+    def decide(self, request: Request, flow_id: str, pk: str) -> Response:
+        """`accept` leaves this value, `ignore` this place until it expires, `fix` puts it back.
+
+        Refused (409) when it is over, or `digest` names something else than stands there now.
+        """
+        asked = DriftDecisionSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given: dict[str, Any] = asked.validated_data
+        finding = drift.decide(
+            finding=get_object_or_404(self.get_queryset(), pk=pk),
+            choice=given["choice"],
+            who=person(request),
+            why=given["reason"],
+            until=given["expires_at"],
+            shown=given["digest"],
+            now=timezone.now(),
+        )
+        if given["choice"] == "fix":
+            tasks.fix_drift.delay_on_commit(finding.flow_id)
+        return Response(DriftSerializer(finding).data)

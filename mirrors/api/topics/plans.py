@@ -1,0 +1,111 @@
+"""REST of a flow's plan: read what is not in step on the target, and have exactly that applied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors import tasks
+from mirrors.api.base import StrictSerializer, person
+from mirrors.models import Flow, FlowPlan, Role
+from mirrors.services.topics import acl_previews, plans
+
+NOT_YET = "No worker has looked yet. POST here to have one look."
+
+
+class ChangeSerializer(serializers.Serializer[Any]):
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    before = serializers.CharField(allow_null=True)
+    after = serializers.CharField(allow_null=True)
+    reason = serializers.CharField()
+
+
+class PlanSerializer(serializers.ModelSerializer[FlowPlan]):
+    """`digest` names exactly these changes; null `as_of` means nobody has looked yet.
+
+    `acls_wait` says why access rules do not follow yet, empty when they do or are off.
+    """
+
+    changes: Any = ChangeSerializer(many=True)
+    left_out = serializers.ListField(child=serializers.CharField())
+    acls_wait = serializers.SerializerMethodField()
+
+    class Meta:
+        model = FlowPlan
+        fields = ("digest", "state", "reason", "since", "as_of", "changes", "left_out", "acls_wait")
+
+    def get_acls_wait(self, plan: FlowPlan) -> str:
+        return acl_previews.waits_of(plan.flow)
+
+
+class DigestSerializer(StrictSerializer):
+    digest = serializers.CharField(max_length=64)
+
+
+class PlanViewSet(viewsets.GenericViewSet[Any]):
+    """What a flow would change on its target, as a worker last saw it."""
+
+    queryset = FlowPlan.objects.all()
+    serializer_class = PlanSerializer
+    pagination_class = None
+    filter_backends = ()
+    write_role = Role.OPERATOR
+
+    @extend_schema(responses=PlanSerializer)
+    def list(self, request: Request, flow_id: str) -> Response:
+        row = FlowPlan.objects.filter(flow=self._flow()).first()
+        if row is None:
+            row = FlowPlan(flow=self._flow(), state="unknown", reason=NOT_YET, since=timezone.now())
+        return Response(PlanSerializer(row).data)
+
+    @extend_schema(request=None, responses={202: PlanSerializer})
+    def create(self, request: Request, flow_id: str) -> Response:
+        """Have a worker look now."""
+        row = plans.ask_look(flow=self._flow(), now=timezone.now())
+        tasks.look_at_plan.delay_on_commit(row.flow_id)
+        return Response(PlanSerializer(row).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=DigestSerializer, responses={202: PlanSerializer})
+    @action(detail=False, methods=["post"])
+    def apply(self, request: Request, flow_id: str) -> Response:
+        """Apply the plan of this digest. Refused (409, `stale`) when it is no longer that one."""
+        asked = DigestSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        row = plans.ask_apply(
+            flow=self._flow(),
+            digest=asked.validated_data["digest"],
+            who=person(request),
+            now=timezone.now(),
+        )
+        tasks.apply_plan.delay_on_commit(row.flow_id)
+        return Response(PlanSerializer(row).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=DigestSerializer, responses=PlanSerializer)
+    @action(detail=False, methods=["post"])
+    def follow(self, request: Request, flow_id: str) -> Response:
+        """The access rules of the plan of this digest were read: their duty may begin.
+
+        With `sync.topic.acls.enabled` the duty waits until then. Refused (409, `stale`) when the
+        plan is no longer that one, or could not read the rules.
+        """
+        asked = DigestSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        acl_previews.let_follow(
+            flow=self._flow(),
+            digest=asked.validated_data["digest"],
+            who=person(request),
+            now=timezone.now(),
+        )
+        return self.list(request, flow_id)
+
+    def _flow(self) -> Flow:
+        flows = Flow.objects.select_related("source", "target")
+        return get_object_or_404(flows, pk=self.kwargs["flow_id"])

@@ -1,0 +1,205 @@
+"""What a comparison found, one by one, each as a sentence that says where."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Literal
+
+from mirrors.domain.comparison.alignment import Difference
+from mirrors.domain.groups.checkpoints import IDLE
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.topics.sync_plan import Change, SyncPlan
+
+About = Literal["topic", "partition", "config", "acl", "group", "content"]
+# differs: the two sides are not the same. note: worth knowing, and no difference that matters.
+Weight = Literal["differs", "note"]
+
+_KINDS: dict[str, About] = {
+    "create topic": "topic",
+    "add partitions": "partition",
+    "topic config": "config",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finding:
+    """`kind` is the short word of it; `name` the topic, setting, rule or group."""
+
+    about: About
+    kind: str
+    name: str
+    sentence: str
+    weight: Weight = "differs"
+    partition: int | None = None
+    source_offset: int | None = None
+    target_offset: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Aspect:
+    """One line of the summary: how many were looked at, how many differ, why others were not."""
+
+    about: About
+    compared: int
+    differs: int
+    left_out: str = ""
+
+
+def shape_findings(plan: SyncPlan) -> list[Finding]:
+    """What is not in step about topics, settings and access rules."""
+    return [_of_change(change) for change in plan.changes()]
+
+
+def _of_change(change: Change) -> Finding:
+    about = _KINDS.get(change.kind, "acl")
+    before = "nothing" if change.before is None else change.before
+    after = "the target's default" if change.after is None else change.after
+    return Finding(
+        about=about,
+        kind="missing" if change.before is None and about != "config" else "differs",
+        name=change.name,
+        sentence=f"The target has {before}, the source asks for {after}. {change.reason}",
+    )
+
+
+def extra_partition_finding(
+    topic: str, remote: str, partition: int, *, held: tuple[int, int] | None, was_copied: bool
+) -> Finding:
+    """A partition that the remote topic has and the source topic has not.
+
+    `held`: its first offset and its end, None where the target does not say. `was_copied`: an
+    earlier generation of the source topic had it, and the flow copied it.
+    """
+    where = f"{remote}-{partition} is on the target only"
+    if held is None:
+        words = "and the target does not say what it holds"
+    elif held[0] >= held[1]:
+        words = "and it is empty"
+    else:
+        words = f"and it holds at most {held[1] - held[0]:,} records, offsets {held[0]} to "
+        words += f"{held[1] - 1}"
+    if was_copied:
+        words += "; this flow copied them when the source topic had more partitions"
+    is_foreign = (held is None or held[0] < held[1]) and not was_copied
+    return Finding(
+        about="partition",
+        kind="extra",
+        name=topic,
+        weight="differs" if is_foreign else "note",
+        partition=partition,
+        target_offset=None if held is None else held[0],
+        sentence=f"{where}, {words}.",
+    )
+
+
+def group_findings(
+    places: Iterable[GroupPlace], states: dict[str, str], *, synced: bool
+) -> tuple[list[Finding], Aspect]:
+    """Where each group stands on the target against where the exact map puts it."""
+    found: list[Finding] = []
+    compared = unknown = active = 0
+    for place in places:
+        if place.left_out or place.source_offset is None:
+            continue
+        if states.get(place.group, "") not in IDLE:
+            active += 1
+            continue
+        is_exact = place.translation is not None and place.translation.outcome != "lower_bound"
+        exact = place.translation.downstream if place.translation and is_exact else None
+        if exact is None or place.target_trouble or place.trouble:
+            unknown += 1
+            continue
+        compared += 1
+        if (finding := _of_group(place, exact, synced=synced)) is not None:
+            found.append(finding)
+    words = []
+    if not synced:
+        words.append("sync.group.offsets.enabled is false, so no group is expected on the target")
+    if unknown:
+        words.append(f"{unknown} places have no exact translation")
+    if active:
+        words.append(f"{active} places belong to groups with members on the target")
+    differs = sum(row.weight == "differs" for row in found)
+    left = f"{'; '.join(words)}." if words else ""
+    return found, Aspect(about="group", compared=compared, differs=differs, left_out=left)
+
+
+def with_later_translations(
+    places: Iterable[GroupPlace], again: Iterable[GroupPlace]
+) -> list[GroupPlace]:
+    """What stood on the target at a first look, against the source at a second one.
+
+    A group that reads goes on between two questions. Its translation only rises with it, so what
+    is ahead even of a later one is ahead.
+    """
+    newer = {(row.group, row.topic, row.partition): row.translation for row in again}
+    return [
+        dataclasses.replace(
+            row,
+            translation=newer.get((row.group, row.topic, row.partition)) or row.translation,
+        )
+        for row in places
+    ]
+
+
+def _of_group(place: GroupPlace, exact: int, *, synced: bool) -> Finding | None:
+    at = place.target_offset
+    if at == exact or (at is None and not synced):
+        return None
+    if at is None:
+        kind, words = "missing", f"has no offset on the target; its place there is {exact}"
+    elif at > exact:
+        kind = "ahead"
+        words = f"stands at {at} on the target, {at - exact} ahead: it would jump over records"
+    else:
+        kind = "behind"
+        words = f"stands at {at} on the target, {exact - at} behind: it would read them again"
+    where = f"{place.topic}-{place.partition}"
+    return Finding(
+        about="group",
+        kind=kind,
+        name=place.group,
+        # Between two turns of the duty a group that reads is always a little behind.
+        weight="differs" if kind == "ahead" else "note",
+        partition=place.partition,
+        source_offset=place.source_offset,
+        target_offset=at,
+        sentence=f"In {where} the group {words}.",
+    )
+
+
+def content_finding(
+    topic: str, remote: str, partition: int, row: Difference, *, keyed: str = ""
+) -> Finding:
+    """`keyed` says what compaction could have to do with it, and has not."""
+    here = None if row.source is None else row.source.offset
+    there = None if row.target is None else row.target.offset
+    above, below = f"{topic}-{partition} offset {here}", f"{remote}-{partition} offset {there}"
+    words = {
+        "changed": f"{above} is another record on the target ({below}): {_fields(row)}",
+        "missing": f"{above} is not on the target",
+        "extra": f"{below} is on the target only",
+        "doubled": f"{below} doubles the record of source offset {row.twin}",
+        "swapped": f"{above} has changed places on the target ({below})"
+        + ("" if row.twin is None else f" with source offset {row.twin}"),
+        "apart": (
+            f"from {above} and {below} on nothing agrees any more, so no single record is named"
+        ),
+    }[row.kind]
+    return Finding(
+        about="content",
+        kind=row.kind,
+        name=topic,
+        partition=partition,
+        source_offset=here if row.kind != "doubled" else row.twin,
+        target_offset=there,
+        sentence=f"{words}{keyed}.",
+    )
+
+
+def _fields(row: Difference) -> str:
+    fields = row.fields
+    if not fields:
+        return "its content differs"
+    return f"its {' and '.join(fields)} differ{'s' if len(fields) == 1 else ''}"

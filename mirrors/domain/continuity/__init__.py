@@ -1,1 +1,0 @@
-"""Whether what lies in a remote partition is what we wrote there, offset by offset."""

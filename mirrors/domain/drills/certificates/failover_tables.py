@@ -1,0 +1,93 @@
+"""The certificate of a switchover or failover as people read it, and of what was counted later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mirrors.domain.account.sentences import amount
+from mirrors.domain.drills.certificates.shared_tables import (
+    Sheet,
+    cluster_words,
+    left_behind_sheets,
+    name_words,
+    people_sheet,
+    seal_sheet,
+    steps_sheet,
+    time_words,
+    verification_rows,
+)
+from mirrors.domain.formatting import UNKNOWN, arrow, count
+
+
+def run_sheets(document: Mapping[str, Any]) -> tuple[Sheet, ...]:
+    """Of a genuine document only."""
+    found = (
+        _result(document),
+        _amounts(document),
+        *left_behind_sheets(document["left_behind"]),
+        _scope(document["scope"]),
+        steps_sheet(document["steps"]),
+        people_sheet(document["people"]),
+        seal_sheet(document),
+    )
+    return tuple(sheet for sheet in found if sheet.rows)
+
+
+def run_title(document: Mapping[str, Any]) -> str:
+    run = document["run"]
+    words = f"{run['kind'].capitalize()} of {arrow(document['scope']['flow'])}"
+    return f"{words}: counted afterwards" if document["supplements"] else f"{words}: succeeded"
+
+
+def _result(document: Mapping[str, Any]) -> Sheet:
+    run, first = document["run"], document["supplements"]
+    rows = [
+        ("In a sentence", document["sentence"]),
+        *verification_rows(document),
+        ("Run", f"number {run['number']}"),
+        ("Begun", time_words(run["begun_at"])),
+        ("Ended", time_words(run["ended_at"])),
+    ]
+    if first:
+        rows.append(("Supplements certificate", f"{first['number']}, SHA-256 {first['digest']}"))
+    return Sheet("Result", tuple(row for row in rows if row[1] != UNKNOWN))
+
+
+def _amounts(document: Mapping[str, Any]) -> Sheet:
+    said, counted = document["totals"], document["counted"]
+    rows = [
+        ("Not replicated, as the run ended", _amount(said, "loss")),
+        ("Read again, as the run ended", _amount(said, "re_reads")),
+    ]
+    if counted:
+        rows += [
+            ("Not replicated, counted", _amount(counted, "loss")),
+            ("Read again, counted", _amount(counted, "re_reads")),
+            ("Counted", time_words(counted["counted_at"])),
+        ]
+    rows += [
+        ("Group-partitions set to their offset", count(said.get("moved"))),
+        ("Group-partitions not set", count(said.get("not_moved"))),
+    ]
+    return Sheet("What was lost", tuple(rows))
+
+
+def _amount(sums: Mapping[str, Any], name: str) -> str:
+    words = amount(sums.get(name), sums.get(f"{name}_certainty") or "unknown")
+    unknown = sums.get(f"{name}_unknown")
+    return f"{words}; unknown for {count(unknown)} more" if unknown else words
+
+
+def _scope(scope: Mapping[str, Any]) -> Sheet:
+    return Sheet(
+        "Scope",
+        (
+            ("Flow", arrow(scope["flow"])),
+            ("Source", cluster_words(scope["source"])),
+            ("Target", cluster_words(scope["target"])),
+            ("Topics", name_words(scope["topics"], scope["topic_count"])),
+            ("Partitions", count(scope["partition_count"])),
+            ("Groups", name_words(scope["groups"], scope["group_count"])),
+        ),
+    )

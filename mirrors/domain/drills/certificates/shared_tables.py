@@ -1,0 +1,103 @@
+"""Tables that the certificates of drills and of runs share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from mirrors.domain.formatting import UNKNOWN, count, duration
+
+# Names that are written out; the file has all.
+_NAMED = 40
+
+
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+    """One table; without a header its rows are name and value, or one sentence each."""
+
+    title: str
+    rows: tuple[tuple[str, ...], ...]
+    header: tuple[str, ...] = ()
+
+
+def verification_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A certificate from before this was told apart has none."""
+    found = document.get("verification")
+    if not found:
+        return []
+    return [("Verification", f"{found['result'].replace('_', ' ')}. {found['reason']}".strip())]
+
+
+def steps_sheet(steps: Sequence[Mapping[str, Any]]) -> Sheet:
+    return Sheet(
+        "Steps",
+        tuple(
+            (
+                step["does"],
+                step["state"],
+                time_words(step["started_at"]),
+                _took(step["started_at"], step["ended_at"]),
+                step["reason"],
+            )
+            for step in steps
+        ),
+        ("Step", "State", "Began", "Took", "Result"),
+    )
+
+
+def left_behind_sheets(rows: Sequence[Mapping[str, Any]]) -> Iterator[Sheet]:
+    """What decisions leave on the source, with the amount, who decided and why."""
+    if rows:
+        names = (
+            row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
+            for row in rows
+        )
+        lines = zip(names, (row["sentence"] for row in rows), strict=True)
+        yield Sheet("Left behind by decision", tuple(lines))
+
+
+def people_sheet(people: Sequence[Mapping[str, Any]]) -> Sheet:
+    return Sheet("People", tuple((row["who"], row["did"]) for row in people))
+
+
+def seal_sheet(document: Mapping[str, Any]) -> Sheet:
+    evidence, key = document["evidence"], document["key"]
+    return Sheet(
+        "Evidence and signature",
+        (
+            ("Certificate", document["number"]),
+            ("Issued", time_words(document["issued_at"])),
+            ("Evidence", evidence["of"]),
+            (f"Its digest, {evidence['algorithm']}", evidence["digest"] or "there is none"),
+            (f"Signed with, {key['algorithm']}", key["fingerprint"]),
+            ("Signature", document["signature"]),
+        ),
+    )
+
+
+def cluster_words(cluster: Mapping[str, str] | None) -> str:
+    if cluster is None:
+        return UNKNOWN
+    known = cluster["cluster_id"]
+    return f"{cluster['alias']} (cluster id {known})" if known else cluster["alias"]
+
+
+def name_words(names: Sequence[str], total: int) -> str:
+    more = total - len(names[:_NAMED])
+    text = ", ".join(names[:_NAMED])
+    return f"{count(total)}: {text}{f' and {more:,} more' if more else ''}" if total else "0"
+
+
+def time_words(text: str | None) -> str:
+    if text is None:
+        return UNKNOWN
+    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _took(start: str | None, end: str | None) -> str:
+    if start is None or end is None:
+        return UNKNOWN
+    lasted = datetime.fromisoformat(end) - datetime.fromisoformat(start)
+    return duration(lasted.total_seconds() * 1000)

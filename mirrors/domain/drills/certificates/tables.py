@@ -1,0 +1,139 @@
+"""A certificate as people read it: tables of text, the same on the page and in the PDF."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mirrors.domain.drills.certificates.failover_tables import run_sheets, run_title
+from mirrors.domain.drills.certificates.shared_tables import (
+    Sheet,
+    cluster_words,
+    left_behind_sheets,
+    name_words,
+    people_sheet,
+    seal_sheet,
+    steps_sheet,
+    time_words,
+    verification_rows,
+)
+from mirrors.domain.formatting import UNKNOWN, arrow, count, duration
+
+__all__ = ["Sheet", "sheets_of", "state_of", "title_of"]
+
+_HOW = {"at_most": ", at most", "counted": "", "unknown": ""}
+
+
+def sheets_of(document: Mapping[str, Any]) -> tuple[Sheet, ...]:
+    """Of a genuine document only: what is signed is whole."""
+    if is_run(document):
+        return run_sheets(document)
+    notes = [*document["faults"], *(row["sentence"] for row in document["breaches"])]
+    found = (
+        _result(document),
+        Sheet("Missed", tuple((words,) for words in notes)),
+        _objectives(document),
+        _measured(document["measured"]),
+        _scope(document["scope"]),
+        *left_behind_sheets(document.get("left_behind") or ()),
+        Sheet("Remarks", tuple((words,) for words in document["remarks"])),
+        steps_sheet(document["steps"]),
+        people_sheet(document["people"]),
+        seal_sheet(document),
+    )
+    return tuple(sheet for sheet in found if sheet.rows)
+
+
+def is_run(document: Mapping[str, Any]) -> bool:
+    """Of a switchover or failover, not of a drill."""
+    return "run" in document
+
+
+def title_of(document: Mapping[str, Any]) -> str:
+    if is_run(document):
+        return run_title(document)
+    return f"Drill of {arrow(document['scope']['flow'])}: {document['result']}"
+
+
+def state_of(document: Mapping[str, Any]) -> str:
+    """`passed`, `failed`, `no_objectives`; of a run `succeeded`."""
+    result = str(document["result"])
+    return result if result in ("passed", "failed", "succeeded") else "no_objectives"
+
+
+def _result(document: Mapping[str, Any]) -> Sheet:
+    drill = document["drill"]
+    rows = [
+        ("Result", document["result"]),
+        *verification_rows(document),
+        ("In a sentence", document["sentence"]),
+        ("Drill", f"number {drill['number']}"),
+        ("Schedule", drill["schedule"] or "none: a person asked for it"),
+        ("Turn", time_words(drill["turn"])),
+        ("Begun", time_words(drill["begun_at"])),
+        ("Ended", time_words(drill["ended_at"])),
+    ]
+    return Sheet("Result", tuple(row for row in rows if row[1] != UNKNOWN))
+
+
+def _objectives(document: Mapping[str, Any]) -> Sheet:
+    wanted, measured = document["objectives"], document["measured"]
+    missed = {row["objective"] for row in document["breaches"]}
+    most = _HOW.get(measured["loss_is"], "")
+    rows = (
+        ("rpo_seconds", "RPO: age of the oldest record not copied", measured["rpo_ms"], ""),
+        ("rpo_records", "RPO: records that would be lost", measured["loss"], most),
+        ("rto_seconds", "RTO: until every group reads again", measured["rto_ms"], ""),
+    )
+    return Sheet(
+        "Objectives",
+        tuple(
+            (
+                title,
+                _objective(name, wanted.get(name)),
+                (count(found) if name == "rpo_records" else duration(found)) + how,
+                "missed" if name in missed else UNKNOWN if wanted.get(name) is None else "met",
+            )
+            for name, title, found, how in rows
+        ),
+        ("Objective", "Wanted, at most", "Measured", "Verdict"),
+    )
+
+
+def _objective(name: str, value: int | None) -> str:
+    if value is None:
+        return "none"
+    return count(value) if name == "rpo_records" else duration(value * 1000)
+
+
+def _measured(measured: Mapping[str, Any]) -> Sheet:
+    counts = (
+        ("Consumer groups", "groups"),
+        ("Places (a group in a partition)", "places"),
+        ("Places proven by content", "proven"),
+        ("Places not proven", "unproven"),
+        ("Places at a wrong record", "differs"),
+        ("Places that could not be read", "unread"),
+        ("Records read twice", "re_reads"),
+    )
+    times = (("First record within", "first_record_ms"), ("Drained within", "drain_ms"))
+    return Sheet(
+        "Measured",
+        tuple((title, count(measured[name])) for title, name in counts)
+        + tuple((title, duration(measured[name])) for title, name in times),
+    )
+
+
+def _scope(scope: Mapping[str, Any]) -> Sheet:
+    return Sheet(
+        "Scope",
+        (
+            ("Flow", arrow(scope["flow"])),
+            ("Source", cluster_words(scope["source"])),
+            ("Target", cluster_words(scope["target"])),
+            ("Topics", name_words(scope["topics"], scope["topic_count"])),
+            ("Partitions", count(scope["partition_count"])),
+            ("Groups", name_words(scope["groups"], scope["group_count"])),
+            ("Blockers of a switchover then", count(scope["blockers"])),
+        ),
+    )

@@ -1,0 +1,75 @@
+"""When a flow's standby was last proven by a drill, and whether that still counts."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime, timedelta
+from typing import Literal
+
+from mirrors.domain.formatting import duration, plural
+
+# proven: the last drill passed lately. stale: it passed too long ago. failed: the last one failed.
+ProvenState = Literal["proven", "stale", "failed", "never"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LastDrills:
+    """`passed_at` is the last that ended well; the rest is of the last that ended at all."""
+
+    passed_at: datetime | None = None
+    ended_at: datetime | None = None
+    ended_well: bool = False
+    had_objectives: bool = True
+    reason: str = ""
+    scheduled: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Proven:
+    state: ProvenState
+    at: datetime | None
+    age: timedelta | None
+    sentence: str
+
+
+def proven_state(
+    last: LastDrills, *, now: datetime, stale_after: timedelta
+) -> tuple[ProvenState, timedelta | None]:
+    """What the last drills prove of the standby now, and how long ago the last one passed.
+
+    Without the sentence: the first screen asks it of every flow.
+    """
+    age = None if last.passed_at is None else max(timedelta(), now - last.passed_at)
+    if last.ended_at is not None and not last.ended_well:
+        return "failed", age
+    if age is None:
+        return "never", None
+    return "stale" if age > stale_after else "proven", age
+
+
+def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> Proven:
+    """The same with the sentence that says so."""
+    state, age = proven_state(last, now=now, stale_after=stale_after)
+    if last.ended_at is not None and state == "failed":
+        since = "" if age is None else f" The last one that passed is {_old(age)} old."
+        sentence = f"The last drill, {_old(now - last.ended_at)} ago, failed: {last.reason}{since}"
+    elif age is None:
+        plan = "" if last.scheduled else " Schedule one, or run one now."
+        sentence = f"No drill has ended yet, so nothing about this standby is proven.{plan}"
+    elif state == "stale":
+        sentence = (
+            f"The last drill passed {_old(age)} ago; after {plural(stale_after.days, 'day')} that "
+            "proves nothing any more. Run one."
+        )
+    elif not last.had_objectives:
+        sentence = (
+            f"The last drill verified the offsets {_old(age)} ago. No objectives are set to judge "
+            "it by."
+        )
+    else:
+        sentence = f"The last drill passed {_old(age)} ago."
+    return Proven(state=state, at=last.passed_at, age=age, sentence=sentence)
+
+
+def _old(age: timedelta) -> str:
+    return duration(max(0.0, round(age.total_seconds())) * 1000)

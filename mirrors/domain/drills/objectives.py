@@ -1,0 +1,239 @@
+"""What a flow is to achieve (RPO, RTO), what a drill measured, and whether that is good enough.
+
+A. What was not measured misses its objective: nobody may take it for met.
+B. A number that is an upper bound is judged as if it were the number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.formatting import count, duration, plural
+
+LONGEST_S = 365 * 86_400
+MOST_RECORDS = 10**15
+# Blockers that a remark names.
+_NAMED = 3
+# no_objectives: it ended well, and there was no objective to judge it by.
+Outcome = Literal["passed", "no_objectives", "failed"]
+_LIMITS = {"rpo_seconds": LONGEST_S, "rpo_records": MOST_RECORDS, "rto_seconds": LONGEST_S}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Objectives:
+    """None: no such objective. RPO in seconds is the age of the oldest record not copied yet."""
+
+    rpo_seconds: int | None = None
+    rpo_records: int | None = None
+    rto_seconds: int | None = None
+
+    def check(self) -> Objectives:
+        wrong: dict[str, list[str]] = {}
+        for name, most in _LIMITS.items():
+            value = getattr(self, name)
+            least = 1 if name == "rto_seconds" else 0
+            if value is not None and not least <= value <= most:
+                wrong[name] = [f"It is a whole number from {least} to {most:,}, not {value:,}."]
+        if wrong:
+            raise InvalidSettings(wrong)
+        return self
+
+    @property
+    def is_set(self) -> bool:
+        return any(value is not None for value in dataclasses.astuple(self))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The numbers of one drill; None where one is not known, and `…_why` says why it is not."""
+
+    groups: int = 0
+    places: int = 0
+    blockers: tuple[str, ...] = ()
+    proven: int = 0
+    differs: int = 0
+    unproven: int = 0
+    unread: int = 0
+    re_reads: int | None = None
+    loss: int | None = None
+    loss_is: str = "unknown"
+    loss_why: str = ""
+    rpo_ms: int | None = None
+    rpo_why: str = ""
+    rto_ms: int | None = None
+    rto_why: str = ""
+    first_record_ms: int | None = None
+    drain_ms: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Breach:
+    """One objective that was missed: `by` is None where nobody knows by how much."""
+
+    objective: str
+    wanted: int
+    found: int | None
+    by: int | None
+    sentence: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """`faults` failed beside the objectives; `remarks` should be known all the same."""
+
+    outcome: Outcome
+    sentence: str
+    breaches: tuple[Breach, ...] = ()
+    faults: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome == "passed"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "passed": self.passed}
+
+
+def result_words(state: str, verification: str) -> str:
+    """The state of a drill as people read it; its verification beside it where none judged it."""
+    if state != "no_objectives":
+        return state
+    verified = {
+        "verified": "offsets verified",
+        "partly_verified": "offsets partly verified",
+        "not_verified": "offsets not verified",
+    }.get(verification, "no offsets to verify")
+    return f"{verified}, no objectives set"
+
+
+def judge(objectives: Objectives, measured: Measured, *, trouble: str = "") -> Verdict:
+    """`trouble` says why the simulation did not succeed, empty when it did."""
+    faults = tuple(_faults(measured, trouble))
+    breaches = () if trouble and not measured.places else tuple(_breaches(objectives, measured))
+    remarks = tuple(_remarks(objectives, measured, trouble))
+    failed = bool(faults or breaches)
+    words = [*faults, *(breach.sentence for breach in breaches)]
+    sentence = " ".join(words) if failed else _good_news(objectives, measured)
+    outcome: Outcome = "passed" if objectives.is_set else "no_objectives"
+    return Verdict(
+        outcome="failed" if failed else outcome,
+        sentence=sentence,
+        breaches=breaches,
+        faults=faults,
+        remarks=remarks,
+    )
+
+
+def _faults(measured: Measured, trouble: str) -> Iterator[str]:
+    if trouble:
+        yield trouble
+    elif measured.differs or measured.unread:
+        yield (
+            f"{plural(measured.differs, 'place')} would start at a wrong record and "
+            f"{measured.unread:,} could not be read."
+        )
+    elif measured.places and not measured.proven:
+        yield (
+            f"None of {plural(measured.places, 'place')} could be proven by content. A drill "
+            "counts only when it was compared with the source."
+        )
+
+
+def _breaches(objectives: Objectives, measured: Measured) -> Iterator[Breach]:
+    if (wanted := objectives.rpo_records) is not None:
+        most = ", at most" if measured.loss_is == "at_most" else ""
+        yield from _missed(
+            "rpo_records",
+            wanted,
+            measured.loss,
+            why=measured.loss_why,
+            miss="The RPO in records was missed by {by}: {found} would be lost"
+            f"{most}, the objective is {{wanted}}.",
+            shape=count,
+        )
+    if (wanted := objectives.rpo_seconds) is not None:
+        yield from _missed(
+            "rpo_seconds",
+            wanted * 1000,
+            measured.rpo_ms,
+            why=measured.rpo_why,
+            miss="The RPO was missed by {by}: the oldest record that was not copied was {found} "
+            "old, the objective is {wanted}.",
+            shape=duration,
+        )
+    if (wanted := objectives.rto_seconds) is not None:
+        yield from _missed(
+            "rto_seconds",
+            wanted * 1000,
+            measured.rto_ms,
+            why=measured.rto_why,
+            miss="The RTO was missed by {by}: every group read again after {found}, the objective "
+            "is {wanted}.",
+            shape=duration,
+        )
+
+
+def _missed(
+    name: str, wanted: int, found: int | None, *, why: str, miss: str, shape: Any
+) -> Iterator[Breach]:
+    if found is None:
+        title = {"rpo_records": "The RPO in records", "rpo_seconds": "The RPO"}.get(name, "The RTO")
+        words = f"{title} could not be measured, so it counts as missed: {why or 'not known'}."
+        yield Breach(objective=name, wanted=wanted, found=None, by=None, sentence=words)
+    elif found > wanted:
+        by = found - wanted
+        words = miss.format(by=shape(by), found=shape(found), wanted=shape(wanted))
+        yield Breach(objective=name, wanted=wanted, found=found, by=by, sentence=words)
+
+
+def _remarks(objectives: Objectives, measured: Measured, trouble: str) -> Iterator[str]:
+    if not objectives.is_set:
+        yield "The flow has no objectives, so only where its groups resume was judged."
+    if not measured.places and not trouble:
+        yield "No consumer group has offsets in what this flow copies, so no place was proven."
+    if measured.proven and measured.unproven:
+        yield (
+            f"{measured.unproven:,} of {plural(measured.places, 'place')} are not proven by "
+            "content; the evidence says of each why."
+        )
+    if measured.blockers:
+        more = len(measured.blockers) - _NAMED
+        yield (
+            f"{plural(len(measured.blockers), 'blocker')} would refuse a switchover: "
+            f"{' '.join(measured.blockers[:_NAMED])}{f' And {more:,} more.' if more > 0 else ''}"
+        )
+    if measured.re_reads:
+        yield f"{plural(measured.re_reads, 'record')} would be read twice."
+    if measured.loss is None and objectives.rpo_records is None:
+        yield f"What would be lost is not known: {measured.loss_why or 'nobody could say'}."
+
+
+def _good_news(objectives: Objectives, measured: Measured) -> str:
+    parts = [
+        f"{measured.proven:,} of {plural(measured.places, 'place')} of "
+        f"{plural(measured.groups, 'group')} are proven."
+    ]
+    if measured.loss is not None:
+        most = " at most" if measured.loss_is == "at_most" else ""
+        parts.append(
+            f"{plural(measured.loss, 'record')}{most} would be lost{_of(objectives.rpo_records)}."
+        )
+    if measured.rpo_ms is not None:
+        wanted = _of_time(objectives.rpo_seconds)
+        parts.append(f"The oldest was {duration(measured.rpo_ms)} old{wanted}.")
+    if measured.rto_ms is not None:
+        wanted = _of_time(objectives.rto_seconds)
+        parts.append(f"Every group read again after {duration(measured.rto_ms)}{wanted}.")
+    return " ".join(parts)
+
+
+def _of(wanted: int | None) -> str:
+    return "" if wanted is None else f" (objective {wanted:,})"
+
+
+def _of_time(seconds: int | None) -> str:
+    return "" if seconds is None else f" (objective {duration(seconds * 1000)})"

@@ -1,0 +1,271 @@
+"""How ready a standby is, as one number from 0 to 100 by a published formula (docs/readiness.md).
+
+A. Pure: a picture in, terms out. The score is the sum of the terms, nothing else.
+B. What is not known earns nothing, and says so.
+C. A term that lost a point has a sentence, and a page on which it can be mended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import Any, Literal
+
+from mirrors.domain.drills.last_drill import Proven
+from mirrors.domain.drills.objectives import Objectives
+from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER, duration, plural
+
+# Where a lost point is mended: a page of the flow, or one beside it.
+Fix = Literal[
+    "jobs",
+    "cluster",
+    "source",
+    "groups",
+    "gaps",
+    "duties",
+    "drill",
+    "drills",
+    "objectives",
+    "topics",
+    "drift",
+    "simulation",
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReadinessPicture:
+    """One flow as its rows tell it; None where a figure is not known.
+
+    `dead_addresses` are warnings of either cluster's last look, `source_warned` whether the first
+    is the source's. `not_copied` counts selected topics that replication alone will not copy and
+    `drift` undecided changes; each `…_first` names one. `not_visible` says why topics may be
+    hidden. `lacking` are rights that the newest simulation found missing, None where there is no
+    simulation.
+    """
+
+    state: str
+    reason: str = ""
+    figures_age: timedelta | None = None
+    target: str = "the target"
+    target_reachable: bool | None = None
+    target_reason: str = ""
+    dead_addresses: tuple[str, ...] = ()
+    source_warned: bool = False
+    not_copied: int = 0
+    not_copied_first: str = ""
+    not_visible: str = ""
+    lacking: tuple[str, ...] | None = ()
+    drift: int = 0
+    drift_first: str = ""
+    foreign_records: int = 0
+    offset_lag: int | None = None
+    time_lag_ms: int | None = None
+    objectives: Objectives = dataclasses.field(default_factory=Objectives)
+    places: int = 0
+    translated: int = 0
+    open_gaps: int = 0
+    failed_duties: tuple[tuple[str, str], ...] = ()
+    proven: Proven
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Term:
+    """One part of the score; `sentence` is empty where nothing is lost."""
+
+    name: str
+    title: str
+    most: int
+    points: int
+    sentence: str = ""
+    fix: Fix | None = None
+
+    @property
+    def lost(self) -> int:
+        return self.most - self.points
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Readiness:
+    score: int
+    terms: tuple[Term, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "score": self.score,
+            "terms": [dataclasses.asdict(term) | {"lost": term.lost} for term in self.terms],
+        }
+
+
+def readiness(picture: ReadinessPicture) -> Readiness:
+    terms = (
+        _drill(picture),
+        _rpo(picture),
+        _groups(picture),
+        _topics(picture),
+        _copies(picture),
+        _target(picture),
+        _gaps(picture),
+        _rights(picture),
+        _drift(picture),
+        _foreign(picture),
+        _duties(picture),
+        _objectives(picture),
+    )
+    return Readiness(score=sum(term.points for term in terms), terms=terms)
+
+
+def _term(name: str, title: str, most: int, share: float, sentence: str, fix: Fix) -> Term:
+    """Rounded down: a term is full only when nothing of it is lost."""
+    points = min(most, max(0, int(share * most + 1e-9)))
+    if points == most:
+        return Term(name=name, title=title, most=most, points=most)
+    return Term(name=name, title=title, most=most, points=points, sentence=sentence, fix=fix)
+
+
+def _drill(picture: ReadinessPicture) -> Term:
+    share = 1.0 if picture.proven.state == "proven" else 0.0
+    fix: Fix = "drills" if picture.proven.state == "failed" else "drill"
+    return _term("drill", "Verified by a drill", 20, share, picture.proven.sentence, fix)
+
+
+def _rpo(picture: ReadinessPicture) -> Term:
+    """Full up to the objective, nothing from twice of it on, in proportion between."""
+    title = "In step with the source"
+    if picture.offset_lag is None or _is_old(picture):
+        age = picture.figures_age
+        old = "there are none yet" if age is None else f"its last figures are {_words(age)} old"
+        words = f"How far behind the flow is, is not known: {old}."
+        return _term("rpo", title, 15, 0.0, words, "topics")
+    behind_ms = 0 if picture.offset_lag == 0 else picture.time_lag_ms
+    if behind_ms is None:
+        words = "The age of the oldest record that is not copied yet is not known."
+        return _term("rpo", title, 15, 0.0, words, "topics")
+    wanted_s = picture.objectives.rpo_seconds
+    limit_ms = BEHIND_AFTER_MS if wanted_s is None else wanted_s * 1000
+    share = _within(behind_ms, limit_ms)
+    whose = "the usual limit" if wanted_s is None else "its objective"
+    words = f"It is {duration(behind_ms)} behind; {whose} is {duration(limit_ms)}."
+    most = picture.objectives.rpo_records
+    if most is not None and (by_records := _within(picture.offset_lag, most)) < share:
+        share = by_records
+        words = f"It is {plural(picture.offset_lag, 'record')} behind; its objective is {most:,}."
+    return _term("rpo", title, 15, share, words, "topics")
+
+
+def _groups(picture: ReadinessPicture) -> Term:
+    missing = picture.places - picture.translated
+    share = 1.0 if not picture.places else picture.translated / picture.places
+    words = (
+        f"{missing:,} of {plural(picture.places, 'place')} of consumer groups have no exact place "
+        "on the target yet."
+    )
+    return _term("groups", "Groups have their offset", 10, share, words, "groups")
+
+
+def _topics(picture: ReadinessPicture) -> Term:
+    words = picture.not_visible
+    if picture.not_copied:
+        count = plural(picture.not_copied, "topic")
+        words = f"{count} not replicated: {_such_as(picture.not_copied, picture.not_copied_first)}."
+        words = f"{words} {picture.not_visible}".strip()
+    share = 0.0 if words else 1.0
+    return _term("topics", "Every selected topic is replicated", 10, share, words, "topics")
+
+
+def _such_as(count: int, first: str) -> str:
+    return first if count == 1 else f"{first} and {count - 1:,} more"
+
+
+def _rights(picture: ReadinessPicture) -> Term:
+    title = "Rights for a failover"
+    if picture.lacking is None:
+        words = "No simulation has asked which rights are missing. Simulate a failover."
+        return _term("rights", title, 5, 0.0, words, "simulation")
+    words = f"The newest simulation found missing rights. {' '.join(picture.lacking[:2])}"
+    share = 0.0 if picture.lacking else 1.0
+    return _term("rights", title, 5, share, words, "simulation")
+
+
+def _drift(picture: ReadinessPicture) -> Term:
+    words = (
+        f"{plural(picture.drift, 'change')} made manually on {picture.target} "
+        f"{'waits' if picture.drift == 1 else 'wait'} for a decision: "
+        f"{_such_as(picture.drift, picture.drift_first)}."
+    )
+    return _term("drift", "No drift", 5, 0.0 if picture.drift else 1.0, words, "drift")
+
+
+def _foreign(picture: ReadinessPicture) -> Term:
+    words = (
+        f"Another producer writes the remote topics: {plural(picture.foreign_records, 'record')} "
+        "of it lately. A group may read them as if they came from the source."
+    )
+    share = 0.0 if picture.foreign_records else 1.0
+    return _term("foreign_writes", "No foreign writes", 5, share, words, "gaps")
+
+
+def _copies(picture: ReadinessPicture) -> Term:
+    runs = picture.state == "running"
+    words = f"The flow is {picture.state.replace('_', ' ')}"
+    words += f": {picture.reason}" if picture.reason else "."
+    if runs and _is_old(picture):
+        words = "The flow has sent no fresh figures, so nobody knows whether it still copies."
+        runs = False
+    return _term("copies", "The flow replicates", 5, 1.0 if runs else 0.0, words, "jobs")
+
+
+def _target(picture: ReadinessPicture) -> Term:
+    if picture.target_reachable is None:
+        words = f"Nobody has looked at {picture.target} yet."
+    else:
+        words = f"{picture.target} did not answer at the last look. {picture.target_reason}".strip()
+    title = "The clusters answer at every address"
+    if picture.target_reachable and picture.dead_addresses:
+        # Another address serves; with that one gone as well nothing would.
+        fix: Fix = "source" if picture.source_warned else "cluster"
+        return _term("target", title, 5, 0.5, " ".join(picture.dead_addresses[:2]), fix)
+    share = 1.0 if picture.target_reachable else 0.0
+    return _term("target", title, 5, share, words, "cluster")
+
+
+def _gaps(picture: ReadinessPicture) -> Term:
+    words = (
+        f"{plural(picture.open_gaps, 'gap')} of the source's records "
+        f"{'waits' if picture.open_gaps == 1 else 'wait'} for a decision; those partitions stand."
+    )
+    return _term("gaps", "No open gap", 10, 0.0 if picture.open_gaps else 1.0, words, "gaps")
+
+
+def _duties(picture: ReadinessPicture) -> Term:
+    failed = picture.failed_duties
+    named = "; ".join(f"{name}: {error}" for name, error in failed[:2])
+    words = f"{plural(len(failed), 'duty', 'duties')} failed at the last turn. {named}"
+    return _term("duties", "Duties are done", 5, 0.0 if failed else 1.0, words, "duties")
+
+
+def _objectives(picture: ReadinessPicture) -> Term:
+    """An RPO in either unit, and an RTO."""
+    given = picture.objectives
+    has_rpo = given.rpo_seconds is not None or given.rpo_records is not None
+    missing = [
+        name
+        for name, there in (("RPO", has_rpo), ("RTO", given.rto_seconds is not None))
+        if not there
+    ]
+    words = f"The flow has no {' and no '.join(missing)} to be judged by."
+    share = 0.0 if missing else 1.0
+    return _term("objectives", "Objectives are set", 5, share, words, "objectives")
+
+
+def _within(value: float, limit: float) -> float:
+    if value <= limit:
+        return 1.0
+    return 0.0 if limit <= 0 else max(0.0, 2 - value / limit)
+
+
+def _is_old(picture: ReadinessPicture) -> bool:
+    return picture.figures_age is None or picture.figures_age > OLD_AFTER
+
+
+def _words(age: timedelta) -> str:
+    return duration(age.total_seconds() * 1000)

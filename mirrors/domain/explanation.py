@@ -1,0 +1,244 @@
+"""Why a topic is copied or not: the flow's own rules, then what its runner found."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from mirrors.domain.filters.groups import GroupSelection
+from mirrors.domain.filters.topics import RuleVerdict, TopicSelection
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.specs import FlowSettings, FlowSpec
+from mirrors.domain.topics.priority import Ranks
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """`fix` is None where nothing says no, or nothing can be done."""
+
+    name: str
+    replicated: bool
+    reason: str
+    rules: tuple[RuleVerdict, ...]
+    fix: str | None
+
+
+def explain(
+    name: str, rules: Sequence[RuleVerdict], fixes: Mapping[str, str], *, carried: str = ""
+) -> Explanation:
+    """`carried` is the reason where no rule says no; the first that says yes by default."""
+    failed = next((rule for rule in rules if rule.passed is False), None)
+    passed = next((rule.reason for rule in rules if rule.passed), "no rule was asked")
+    fix = fixes.get(failed.rule, "").format(name=name) if failed is not None else ""
+    return Explanation(
+        name=name,
+        replicated=failed is None,
+        reason=failed.reason if failed is not None else carried or passed,
+        rules=tuple(rules),
+        fix=fix or None,
+    )
+
+
+TOPIC_FIXES = {
+    "topics": "Add a pattern that matches {name} to topics.",
+    "topics.exclude": "Take the pattern that matches {name} out of topics.exclude.",
+    "internal": "Internal topics are never copied; each cluster keeps its own.",
+    "bookkeeping": "Understudy's own topics are never copied.",
+    "cycle": "Nothing to change: {name} came from there, so a copy would go round in a loop.",
+    "found": "Make the topic, or give the flow's principal the right to describe it. With "
+    "refresh.topics.enabled=false restart the flow, so that it looks again.",
+    "possible": "Take away what stands in the way; the flow looks again by itself.",
+    "copying": "Look at the partitions of {name} on the tab Partitions, and at the tab Gaps.",
+}
+_STANDS = ("faulted", "gap")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SeenTopic:
+    """The topic as the flow's runner last told of it."""
+
+    state: str
+    reason: str
+    at: str
+
+
+def explain_topic(
+    topic: str, spec: FlowSpec, *, looked_at: str = "", seen: SeenTopic | None = None
+) -> Explanation:
+    """`looked_at` says when the runner last looked at the source, empty when it never did."""
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    verdict = TopicSelection(spec.settings, policy).decide(topic)
+    priority = _priority(topic, verdict.replicated, spec)
+    rules = (*verdict.rules, priority, *_found(verdict.replicated, spec, looked_at, seen))
+    return explain(topic, rules, TOPIC_FIXES, carried=verdict.reason)
+
+
+def _priority(topic: str, wanted: bool, spec: FlowSpec) -> RuleVerdict:
+    ranks = Ranks(spec.settings)
+    if not wanted or not ranks.are_used:
+        why = "the flow names no classes" if wanted else "the flow does not want it"
+        return RuleVerdict("priority", None, f"not asked: {why}")
+    return RuleVerdict("priority", True, ranks.of(topic).reason)
+
+
+def _found(
+    wanted: bool, spec: FlowSpec, looked_at: str, seen: SeenTopic | None
+) -> tuple[RuleVerdict, ...]:
+    if not wanted or not looked_at:
+        why = "the flow does not want it" if not wanted else "no runner has looked yet"
+        told = f"not asked: {why}"
+        return tuple(RuleVerdict(rule, None, told) for rule in ("found", "possible", "copying"))
+    if seen is None:
+        told = (
+            f"is not among the topics that the flow saw on {spec.source.alias} at {looked_at}; "
+            f"{_next(spec)}"
+        )
+        none = "not asked: it was not found"
+        return (
+            RuleVerdict("found", False, told),
+            RuleVerdict("possible", None, none),
+            RuleVerdict("copying", None, none),
+        )
+    refused, stands = seen.state == "skipped", seen.state in _STANDS
+    words = seen.state.replace("_", " ")
+    return (
+        RuleVerdict("found", True, f"was seen on {spec.source.alias} at {seen.at}"),
+        RuleVerdict("possible", not refused, seen.reason if refused else "nothing is in its way"),
+        RuleVerdict(
+            "copying",
+            None if refused else not stands,
+            "not asked: it cannot be copied" if refused else f"is {words}. {seen.reason}".rstrip(),
+        ),
+    )
+
+
+def _next(spec: FlowSpec) -> str:
+    if not spec.settings.refresh_topics_enabled:
+        return "refresh.topics.enabled is false, so it looks again only when it is started"
+    return f"it looks every {spec.settings.refresh_topics_interval_seconds} s"
+
+
+GROUP_FIXES = {
+    "kind": "Nothing to change: only consumers' offsets can be carried.",
+    "groups": "Add a pattern that matches {name} to groups.",
+    "groups.exclude": "Take the pattern that matches {name} out of groups.exclude.",
+    "found": "Have the group commit an offset, or give the flow's principal the right to describe "
+    "it. With refresh.groups.enabled=false set it to true.",
+    "offsets": "Have the group commit an offset on the source; an expired one comes back with it.",
+    "topics": "Have the flow copy what the group reads: change topics or topics.exclude.",
+    "map": "Let the flow copy on; what was never copied has no place on the target.",
+    "rights": "Give the flow's principal what the reason names on the target.",
+    "sync.group.offsets.enabled": "Set sync.group.offsets.enabled=true, or move the group by a "
+    "failover. Checkpoints tell its place meanwhile.",
+    "members": "Stop the members of {name} on the target; its offsets follow at the next turn.",
+    "own progress": "Nothing to change: the group consumed on the target itself. To have it follow "
+    "again, reset it there to where it stands on the source.",
+}
+_AFTER_FILTERS = (
+    "found", "topics", "offsets", "map", "rights", "sync.group.offsets.enabled", "members",
+    "own progress",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SeenPlace:
+    """The group in one partition, as the duties last saw it; without a topic, the whole group."""
+
+    topic: str
+    partition: int
+    state: str
+    reason: str
+    source_offset: int | None = None
+    translated: int | None = None
+
+    @property
+    def where(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def explain_group(
+    group: str,
+    settings: FlowSettings,
+    *,
+    looked_at: str = "",
+    next_look: str = "",
+    places: Sequence[SeenPlace] = (),
+) -> Explanation:
+    """`looked_at` says when the groups were last looked for, empty when nobody did yet."""
+    selection = GroupSelection(settings)
+    odd = next((row for row in places if row.state == "excluded"), None)
+    named = selection.rules(group)
+    is_wanted = all(rule.passed for rule in named)
+    kind = _kind(odd if is_wanted else None)
+    rules = [kind, *named]
+    if not is_wanted or kind.passed is False:
+        return explain(group, [*rules, *_not_asked("the flow does not look after it")], GROUP_FIXES)
+    if not looked_at:
+        carried = f"{named[0].reason}; nobody has looked yet where it stands"
+        rules += _not_asked("nobody has looked yet")
+        return explain(group, rules, GROUP_FIXES, carried=carried)
+    if not places:
+        told = f"is not among the groups seen at {looked_at}. {next_look}".rstrip()
+        missing = RuleVerdict("found", False, told)
+        return explain(group, [*rules, missing, *_not_asked("it was not found")[1:]], GROUP_FIXES)
+    rules.append(RuleVerdict("found", True, f"was seen at {looked_at}"))
+    rules += _of_places([row for row in places if row.topic], places, settings)
+    return explain(group, rules, GROUP_FIXES, carried=named[0].reason)
+
+
+def _of_places(
+    rows: Sequence[SeenPlace], places: Sequence[SeenPlace], settings: FlowSettings
+) -> list[RuleVerdict]:
+    if not rows:
+        told = "; ".join(dict.fromkeys(row.reason for row in places)) or "it has no offset"
+        waits = all(row.state == "waiting" for row in places)
+        _, topics, _, *rest = _not_asked("no place of it is known")
+        return [topics, RuleVerdict("offsets", None if waits else False, told), *rest]
+    rules: list[RuleVerdict] = []
+    left = rows
+    for rule, is_against, fine in _TESTS:
+        hit = [row for row in left if is_against(row)]
+        rules.append(_verdict(rule, hit, left, fine))
+        left = [row for row in left if not is_against(row)]
+    enabled = settings.sync_group_offsets_enabled
+    words = "is true" if enabled else "is false: its place is told by checkpoints alone"
+    told = f"sync.group.offsets.enabled {words}"
+    at = [rule.rule for rule in rules].index("rights") + 1
+    rules.insert(at, RuleVerdict("sync.group.offsets.enabled", enabled, told))
+    return rules
+
+
+_TESTS: tuple[tuple[str, Callable[[SeenPlace], bool], str], ...] = (
+    ("topics", lambda row: row.state == "not_copied", "the flow copies what it reads"),
+    ("offsets", lambda row: row.source_offset is None, "it has offsets on the source"),
+    ("map", lambda row: row.translated is None, "its place on the target is known"),
+    ("rights", lambda row: row.state == "failed", "Kafka refused nothing"),
+    ("members", lambda row: row.state == "active", "it has no members on the target"),
+    ("own progress", lambda row: row.state == "kept", "it did not go on on the target by itself"),
+)
+
+
+def _verdict(
+    rule: str, hit: Sequence[SeenPlace], asked: Sequence[SeenPlace], fine: str
+) -> RuleVerdict:
+    """No where it is so in every place that was left; some places alone are named in a yes."""
+    if not asked:
+        return RuleVerdict(rule, None, "not asked: no place is left")
+    if not hit:
+        return RuleVerdict(rule, True, fine)
+    one = hit[0]
+    told = f"{one.where}: {one.reason}"
+    more = f" (and {len(hit) - 1} more places)" if len(hit) > 1 else ""
+    if len(hit) == len(asked):
+        return RuleVerdict(rule, False, f"{told}{more}")
+    return RuleVerdict(rule, True, f"not in {len(hit)} of {len(asked)} places, such as {told}")
+
+
+def _kind(odd: SeenPlace | None) -> RuleVerdict:
+    if odd is not None:
+        return RuleVerdict("kind", False, odd.reason)
+    return RuleVerdict("kind", True, "is a group of consumers, or not known to be another")
+
+
+def _not_asked(why: str) -> list[RuleVerdict]:
+    return [RuleVerdict(rule, None, f"not asked: {why}") for rule in _AFTER_FILTERS]

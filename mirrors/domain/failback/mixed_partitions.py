@@ -1,0 +1,107 @@
+"""What a group will read on the old primary, where both directions lie mixed in one partition.
+
+Each side has its own order there, so streams cannot be laid side by side. The maps of both flows
+say of every record where its twin lies on the other side; so each record is judged by itself: was
+it read there already, is it the same, and is anything passed that was not read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from mirrors.domain.failover.read_verification import Proof, Seen, Verdict
+from mirrors.domain.formatting import plural
+from mirrors.domain.offsets.runs import Run
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mixed:
+    """One group in one partition: it stands at `stands`, and shall go on at `place` here.
+
+    `after` and `before` are records here from `place` on, and before it. `twins` leads from an
+    offset here to that of the same record there; one that has none exists only here. `theirs` are
+    the records there that could be read. `again`: how many behind `place` it has read already.
+    """
+
+    stands: int
+    after: Sequence[Seen]
+    before: Sequence[Seen]
+    twins: Mapping[int, int]
+    theirs: Mapping[int, Seen]
+    again: int
+    keeps_time: bool = True
+
+
+def read_again(asked: int, place: int, *, forth: Iterable[Run], back: Iterable[Run]) -> int:
+    """Records at or behind `place` on the old primary that a group at `asked` has read there.
+
+    `forth`: runs of the flow there, whose upstream is here; `back`: those of the flow back.
+    """
+    again = sum(_within(run.length, place - run.upstream, asked - run.downstream) for run in forth)
+    again += sum(_within(run.length, place - run.downstream, asked - run.upstream) for run in back)
+    return again
+
+
+def prove_mixed(case: Mixed) -> Proof:
+    """Whether the group begins at a record that it has not read, and passes none such."""
+    skipped = sum(case.twins.get(row.offset, -1) >= case.stands for row in case.before)
+    last = next((row for row in reversed(case.before) if row.offset in case.twins), None)
+    rows = [row for row in case.after if row.offset in case.twins]
+    known = [row for row in rows if case.twins[row.offset] in case.theirs]
+    unread = [at for row in rows if (at := case.twins[row.offset]) >= case.stands]
+    wrong = _wrong(case, [*known, *_known(case, last)], skipped)
+    verdict: Verdict = "differs" if wrong else "proven"
+    if not wrong and rows and not known:
+        verdict = "unproven"
+        wrong = "what it would read next could not be read on the side that it leaves"
+    return Proof(
+        verdict=verdict,
+        reason=wrong or _words(case, len(known)),
+        re_reads=case.again,
+        skipped=skipped,
+        in_order=unread == sorted(unread),
+        compared=len(known),
+        last_consumed_at=None if last is None or skipped else last.offset,
+    )
+
+
+def _wrong(case: Mixed, known: Sequence[Seen], skipped: int) -> str:
+    other = next((row for row in known if not _same(case, row)), None)
+    if other is not None:
+        return f"the record at {other.offset} is not the one that the maps of both flows name"
+    if skipped:
+        return f"it jumps over {plural(skipped, 'record')} that it has not read yet"
+    if case.after and case.twins.get(case.after[0].offset, case.stands) < case.stands:
+        return "it begins at a record that it has read already"
+    return ""
+
+
+def _within(length: int, first: int, end: int) -> int:
+    return max(0, min(length, end) - max(0, first))
+
+
+def _known(case: Mixed, row: Seen | None) -> list[Seen]:
+    return [row] if row is not None and case.twins[row.offset] in case.theirs else []
+
+
+def _same(case: Mixed, row: Seen) -> bool:
+    there = case.theirs[case.twins[row.offset]]
+    # One of before 1970 that was brought over has the time at which it was.
+    timed = case.keeps_time and row.timestamp > 0 and there.timestamp > 0
+    return row.digest == there.digest and (not timed or row.timestamp == there.timestamp)
+
+
+def _words(case: Mixed, compared: int) -> str:
+    if not case.after:
+        return "it has read all that is there"
+    parts = [f"the next {plural(compared, 'record')} of both sides are the same, one by one"]
+    only = sum(row.offset not in case.twins for row in case.after)
+    if only:
+        parts.append(f"{plural(only, 'record')} among the next {len(case.after)} exist only here")
+    if case.again:
+        parts.append(
+            f"{plural(case.again, 'record')} that it has read already lie behind others that it "
+            "has not, since each side has an order of its own: it reads these again"
+        )
+    return "; ".join(parts)

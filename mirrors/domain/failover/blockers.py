@@ -1,0 +1,194 @@
+"""What stands in the way of a failover, and what one should know before it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from mirrors.domain.account.sentences import amount
+from mirrors.domain.failover.drift import drift_blockers, drift_warnings
+from mirrors.domain.failover.partition_blockers import ended, not_copied_blockers, part_blockers
+from mirrors.domain.failover.partitions import Part
+from mirrors.domain.failover.permissions import (
+    fence_warnings,
+    lacking_where,
+    rights_blockers,
+    rights_warnings,
+)
+from mirrors.domain.failover.plan_types import (
+    FailoverPicture,
+    Finding,
+    GroupPicture,
+    PartitionPlan,
+    PlacePlan,
+)
+from mirrors.domain.formatting import duration, plural
+from mirrors.domain.groups.checkpoints import IDLE
+
+# Names told in one sentence.
+TOLD = 5
+
+
+def find_blockers(
+    picture: FailoverPicture,
+    parts: Sequence[Part],
+    places: tuple[PlacePlan, ...],
+    oldest_ms: int,
+) -> Iterator[Finding]:
+    """`picture` holds what takes part, `parts` all that the flow selects."""
+    if picture.writing:
+        yield Finding(code="writing", where=picture.flow, sentence=picture.writing, page="jobs")
+    if picture.not_visible:
+        words = f"{picture.not_visible} What these topics hold would be lost, and is unknown."
+        yield Finding(code="not_visible", where=picture.source, sentence=words, page="source")
+    out = _out(parts)
+    names = _topics(picture, parts)
+    beside = tuple(
+        dataclasses.replace(row, topic=names.get(_name_in(row), ""))
+        for row in _blockers_beside(picture)
+        if _name_in(row) not in out
+    )
+    yield from beside
+    yield from not_copied_blockers(picture, parts)
+    told = {finding.where for finding in beside}
+    for part in parts:
+        if part.role == "replicated":
+            yield from part_blockers(picture, part, told)
+    for group in picture.groups:
+        yield from _group_blockers(picture, group, oldest_ms)
+    for place in places:
+        if place.downstream_offset is None:
+            where = f"{place.group} in {place.topic}-{place.partition}"
+            words = (
+                f"Where {where} resumes is unknown: {ended(place.reason)} Simulate without this "
+                "group to switch the others over, and let it begin at the earliest record, never "
+                "at the latest."
+            )
+            yield Finding(code="no_map", where=where, sentence=words, page="groups")
+
+
+def _out(parts: Sequence[Part]) -> set[str]:
+    """Remote topics of which nothing takes part: what is wrong with them is said once."""
+    remote = {part.row.remote_topic for part in parts}
+    return remote - {part.row.remote_topic for part in parts if part.role == "replicated"}
+
+
+def _topics(picture: FailoverPicture, parts: Sequence[Part]) -> dict[str, str]:
+    """By what a finding names: the topic that a decision leaves behind to pass it."""
+    names: dict[str, str] = {}
+    for part in parts:
+        topic, remote = part.row.topic, part.row.remote_topic
+        names[remote] = names[lacking_where(remote, picture.target)] = topic
+        names[lacking_where(topic, picture.source)] = topic
+    return names
+
+
+def _name_in(row: Finding) -> str:
+    """Of a setting's finding, the topic that has it."""
+    return row.where.partition(": ")[0]
+
+
+def _blockers_beside(picture: FailoverPicture) -> Iterator[Finding]:
+    """Of topics and rights: what offsets do not show."""
+    if picture.standing is not None:
+        yield from drift_blockers(picture.standing, target=picture.target)
+    yield from rights_blockers(picture.asked, picture.source_rights, picture.target_rights)
+
+
+def _group_blockers(
+    picture: FailoverPicture, group: GroupPicture, oldest_ms: int
+) -> Iterator[Finding]:
+    if group.trouble:
+        words = (
+            f"The offsets of {group.group} could not be read: {ended(group.trouble)} Simulate "
+            "without it to switch the others over."
+        )
+        yield Finding(code="no_groups", where=group.group, sentence=words, page="groups")
+    if group.taken:
+        words = (
+            f"{group.group}: {group.taken} on {picture.target}, so its offsets cannot be set. "
+            "Delete or rename the share group, or simulate without this group."
+        )
+        yield Finding(code="name_taken", where=group.group, sentence=words, page="groups")
+    elif group.target_state not in IDLE:
+        words = (
+            f"{group.group} is {group.target_state} on the target, so its offsets cannot be set "
+            "there. Stop its members on the target first."
+        )
+        yield Finding(code="group_active", where=group.group, sentence=words, page="groups")
+    age = 0 if group.seen_at is None else picture.taken_at - group.seen_at
+    if age > oldest_ms:
+        words = (
+            f"The offsets of {group.group} are {duration(age)} old and the source cannot be asked: "
+            f"all that it consumed since would be read again. The limit is {duration(oldest_ms)}."
+        )
+        yield Finding(code="sample_too_old", where=group.group, sentence=words, page="groups")
+
+
+def find_warnings(
+    picture: FailoverPicture,
+    partitions: tuple[PartitionPlan, ...],
+    places: tuple[PlacePlan, ...],
+) -> Iterator[Finding]:
+    if picture.source_trouble:
+        ages = [row.source_end_age_ms for row in partitions if row.source_end_age_ms is not None]
+        old = f" They are up to {duration(max(ages))} old." if ages else " There are none."
+        words = f"Figures of the source are the last known: {picture.source_trouble}{old}"
+        yield Finding(code="source_unreachable", where=picture.flow, sentence=words, page="source")
+    if picture.gone:
+        yield _gone(picture)
+    for row in partitions:
+        if row.loss:
+            name = f"{row.topic}-{row.partition}"
+            words = f"{name}: {amount(row.loss, row.loss_certainty)} would be lost."
+            yield Finding(code="loss", where=name, sentence=words, page="topics")
+    for place in places:
+        where = f"{place.group} in {place.topic}-{place.partition}"
+        if place.outcome in ("ahead", "expired", "lower_bound"):
+            words = f"{where}: {place.reason}.{_skipped(place)}"
+            yield Finding(code=place.outcome, where=where, sentence=words, page="groups")
+    yield from _without_offset(picture)
+    yield from _warnings_beside(picture)
+
+
+def _skipped(place: PlacePlan) -> str:
+    if place.skipped == 0:
+        return ""
+    if place.skipped is None:
+        return " Whether the target still holds all that it has not read is unknown."
+    return f" At most {plural(place.skipped, 'record')} that it has not read are gone there."
+
+
+def _without_offset(picture: FailoverPicture) -> Iterator[Finding]:
+    for group in picture.groups:
+        for place in group.places:
+            if place.has_no_offset:
+                where = f"{place.group} in {place.topic}-{place.partition}"
+                words = (
+                    f"{where} has no committed offset on {picture.source} any more: it expired or "
+                    "was deleted. Nothing is set; its client applies auto.offset.reset, on "
+                    f"{picture.target} as on {picture.source}."
+                )
+                yield Finding(code="no_offset", where=where, sentence=words, page="groups")
+
+
+def _gone(picture: FailoverPicture) -> Finding:
+    names, more = ", ".join(picture.gone[:TOLD]), len(picture.gone) - TOLD
+    seen = ""
+    if picture.gone_at is not None:
+        seen = f", as the flow last saw it {duration(picture.taken_at - picture.gone_at)} ago"
+    words = (
+        f"Copied before and not on {picture.source} any more, or not whole{seen}: {names}"
+        f"{f' and {more:,} more' if more > 0 else ''}. Nothing is left there to copy or to "
+        f"lose; what lies on {picture.target} is left alone."
+    )
+    return Finding(code="gone", where=picture.flow, sentence=words, page="topics")
+
+
+def _warnings_beside(picture: FailoverPicture) -> Iterator[Finding]:
+    source, target = picture.source, picture.target
+    if picture.standing is not None:
+        yield from drift_warnings(picture.standing, target=target, now=picture.taken_at)
+    yield from rights_warnings(picture.asked, picture.source_rights, picture.target_rights)
+    if picture.fence is not None:
+        yield from fence_warnings(picture.fence, source=source)

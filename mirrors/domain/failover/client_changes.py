@@ -1,0 +1,80 @@
+"""What each client changes to work against the target: address, topic names, pattern."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.replication_policy import ReplicationPolicy
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClientChange:
+    """One consumer group, or all producers (`group` empty).
+
+    `topics` are names to use on the target; `pattern` is a Java regular expression that finds the
+    remote topics and those that producers write there from then on. Empty where names stay.
+    """
+
+    group: str
+    bootstrap: str
+    topics: tuple[str, ...]
+    pattern: str
+    sentence: str
+
+
+def client_changes(
+    policy: ReplicationPolicy,
+    *,
+    bootstrap: str,
+    topics: Mapping[str, Iterable[tuple[str, str]]],
+    produced: Iterable[str],
+) -> tuple[ClientChange, ...]:
+    """First the producers, then each group; `topics` are its topics with their names there."""
+    changes = [_producers(policy, bootstrap, sorted(set(produced)))]
+    changes += [
+        _consumers(policy, group, bootstrap, dict(names)) for group, names in sorted(topics.items())
+    ]
+    return tuple(changes)
+
+
+def _producers(policy: ReplicationPolicy, bootstrap: str, names: list[str]) -> ClientChange:
+    words = "Producers change bootstrap.servers; topic names stay."
+    if any(policy.remote_topic(name) != name for name in names):
+        words = (
+            "Producers change bootstrap.servers and write to the topics of the same name on the "
+            "target, which must exist there; never into the remote topics."
+        )
+    return ClientChange(
+        group="", bootstrap=bootstrap, topics=tuple(names), pattern="", sentence=words
+    )
+
+
+def _consumers(
+    policy: ReplicationPolicy, group: str, bootstrap: str, topics: Mapping[str, str]
+) -> ClientChange:
+    remote = [topics[name] for name in sorted(topics)]
+    if remote == sorted(topics):
+        words = f"{group} changes bootstrap.servers; topic names stay."
+        return ClientChange(
+            group=group, bootstrap=bootstrap, topics=tuple(remote), pattern="", sentence=words
+        )
+    # What goes home has its old name there, and nobody will write under that of here.
+    copied = {name for name in topics if topics[name] == policy.remote_topic(name)}
+    renamed = sorted({*remote, *copied})
+    words = (
+        f"{group} changes bootstrap.servers and subscribes to the remote topics, and to the topics "
+        "of the same name for what producers write on the target; the pattern finds both."
+    )
+    return ClientChange(
+        group=group,
+        bootstrap=bootstrap,
+        topics=tuple(remote),
+        pattern="|".join(_literal(name) for name in renamed),
+        sentence=words,
+    )
+
+
+def _literal(name: str) -> str:
+    """Of what a topic name may hold, only the dot means something else in a pattern."""
+    return name.replace(".", r"\.")

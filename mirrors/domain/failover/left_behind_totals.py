@@ -1,0 +1,76 @@
+"""What decisions to leave something behind leave on the source, in figures and in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from mirrors.domain.account.sentences import STATE_WORDS
+from mirrors.domain.account.sentences import owed as owed_words
+from mirrors.domain.account.totals import Total, total
+from mirrors.domain.failover.left_behind import LeftBehind
+from mirrors.domain.failover.partitions import Part, stated
+from mirrors.domain.failover.plan_types import FailoverPicture, LeftOut
+from mirrors.domain.formatting import plural
+
+# Groups named in one sentence.
+_NAMED = 3
+
+
+def left_out(picture: FailoverPicture, parts: Iterable[Part]) -> Iterator[LeftOut]:
+    """One row a decision that is about something that the flow selects."""
+    by_decision: dict[LeftBehind, list[Part]] = {}
+    for part in parts:
+        if part.decision is not None:
+            by_decision.setdefault(part.decision, []).append(part)
+    for decision in picture.left_behind:
+        mine = by_decision.get(decision, [])
+        if mine:
+            yield _row(picture, decision, mine)
+
+
+def _row(picture: FailoverPicture, decision: LeftBehind, parts: Sequence[Part]) -> LeftOut:
+    found = total(stated(part.owed) for part in parts)
+    groups = sorted(
+        {
+            place.group
+            for group in picture.groups
+            for place in group.places
+            if decision.covers(place.topic, place.partition) and place.source_offset is not None
+        }
+    )
+    return LeftOut(
+        topic=decision.topic,
+        partition=decision.partition,
+        partitions=len(parts),
+        records=None if found.certainty == "unknown" else found.records,
+        certainty=found.certainty,
+        unknown=found.unknown,
+        observed_at=found.observed_at,
+        groups=tuple(groups),
+        reason=decision.reason,
+        decided_by=decision.decided_by,
+        decided_at=decision.decided_at,
+        sentence=_sentence(picture, decision, found, groups),
+    )
+
+
+def _sentence(
+    picture: FailoverPicture, decision: LeftBehind, found: Total, groups: Sequence[str]
+) -> str:
+    many = "" if decision.partition is not None else f" ({plural(found.partitions, 'partition')})"
+    words = (
+        f"{decision.name}{many} is left behind on {picture.source} by decision of "
+        f"{decision.decided_by} ({decision.reason}): {owed_words(found)} not replicated."
+    )
+    if groups:
+        names = ", ".join(groups[:_NAMED])
+        more = f" and {len(groups) - _NAMED:,} more" if len(groups) > _NAMED else ""
+        words += f" Nothing is set there for {names}{more}."
+    return words
+
+
+def state_words(part: Part) -> str:
+    """Why a part is not copied, for a sentence that begins with its name."""
+    if part.owed.state in ("behind", "in_step", "unknown", "stalled"):
+        return "has not been copied yet"
+    return f"is {STATE_WORDS[part.owed.state]}".replace("is cannot", "cannot")

@@ -1,0 +1,92 @@
+"""What of single topic-partitions is in the way of a failover, with how much they owe.
+
+A decision to leave a topic or partition behind passes every one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from mirrors.domain.account.sentences import amount
+from mirrors.domain.account.sentences import owed as owed_words
+from mirrors.domain.account.totals import total
+from mirrors.domain.failover.left_behind_totals import state_words
+from mirrors.domain.failover.partitions import NOT_COPIED, Part
+from mirrors.domain.failover.permissions import lacking_where
+from mirrors.domain.failover.plan_types import FailoverPicture, Finding, Page
+from mirrors.domain.formatting import plural
+
+_LEAVE = "leave it behind by decision"
+_CHANGED = {
+    "recreated": "was truncated or recreated on {source}",
+    "source_replaced": "belongs to another cluster than the one that was copied",
+}
+
+
+def not_copied_blockers(picture: FailoverPicture, parts: Sequence[Part]) -> Iterator[Finding]:
+    """Selected topics that are not replicated: one finding a topic."""
+    by_topic: dict[str, list[Part]] = {}
+    for part in parts:
+        # What is hidden from us has no name, and a finding of its own.
+        if part.role == "not_copied" and part.row.topic:
+            by_topic.setdefault(part.row.topic, []).append(part)
+    for topic, mine in by_topic.items():
+        found, worst = total(part.owed for part in mine), mine[0]
+        if worst.row.code == NOT_COPIED and not found.records and not found.unknown:
+            # An empty partition that no plan has named yet: nothing of it can be lost.
+            continue
+        known = [part for part in mine if part.row.partition >= 0]
+        many = f" ({plural(len(known), 'partition')})" if known else ""
+        is_new = worst.row.code == NOT_COPIED
+        reason = "" if is_new or not worst.owed.reason else f" {ended(worst.owed.reason)}"
+        words = (
+            f"{topic}{many} {state_words(worst)}.{reason} Not on {picture.target}: "
+            f"{owed_words(found)}. Remove the cause, or {_LEAVE}."
+        )
+        code = NOT_COPIED if is_new else worst.owed.state
+        yield Finding(code=code, where=topic, sentence=words, page="topics", topic=topic)
+
+
+def part_blockers(picture: FailoverPicture, part: Part, told: Collection[str]) -> Iterator[Finding]:
+    """`told`: remote topics, and those of a cluster, of which something is said already."""
+    row, owed = part.row, part.owed
+    found = f"It owes {amount(owed.records, owed.certainty)}."
+    if owed.state in _CHANGED:
+        what = _CHANGED[owed.state].format(source=picture.source)
+        why = f" {ended(row.gap)}" if row.gap else ""
+        words = f"{row.name} {what}.{why} {found} Decide on it, or {_LEAVE}."
+        yield _finding(owed.state, part, words, "gaps")
+    elif row.gap or (owed.state == "waiting_for_decision" and row.target_end is not None):
+        why = ended(row.gap) or f"{row.remote_topic} was deleted or recreated on {picture.target}."
+        words = f"{row.name} has an open gap: {why} {found} Decide on it first, or {_LEAVE}."
+        yield _finding("gap", part, words, "gaps")
+    elif owed.state == "stalled":
+        words = (
+            f"{row.name} is stalled, so a switchover would never drain it: {ended(row.reason)} "
+            f"{found} Remove the cause, or {_LEAVE}."
+        )
+        yield _finding("stalled", part, words, "topics")
+    reasons = {row.remote_topic, lacking_where(row.remote_topic, picture.target)}
+    if row.target_end is None and not reasons & set(told):
+        words = (
+            f"{row.remote_topic}-{row.partition} cannot be read on {picture.target}: it does not "
+            f"exist yet, or the right to describe it is missing. {found}"
+        )
+        yield _finding("unread", part, words, "topics")
+
+
+def _finding(code: str, part: Part, words: str, page: Page) -> Finding:
+    row = part.row
+    return Finding(
+        code=code,
+        where=row.name,
+        sentence=words,
+        page=page,
+        topic=row.topic,
+        partition=row.partition,
+    )
+
+
+def ended(words: str) -> str:
+    """A sentence that ends as one."""
+    return words if not words or words.endswith(".") else f"{words}."

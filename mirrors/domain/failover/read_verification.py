@@ -1,0 +1,181 @@
+"""What a group sees downstream against what it would have seen upstream, record by record.
+
+Records are the same when their content is (key, value, headers) and so is their time, unless the
+target's topic gives records the time at which they arrived.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from mirrors.domain.formatting import plural
+
+# proven: content was compared and agrees. differs: it does not. unproven: nothing to compare.
+Verdict = Literal["proven", "differs", "unproven"]
+
+
+class Seen(NamedTuple):
+    """One record that was read: its offset on that side, its content as a digest, its time."""
+
+    offset: int
+    digest: bytes
+    timestamp: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Samples:
+    """Of one group in one partition; a side that could not be read is None.
+
+    `source_after` are the copied records from the group's offset on, `target_after` those from its
+    downstream offset on. `last_consumed` is the last copied record before the group's offset, and
+    `target_before` are the records before the downstream offset.
+    """
+
+    target_after: Sequence[Seen]
+    source_after: Sequence[Seen] | None = None
+    last_consumed: Seen | None = None
+    target_before: Sequence[Seen] = ()
+    keeps_time: bool = True
+    compacted: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Proof:
+    """`skipped` are copied records that the group would jump over; `re_reads` None: not known."""
+
+    verdict: Verdict
+    reason: str
+    re_reads: int | None = None
+    skipped: int | None = None
+    in_order: bool | None = None
+    compared: int = 0
+    last_consumed_at: int | None = None
+
+
+def prove(samples: Samples) -> Proof:
+    """Whether the first record downstream is just the one that the group has not consumed yet."""
+    if samples.source_after is None:
+        return Proof(verdict="unproven", reason="the source could not be read")
+    theirs = [_face(row, samples) for row in samples.source_after]
+    ours = [_face(row, samples) for row in samples.target_after]
+    found = _aligned(theirs, ours)
+    last = _last_consumed(samples)
+    if found is None:
+        return _different(samples, last)
+    re_reads, skipped = found
+    compared = min(len(theirs) - skipped, len(ours) - re_reads)
+    if compared == 0:
+        re_reads, skipped = _beside(samples, last)
+        if theirs and last is None:
+            words = "what it would read next was copied, and cannot be read on the target yet"
+            return Proof(verdict="unproven", reason=words)
+    agrees = not re_reads and not skipped
+    return Proof(
+        verdict="proven" if agrees else "differs",
+        reason=_words(re_reads, skipped, compared, last),
+        re_reads=re_reads,
+        skipped=skipped,
+        in_order=True,
+        compared=compared,
+        last_consumed_at=last,
+    )
+
+
+def prove_expired(start: int, seen: Sequence[Seen], skipped: int | None, reason: str) -> Proof:
+    """Of a group that resumes at the remote partition's log start: that a reader begins there.
+
+    What it has read before is gone from the source or the target, so there is no content to
+    compare. `skipped` are records that it has not read and that the target no longer holds.
+    """
+    if any(row.offset < start for row in seen):
+        words = f"a reader that begins at {start} gets records from before it"
+        return Proof(verdict="differs", reason=words, in_order=False)
+    if skipped is None:
+        words = f"{reason}; whether all that it has not read is there is unknown"
+        return Proof(verdict="unproven", reason=words)
+    if skipped:
+        words = f"{reason}; {plural(skipped, 'record')} at most that it has not read are gone there"
+        return Proof(verdict="unproven", reason=words, skipped=skipped)
+    return Proof(verdict="proven", reason=reason, skipped=0, in_order=True)
+
+
+def prove_lower_bound(start: int, seen: Sequence[Seen], re_reads: int | None, reason: str) -> Proof:
+    """Of a group that resumes at a safe lower bound: that a reader begins there.
+
+    The bound itself follows from records that were compared on both sides. `re_reads` is at most.
+    """
+    if any(row.offset < start for row in seen):
+        words = f"a reader that begins at {start} gets records from before it"
+        return Proof(verdict="differs", reason=words, in_order=False)
+    return Proof(verdict="proven", reason=reason, re_reads=re_reads, skipped=0, in_order=True)
+
+
+def _beside(samples: Samples, last: int | None) -> tuple[int, int]:
+    """(re-reads, skipped) where one side has nothing left, told by the last consumed record."""
+    if last is None:
+        return len(samples.target_after), 0
+    again = sum(row.offset <= last for row in samples.target_after)
+    jumped = sum(row.offset > last for row in samples.target_before)
+    return again, jumped
+
+
+def _aligned(theirs: list[object], ours: list[object]) -> tuple[int, int] | None:
+    """(re-reads, skipped): the least shift of one against the other after which both agree."""
+    if not theirs:
+        # Nothing copied is left for the group: all that it finds it has consumed before.
+        return len(ours), 0
+    if not ours:
+        return 0, 0
+    for shift in range(max(len(theirs), len(ours))):
+        if shift < len(ours) and _agree(theirs, ours[shift:]):
+            return shift, 0
+        if shift < len(theirs) and _agree(theirs[shift:], ours):
+            return 0, shift
+    return None
+
+
+def _agree(one: list[object], two: list[object]) -> bool:
+    common = min(len(one), len(two))
+    return one[:common] == two[:common]
+
+
+def _last_consumed(samples: Samples) -> int | None:
+    """Where downstream the group's last consumed record is: as near as possible."""
+    wanted = samples.last_consumed
+    if wanted is None:
+        return None
+    face = _face(wanted, samples)
+    rows = [*samples.target_before, *samples.target_after]
+    return next((row.offset for row in reversed(rows) if _face(row, samples) == face), None)
+
+
+def _different(samples: Samples, last: int | None) -> Proof:
+    if samples.compacted:
+        words = (
+            "the topic is compacted, and the two sides hold different records of this stretch; "
+            "its place comes from the map of offsets"
+        )
+        return Proof(verdict="unproven", reason=words, last_consumed_at=last)
+    amount = len(samples.target_after)
+    words = f"none of the first {amount} records downstream is the next one of the source"
+    return Proof(verdict="differs", reason=words, in_order=False, last_consumed_at=last)
+
+
+def _words(re_reads: int, skipped: int, compared: int, last: int | None) -> str:
+    if re_reads:
+        return f"it reads {re_reads} records again that it consumed on the source"
+    if skipped:
+        return f"it jumps over {skipped} records that it has not consumed yet"
+    if compared:
+        if compared == 1:
+            return "the next record is the same"
+        return f"the next {compared} records are the same, in the same order"
+    if last is not None:
+        return f"its last consumed record is the one at {last} downstream; nothing copied is left"
+    return "nothing that was copied is left for it to read"
+
+
+def _face(row: Seen, samples: Samples) -> object:
+    return (row.digest, row.timestamp) if samples.keeps_time else row.digest

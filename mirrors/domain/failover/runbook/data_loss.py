@@ -1,0 +1,182 @@
+"""What a run leaves on the source and what consumers read again: amounts, certainty, sentences.
+
+A. A figure of a source that no longer answers is a lower bound, and says how old it is.
+B. Offsets are an upper bound; only records that were read are counted.
+C. An unknown partition never hides what is known of the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from mirrors.domain.account.partition import Certainty, Owed
+from mirrors.domain.account.sentences import unknown_part
+from mirrors.domain.account.totals import Total, total
+from mirrors.domain.failover.partitions import stated
+from mirrors.domain.formatting import duration, plural
+
+# How a plan names what the account calls at_most and at_least.
+_OF_PLAN: Mapping[str, Certainty] = {"observed": "at_most", "last_known": "at_least"}
+# A figure of the moment needs no age.
+_FRESH_MS = 1_000
+_KNOWN: frozenset[str] = frozenset({"counted", "at_most", "at_least", "unknown"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Amount:
+    """A sum with its certainty. `records` is None where no part is known; `unknown` counts the
+    parts without a figure, `observed_at` (epoch ms) is the oldest observation in the sum.
+    `offsets`: of an earlier figure, how many offsets were open then; more than it holds records."""
+
+    records: int | None
+    certainty: Certainty
+    unknown: int = 0
+    unknown_words: str = ""
+    observed_at: int | None = None
+    offsets: int = 0
+
+
+def every_partition(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """All selected topic-partitions of a plan (as JSON): those that take part, those that are not
+    copied, and those that a decision leaves behind."""
+    names = ("partitions", "not_copied", "left_partitions")
+    return [row for name in names for row in plan.get(name) or ()]
+
+
+def topic_words(row: Mapping[str, Any]) -> str:
+    """A part without a topic stands for all that may be hidden from us."""
+    return row["topic"] or "topics that may be hidden"
+
+
+def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
+    """One partition of a plan (as JSON) that was taken at `taken_at` (epoch ms)."""
+    records, said = row["loss"], str(row["certainty"])
+    # A plan of an earlier version has no certainty of its own for the loss.
+    certainty = row.get("loss_certainty") or _OF_PLAN.get(said, said)
+    if records is None or certainty not in _KNOWN or certainty == "unknown":
+        records, certainty = None, "unknown"
+    elif records == 0 and certainty == "at_most":
+        certainty = "counted"
+    state = "unknown" if records is None else "behind" if records else "in_step"
+    return Owed(
+        topic=topic_words(row),
+        partition=row["partition"],
+        state=row.get("state") or state,  # type: ignore[arg-type]
+        records=records,
+        certainty=certainty,
+        observed_at=taken_at - (row.get("source_end_age_ms") or 0),
+        time_lag_ms=None,
+        reason=row.get("reason") or "",
+        least=row.get("least", records or 0),
+    )
+
+
+def sum_owed(parts: Iterable[Owed]) -> Amount:
+    """What all of these partitions leave behind."""
+    parts = list(parts)
+    return _amount(total(map(stated, parts)), offsets=total(parts).records)
+
+
+def sum_re_reads(
+    rows: Sequence[Mapping[str, Any]], *, observed_at: int | None, is_final: bool
+) -> Amount:
+    """Of group-partitions with `re_reads`. `is_final`: no group consumed since it was observed."""
+    known = [row["re_reads"] for row in rows if row["re_reads"] is not None]
+    unknown = len(rows) - len(known)
+    certainty: Certainty = "counted" if is_final and not unknown else "at_least"
+    if unknown and not sum(known):
+        certainty = "unknown"
+    groups = {row["group"] for row in rows if row["re_reads"] is None}
+    words = f"unknown for {plural(unknown, 'group-partition')} of {_named(groups)}"
+    return Amount(
+        records=sum(known) if known or not unknown else None,
+        certainty=certainty,
+        unknown=unknown,
+        unknown_words=words if unknown else "",
+        observed_at=observed_at,
+    )
+
+
+def loss_sentence(loss: Amount, *, source: str, now: int) -> str:
+    """What was not replicated, as of `now` (epoch ms)."""
+    if loss.certainty == "counted" and not loss.records:
+        return "No records were lost."
+    if loss.certainty == "unknown" or loss.records is None:
+        why = f" ({loss.unknown_words})" if loss.unknown_words else ""
+        return f"How many records were not replicated is unknown{why}."
+    was = "was" if loss.records == 1 else "were"
+    amount = plural(loss.records, "record")
+    rest = f"; {loss.unknown_words}" if loss.unknown_words else ""
+    if loss.certainty == "at_most":
+        return f"At most {amount} {was} not replicated (by offsets){rest}."
+    if loss.certainty == "at_least":
+        seen = f"{source} was last seen {_age(loss.observed_at, now)}"
+        note = ""
+        if loss.offsets > loss.records:
+            note = f" ({loss.offsets:,} by offsets when {seen})"
+        elif loss.observed_at is None or now - loss.observed_at > _FRESH_MS:
+            note = f" ({seen})"
+        if not loss.records:
+            return f"How many records were not replicated is unknown{note}{rest}."
+        return f"At least {amount} {was} not replicated{note}{rest}."
+    return f"{amount} {was} not replicated{rest}."
+
+
+def re_reads_sentence(re_reads: Amount, *, now: int) -> str:
+    """What consumers read again, as of `now` (epoch ms)."""
+    if re_reads.certainty == "counted" and not re_reads.records:
+        return "No records are read again."
+    if re_reads.certainty == "unknown" or re_reads.records is None:
+        return f"How many records are read again is unknown ({re_reads.unknown_words})."
+    amount = plural(re_reads.records, "record")
+    rest = f"; {re_reads.unknown_words}" if re_reads.unknown_words else ""
+    are = "is" if re_reads.records == 1 else "are"
+    if re_reads.certainty == "counted":
+        return f"{amount} {are} read again{rest}."
+    if re_reads.certainty == "at_least" and not re_reads.records:
+        read_at = _age(re_reads.observed_at, now)
+        return (
+            f"What groups consumed since their offsets were read ({read_at}) is read again{rest}."
+        )
+    bound = "most" if re_reads.certainty == "at_most" else "least"
+    old = ""
+    if bound == "least":
+        old = f" (by group offsets read {_age(re_reads.observed_at, now)})"
+    return f"At {bound} {amount} {are} read again{old}{rest}."
+
+
+def counted_sentence(loss: Amount, re_reads: Amount, *, source: str) -> str:
+    """What was counted afterwards, on a source that is back."""
+    parts = [loss_sentence(loss, source=source, now=0).rstrip(".")]
+    parts.append(re_reads_sentence(re_reads, now=0).rstrip("."))
+    return f"Counted on {source} afterwards: {_lower(parts[0])}. {parts[1]}."
+
+
+def _amount(found: Total, *, offsets: int = 0) -> Amount:
+    return Amount(
+        records=None if found.certainty == "unknown" and not found.records else found.records,
+        certainty=found.certainty,
+        unknown=found.unknown,
+        unknown_words=unknown_part(found) if found.unknown else "",
+        observed_at=found.observed_at,
+        offsets=offsets,
+    )
+
+
+def _age(observed_at: int | None, now: int) -> str:
+    if observed_at is None:
+        return "at an unknown time"
+    at = datetime.fromtimestamp(observed_at / 1000, UTC)
+    return f"at {at:%H:%M:%S} UTC, {duration(max(0, now - observed_at))} earlier"
+
+
+def _lower(words: str) -> str:
+    return words[:1].lower() + words[1:]
+
+
+def _named(groups: Iterable[str], most: int = 3) -> str:
+    names = sorted(groups)
+    return ", ".join(names[:most]) + (" and others" if len(names) > most else "")

@@ -1,0 +1,103 @@
+"""Whether a plan became materially worse than the simulated one that a person agreed to.
+
+Live figures move, so a little more loss is no news; what nobody knew then is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mirrors.domain.failover.runbook.steps import Kind
+from mirrors.domain.formatting import plural
+
+# So many more records than were simulated, or twice as many, are not worth stopping for.
+LOSS_MARGIN = 1_000
+# A run stops the flow itself, and the last figures of a dead source grow older by themselves.
+EXPECTED = {"switchover": {"writing"}, "failover": {"writing", "sample_too_old"}}
+Plan = Mapping[str, Any]
+
+
+def what_is_worse(kind: Kind, simulated: Plan, now: Plan) -> tuple[str, ...]:
+    """A sentence for each thing that a person did not agree to; both are plans as JSON."""
+    return (
+        *_blockers(kind, simulated, now),
+        *_loss(kind, simulated, now),
+        *_places(simulated, now),
+    )
+
+
+def standing_blockers(kind: Kind, plan: Plan) -> tuple[str, ...]:
+    """What is in the way and will not go away by itself."""
+    return tuple(row["sentence"] for row in plan["blockers"] if row["code"] not in EXPECTED[kind])
+
+
+def left_to_copy(plan: Plan) -> int | None:
+    """Offsets that a switchover has to wait for, of the partitions that take part; None while the
+    figure of one is unknown. What is left behind by decision is not among them."""
+    found: int | None = plan["pending"] if "pending" in plan else plan["loss"]
+    return found
+
+
+def _blockers(kind: Kind, simulated: Plan, now: Plan) -> Iterator[str]:
+    known = {(row["code"], row["where"]) for row in simulated["blockers"]}
+    for row in now["blockers"]:
+        if row["code"] not in EXPECTED[kind] and (row["code"], row["where"]) not in known:
+            yield row["sentence"]
+
+
+def _loss(kind: Kind, simulated: Plan, now: Plan) -> Iterator[str]:
+    if kind == "switchover":
+        # It waits until nothing is left to copy: what lags now is not lost.
+        if not _is_observed(now):
+            yield "The source does not answer any more; a switchover needs it. Choose failover."
+        return
+    before, after = simulated["loss"], now["loss"]
+    if after is None and before is not None:
+        yield f"What would be lost is not known any more; {plural(before, 'record')} then."
+    elif after is not None and before is not None and after > max(2 * before, before + LOSS_MARGIN):
+        yield f"{plural(after, 'record')} would be lost, {before:,} when it was simulated."
+
+
+def _is_observed(plan: Plan) -> bool:
+    """Whether the source answered for what takes part; left-behind topics may be hidden."""
+    rows = plan["partitions"]
+    if not rows:
+        return bool(plan["certainty"] == "observed")
+    return all(row["certainty"] == "observed" for row in rows)
+
+
+def _places(simulated: Plan, now: Plan) -> Iterator[str]:
+    after = {_key(row): row["downstream_offset"] for row in now["places"]}
+    lost = [
+        _key(row)
+        for row in simulated["places"]
+        if row["downstream_offset"] is not None and after.get(_key(row)) is None
+    ]
+    blocked = {row["where"] for row in now["blockers"]}
+    told = [key for key in lost if f"{key[0]} in {key[1]}-{key[2]}" not in blocked]
+    if told:
+        group, topic, number = told[0]
+        more = f" and {len(told) - 1:,} more" if len(told) > 1 else ""
+        yield (
+            f"{group} in {topic}-{number}{more} had an exact place when it was simulated, and has "
+            "none now."
+        )
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    return row["group"], row["topic"], row["partition"]
+
+
+def blast_radius(plan: Plan) -> dict[str, int | None]:
+    """How much a run of this plan touches."""
+    partitions: Sequence[Any] = plan["partitions"]
+    return {
+        "topics": len({row["topic"] for row in partitions}),
+        "partitions": len(partitions),
+        "groups": len({row["group"] for row in plan["places"]}),
+        "places": len(plan["places"]),
+        "not_moved": sum(row["downstream_offset"] is None for row in plan["places"]),
+        "loss": plan["loss"],
+        "re_reads": plan["re_reads"],
+    }

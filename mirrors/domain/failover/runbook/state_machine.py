@@ -1,0 +1,138 @@
+"""What a run does next, and what becomes of a step: pure, decided anew from its rows each time.
+
+A. Steps are done in order; the first that is not done is where a run goes on, whoever died.
+B. An abort undoes what was begun, last first, each step once.
+C. A run that meets trouble after it changed something waits for a person; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from mirrors.domain.failover.runbook.steps import Step
+
+StepState = Literal["pending", "running", "waiting", "succeeded", "failed", "skipped"]
+DONE: tuple[StepState, ...] = ("succeeded", "skipped")
+AGAIN_MS = 2_000
+# A compensation that fails so often is left to a person.
+UNDO_TRIES = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepFacts:
+    """One step as its row says. `begun`: its act may have had an effect, wholly or in part."""
+
+    name: str
+    state: StepState = "pending"
+    attempt: int = 0
+    begun: bool = False
+    due_at: int | None = None
+    undone: bool = False
+    undo_tries: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunFacts:
+    steps: Sequence[StepFacts]
+    abort_asked: bool = False
+    pause_asked: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Do:
+    step: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Undo:
+    step: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Rest:
+    """Until a person does something: which thing is in `why`."""
+
+    why: Literal["pause", "person", "trouble"]
+    step: str
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    state: Literal["succeeded", "failed", "aborted"]
+    step: str = ""
+
+
+Move = Do | Undo | Rest | End
+
+
+def next_move(run: RunFacts) -> Move:
+    """The one thing to do now."""
+    if run.abort_asked:
+        return _way_back(run)
+    step = next((step for step in run.steps if step.state not in DONE), None)
+    if step is None:
+        return End("succeeded")
+    if step.state == "failed":
+        touched = any(other.begun for other in run.steps)
+        return Rest("trouble", step.name) if touched else End("failed", step.name)
+    if run.pause_asked:
+        return Rest("pause", step.name)
+    if step.state == "waiting":
+        return Rest("person", step.name)
+    return Do(step.name)
+
+
+def _way_back(run: RunFacts) -> Move:
+    for step in reversed(run.steps):
+        if step.begun and not step.undone:
+            tired = step.undo_tries >= UNDO_TRIES
+            return Rest("trouble", step.name) if tired else Undo(step.name)
+    return End("aborted")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a look at a step found, with its sentence and its numbers.
+
+    not_yet: look again in `again_ms`. person: somebody has to do or decide it. failed: another try
+    may help when `again` is set.
+    """
+
+    what: Literal["done", "skipped", "not_yet", "person", "failed"]
+    words: str
+    numbers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    again: bool = False
+    again_ms: int = 1_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the row of the step becomes; `next_at` (epoch ms) when it is looked at again."""
+
+    state: StepState
+    words: str
+    next_at: int | None = None
+    # Its act is done again from its beginning.
+    afresh: bool = False
+
+
+def judge(step: Step, facts: StepFacts, outcome: Outcome, *, now: int) -> Verdict:
+    """What comes of what was found; the limit counts from the step's beginning."""
+    late = facts.due_at is not None and now >= facts.due_at
+    if outcome.what == "done":
+        return Verdict(state="succeeded", words=outcome.words)
+    if outcome.what == "skipped":
+        return Verdict(state="skipped", words=outcome.words)
+    if outcome.what == "person":
+        return Verdict(state="waiting", words=outcome.words)
+    if outcome.what == "not_yet" and not late:
+        return Verdict(state="running", words=outcome.words, next_at=now + outcome.again_ms)
+    if outcome.what == "not_yet":
+        late_words = f"Not so within {step.limit_s} s: {outcome.words}"
+        return Verdict(state="failed", words=late_words)
+    if outcome.again and facts.attempt < step.tries and not late:
+        wait = AGAIN_MS * max(1, facts.attempt)
+        return Verdict(state="running", words=outcome.words, next_at=now + wait, afresh=True)
+    return Verdict(state="failed", words=outcome.words)

@@ -1,0 +1,270 @@
+"""A stored plan as a script: the fence, each group's places, reading back, what clients change.
+
+A. Nothing of the plan is code: every text of it is one quoted word, or lies in a comment without a
+   line end.
+B. A group's places are set in one call from a file, and read back before the next group.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+
+def can_be_said(text: str) -> bool:
+    """Whether a command line can carry it: no argument holds a NUL, or half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def word(text: str) -> str:
+    return shlex.quote(text)
+
+
+def comment(text: str) -> str:
+    """For a line that is not run: nothing in it can end the line."""
+    return "# " + "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+def csv_line(*fields: object) -> str:
+    """One line as Kafka's tools read it from a file of places."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow(fields)
+    return out.getvalue()
+
+
+def call(name: str, words: Iterable[str], *, indent: str = "  ") -> Iterator[str]:
+    """A function with a word a line, so that a person can read and change it."""
+    lines = [f"{indent}{name}", *(f"{indent}  {word(text)}" for text in words)]
+    for line in lines[:-1]:
+        yield f"{line} \\"
+    yield lines[-1]
+
+
+HEAD = """\
+set -euo pipefail
+# A Java tool reads the names it is given in the encoding of the locale.
+export LC_ALL=C.UTF-8
+umask 077
+"""
+
+TOOLS = """\
+SOURCE=${SOURCE:-$source_bootstrap}
+TARGET=${TARGET:-$target_bootstrap}
+source_login=()
+if [[ -n ${SOURCE_CONFIG:-} ]]; then source_login=(--command-config "$SOURCE_CONFIG"); fi
+target_login=()
+if [[ -n ${TARGET_CONFIG:-} ]]; then target_login=(--command-config "$TARGET_CONFIG"); fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+say() { printf '%s\\n' "$@"; }
+
+tool() {
+  local name=$1
+  shift
+  "${KAFKA_BIN:+$KAFKA_BIN/}$name" "$@"
+}
+
+target_groups() {
+  tool kafka-consumer-groups.sh --bootstrap-server "$TARGET" \\
+    ${target_login[@]+"${target_login[@]}"} "$@"
+}
+
+source_acls() {
+  tool kafka-acls.sh --bootstrap-server "$SOURCE" \\
+    ${source_login[@]+"${source_login[@]}"} "$@"
+}
+"""
+
+GROUPS = """\
+# Each takes a group, then its places: topic,partition,offset.
+
+show_group() {
+  local group=$1
+  shift
+  printf 'Group %q would stand at:\\n' "$group"
+  say "$@"
+  say "$@" > "$work/places.csv"
+  target_groups --group="$group" --reset-offsets --from-file "$work/places.csv" --dry-run
+}
+
+set_group() {
+  local group=$1
+  shift
+  say "$@" > "$work/places.csv"
+  target_groups --group="$group" --reset-offsets --from-file "$work/places.csv" --execute
+  verify_group "$group" "$@"
+}
+
+# Kafka's tool ends well also where a group has members and nothing was set, so it is read back.
+verify_group() {
+  local group=$1
+  shift
+  say "$@" | tr -d '"' | sort > "$work/wanted"
+  target_groups --group="$group" --reset-offsets --to-current --all-topics --dry-run --export \\
+    > "$work/answer"
+  tr -d '"\\r' < "$work/answer" | sort > "$work/found"
+  if [[ -n $(comm -23 "$work/wanted" "$work/found") ]]; then
+    printf 'Group %q does not stand there:\\n' "$group" >&2
+    comm -23 "$work/wanted" "$work/found" >&2
+    say "Is it still consuming on the target? Stop its members and run this again." \\
+      "The tool said:" >&2
+    cat "$work/answer" >&2
+    return 1
+  fi
+  printf 'Group %q stands at its %d places.\\n' "$group" "$#"
+}
+"""
+
+FENCE = """\
+deny() {
+  local verb=$1 topic words=()
+  shift
+  for topic in "$@"; do words+=("--topic=$topic"); done
+  source_acls "$verb" --deny-principal 'User:*' --operation Write \\
+    --resource-pattern-type literal --force "${words[@]}"
+}
+"""
+
+MAIN = """\
+usage() {
+  say "bash $0 check    what would be done; nothing is changed" \\
+    "bash $0 fence    nobody may write the copied topics of the source any more (needs ACLs)" \\
+    "bash $0 groups   put each group at its place on the target and read it back" \\
+    "bash $0 verify   read back only" \\
+    "bash $0 clients  what each client changes" \\
+    "bash $0 unfence  take the fence away again" \\
+    "" \\
+    "KAFKA_BIN: the directory of Kafka's tools. SOURCE, TARGET: other addresses." \\
+    "SOURCE_CONFIG, TARGET_CONFIG: files with the settings that log in (--command-config)." \\
+    "ACCEPT_MISSING=yes: go on although some groups have no place; they are named by check."
+}
+
+case ${1:-} in
+  check)
+    findings
+    each_group show_group
+    ;;
+  fence) each_topic --add ;;
+  unfence) each_topic --remove ;;
+  groups)
+    if [[ $missing -gt 0 && ${ACCEPT_MISSING:-} != yes ]]; then
+      findings
+      say "Nothing was changed: $missing places have no offset. ACCEPT_MISSING=yes goes on." >&2
+      exit 1
+    fi
+    each_group set_group
+    ;;
+  verify) each_group verify_group ;;
+  clients) clients ;;
+  *)
+    usage
+    exit 64
+    ;;
+esac
+"""
+
+
+# A command line has an end; a thousand names of the longest kind are far below it.
+TOPICS_A_CALL = 200
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def failover_script(
+    plan: Mapping[str, Any], *, title: str, source_bootstrap: str, target_bootstrap: str
+) -> str:
+    """`plan` is a FailoverPlan as JSON; the same plan gives the same text."""
+    places, missing = _places(plan["places"])
+    topics = sorted({row["topic"] for row in plan["partitions"] if can_be_said(row["topic"])})
+    lines = [
+        "#!/usr/bin/env bash",
+        *_comments(plan, title),
+        HEAD,
+        f"source_bootstrap={word(source_bootstrap)}",
+        f"target_bootstrap={word(target_bootstrap)}",
+        f"missing={len(missing)}",
+        "",
+        TOOLS,
+        GROUPS,
+        FENCE,
+        *_function("each_group", _group_calls(places)),
+        *_function("each_topic", _topic_calls(topics)),
+        *_function("findings", _findings(plan, missing)),
+        *_function("clients", _says(change["sentence"] for change in plan["clients"])),
+        MAIN,
+    ]
+    return "\n".join(lines)
+
+
+def _comments(plan: Mapping[str, Any], title: str) -> Iterator[str]:
+    taken = _EPOCH + timedelta(milliseconds=plan["taken_at"])
+    for text in (
+        f"Failover of {plan['flow']} with Kafka's own tools alone. {title}",
+        f"Planned {taken:%Y-%m-%d %H:%M:%S} UTC, plan {plan['digest']}.",
+        "The places are those of that moment: what a group consumed since, it reads again.",
+        "Stop the flow first, and the consumers on the source; then: fence, groups, clients.",
+        *(row["sentence"] for row in plan.get("left_behind", ())),
+    ):
+        yield comment(text)
+
+
+def _places(
+    rows: Iterable[Mapping[str, Any]],
+) -> tuple[dict[str, list[str]], list[Mapping[str, Any]]]:
+    """Lines by group, and the rows that no line can be made of."""
+    lines: dict[str, list[str]] = {}
+    missing = []
+    for row in rows:
+        group, topic, offset = row["group"], row["remote_topic"], row["downstream_offset"]
+        if offset is None or not (group and can_be_said(group) and can_be_said(topic)):
+            missing.append(row)
+        else:
+            lines.setdefault(group, []).append(csv_line(topic, row["partition"], offset))
+    return lines, missing
+
+
+def _group_calls(places: Mapping[str, list[str]]) -> Iterator[str]:
+    for group, lines in sorted(places.items()):
+        yield from call('"$1"', [group, *lines])
+
+
+def _topic_calls(topics: list[str]) -> Iterator[str]:
+    for start in range(0, len(topics), TOPICS_A_CALL):
+        yield from call('deny "$1"', topics[start : start + TOPICS_A_CALL])
+
+
+def _findings(plan: Mapping[str, Any], missing: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    sentences = [f"In the way: {row['where']}: {row['sentence']}" for row in plan["blockers"]]
+    sentences += [f"Left behind: {row['sentence']}" for row in plan.get("left_behind", ())]
+    sentences += [f"To know: {row['where']}: {row['sentence']}" for row in plan["warnings"]]
+    for row in missing:
+        why = row["reason"] or "a command line cannot carry the name"
+        place = f"{row['topic']}-{row['partition']}"
+        sentences.append(f"No place for {row['group']} in {place}: {why}")
+    return _says(sentences)
+
+
+def _says(sentences: Iterable[str]) -> Iterator[str]:
+    said = [_shown(text) for text in sentences]
+    return call("say", said) if said else iter(())
+
+
+def _shown(text: str) -> str:
+    """A terminal obeys some characters; a person needs none of those."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+def _function(name: str, lines: Iterable[str]) -> Iterator[str]:
+    yield f"{name}() {{"
+    yield "  :"
+    yield from lines
+    yield "}"
+    yield ""

@@ -1,0 +1,296 @@
+"""What a simulation found: a row a group and partition, totals, and the sentence that says it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+from mirrors.domain.account.partition import Certainty
+from mirrors.domain.account.sentences import amount
+from mirrors.domain.failover.plan import FailoverPlan, add_up
+from mirrors.domain.failover.plan_types import PlacePlan
+from mirrors.domain.failover.read_verification import Proof
+from mirrors.domain.formatting import duration, plural
+
+# counted: the records were read. at_most: too many to read, so offsets. The rest as in a plan.
+LossIs = Literal["counted", "at_most", "last_known", "unknown"]
+# Topics and decisions named in one sentence.
+_NAMED = 3
+_NONE_TWICE = "Nothing is read twice."
+_CERTAINTIES: dict[LossIs, Certainty] = {
+    "counted": "counted",
+    "at_most": "at_most",
+    "last_known": "at_least",
+    "unknown": "unknown",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Loss:
+    """Records that are not downstream; `unread` of them the group has not consumed either.
+
+    Of a figure that is `last_known`, `least` is a lower bound.
+    """
+
+    records: int | None
+    unread: int | None
+    how: LossIs
+    least: int = 0
+
+    @property
+    def stated(self) -> tuple[int | None, Certainty]:
+        is_old = self.how == "last_known" and self.records is not None
+        return self.least if is_old else self.records, _CERTAINTIES[self.how]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What the throw-away group's reader saw; `trouble` says why it saw nothing."""
+
+    first_offset: int | None = None
+    first_timestamp: int | None = None
+    first_record_ms: int | None = None
+    records: int = 0
+    ended: bool = False
+    trouble: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlaceResult:
+    """One group in one partition: the plan's place with what reading it showed."""
+
+    group: str
+    topic: str
+    partition: int
+    remote_topic: str
+    source_offset: int | None
+    downstream_offset: int | None
+    outcome: str
+    verdict: str
+    loss: int | None
+    loss_is: LossIs
+    unread_loss: int | None
+    re_reads: int | None
+    skipped: int | None
+    in_order: bool | None
+    compared: int
+    last_consumed_at: int | None
+    first_offset: int | None
+    first_timestamp: int | None
+    first_record_ms: int | None
+    waiting: int | None
+    drain_ms: int | None
+    reason: str
+    seen_at: int | None = None
+
+
+def place_result(
+    plan: PlacePlan, *, loss: Loss, reading: Reading | None, proof: Proof | None, rate: float | None
+) -> PlaceResult:
+    """`reading` is None where there was no offset to start at; `rate` is records a second."""
+    verdict, reason = "unproven", plan.reason
+    if reading is not None and reading.trouble:
+        verdict, reason = "unread", reading.trouble
+    elif proof is not None:
+        verdict, reason = proof.verdict, proof.reason
+    drained = reading is not None and reading.ended
+    waiting = reading.records if reading is not None and drained else plan.waiting
+    return PlaceResult(
+        group=plan.group,
+        topic=plan.topic,
+        partition=plan.partition,
+        remote_topic=plan.remote_topic,
+        source_offset=plan.source_offset,
+        downstream_offset=plan.downstream_offset,
+        outcome=plan.outcome,
+        verdict=verdict,
+        loss=loss.records,
+        loss_is=loss.how,
+        unread_loss=loss.unread,
+        re_reads=plan.re_reads if proof is None or proof.re_reads is None else proof.re_reads,
+        skipped=None if proof is None else proof.skipped,
+        in_order=None if proof is None else proof.in_order,
+        compared=0 if proof is None else proof.compared,
+        last_consumed_at=None if proof is None else proof.last_consumed_at,
+        first_offset=None if reading is None else reading.first_offset,
+        first_timestamp=None if reading is None else reading.first_timestamp,
+        first_record_ms=None if reading is None else reading.first_record_ms,
+        waiting=waiting,
+        drain_ms=_drain_ms(waiting, rate),
+        reason=reason,
+        seen_at=plan.seen_at,
+    )
+
+
+def _drain_ms(waiting: int | None, rate: float | None) -> int | None:
+    if waiting == 0:
+        return 0
+    return None if waiting is None or not rate else round(waiting / rate * 1000)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Totals:
+    """Over all group-partitions; loss counts each partition once, whichever groups read it.
+
+    `loss_known` sums what is known, and `loss_unknown` counts the partitions without a figure;
+    `loss` is the same sum for readers without room for a certainty: None while any is unknown. The
+    same of re-reads.
+    """
+
+    groups: int
+    places: int
+    proven: int
+    differs: int
+    unproven: int
+    unread: int
+    loss: int | None
+    loss_is: LossIs
+    loss_known: int = 0
+    loss_certainty: Certainty = "unknown"
+    loss_unknown: int = 0
+    re_reads: int | None
+    re_reads_known: int = 0
+    re_reads_certainty: Certainty = "unknown"
+    re_reads_unknown: int = 0
+    first_record_ms: int | None
+    drain_ms: int | None
+
+
+def sum_up(rows: Sequence[PlaceResult], losses: Iterable[Loss]) -> Totals:
+    """`loss_is` and `loss_certainty` are the least certain way of counting."""
+    known = list(losses)
+    hows = {loss.how for loss in known}
+    order: tuple[LossIs, ...] = ("unknown", "last_known", "at_most", "counted")
+    verdicts = [row.verdict for row in rows]
+    firsts = [row.first_record_ms for row in rows if row.first_record_ms is not None]
+    loss = add_up(one.stated for one in known)
+    offsets = sum(one.records or 0 for one in known)
+    repeats = add_up((row.re_reads, _certainty(row)) for row in rows)
+    return Totals(
+        groups=len({row.group for row in rows}),
+        places=len(rows),
+        proven=verdicts.count("proven"),
+        differs=verdicts.count("differs"),
+        unproven=verdicts.count("unproven"),
+        unread=verdicts.count("unread"),
+        loss=None if loss.unknown else offsets,
+        loss_is=next((how for how in order if how in hows), "counted"),
+        loss_known=loss.records,
+        loss_certainty=loss.certainty,
+        loss_unknown=loss.unknown,
+        re_reads=None if repeats.unknown else repeats.records,
+        re_reads_known=repeats.records,
+        re_reads_certainty=repeats.certainty,
+        re_reads_unknown=repeats.unknown,
+        first_record_ms=max(firsts, default=None),
+        drain_ms=_longest_drain(rows),
+    )
+
+
+def _certainty(row: PlaceResult) -> Certainty:
+    if row.re_reads is None:
+        return "unknown"
+    if row.seen_at is not None:
+        return "at_least"
+    is_exact = row.re_reads == 0 or row.verdict in ("proven", "differs")
+    return "counted" if is_exact and row.outcome not in ("expired", "lower_bound") else "at_most"
+
+
+def _longest_drain(rows: Iterable[PlaceResult]) -> int | None:
+    """A group drains its partitions with one reader: the slowest group counts."""
+    sums: dict[str, int] = {}
+    for row in rows:
+        if row.drain_ms is None:
+            return None
+        sums[row.group] = sums.get(row.group, 0) + row.drain_ms
+    return max(sums.values(), default=None)
+
+
+def sentence(plan: FailoverPlan, totals: Totals, *, source: str, target: str) -> str:
+    """What a person at 3 a.m. needs to hear of it."""
+    parts = [_loss_words(plan, totals, source)]
+    parts += [row.sentence for row in plan.left_behind[:_NAMED]]
+    if len(plan.left_behind) > _NAMED:
+        parts.append(f"{len(plan.left_behind) - _NAMED:,} more are left behind by decision.")
+    if not totals.places:
+        parts.append("No consumer group has offsets in what this flow copies.")
+        return " ".join(parts)
+    parts += [_proven_words(totals, target), *_trouble_words(totals), _re_read_words(totals)]
+    if totals.first_record_ms is not None:
+        parts.append(f"First records came within {duration(totals.first_record_ms)}.")
+    return " ".join(parts)
+
+
+def _proven_words(totals: Totals, target: str) -> str:
+    groups, places = plural(totals.groups, "group"), plural(totals.places, "partition")
+    where = f"{groups} ({places})"
+    if totals.proven == totals.places == 1:
+        return f"The group starts at the right record on {target}, proven by content."
+    if totals.proven == totals.places:
+        return f"All {where} start at the right record on {target}, proven by content."
+    many = plural(totals.places, "group-partition")
+    return f"{totals.proven:,} of {many} of {groups} are proven by content on {target}."
+
+
+def _trouble_words(totals: Totals) -> Iterator[str]:
+    if totals.differs:
+        yield f"{totals.differs:,} would start at a wrong record."
+    if totals.unread:
+        yield f"{totals.unread:,} could not be read."
+
+
+def _re_read_words(totals: Totals) -> str:
+    found = totals.re_reads_known
+    if totals.re_reads_certainty == "counted":
+        return f"{plural(found, 'record')} would be read twice." if found else _NONE_TWICE
+    if totals.re_reads_certainty == "unknown":
+        return f"How many records are read twice is unknown {_for(totals)}."
+    rest = f"; unknown {_for(totals)}" if totals.re_reads_unknown else ""
+    if not found:
+        return f"What groups have read since they were last seen would be read twice{rest}."
+    return f"{_first_up(amount(found, totals.re_reads_certainty))} would be read twice{rest}."
+
+
+def _for(totals: Totals) -> str:
+    return f"for {plural(totals.re_reads_unknown, 'group-partition')}"
+
+
+def _loss_words(plan: FailoverPlan, totals: Totals, source: str) -> str:
+    """Counted, "at most", "at least" with the age of the source's figures, or unknown."""
+    rows = plan.every_partition
+    unknown = [row.topic for row in rows if row.loss is None]
+    rest = f"unknown for {plural(totals.loss_unknown, 'partition')} of {_names(unknown)}"
+    offsets = sum(row.loss or 0 for row in rows)
+    ages = [row.source_end_age_ms for row in rows if row.source_end_age_ms is not None]
+    seen = f"last seen {duration(max(ages, default=None))} before"
+    if totals.loss_certainty == "unknown":
+        known = f"{offsets:,} by offsets when it was {seen}; " if offsets else ""
+        return f"What is lost with {source} is not known ({known}{rest})."
+    words = f"If {source} died now, {amount(totals.loss_known, totals.loss_certainty)}"
+    why = ""
+    if totals.loss_certainty == "at_most":
+        why = " (by offsets)"
+    elif ages:
+        more = f"{offsets:,} by offsets when " if offsets > totals.loss_known else ""
+        why = f" ({more}{source} was {seen})"
+    more = f"; {rest}" if totals.loss_unknown else ""
+    return f"{words} would be lost{why}{more}."
+
+
+def _names(topics: Iterable[str]) -> str:
+    names = sorted({topic or "topics that are hidden from us" for topic in topics})
+    more = " and others" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def _first_up(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def to_json(rows: Iterable[PlaceResult], totals: Totals, **more: Any) -> dict[str, Any]:
+    return {
+        **more,
+        "totals": dataclasses.asdict(totals),
+        "partitions": [dataclasses.asdict(row) for row in rows],
+    }

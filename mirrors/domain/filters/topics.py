@@ -1,0 +1,166 @@
+"""Which topics and topic configs a flow takes: rule by rule, each with its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+
+from mirrors.domain.cluster_snapshot import DEFAULT, STATIC_BROKER, ConfigEntry
+from mirrors.domain.patterns.matcher import NamePatterns, literal_name
+from mirrors.domain.patterns.name_sets import Undecided, both, example, invert
+from mirrors.domain.patterns.parser import of_patterns
+from mirrors.domain.replication_policy import ReplicationPolicy
+from mirrors.domain.specs import FlowSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class RuleVerdict:
+    """One rule's answer: `passed` is None where the rule did not need to be asked."""
+
+    rule: str
+    passed: bool | None
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Whether a topic is copied; `reason` is that of the first rule that said no."""
+
+    replicated: bool
+    reason: str
+    rules: tuple[RuleVerdict, ...]
+
+
+class TopicSelection:
+    """MM2's selection of topics for one flow, with our own internal topics kept out as well."""
+
+    def __init__(self, settings: FlowSettings, policy: ReplicationPolicy) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._include = NamePatterns(settings.topics)
+        self._exclude = NamePatterns(settings.topics_exclude)
+        self._literal = {literal_name(element) for element in settings.topics}
+
+    def decide(self, topic: str) -> Verdict:
+        rules = (
+            *self._named(topic),
+            self._internal(topic),
+            self._bookkeeping(topic),
+            self._cycle(topic),
+        )
+        failed = next((rule for rule in rules if rule.passed is False), None)
+        passed = next(rule for rule in rules if rule.passed is not None)
+        return Verdict(failed is None, (failed or passed).reason, rules)
+
+    def _named(self, topic: str) -> tuple[RuleVerdict, ...]:
+        carried = self._settings.heartbeats_replication_enabled
+        if carried and self._policy.is_own_heartbeats_topic(topic):
+            reason = "is a heartbeats topic, which heartbeats.replication.enabled copies"
+            return (
+                RuleVerdict("heartbeats.replication.enabled", True, reason),
+                RuleVerdict("topics", None, "not asked: a heartbeats topic"),
+                # MM2 does not ask; here what a person excludes is excluded.
+                self._excluded(topic),
+            )
+        return (
+            RuleVerdict("heartbeats.replication.enabled", None, "is not a heartbeats topic"),
+            self._included(topic),
+            self._excluded(topic),
+        )
+
+    def _included(self, topic: str) -> RuleVerdict:
+        if not self._settings.topics:
+            return RuleVerdict("topics", False, "topics is empty, which matches nothing")
+        if not self._include.matches(topic):
+            return RuleVerdict("topics", False, "matches no element of topics")
+        return RuleVerdict("topics", True, f"matches topics ({self._include.first_match(topic)})")
+
+    def _excluded(self, topic: str) -> RuleVerdict:
+        if self._exclude.matches(topic):
+            element = self._exclude.first_match(topic)
+            return RuleVerdict("topics.exclude", False, f"matches topics.exclude ({element})")
+        return RuleVerdict("topics.exclude", True, "matches no element of topics.exclude")
+
+    def _internal(self, topic: str) -> RuleVerdict:
+        if self._policy.is_own_internal_topic(topic):
+            return RuleVerdict("internal", False, "is an internal topic of MirrorMaker 2")
+        if self._policy.is_mm2_internal_topic(topic) and topic not in self._literal:
+            reason = (
+                "has the name of an internal topic of MirrorMaker 2; to copy it, name it in topics "
+                "without a wildcard"
+            )
+            return RuleVerdict("internal", False, reason)
+        if topic.startswith("__"):
+            return RuleVerdict("internal", False, "begins with __, as Kafka's internal topics do")
+        if topic.startswith("."):
+            return RuleVerdict(
+                "internal", False, "begins with a dot, which MirrorMaker 2 calls internal"
+            )
+        return RuleVerdict("internal", True, "is not an internal topic")
+
+    def _bookkeeping(self, topic: str) -> RuleVerdict:
+        if is_bookkeeping(topic):
+            return RuleVerdict("bookkeeping", False, "holds Understudy's own positions or runs")
+        return RuleVerdict("bookkeeping", True, "is not Understudy's own")
+
+    def _cycle(self, topic: str) -> RuleVerdict:
+        if not self._policy.is_cycle(topic):
+            return RuleVerdict("cycle", True, "does not come from this flow's clusters")
+        chain = " and ".join(dict.fromkeys(self._policy.chain(topic)))
+        reason = f"already comes from {chain}: copying it would make a loop"
+        return RuleVerdict("cycle", False, reason)
+
+
+def is_bookkeeping(topic: str) -> bool:
+    """Our own topics: the dots are literal, so a flow's separator must not hide them."""
+    return topic.startswith(("mm2-positions.", "mm2-runs.")) and topic.endswith(".internal")
+
+
+class ConfigSelection:
+    """Which configs of a source topic a new remote topic takes over, as MM2 decides it."""
+
+    def __init__(self, settings: FlowSettings) -> None:
+        self._exclude = NamePatterns(settings.config_properties_exclude)
+        self._defaults_too = settings.use_defaults_from == "source"
+
+    def keeps(self, name: str) -> bool:
+        return not self._exclude.matches(name)
+
+    def at_creation(self, configs: dict[str, ConfigEntry]) -> dict[str, str]:
+        return {name: value for name, value in self.later(configs).items() if value is not None}
+
+    def later(self, configs: dict[str, ConfigEntry]) -> dict[str, str | None]:
+        """What the settings of an existing remote topic are kept at; None is its own default."""
+        return {
+            name: None if entry.source == DEFAULT and not self._defaults_too else entry.value
+            for name, entry in sorted(configs.items())
+            if entry.value is not None and self._carried(name, entry)
+        }
+
+    def _carried(self, name: str, entry: ConfigEntry) -> bool:
+        if entry.read_only or entry.sensitive or entry.source == STATIC_BROKER:
+            return False
+        return self.keeps(name)
+
+
+def literal_names(elements: Sequence[str], listed: Collection[str]) -> list[str]:
+    """Names in a list of patterns that are not listed, and that no listed topic stands for."""
+    found = []
+    for element in elements:
+        name = literal_name(element)
+        if name is None or name in listed:
+            continue
+        pattern = NamePatterns([element])
+        if not any(pattern.matches(other) for other in listed):
+            found.append(name)
+    return found
+
+
+def example_name(settings: FlowSettings) -> str | None:
+    """A name that `topics` selects and `topics.exclude` does not; None where none is found."""
+    try:
+        wanted = of_patterns(settings.topics)
+        unwanted = of_patterns(settings.topics_exclude)
+        return example(both(wanted, invert(unwanted)))
+    except Undecided:
+        return None

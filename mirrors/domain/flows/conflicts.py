@@ -1,0 +1,255 @@
+"""What flows may not do to each other: loops through unchanged names, one topic written twice."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.flows.named_offsets import check_named
+from mirrors.domain.patterns.name_sets import (
+    ANY,
+    EVERY,
+    Language,
+    Undecided,
+    after_text,
+    both,
+    either,
+    example,
+    invert,
+    one,
+    text,
+    then,
+)
+from mirrors.domain.patterns.parser import of_patterns
+from mirrors.domain.replication_policy import HEARTBEATS, ReplicationPolicy, policy_for
+from mirrors.domain.settings.flow_control import SKIP
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+
+
+def check_replicated(spec: FlowSpec, writers: Iterable[FlowSpec]) -> None:
+    """`writers` are the flows that write on the source of `spec`."""
+    for writer in writers if spec.settings.skip_replicated else ():
+        if writer.settings.delivery != "exactly_once":
+            raise InvalidSettings(
+                {
+                    SKIP: [
+                        f"{spec.name} leaves out what other flows wrote on {spec.source.alias} "
+                        f"({SKIP}=true), but {writer.name} writes there with "
+                        "delivery=at_least_once: a record could be seen before the note that it "
+                        f"is a copy. Set delivery=exactly_once on {writer.name}."
+                    ]
+                }
+            )
+
+
+_NOT_EMPTY = then(one(EVERY), ANY)
+LONGEST_PATH = 6
+MOST_PATHS = 500
+
+
+def check_flow(
+    spec: FlowSpec, others: Sequence[FlowSpec], ids: Mapping[str, str] | None = None
+) -> list[str]:
+    """Warnings about a flow beside the others; raises InvalidSettings for a loop or a collision.
+
+    `others` are all flows there are; an older version of the flow itself among them is left out.
+    `ids` are the cluster ids of the aliases, as far as they are known.
+    """
+    if spec.source.alias == spec.target.alias:
+        sentence = f"A flow needs two clusters: {spec.source.alias} is both source and target."
+        raise InvalidSettings({"target": [sentence]})
+    check_named(spec)
+    rest = [other for other in others if other.name != spec.name]
+    places = _Places([spec, *rest], ids or {})
+    flow, flows = _flow(spec, places), [_flow(other, places) for other in rest]
+    warnings = _same_cluster(flow)
+    for path in _paths(flow, flows):
+        _check_loop(path)
+    check_replicated(spec, [other.spec for other in flows if other.target == flow.source])
+    for other in flows:
+        if other.source == flow.target:
+            check_replicated(other.spec, [spec])
+    for other in flows:
+        if other.target == flow.target:
+            warnings += _check_collision(flow, other)
+    return warnings
+
+
+@dataclasses.dataclass(frozen=True)
+class _Flow:
+    """A flow between places: two aliases that share an address or an id are one place."""
+
+    spec: FlowSpec
+    policy: ReplicationPolicy
+    source: str
+    target: str
+
+    @property
+    def keeps_names(self) -> bool:
+        return self.policy.kind == "identity"
+
+    @property
+    def prefix(self) -> str:
+        return "" if self.keeps_names else f"{self.policy.source_alias}{self.policy.separator}"
+
+    def topics(self) -> Language:
+        """The source topics that it copies, but for heartbeats and what is a cycle already."""
+        settings = self.spec.settings
+        internal = self.policy.internal_separator
+        end = text(f"{internal}internal")
+        unwanted = either(
+            of_patterns(settings.topics_exclude),
+            then(text("__"), ANY),
+            then(text("."), ANY),
+            then(then(text("mm2"), ANY), end),
+            then(ANY, then(text(f"{internal}checkpoints"), end)),
+            then(ANY, text(HEARTBEATS)),
+        )
+        return both(of_patterns(settings.topics), _NOT_EMPTY, invert(unwanted))
+
+    def remote_topics(self) -> Language:
+        return then(text(self.prefix), self.topics())
+
+    def names(self, topic: str) -> bool:
+        """Whether its settings name the topic letter by letter."""
+        return any(element.replace("\\", "") == topic for element in self.spec.settings.topics)
+
+
+class _Places:
+    """Which aliases mean one cluster, as far as ids and addresses tell."""
+
+    def __init__(self, specs: Sequence[FlowSpec], ids: Mapping[str, str]) -> None:
+        self._place: dict[str, str] = {}
+        owner: dict[str, str] = {}
+        for cluster in (side for spec in specs for side in (spec.source, spec.target)):
+            place = self.of(cluster.alias)
+            known = ids.get(cluster.alias)
+            for address in addresses(cluster) | ({f"id {known}"} if known else set()):
+                other = self.of(owner.setdefault(address, place))
+                self._place = {k: other if v == place else v for k, v in self._place.items()}
+                place = other
+
+    def of(self, alias: str) -> str:
+        return self._place.setdefault(alias, alias)
+
+
+def addresses(cluster: ClusterSpec) -> set[str]:
+    return {server.strip().lower() for server in cluster.bootstrap_servers.split(",")} - {""}
+
+
+def _flow(spec: FlowSpec, places: _Places) -> _Flow:
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    return _Flow(spec, policy, places.of(spec.source.alias), places.of(spec.target.alias))
+
+
+def _same_cluster(flow: _Flow) -> list[str]:
+    if flow.source != flow.target:
+        return []
+    sentence = (
+        f"{flow.spec.source.alias} and {flow.spec.target.alias} share a bootstrap address or a "
+        "cluster id: they look like one cluster under two names"
+    )
+    if flow.keeps_names:
+        why = f"{sentence}, and a policy that keeps names would copy every topic onto itself."
+        raise InvalidSettings({"replication.policy.class": [why]})
+    return [f"{sentence}."]
+
+
+def _paths(flow: _Flow, others: Sequence[_Flow]) -> Iterator[list[_Flow]]:
+    """Ways that lead from the flow's target back to its source, each place at most once."""
+    stack, found = [[flow]], 0
+    while stack and found < MOST_PATHS:
+        path = stack.pop()
+        if path[-1].target == flow.source:
+            found += 1
+            yield path
+        elif len(path) < LONGEST_PATH:
+            seen = {step.source for step in path} - {flow.source}
+            stack += [
+                [*path, step]
+                for step in others
+                if step.source == path[-1].target and step.target not in seen
+            ]
+
+
+def _check_loop(path: list[_Flow]) -> None:
+    """Whether a record that goes round once would go round again, for ever."""
+    # Each leaves out what the one before it wrote: nothing takes a second step.
+    if len(path) == 1 or all(step.spec.settings.skip_replicated for step in path):
+        return
+    kept = all(step.keeps_names for step in path)
+    if not kept and not _simulates(path, "a"):
+        # The cycle rule reads the prefixes and stops the loop itself.
+        return
+    languages, name = [], ""
+    for step in path * (1 if kept else 2):
+        languages.append((step, name))
+        name = step.prefix + name
+    try:
+        topic = example(both(*(after_text(s.topics(), n) for s, n in languages)))
+    except Undecided:
+        topic = None if not kept else "?"
+    if topic is None or (not kept and not _simulates(path, topic)):
+        return
+    names = " and ".join(step.spec.name for step in path)
+    which = "The topics of these flows" if topic == "?" else f"A topic such as {topic}"
+    raise InvalidSettings(
+        {
+            "replication.policy.class": [
+                f"{which} would go round for ever: {names} lead back to where they began "
+                f"{'and keep names' if kept else 'and name topics in ways that hide it'}. "
+                "Use the default policy with one separator, give the flows different topics, or "
+                "set skip.replicated=true on each of them."
+            ]
+        }
+    )
+
+
+def _simulates(path: list[_Flow], topic: str) -> bool:
+    """Whether a topic passes the cycle rule of every step for two rounds."""
+    for step in path * 2:
+        if step.policy.is_cycle(topic):
+            return False
+        topic = step.policy.remote_topic(topic)
+    return True
+
+
+def _check_collision(flow: _Flow, other: _Flow) -> list[str]:
+    """Warnings; raises when both are sure to write one topic of the target."""
+    both_keep = flow.keeps_names and other.keeps_names
+    where = flow.spec.target.alias
+    names = f"{flow.spec.name} and {other.spec.name}"
+    if flow.spec.source.alias == other.spec.source.alias:
+        sentence = (
+            f"{where} and {other.spec.target.alias} share a bootstrap address or a cluster id: "
+            f"they look like one cluster under two names. {names} would keep their positions in "
+            f"one topic there. Change {other.spec.name} instead of adding another flow."
+        )
+        raise InvalidSettings({"target": [sentence]})
+    if not (flow.prefix.startswith(other.prefix) or other.prefix.startswith(flow.prefix)):
+        return []
+    try:
+        topic = example(both(flow.remote_topics(), other.remote_topics()))
+    except Undecided:
+        sentence = (
+            f"It cannot be told whether {names} would write the same topics on {where}: "
+            "name the topics one by one, or with simpler patterns."
+        )
+        if both_keep:
+            raise InvalidSettings({"topics": [sentence]}) from None
+        return [sentence]
+    if topic is None:
+        return []
+    origins = [(side, topic.removeprefix(side.prefix)) for side in (flow, other)]
+    if both_keep or all(side.names(origin) for side, origin in origins):
+        sentence = (
+            f"{names} would both write topics of {where}, for example {topic}: their records "
+            "would be mixed. Give each flow its own topics, or the default policy."
+        )
+        raise InvalidSettings({"topics": [sentence]})
+    origin = " and ".join(f"{name} on {side.spec.source.alias}" for side, name in origins)
+    return [
+        f"{names} would both write {topic} on {where}, should there be {origin}: "
+        "their records would be mixed."
+    ]

@@ -1,0 +1,73 @@
+"""Offsets that `start.from` and `run.until` name: whether the flow copies those partitions, and
+whether the source has those offsets. What it has not is refused, never moved to the nearest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.settings.flow_control import START, UNTIL
+from mirrors.domain.settings.run_bounds import Place, named_offsets, shown_place
+from mirrors.domain.specs import FlowSettings, FlowSpec
+from mirrors.domain.topics.plan import TopicPlan
+
+
+def named_by(settings: FlowSettings) -> dict[str, dict[Place, int]]:
+    """Key -> the offsets that it names."""
+    return {START: settings.start_offsets, UNTIL: settings.run_until_offsets}
+
+
+def without_offsets(properties: Mapping[str, str]) -> dict[str, str]:
+    """For a flow from another source: offsets of this one mean nothing there."""
+    return {
+        key: text
+        for key, text in properties.items()
+        if key not in (START, UNTIL) or named_offsets(text.strip()) is None
+    }
+
+
+def check_named(spec: FlowSpec) -> None:
+    """Raises InvalidSettings for a topic that the flow's filters leave out."""
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    selection = TopicSelection(spec.settings, policy)
+    errors: dict[str, list[str]] = {}
+    for key, named in named_by(spec.settings).items():
+        for topic in dict.fromkeys(topic for topic, _ in named):
+            verdict = selection.decide(topic)
+            if not verdict.replicated:
+                sentence = f"{key} names {topic}, which the flow does not copy: {verdict.reason}."
+                errors.setdefault(key, []).append(sentence)
+    if errors:
+        raise InvalidSettings(errors)
+
+
+def missing(place: Place, source: ClusterSnapshot, topics: TopicPlan, alias: str) -> str | None:
+    """Why the partition cannot be copied from or up to an offset; None when it can."""
+    topic, partition = place
+    state = source.topics.get(topic)
+    if state is None:
+        return source.failed.get(topic) or f"{alias} has no topic {topic}"
+    if partition >= state.partitions:
+        return f"the last partition of {topic} on {alias} is {state.partitions - 1}"
+    for skipped in topics.skipped:
+        if skipped.topic == topic:
+            return f"{topic} is not copied: {skipped.reason}"
+    return None
+
+
+def outside(offset: int, first: int, end: int, alias: str) -> str | None:
+    """Why a partition of the source cannot be copied from or up to the offset."""
+    if offset < first:
+        return f"{alias} holds it from offset {first} on only"
+    if offset > end:
+        return f"{alias} holds it up to offset {end} only"
+    return None
+
+
+def refusal(key: str, place: Place, offset: int, why: str) -> str:
+    where = f"{shown_place(place)}:{offset}"
+    return f"{key} names {where}, but {why.rstrip('.')}. Nothing is copied until that is changed."

@@ -1,0 +1,222 @@
+"""Where a flow with `run.until` or `run.schedule` stands: it runs, waits, or a person holds it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal, Self
+
+from mirrors.domain.cron import latest_run_ms, next_run_ms, shown
+from mirrors.domain.formatting import plural
+from mirrors.domain.settings.flow_control import SCHEDULE, UNTIL, WINDOW, ZONE
+from mirrors.domain.settings.run_bounds import named_offsets, start_milliseconds
+
+_MINUTE_MS = 60_000
+_ALL = (SCHEDULE, ZONE, UNTIL, WINDOW)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Runs:
+    """Times are milliseconds since 1970, handed in."""
+
+    schedule: str | None
+    zone: str
+    until: str | None
+    window: Window | None
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Self:
+        """Of valid settings."""
+        schedule, zone, until, minutes = (
+            text.strip() if (text := properties.get(key)) is not None else None for key in _ALL
+        )
+        zone = zone or "UTC"
+        window = None
+        if schedule is not None and minutes is not None:
+            length = int(minutes) * _MINUTE_MS
+            window = Window(schedule=schedule, zone=zone, length=length)
+        return cls(schedule=schedule, zone=zone, until=until, window=window)
+
+    def begins(self, *, rests_since: int, now: int, ran_since: int | None = None) -> int | None:
+        """When the next run of a flow at rest begins; due when it lies behind, None for never.
+
+        Moments that were missed count once, those too that passed during the last run, which
+        began at `ran_since`; with a window only while it is open. Without `run.until` a flow
+        belongs into every open window; with it, into each one once.
+        """
+        if self.schedule is None:
+            return None
+        if self.window is None:
+            since = rests_since if ran_since is None else ran_since
+            return next_run_ms(self.schedule, since, self.zone)
+        after_rest = next_run_ms(self.schedule, rests_since, self.zone)
+        had_its_run = self.until is not None and (after_rest is None or after_rest > now)
+        if self.window.is_open(now) and not had_its_run:
+            return now
+        return self.window.opens_after(now)
+
+    def ends(self, *, asked_at: int, insists: bool, now: int) -> int | None:
+        """When a run is ended by its window; None without one, or when it never closes.
+
+        `insists`: a person wants it outside the window too, and gets it until the next one closes.
+        Who merely puts a flow into service while its window is closed waits for the window.
+        """
+        if self.window is None:
+            return None
+        if self.window.is_open(now):
+            return self.window.closes_after(now)
+        if insists or self.window.is_open(asked_at):
+            return self.window.closes_after(asked_at)
+        return asked_at
+
+    def catches_up_until(self, *, asked_at: int, now: int) -> int | None:
+        """How long a run may be behind by what waited for its window; None where nothing waits.
+
+        Half of the time that it has: who is not done with it by then will hardly be before it
+        closes, and while it is open something can be done about it.
+        """
+        ends = self.ends(asked_at=asked_at, insists=True, now=now)
+        return None if ends is None else asked_at + (ends - asked_at) // 2
+
+
+Word = Literal["running", "waiting", "held", "ended"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Standing:
+    """`next_at` is when the next run begins (epoch ms), None when nothing will begin it.
+
+    `ends_at` is when its window ends the run that goes on now.
+    """
+
+    word: Word
+    next_at: int | None
+    sentence: str
+    ends_at: int | None = None
+
+
+def standing_of(
+    runs: Runs,
+    *,
+    desired: str,
+    asked_at: int | None,
+    by_itself: bool,
+    ran_since: int | None = None,
+    waiting: int | None = None,
+    now: int,
+) -> Standing:
+    """`asked_at` is when that desired state was asked for, `by_itself` whether nobody did.
+
+    `ran_since` is when the last run began, None when that is not known.
+    `waiting` is how many records its source has for it, None when that is not known.
+    """
+    if desired == "paused":
+        return Standing(
+            word="held",
+            next_at=None,
+            sentence="Paused by a person: the run goes on when somebody resumes it.",
+        )
+    if desired == "running":
+        return _running(runs, now if asked_at is None else asked_at, now)
+    rests_since = asked_at if by_itself else None
+    if runs.schedule is None:
+        return _stopped(rests_since)
+    if rests_since is None:
+        return Standing(
+            word="held",
+            next_at=None,
+            sentence=f"A person stopped it, or it was never started: {SCHEDULE} rests until "
+            "somebody starts it once.",
+        )
+    begins = runs.begins(rests_since=rests_since, ran_since=ran_since, now=now)
+    return Standing(word="waiting", next_at=begins, sentence=_waits(runs, begins, waiting, now))
+
+
+def _waits(runs: Runs, begins: int | None, waiting: int | None, now: int) -> str:
+    if begins is None:
+        # An older edition took it.
+        return f"No run comes: no day fits {SCHEDULE}={runs.schedule}. Change it."
+    if begins <= now:
+        return "The next run is due and begins in a moment."
+    if runs.window is None or waiting is None:
+        return f"The next run begins at {shown(begins)}."
+    verb = "waits" if waiting == 1 else "wait"
+    opens = f"which opens at {shown(begins)}"
+    return f"{plural(waiting, 'record')} {verb} for the window, {opens}."
+
+
+def _running(runs: Runs, asked_at: int, now: int) -> Standing:
+    ends = runs.ends(asked_at=asked_at, insists=True, now=now)
+    begins = None
+    if runs.schedule is not None:
+        # The moment passes while it runs: what is due then begins when this run has ended.
+        begins = next_run_ms(runs.schedule, max(now, ends or now), runs.zone)
+    after = ""
+    if begins is not None:
+        after = f" The next run begins at {shown(begins)}"
+        after += "." if runs.window else ", or right after."
+    sentence = f"It runs, {_until(runs, ends)}.{after}"
+    return Standing(word="running", next_at=begins, sentence=sentence, ends_at=ends)
+
+
+def _until(runs: Runs, ends: int | None) -> str:
+    """Where and when a run ends, in words."""
+    words = []
+    if runs.until == "end":
+        words.append("until the ends as of its start are copied")
+    elif runs.until is not None and named_offsets(runs.until) is not None:
+        words.append(f"until the offsets that {UNTIL} names")
+    elif runs.until is not None:
+        words.append(f"until {shown(start_milliseconds(runs.until) or 0)}")
+    if ends is not None:
+        words.append(f"until its window closes at {shown(ends)}")
+    if not words:
+        nothing = "its windows leave no gap" if runs.window else f"{UNTIL} is not set"
+        return f"without an end: {nothing}"
+    return ", or ".join(words)
+
+
+def _stopped(rests_since: int | None) -> Standing:
+    if rests_since is None:
+        sentence = "Stopped by a person, or not started yet. Starting it begins the run."
+        return Standing(word="held", next_at=None, sentence=sentence)
+    sentence = f"Its run has ended; without {SCHEDULE} nothing begins the next one."
+    return Standing(word="ended", next_at=None, sentence=sentence)
+
+
+# So many windows without a gap between them have no end that anybody waits for.
+_MOST = 100
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Window:
+    """Moments and the length are milliseconds."""
+
+    schedule: str
+    zone: str
+    length: int
+
+    def is_open(self, now: int) -> bool:
+        return self._opened(now - self.length, now) is not None
+
+    def opens_after(self, now: int) -> int | None:
+        """The next moment of the schedule: the next window, when none is open now; or None."""
+        return next_run_ms(self.schedule, now, self.zone)
+
+    def closes_after(self, now: int) -> int | None:
+        """When the window that is open now closes, or else the next one; None for never."""
+        opened = self._opened(now - self.length, now)
+        if opened is None:
+            opened = self.opens_after(now)
+        if opened is None:
+            return None
+        for _ in range(_MOST):
+            closes = opened + self.length
+            another = self._opened(opened, closes)
+            if another is None:
+                return closes
+            opened = another
+        return None
+
+    def _opened(self, since: int, now: int) -> int | None:
+        return latest_run_ms(self.schedule, since=since, now=now, zone=self.zone)

@@ -1,0 +1,103 @@
+"""How figures read: counts, durations, bytes, odd names; and from when on they are old."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import timedelta
+
+# A status older than this is history: nothing is promised from it. Runners write one each second.
+OLD_AFTER = timedelta(seconds=15)
+# A flow that copies but is further behind than this needs a look. Objectives per flow come later.
+BEHIND_AFTER_MS = 30_000
+UNKNOWN = "–"  # noqa: RUF001 - the sign of the look for "not known", never a minus
+
+_STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
+# Letters that turn the direction of the text around them or cannot be seen: they can make one
+# name look like another.
+_HIDDEN = {"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"}
+
+
+def count(value: int | None) -> str:
+    """1204331 reads `1,204,331`; not known reads as a dash."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def duration(milliseconds: float | None) -> str:
+    """The two leading units: `2 min 5 s`, `9 h`, `3 d 4 h`; below ten seconds one decimal."""
+    if milliseconds is None:
+        return UNKNOWN
+    seconds = max(0.0, milliseconds / 1000)
+    if 0 < seconds < 10 and round(seconds, 1) != round(seconds):
+        return f"{seconds:.1f} s"
+    left = round(seconds)
+    parts: list[str] = []
+    for size, unit in _STEPS:
+        amount, left = divmod(left, size)
+        if amount:
+            parts.append(f"{amount} {unit}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts) or "0 s"
+
+
+def size(value: float | None) -> str:
+    """Decimal units, two or three digits: `0 B`, `512 B`, `4.1 kB`, `41 MB`."""
+    if value is None:
+        return UNKNOWN
+    amount = float(value)
+    for unit in _SIZES:
+        if amount < 999.5 or unit == _SIZES[-1]:
+            return f"{amount:.1f} {unit}" if 0 < amount < 9.95 else f"{amount:.0f} {unit}"
+        amount /= 1000
+    raise AssertionError("the last unit takes every amount")
+
+
+def rate(value: float | None) -> str:
+    """Records a second: whole from ten up, one decimal below."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.1f}" if 0 < value < 9.95 else f"{value:,.0f}"
+
+
+def visible(text: str) -> str:
+    """The same text with every letter shown that could hide: control signs, direction overrides."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(sign) for sign in text)
+
+
+def _shown(sign: str) -> str:
+    if unicodedata.category(sign) not in _HIDDEN:
+        return sign
+    code = ord(sign)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def short_name(name: str) -> str:
+    """A long name of Kafka's, as a sentence can hold it: its beginning and its end."""
+    return name if len(name) <= 60 else f"{name[:40]}…{name[-12:]}"
+
+
+def arrow(flow_name: str) -> str:
+    """`primary->backup` as people read it: `primary→backup`."""
+    return flow_name.replace("->", "→")
+
+
+def plural(amount: int, one: str, many: str = "") -> str:
+    """`1 record`, `2 records`, with the amount grouped."""
+    return f"{amount:,} {one if amount == 1 else many or one + 's'}"
+
+
+INSTEAD = "\N{REPLACEMENT CHARACTER}"
+
+
+def without_nul(text: str) -> str:
+    return text.replace("\0", INSTEAD)
+
+
+def on_one_line(text: str) -> str:
+    """What a program or server said, for a sentence: no line breaks and no NUL."""
+    return " ".join(without_nul(text).split())

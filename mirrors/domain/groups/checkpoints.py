@@ -1,0 +1,137 @@
+"""Which checkpoints to emit and which idle groups' offsets may move, each answer with its reason.
+
+Unlike MM2's, our translations are exact: what is emitted is the truth, not the best guess so far.
+Invariants:
+
+A. Nothing is told that lies beyond the target's end, or in a partition that is not there.
+B. A group with members on the target is never moved.
+C. A group goes back on the target only where nobody but us put it where it stands, and never to the
+   log start because its offset on the source has expired.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, get_args
+
+from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.internal_topics.records import Checkpoint
+
+# not_copied: the flow does not carry it. unknown: nobody can say where it would stand. off: the
+# setting says no. waiting: its turn comes. active: it has members there. kept: it consumed there.
+# failed: Kafka refused.
+SyncState = Literal[
+    "excluded",
+    "not_copied",
+    "unknown",
+    "off",
+    "waiting",
+    "active",
+    "in_sync",
+    "moved",
+    "kept",
+    "failed",
+]
+SYNC_STATES: tuple[str, ...] = get_args(SyncState)
+# A group in any other state has members, or is about to; Kafka itself refuses those as well.
+IDLE = ("", "Empty", "Dead")
+_SHARE = "share"
+
+
+def name_taken(kind: str) -> str:
+    """Why a group of that type on the target keeps a consumer group's offsets from being set."""
+    return "the name is taken by a share group" if kind == _SHARE else ""
+
+
+# Outcomes of resuming too early rather than too late: who stands further stays there.
+AT_LEAST = ("expired", "lower_bound")
+
+
+class Emission(NamedTuple):
+    """A checkpoint to write, or None and why not; quiet where all was said before."""
+
+    checkpoint: Checkpoint | None
+    reason: str
+    is_quiet: bool = False
+
+
+class Move(NamedTuple):
+    """What is done with a group on the target: `to` is None where it stays."""
+
+    state: SyncState
+    to: int | None
+    reason: str
+
+
+def plan_checkpoint(place: GroupPlace, earlier: Checkpoint | None) -> Emission:
+    """The checkpoint that tells more than the `earlier` one of the same group and partition."""
+    resume = resume_of(place)
+    downstream = resume.downstream
+    if downstream is None or place.source_offset is None or place.remote_topic is None:
+        return Emission(None, resume.reason)
+    if place.is_empty_there:
+        # As MM2, which has no offset sync before the first record either.
+        return Emission(None, resume.reason, is_quiet=True)
+    found = Checkpoint(
+        place.group,
+        place.remote_topic,
+        place.partition,
+        place.source_offset,
+        downstream,
+        place.metadata,
+    )
+    if earlier is None:
+        return Emission(found, "the first of this group here")
+    if resume.outcome in AT_LEAST and downstream <= earlier.downstream:
+        return Emission(None, resume.reason, is_quiet=found.upstream == earlier.upstream)
+    if found.upstream < earlier.upstream:
+        return Emission(found, "the group was reset backwards on the source")
+    if downstream > earlier.downstream:
+        return Emission(found, "the group went on")
+    if downstream < earlier.downstream:
+        # MM2 keeps quiet here, since its own guess may have got worse; ours is exact.
+        return Emission(found, "the earlier checkpoint was ahead: the remote topic is another now")
+    if found.metadata != earlier.metadata:
+        return Emission(found, "the group's metadata changed")
+    return Emission(None, "nothing new since the last checkpoint", is_quiet=True)
+
+
+def plan_move(place: GroupPlace, *, enabled: bool, state: str, wrote: int | None) -> Move:
+    """Whether this group's offset moves on the target, and to what.
+
+    `state` is the group's on the target as Kafka says it ("" where it does not exist). `wrote` is
+    where we last put it, None when we never did or do not know.
+    """
+    resume = resume_of(place)
+    to = resume.downstream
+    if to is None:
+        return Move("not_copied" if place.left_out else "unknown", None, resume.reason)
+    if place.target_trouble:
+        return Move("failed", None, place.target_trouble)
+    stands = place.target_offset
+    if stands == to:
+        return Move("in_sync", None, "")
+    if resume.outcome in AT_LEAST and to < (stands or 0) <= (place.target_end or 0):
+        # Where it was put while its offset existed is nearer to what it has read.
+        return Move("in_sync" if stands == wrote else "kept", None, f"{resume.reason}; it stays")
+    if not enabled:
+        return Move("off", None, "sync.group.offsets.enabled is false")
+    if state not in IDLE:
+        reason = f"the group is {state} on the target: it has members there, or is about to"
+        return Move("active", None, reason)
+    return _moved(place, stands, to, wrote)
+
+
+def _moved(place: GroupPlace, stands: int | None, to: int, wrote: int | None) -> Move:
+    if stands is None:
+        return Move("moved", to, "the group had no offset on the target")
+    if stands < to:
+        return Move("moved", to, f"the group stood at {stands} on the target, behind the source")
+    if place.target_end is not None and stands > place.target_end:
+        return Move("moved", to, f"the group stood at {stands}, beyond the end of {place.remote}")
+    if stands == wrote:
+        return Move("moved", to, f"the group was reset backwards on the source, from {stands}")
+    reason = (
+        f"the group stands at {stands} on the target, {stands - to} beyond where it stands on the "
+        "source, and Understudy did not put it there: moving it back would undo what it consumed"
+    )
+    return Move("kept", None, reason)

@@ -1,0 +1,159 @@
+"""Where a consumer group resumes on the target, from what was seen of it on both sides.
+
+Every reader of this answer uses this one function: checkpoints, group offsets, simulation, plan.
+
+A. Nobody resumes beyond the target's end, or in a partition that is not there.
+B. A committed offset that no longer exists is `expired`: on the source the client would apply its
+   auto.offset.reset. The group resumes at the remote partition's log start, so it skips nothing
+   that the target still holds. An offset expires by retention (below the log start on either side)
+   or by truncation and recreation (above the source's end).
+C. In a remote partition that holds nothing, every offset but its end would be out of range.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from mirrors.domain.offsets.translation import Outcome, Translation
+
+EMPTY = "nothing was copied yet: the remote partition is empty"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupPlace:
+    """What was seen of one group in one partition of a source topic.
+
+    `left_out` says why the flow does not copy it, `trouble` why the source could not be asked about
+    it and `target_trouble` why the target could not; empty where all is well. `source_start` and
+    `source_end` are the source's log start and end (the last offset, not the last stable one),
+    asked after the group's offset; None where nobody asked. `kept_from` is where on the target
+    the source's log start lies. `target_end` is None where the target has no such partition.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    remote_topic: str | None = None
+    left_out: str = ""
+    trouble: str = ""
+    target_trouble: str = ""
+    source_offset: int | None = None
+    metadata: str = ""
+    translation: Translation | None = None
+    source_start: int | None = None
+    source_end: int | None = None
+    target_offset: int | None = None
+    target_start: int | None = None
+    kept_from: int | None = None
+    target_end: int | None = None
+
+    @property
+    def remote(self) -> str:
+        return f"{self.remote_topic}-{self.partition}"
+
+    @property
+    def has_no_offset(self) -> bool:
+        """The source answered, and the group has no committed offset here (any more)."""
+        return self.source_offset is None and not self.trouble
+
+    @property
+    def is_empty_there(self) -> bool:
+        """The remote partition holds nothing, and no map leads there."""
+        copied = self.translation is not None and self.translation.downstream is not None
+        is_empty = self.target_end is not None and self.target_start == self.target_end
+        return is_empty and not copied
+
+
+class Resume(NamedTuple):
+    """Where the group resumes on the target (`downstream`), or None and why nobody can say.
+
+    `re_reads` are records that it has read already, `skipped` those that it has not read, that the
+    source still holds and the target no longer does; both at most, and None where nobody knows.
+    """
+
+    downstream: int | None
+    outcome: Outcome
+    reason: str
+    re_reads: int | None = None
+    skipped: int | None = 0
+
+
+def resume_of(place: GroupPlace) -> Resume:
+    """The one answer to where this group resumes in this partition."""
+    if why := _why_nowhere(place):
+        return Resume(None, "unknown", why)
+    found, end = place.translation, place.target_end
+    copied = found.downstream if found is not None else None
+    if place.is_empty_there:
+        return Resume(end, "exact", EMPTY, 0)
+    if why := _why_expired(place):
+        return _expired(place, copied, why)
+    if found is None or copied is None:
+        nothing = "no record of this partition was copied yet"
+        return Resume(None, "unknown", found.reason if found else nothing)
+    if end is not None and copied > end:
+        why = (
+            f"the map leads to {copied}, but {place.remote} ends at {end}: it was emptied or made "
+            "again, and the flow has to be planned anew"
+        )
+        return Resume(None, "unknown", why)
+    if place.target_start is not None and copied < place.target_start:
+        return _expired(place, copied, _deleted_there(place, copied))
+    return Resume(copied, found.outcome, found.reason, found.re_reads)
+
+
+def _why_nowhere(place: GroupPlace) -> str:
+    if place.left_out or place.remote_topic is None:
+        return place.left_out or "the flow does not copy this topic"
+    if place.trouble:
+        return place.trouble
+    if place.source_offset is None:
+        return "the group has no offset here on the source: none yet, expired, or deleted"
+    if place.target_end is None:
+        return f"{place.remote} does not exist on the target"
+    return ""
+
+
+def _why_expired(place: GroupPlace) -> str:
+    """What became of the committed offset on the source; empty while it exists."""
+    offset, start, end = place.source_offset or 0, place.source_start, place.source_end
+    if start is not None and offset < start:
+        return f"the committed offset {offset} is below the source's log start {start}"
+    if end is not None and offset > end:
+        return (
+            f"the committed offset {offset} is above the source's end {end} (the partition was "
+            "truncated or recreated)"
+        )
+    return ""
+
+
+def _deleted_there(place: GroupPlace, copied: int) -> str:
+    at = f"{copied} or later" if _is_bound(place) else str(copied)
+    return (
+        f"the next record of this group is at {at} in {place.remote}, which keeps records from "
+        f"{place.target_start} on only"
+    )
+
+
+def _is_bound(place: GroupPlace) -> bool:
+    """Whether the translation says "at least here" only."""
+    return place.translation is not None and place.translation.outcome == "lower_bound"
+
+
+def _expired(place: GroupPlace, copied: int | None, why: str) -> Resume:
+    start = place.target_start
+    if start is None:
+        return Resume(None, "unknown", f"{why}, and the log start of {place.remote} is unknown")
+    beyond = place.source_end is not None and (place.source_offset or 0) > place.source_end
+    # Behind a lower bound lies more that it has read than the difference says.
+    is_unsure = copied is None or beyond or _is_bound(place)
+    re_reads = None if is_unsure else max(0, (copied or 0) - start)
+    # What the source itself no longer holds is not lost by resuming here.
+    unread = place.kept_from if copied is None or beyond else max(copied, place.kept_from or 0)
+    skipped = None if unread is None else max(0, start - unread)
+    words = (
+        f"{why}: its client would apply auto.offset.reset, so it resumes at the log start of "
+        f"{place.remote}, {start}"
+    )
+    return Resume(start, "expired", words, re_reads, skipped)

@@ -1,0 +1,40 @@
+"""What a reader of one kind of text hands over: clusters and flows in MM2's words, line by line."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry
+
+
+@dataclasses.dataclass(frozen=True)
+class FlowDraft:
+    """A flow that the text wants: what its connectors and its worker would get."""
+
+    source: str
+    target: str
+    connector: Entries
+    worker: Entries
+    wanted_by: Entry
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}->{self.target}"
+
+    def without(self, keys: set[str]) -> FlowDraft:
+        """The same without what belongs to a cluster as a whole."""
+        connector, worker = (
+            {name: entry for name, entry in entries.items() if entry.key not in keys}
+            for entries in (self.connector, self.worker)
+        )
+        return dataclasses.replace(self, connector=connector, worker=worker)
+
+
+@dataclasses.dataclass
+class Reading:
+    """`providers` names the config providers: env, dir, file, or a class that is not loaded."""
+
+    clusters: dict[str, Entries] = dataclasses.field(default_factory=dict)
+    flows: list[FlowDraft] = dataclasses.field(default_factory=list)
+    providers: dict[str, str] = dataclasses.field(default_factory=dict)
+    named_by: Entry = dataclasses.field(default_factory=lambda: Entry("", None, "clusters"))

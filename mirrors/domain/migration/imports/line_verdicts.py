@@ -1,0 +1,67 @@
+"""What an import says of every line: used, defaulted, different or unsupported, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from mirrors.domain.migration.imports.mm2_precedence import Entry
+
+LineVerdict = Literal["used", "defaulted", "different", "unsupported"]
+_WEIGHT: dict[LineVerdict, int] = {"defaulted": 0, "used": 1, "different": 2, "unsupported": 3}
+MOST_SENTENCES = 3
+LONGEST_KEY = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One key; `number` is None for what the text does not say. Never holds a value."""
+
+    number: int | None
+    key: str
+    verdict: LineVerdict
+    reason: str
+
+
+class Notes:
+    """Collects what the readers say; of several verdicts on one line, the gravest counts."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[int | None, str], dict[str, LineVerdict]] = {}
+
+    def say(self, entry: Entry, verdict: LineVerdict, reason: str) -> None:
+        first = reason.partition(" ")[0]
+        # A sentence may begin with a key, which keeps its letters.
+        named = "." in first or "->" in first or first == entry.key
+        sentence = reason if named else reason[:1].upper() + reason[1:]
+        sentence = sentence if sentence.endswith((".", "?")) else f"{sentence}."
+        self._said.setdefault((entry.number, entry.key), {})[sentence] = verdict
+
+    def refuse(self, key: str, reason: str) -> None:
+        """Something that is wrong with the whole, or with a line that is missing."""
+        self.say(Entry("", None, key), "unsupported", reason)
+
+    def heard(self, entry: Entry) -> bool:
+        return (entry.number, entry.key) in self._said
+
+    def lines(self) -> tuple[Line, ...]:
+        """By line number; what has none comes last."""
+        found = [
+            self._line(number, key, sentences) for (number, key), sentences in self._said.items()
+        ]
+        return tuple(sorted(found, key=lambda line: (line.number is None, line.number or 0)))
+
+    def _line(self, number: int | None, key: str, sentences: dict[str, LineVerdict]) -> Line:
+        worst = max(sentences.values(), key=_WEIGHT.__getitem__)
+        chosen = [text for text, verdict in sentences.items() if verdict == worst]
+        more = len(chosen) - MOST_SENTENCES
+        reason = " ".join(chosen[:MOST_SENTENCES])
+        return Line(
+            number, shown(key), worst, f"{reason} (and {more} more)" if more > 0 else reason
+        )
+
+
+def shown(key: str) -> str:
+    """A key that may be shown: whatever it holds, on one line and not too long."""
+    text = "".join(letter if letter.isprintable() else "�" for letter in key)
+    return text if len(text) <= LONGEST_KEY else f"{text[:LONGEST_KEY]}…"

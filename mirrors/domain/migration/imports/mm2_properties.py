@@ -1,0 +1,202 @@
+"""An `mm2.properties` text: its clusters and flows, and a verdict for lines that reach neither."""
+
+from __future__ import annotations
+
+from mirrors.domain.java_properties import read_properties
+from mirrors.domain.migration.imports.drafts import FlowDraft, Reading
+from mirrors.domain.migration.imports.ignored_keys import judge_unknown
+from mirrors.domain.migration.imports.line_verdicts import Notes
+from mirrors.domain.migration.imports.mm2_precedence import (
+    CONNECTOR_NAMES,
+    OLD_NAMES,
+    Entries,
+    Entry,
+    aliases,
+    by_name,
+    cluster_settings,
+    connector_settings,
+    is_security,
+    is_true,
+    pairs,
+    worker_settings,
+)
+from mirrors.domain.migration.imports.secret_references import providers
+from mirrors.domain.settings.client_properties import COMMON
+from mirrors.domain.settings.table import KEYS
+from mirrors.domain.settings.unsupported_mm2 import REFUSED
+
+MOST_LINES = 5000
+MOST_CLUSTERS = 50
+MOST_FLOWS = 50
+_ROLES = ("consumer.", "producer.", "admin.")
+
+
+def read_mm2(text: str, notes: Notes) -> Reading:
+    """An `mm2.properties` as a reading; what is wrong with it stands in the notes."""
+    file = read_file(text, notes)
+    named = aliases(file)
+    reading = Reading(providers=providers(file))
+    reading.named_by = file.get("clusters", reading.named_by)
+    if not named or len(named) > MOST_CLUSTERS or len(file) > MOST_LINES:
+        notes.say(
+            reading.named_by,
+            "unsupported",
+            f"a file names 1 to {MOST_CLUSTERS} clusters in `clusters` and has at most "
+            f"{MOST_LINES} keys",
+        )
+        return reading
+    notes.say(reading.named_by, "used", "the clusters")
+    reading.clusters = {alias: cluster_settings(file, alias) for alias in named}
+    _read_flows(file, reading, notes)
+    return reading
+
+
+def judge_unread(text: str, reading: Reading, notes: Notes) -> None:
+    """A verdict for every line that no cluster and no flow has used."""
+    flows = {flow.name for flow in reading.flows}
+    for entry in read_file(text, Notes()).values():
+        if entry.number is not None and not notes.heard(entry):
+            _judge(entry, entry.key, list(reading.clusters), flows, notes)
+
+
+def judge_left(reading: Reading, notes: Notes) -> None:
+    """The same for texts of other kinds, whose lines belong to a flow or its worker from birth."""
+    for flow in reading.flows:
+        for name, entry in {**flow.worker, **flow.connector}.items():
+            if entry.number is None or notes.heard(entry):
+                continue
+            if name.startswith(("source.", "target.", *_ROLES)):
+                why = "it tunes a client that copies no records"
+                notes.say(entry, "different", f"{why}, so it is not taken over")
+            else:
+                verdict, why = judge_unknown(name, entry.key)
+                notes.say(entry, verdict, why)
+    for entries in reading.clusters.values():
+        for name, entry in entries.items():
+            if entry.number is not None and not notes.heard(entry):
+                why = f"MirrorMaker 2 hands {name} of a cluster to no client that copies records"
+                notes.say(entry, "different", f"{why}, so it is ignored here too")
+
+
+def read_file(text: str, notes: Notes) -> Entries:
+    """The text as a table; old names stand for their new ones where those are not given."""
+    lines, faults = read_properties(text)
+    for fault in faults:
+        notes.say(Entry("", fault.number, "(line)"), "unsupported", fault.reason)
+    file = by_name((line.number, line.key, line.value) for line in lines)
+    for line in lines:
+        if (last := file[line.key].number) != line.number:
+            why = f"line {last} gives it again, and the last one counts"
+            notes.say(Entry("", line.number, line.key), "different", why)
+    for old, new in OLD_NAMES.items():
+        for key in [key for key in file if key == old or key.endswith(f".{old}")]:
+            name = key.removesuffix(old) + new
+            if name in file:
+                why = f"an old name: {name} in line {file[name].number} is what counts"
+                notes.say(file[key], "different", why)
+            else:
+                file[name] = file[key]
+            del file[key]
+    return file
+
+
+def _read_flows(file: Entries, reading: Reading, notes: Notes) -> None:
+    everywhere = is_true(file.get("enabled"))
+    for source, target in pairs(file):
+        own = file.get(f"{source}->{target}.enabled")
+        if own is None and not everywhere:
+            continue
+        wanted_by = own or file["enabled"]
+        if wanted_by.value.strip().lower() not in {"true", "false"}:
+            notes.say(wanted_by, "unsupported", f"{wanted_by.key} must be true or false")
+        elif is_true(wanted_by):
+            notes.say(wanted_by, "used", f"{source}->{target} is made, at rest until it is started")
+            if len(reading.flows) < MOST_FLOWS:
+                reading.flows.append(
+                    FlowDraft(
+                        source,
+                        target,
+                        connector_settings(file, source, target),
+                        worker_settings(file, source, target),
+                        wanted_by,
+                    )
+                )
+            else:
+                notes.say(wanted_by, "unsupported", f"a file makes at most {MOST_FLOWS} flows")
+    if not reading.flows:
+        why = "no flow is enabled: write S->T.enabled = true for what is to be copied"
+        notes.refuse("S->T.enabled", why)
+
+
+def _judge(entry: Entry, key: str, known: list[str], flows: set[str], notes: Notes) -> None:
+    if key.startswith("config.providers"):
+        why = "references stay references: no class is loaded, and nothing is read here"
+        notes.say(entry, "different", why)
+        return
+    if "->" in key:
+        _judge_of_flow(entry, key, known, flows, notes)
+        return
+    fitting = [alias for alias in known if key.startswith(f"{alias}.")]
+    if fitting:
+        alias = max(fitting, key=len)
+        _judge_of_cluster(entry, key.removeprefix(f"{alias}."), notes)
+    else:
+        _judge_of_top(entry, key, notes)
+
+
+def _judge_of_flow(entry: Entry, key: str, known: list[str], flows: set[str], notes: Notes) -> None:
+    source, _, rest = key.partition("->")
+    target = max((alias for alias in known if rest.startswith(f"{alias}.")), key=len, default="")
+    name = rest.removeprefix(f"{target}.")
+    if source not in known or not target:
+        why = f"{key} names a flow of clusters that `clusters` does not list"
+        notes.say(entry, "unsupported", why)
+    elif source == target:
+        notes.say(entry, "unsupported", f"a flow needs two clusters: {source} is both")
+    elif f"{source}->{target}" not in flows:
+        why = f"{source}->{target} is not enabled, so no flow is made (MirrorMaker 2 would go on "
+        notes.say(entry, "different", why + "writing heartbeats)")
+    elif name.startswith(("source.cluster.", "target.cluster.")):
+        why = f"{key} changes a cluster for one flow; here a cluster is the same for all"
+        notes.say(entry, "unsupported", why)
+    else:
+        verdict, why = judge_unknown(name, key)
+        notes.say(entry, verdict, why)
+
+
+def _judge_of_cluster(entry: Entry, name: str, notes: Notes) -> None:
+    if name.startswith(_ROLES):
+        why = (
+            "no flow that is made copies with it: records are consumed from sources and produced "
+            "to targets, and every client of a cluster has the cluster's own deadlines"
+        )
+        notes.say(entry, "different", why)
+    elif name in KEYS or name in COMMON or name in CONNECTOR_NAMES:
+        why = "MirrorMaker 2 hands it to none of its copying clients, so it is ignored here too. "
+        notes.say(entry, "different", f"{why}Give {name} to a flow: S->T.…")
+    elif is_security(name):
+        notes.say(entry, "different", "the cluster's other settings make no use of it")
+    elif name == "exactly.once.source.support":
+        notes.say(entry, "different", "no flow that is made ends there")
+    else:
+        verdict, why = judge_unknown(name, entry.key)
+        notes.say(entry, verdict, why)
+
+
+def _judge_of_top(entry: Entry, key: str, notes: Notes) -> None:
+    ignored = key.startswith((*_ROLES, "source.", "target.", "transforms.", "predicates."))
+    known = key in KEYS or key in REFUSED
+    if ignored or (known and key not in CONNECTOR_NAMES and key not in _OF_THE_PROCESS):
+        why = "MirrorMaker 2 ignores it without the name of a cluster or flow before it, so it is "
+        notes.say(entry, "different", f"{why}ignored here too. Write S->T.{key} or S.{key}")
+    elif is_security(key):
+        notes.say(entry, "different", "every cluster has its own, or makes no use of it")
+    else:
+        verdict, why = judge_unknown(key, key)
+        notes.say(entry, verdict, why)
+
+
+_OF_THE_PROCESS = frozenset(
+    {"dedicated.mode.enable.internal.rest", "listeners", "response.http.headers.config",
+     "config.providers", "clusters"}
+)  # fmt: skip

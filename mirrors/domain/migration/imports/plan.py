@@ -1,0 +1,208 @@
+"""A text written for MirrorMaker into a plan: a verdict for every line, clusters and flows."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, get_args
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.flows.conflicts import check_flow
+from mirrors.domain.migration.imports.clusters import ClusterReader
+from mirrors.domain.migration.imports.drafts import FlowDraft, Reading
+from mirrors.domain.migration.imports.flows import FlowReader
+from mirrors.domain.migration.imports.kafka_connect import read_connect
+from mirrors.domain.migration.imports.line_verdicts import Line, Notes
+from mirrors.domain.migration.imports.mirrormaker1 import read_mirrormaker1
+from mirrors.domain.migration.imports.mm2_precedence import Entry
+from mirrors.domain.migration.imports.mm2_properties import judge_left, judge_unread, read_mm2
+from mirrors.domain.migration.imports.strimzi import judge_resource, read_strimzi
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+
+ImportKind = Literal["mm2-properties", "strimzi", "connect-json", "mirrormaker1"]
+KINDS: tuple[ImportKind, ...] = get_args(ImportKind)
+LONGEST_TEXT = 512 * 1024
+_READERS: dict[ImportKind, Callable[[str, Notes], Reading]] = {
+    "mm2-properties": read_mm2,
+    "strimzi": read_strimzi,
+    "connect-json": read_connect,
+    "mirrormaker1": read_mirrormaker1,
+}
+_JUDGES: dict[ImportKind, Callable[[str, Reading, Notes], None]] = {
+    "mm2-properties": judge_unread,
+    "strimzi": judge_resource,
+    "connect-json": lambda _, reading, notes: judge_left(reading, notes),
+    "mirrormaker1": lambda _, reading, notes: judge_left(reading, notes),
+}
+Place = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImportPlan:
+    """What an import would make. `origins`: which line a field of a cluster or flow comes from."""
+
+    lines: tuple[Line, ...]
+    clusters: tuple[ClusterSpec, ...] = ()
+    flows: tuple[FlowSpec, ...] = ()
+    warnings: tuple[str, ...] = ()
+    origins: Mapping[Place, Entry] = dataclasses.field(default_factory=dict)
+
+    @property
+    def refused(self) -> tuple[Line, ...]:
+        """Lines that stop the import: with one of them, nothing is made."""
+        return tuple(line for line in self.lines if line.verdict == "unsupported")
+
+    @property
+    def digest(self) -> str:
+        """The same for the same consequences: what was previewed is what is applied."""
+        facts = [
+            [dataclasses.astuple(line) for line in self.lines],
+            [dataclasses.asdict(cluster) for cluster in self.clusters],
+            [[flow.name, flow.properties] for flow in self.flows],
+        ]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+    def refuse(self, problems: Sequence[tuple[Place, str]]) -> ImportPlan:
+        """The same plan with what only the rows here can tell; each problem at its line."""
+        notes = Notes()
+        for (owner, field), sentence in problems:
+            entry = self.origins.get((owner, field), Entry("", None, f"{owner}.{field}"))
+            notes.say(entry, "unsupported", sentence)
+        found = {(line.number, line.key): line for line in notes.lines()}
+        kept = [line for line in self.lines if (line.number, line.key) not in found]
+        lines = sorted(
+            [*kept, *found.values()], key=lambda line: (line.number is None, line.number or 0)
+        )
+        return dataclasses.replace(self, lines=tuple(lines))
+
+
+def plan_import(
+    kind: ImportKind,
+    text: str,
+    *,
+    existing: Sequence[FlowSpec] = (),
+    ids: Mapping[str, str] | None = None,
+) -> ImportPlan:
+    """The plan of a text, whatever is in it: what is wrong is said of its line, never raised."""
+    notes = Notes()
+    if (why := _unreadable(text)) is not None:
+        notes.refuse("text", why)
+        return ImportPlan(lines=notes.lines())
+    reading = _READERS[kind](text, notes)
+    origins: dict[Place, Entry] = {}
+    clusters = _clusters(reading, origins, notes)
+    flows = _flows(reading, clusters, origins, notes)
+    warnings = _conflicts(flows, existing, ids, origins, notes)
+    _JUDGES[kind](text, reading, notes)
+    return ImportPlan(
+        lines=notes.lines(),
+        clusters=tuple(clusters.values()),
+        flows=tuple(flows),
+        warnings=tuple(dict.fromkeys(warnings)),
+        origins=origins,
+    )
+
+
+def _unreadable(text: str) -> str | None:
+    if not text.strip():
+        return "the text is empty"
+    if len(text) > LONGEST_TEXT:
+        return f"the text has {len(text)} characters; at most {LONGEST_TEXT} are read"
+    odd = next((c for c in text if c == "\x00" or "\ud800" <= c <= "\udfff"), None)
+    if odd is not None:
+        number = text[: text.index(odd)].count("\n") + 1
+        return f"line {number} holds a character that no text has (U+{ord(odd):04X})"
+    return None
+
+
+def _clusters(
+    reading: Reading, origins: dict[Place, Entry], notes: Notes
+) -> dict[str, ClusterSpec]:
+    found = {}
+    for alias, entries in reading.clusters.items():
+        reader = ClusterReader(alias, entries, reading.providers, notes)
+        spec = reader.read()
+        reading.flows = [flow.without(reader.shared) for flow in reading.flows]
+        origins |= {(alias, field): entry for field, entry in reader.origins.items()}
+        origins[alias, "alias"] = reading.named_by
+        if spec is None:
+            continue
+        found[alias] = spec
+        for field, sentences in spec.validate().items():
+            entry = origins.get((alias, field), Entry("", None, f"{alias}.{field}"))
+            if _has_no_word_yet(notes, alias, field, entry):
+                for sentence in sentences:
+                    notes.say(entry, "unsupported", sentence)
+    return found
+
+
+def _has_no_word_yet(notes: Notes, alias: str, field: str, entry: Entry) -> bool:
+    """A missing field is said once: where its line was refused, not again."""
+    refused = {line.key for line in notes.lines() if line.verdict == "unsupported"}
+    return entry.number is not None or not any(key.startswith(f"{alias}.") for key in refused)
+
+
+def _flows(
+    reading: Reading,
+    clusters: Mapping[str, ClusterSpec],
+    origins: dict[Place, Entry],
+    notes: Notes,
+) -> list[FlowSpec]:
+    found = []
+    for draft in reading.flows:
+        reader = FlowReader(draft.name, draft.connector, draft.worker, notes)
+        properties = reader.read()
+        origins |= {(draft.name, name): entry for name, entry in reader.origins.items()}
+        origins[draft.name, ""] = draft.wanted_by
+        spec = _spec(draft, clusters, properties, origins, notes)
+        if spec is not None:
+            found.append(spec)
+    return found
+
+
+def _spec(
+    draft: FlowDraft,
+    clusters: Mapping[str, ClusterSpec],
+    properties: Mapping[str, str],
+    origins: Mapping[Place, Entry],
+    notes: Notes,
+) -> FlowSpec | None:
+    if draft.source not in clusters or draft.target not in clusters:
+        return None
+    try:
+        return FlowSpec.build(
+            source=clusters[draft.source], target=clusters[draft.target], properties=properties
+        )
+    except InvalidSettings as error:
+        _say_all(draft.name, error, origins, notes)
+        return None
+
+
+def _conflicts(
+    flows: Sequence[FlowSpec],
+    existing: Sequence[FlowSpec],
+    ids: Mapping[str, str] | None,
+    origins: Mapping[Place, Entry],
+    notes: Notes,
+) -> list[str]:
+    """Loops and collisions, of the new flows with each other and with those there are."""
+    warnings: list[str] = []
+    for spec in flows:
+        try:
+            warnings += check_flow(spec, [*existing, *flows], ids)
+        except InvalidSettings as error:
+            _say_all(spec.name, error, origins, notes)
+    return warnings
+
+
+def _say_all(
+    name: str, error: InvalidSettings, origins: Mapping[Place, Entry], notes: Notes
+) -> None:
+    for field, sentences in error.fields.items():
+        entry = origins.get((name, field), Entry(""))
+        if entry.number is None:
+            entry = origins[name, ""]
+        for sentence in sentences:
+            notes.say(entry, "unsupported", sentence)

@@ -1,0 +1,131 @@
+"""References to secrets in files of MM2, and JAAS lines: into our references and typed fields.
+
+Nothing is resolved here: a reference stays one, and a secret in clear text is refused unseen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+
+from mirrors.domain.migration.imports.mm2_precedence import Entry
+
+_REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}]*)\}")
+_TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"'=;]+)|([=;]))""", re.S)
+_KINDS = {
+    "EnvVarConfigProvider": "env",
+    "DirectoryConfigProvider": "dir",
+    "FileConfigProvider": "file",
+}
+_MODULES = {
+    "org.apache.kafka.common.security.plain.PlainLoginModule": "PLAIN",
+    "org.apache.kafka.common.security.scram.ScramLoginModule": "SCRAM",
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": "OAUTHBEARER",
+}
+
+
+def providers(entries: Mapping[str, Entry]) -> dict[str, str]:
+    """What each name in `config.providers` stands for: env, dir, file, or the class it names."""
+    named = entries["config.providers"].value if "config.providers" in entries else ""
+    found = {}
+    for name in (name.strip() for name in named.split(",") if name.strip()):
+        entry = entries.get(f"config.providers.{name}.class")
+        words = entry.value.strip().rpartition(".")[2] if entry else ""
+        found[name] = _KINDS.get(words, words)
+    return found
+
+
+def as_reference(text: str, known: Mapping[str, str]) -> str:
+    """Our reference that means the same; ValueError says why there is none, never the text."""
+    found = _REFERENCE.fullmatch(text.strip())
+    if found is None:
+        if "${" in text:
+            raise ValueError(
+                "holds a reference with other text around it; give the whole value by one reference"
+            )
+        raise ValueError(
+            "is given in clear text; put it into an environment variable or a file and write "
+            "${env:NAME} or ${dir:/directory:file}"
+        )
+    provider, path, key = found[1], found[2], found[3]
+    kind = known.get(provider)
+    if kind == "env" and path is None and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+        return f"env:{key}"
+    if kind == "dir" and path and path.startswith("/") and key and "/" not in key:
+        return f"file:{path.rstrip('/')}/{key}"
+    if kind == "file" and path and path.startswith("/") and key and ":" not in path + key:
+        return f"properties:{path}:{key}"
+    raise ValueError(_no_reference(provider, kind))
+
+
+def _no_reference(provider: str, kind: str | None) -> str:
+    if kind is None:
+        return (
+            f"refers to a provider {provider!r} that config.providers does not name, so MirrorMaker"
+            " 2 would take the text as it stands"
+        )
+    if kind in {"env", "dir", "file"}:
+        return "is no reference that its provider can follow"
+    return f"refers to the provider class {kind or 'without a name'}, and no class is loaded here"
+
+
+@dataclasses.dataclass(frozen=True)
+class Login:
+    """A JAAS line taken apart; `kind` is PLAIN, SCRAM or OAUTHBEARER."""
+
+    kind: str
+    options: Mapping[str, str]
+
+
+def read_jaas(text: str) -> Login:
+    """The login of one JAAS line, or ValueError; whatever it says, no class is loaded."""
+    tokens, at = [], 0
+    body = text.strip()
+    while at < len(body):
+        found = _TOKEN.match(body, at)
+        if found is None:
+            raise ValueError("is not a JAAS line: a quotation mark is not closed")
+        tokens.append(found)
+        at = found.end()
+    words = [_word(token) for token in tokens]
+    marks = [token[4] or "" for token in tokens]
+    if len(words) < 3 or marks[-1] != ";" or marks.count(";") != 1:
+        raise ValueError("is not a JAAS line: it needs a module, `required`, options and a `;`")
+    if (kind := _MODULES.get(words[0])) is None:
+        raise ValueError(
+            "names a login module that is not one of Kafka's PlainLoginModule, ScramLoginModule "
+            "and OAuthBearerLoginModule; no class is loaded here"
+        )
+    if words[1].lower() not in {"required", "requisite", "sufficient", "optional"}:
+        raise ValueError("is not a JAAS line: after the module comes `required`")
+    return Login(kind, _options(words[2:-1], marks[2:-1]))
+
+
+def _options(words: list[str], marks: list[str]) -> dict[str, str]:
+    found = {}
+    if len(words) % 3:
+        raise ValueError('is not a JAAS line: options are written name="value"')
+    for at in range(0, len(words), 3):
+        if marks[at] or marks[at + 1] != "=" or marks[at + 2]:
+            raise ValueError('is not a JAAS line: options are written name="value"')
+        found[words[at]] = words[at + 2]
+    return found
+
+
+def _word(token: re.Match[str]) -> str:
+    quoted = token[1] if token[1] is not None else token[2]
+    if quoted is not None:
+        return re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+    return token[3] or token[4]
+
+
+def jaas_line(kind: str, options: Mapping[str, str]) -> str:
+    """A JAAS line that `read_jaas`, and Java, take apart into the same."""
+    module = next(name for name, word in _MODULES.items() if word == kind)
+    words = "".join(f' {name}="{_quoted(text)}"' for name, text in options.items())
+    return f"{module} required{words};"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,124 @@
+"""How a Strimzi cluster is reached, in MM2's words: TLS, logins, and Secrets as mounted files."""
+
+from __future__ import annotations
+
+from mirrors.domain.migration.imports.line_verdicts import Notes
+from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry
+from mirrors.domain.migration.imports.secret_references import jaas_line
+from mirrors.domain.migration.imports.yaml_json import Tree
+
+
+class Leaves:
+    def __init__(self, tree: Tree, notes: Notes) -> None:
+        self._notes = notes
+        self._paths = {id(leaf): path for path, leaf in tree.leaves()}
+
+    def entry(self, leaf: Tree) -> Entry:
+        return Entry(leaf.text or "", leaf.number, self._paths[id(leaf)])
+
+    def text(self, tree: Tree | None, name: str) -> str:
+        """What the field says, empty when it is not there; it counts as used as it stands."""
+        leaf = tree.at(name) if tree else None
+        if leaf is None or leaf.text is None:
+            return ""
+        self._notes.say(self.entry(leaf), "used", "used as it stands")
+        return leaf.text
+
+
+_SECRETS = "/run/secrets"
+_SASL = {"plain": "PLAIN", "scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
+
+
+class Login:
+    def __init__(self, leaves: Leaves, notes: Notes) -> None:
+        self._leaves = leaves
+        self._notes = notes
+
+    def read(self, tree: Tree, found: Entries) -> None:
+        """The cluster's security in MM2's words, added to what was found."""
+        tls, login = tree.at("tls"), tree.at("authentication")
+        at = (tls or login or tree).number
+        kind = self._leaves.text(login, "type")
+        if tls is not None and tls.text is not None:
+            self._notes.say(self._leaves.entry(tls), "used", "used: TLS with the system's CAs")
+        if tls is not None:
+            self._read_ca(tls, found)
+        sasl = kind not in {"", "tls"}
+        protocol = f"{'SASL_' if sasl else ''}{'SSL' if tls else 'PLAINTEXT'}"
+        found["security.protocol"] = Entry(protocol, at, "security.protocol (of tls and type)")
+        if login is None:
+            return
+        if kind == "tls":
+            self._read_certificate(login, found)
+        elif kind in _SASL:
+            self._read_password(login, _SASL[kind], found)
+        elif kind == "oauth":
+            self._read_oauth(login, found)
+        elif kind == "custom":
+            config = login.at("config")
+            for name, leaf in config.fields.items() if config else ():
+                found[name] = self._leaves.entry(leaf)
+            self._leaves.text(login, "sasl")
+        else:
+            why = f"authentication of the type {kind[:30]} is not built"
+            self._notes.say(self._leaves.entry(login.fields["type"]), "unsupported", why)
+
+    def _read_ca(self, tls: Tree, found: Entries) -> None:
+        trusted = tls.at("trustedCertificates")
+        items = trusted.items if trusted else ()
+        if len(items) > 1:
+            self._refuse_all(items[1:], "here is one CA file: put all certificates into it")
+        for item in items[:1]:
+            found["ssl.truststore.certificates"] = self._secret(item, "certificate")
+            found["ssl.truststore.type"] = Entry(
+                "PEM", item.number, "ssl.truststore.type (Strimzi)"
+            )
+
+    def _refuse_all(self, items: tuple[Tree, ...], why: str) -> None:
+        for item in items:
+            for _, leaf in item.leaves():
+                self._notes.say(self._leaves.entry(leaf), "unsupported", why)
+
+    def _read_certificate(self, login: Tree, found: Entries) -> None:
+        pair = login.at("certificateAndKey")
+        if pair is not None:
+            found["ssl.keystore.certificate.chain"] = self._secret(pair, "certificate")
+            found["ssl.keystore.key"] = self._secret(pair, "key")
+            found["ssl.keystore.type"] = Entry("PEM", pair.number, "ssl.keystore.type (Strimzi)")
+
+    def _read_password(self, login: Tree, mechanism: str, found: Entries) -> None:
+        number = login.number
+        secret = login.at("passwordSecret") or Tree(number)
+        options = {"username": self._leaves.text(login, "username")}
+        options["password"] = self._secret(secret, "password").value
+        found["sasl.mechanism"] = Entry(mechanism, number, "sasl.mechanism (of the type)")
+        line = jaas_line(mechanism.partition("-")[0], options)
+        found["sasl.jaas.config"] = Entry(line, number, "sasl.jaas.config (of authentication)")
+
+    def _read_oauth(self, login: Tree, found: Entries) -> None:
+        number = login.number
+        secret = login.at("clientSecret") or Tree(number)
+        options = {"clientId": self._leaves.text(login, "clientId")}
+        options["clientSecret"] = self._secret(secret, "key").value
+        if scope := self._leaves.text(login, "scope"):
+            options["scope"] = scope
+        line = jaas_line("OAUTHBEARER", options)
+        found["sasl.mechanism"] = Entry("OAUTHBEARER", number, "sasl.mechanism (of the type)")
+        found["sasl.jaas.config"] = Entry(line, number, "sasl.jaas.config (of authentication)")
+        if (leaf := login.at("tokenEndpointUri")) is not None:
+            found["sasl.oauthbearer.token.endpoint.url"] = self._leaves.entry(leaf)
+
+    def _secret(self, tree: Tree, field: str) -> Entry:
+        """A key of a Kubernetes Secret: a file where the Secret is mounted for Understudy."""
+        name, key = self._leaves.text(tree, "secretName"), self._leaves.text(tree, field)
+        safe = all(part and "/" not in part and ".." not in part and "}" not in part
+                   for part in (name, key))  # fmt: skip
+        leaf = tree.at(field) or tree.at("secretName")
+        entry = self._leaves.entry(leaf) if leaf is not None else Entry("", tree.number, field)
+        if not safe:
+            why = f"it needs secretName and {field}, as plain names"
+            self._notes.say(entry, "unsupported", why)
+            return Entry("", entry.number, entry.key)
+        path = f"{_SECRETS}/{name}"
+        self._notes.say(entry, "different", f"the Secret {name} is looked for as files in {path}")
+        return Entry(f"${{dir:{path}:{key}}}", entry.number, entry.key)

@@ -1,0 +1,119 @@
+"""Whether MirrorMaker 2 is quiet, so that a flow may go on where it stood: signs, and sentences."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.internal_topics.records import ConnectOffset
+from mirrors.domain.replication_policy import ReplicationPolicy
+
+Place = tuple[str, int]
+SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stand:
+    """Where MM2's connectors stood: how many partitions, of which topics, under which names."""
+
+    partitions: int
+    topics: frozenset[str]
+    connectors: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Signs:
+    """What was seen of MM2 on the target over some seconds.
+
+    `group` is the state of its Connect group, empty when there is none or it cannot be seen.
+    """
+
+    seconds: float
+    group_name: str
+    group: str
+    before: Mapping[Place, int]
+    after: Mapping[Place, int]
+    stand: Stand
+
+    @property
+    def moved(self) -> list[str]:
+        return sorted({name for (name, part), end in self.after.items()
+                       if end != self.before.get((name, part), end)})  # fmt: skip
+
+    @property
+    def quiet(self) -> bool:
+        return not self.moved and not self._has_members
+
+    @property
+    def _has_members(self) -> bool:
+        return self.group not in {"", "Empty", "Dead"}
+
+    def sentences(self, source: str, target: str) -> tuple[str, ...]:
+        found = []
+        if self._has_members:
+            found.append(
+                f"MirrorMaker 2 runs: its group {self.group_name} on {target} is {self.group}. "
+                "Stop all its processes, then check again."
+            )
+        if self.moved:
+            names = ", ".join(self.moved[:SHOWN])
+            more = f" and {len(self.moved) - SHOWN} more" if len(self.moved) > SHOWN else ""
+            found.append(
+                f"Somebody writes what MirrorMaker 2 writes: within {self.seconds:g} s the end of "
+                f"{names}{more} on {target} moved. Stop it, then check again."
+            )
+        if self.quiet:
+            found.append(
+                f"MirrorMaker 2 is quiet: nothing that it writes on {target} moved within "
+                f"{self.seconds:g} s, and its group {self.group_name} has no members."
+            )
+        found.append(self._standing(source, target))
+        return tuple(found)
+
+    def _standing(self, source: str, target: str) -> str:
+        if not self.stand.partitions:
+            return (
+                f"It left no position of {source} on {target}: the flow begins where start.from "
+                "says. If it kept them under another name, this is not the place to begin."
+            )
+        names = ", ".join(sorted(self.stand.connectors)[:SHOWN])
+        return (
+            f"It left {self.stand.partitions} positions in {len(self.stand.topics)} topics of "
+            f"{source} ({names}): the flow goes on from exactly there."
+        )
+
+
+def internal_topics(policy: ReplicationPolicy) -> set[str]:
+    """MM2's own topics of this pair of clusters on the target."""
+    source = policy.source_alias
+    own = {f"mm2-{what}.{source}.internal" for what in ("offsets", "status", "configs")}
+    return own | {policy.checkpoints_topic(), policy.offset_syncs_topic(source)}
+
+
+def watched_topics(policy: ReplicationPolicy, stand: Stand, copied: Iterable[str] = ()) -> set[str]:
+    """The topics of the target whose ends tell that MM2 works.
+
+    `copied`: source topics that the flow selects. MM2 writes positions once a minute, so in its
+    first minute no position names the topics that it fills.
+    """
+    topics = {*stand.topics, *copied}
+    return internal_topics(policy) | {policy.remote_topic(topic) for topic in topics}
+
+
+def read_stand(rows: Iterable[tuple[bytes | None, bytes | None]], source: str) -> Stand:
+    """Keys and values of MM2's topic of positions, oldest first."""
+    last: dict[tuple[str, Place], int | None] = {}
+    for key, value in rows:
+        try:
+            row = ConnectOffset.read(key, value)
+        except MalformedRecord:
+            continue
+        if row.cluster == source:
+            last[row.connector, (row.topic, row.partition)] = row.offset
+    held = [(name, place) for (name, place), offset in last.items() if offset is not None]
+    return Stand(
+        partitions=len({place for _, place in held}),
+        topics=frozenset(topic for _, (topic, _) in held),
+        connectors=frozenset(name for name, _ in held),
+    )

@@ -1,0 +1,118 @@
+"""From upstream to downstream offsets by exact runs; each answer names how it was obtained."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from mirrors.domain.offsets.runs import Run
+
+Outcome = Literal["exact", "gap", "ahead", "lower_bound", "expired", "unknown"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Translation:
+    """Where a group that stands at `upstream` goes on downstream; None when nobody knows.
+
+    exact: the record itself, or the end of what was copied. gap: the record was never copied (a
+    transaction's marker, compaction, a filter), so the next one. ahead: the group read records that
+    are not copied yet; it will read them again. lower_bound: another replicator copied it, and its
+    copy is there or later (`domain.offset_bounds`). expired: the committed offset no longer exists
+    (see `domain.resume`). unknown: there is no map here. `re_reads`: what it has read already and
+    finds again behind that place, as where two directions are mixed; at most that many for a
+    lower bound, and None where nobody knows.
+    """
+
+    upstream: int
+    downstream: int | None
+    outcome: Outcome
+    reason: str = ""
+    re_reads: int | None = 0
+
+
+NOTHING = "no record of this partition was copied yet"
+
+
+def nearest(upstream: int, *, position: int) -> int:
+    """The offset whose neighbours tell what becomes of `upstream`; beyond the position, the last.
+
+    Runs and position are read one after the other: a newer run would lead a group that is ahead of
+    the position to a place that is ahead of the group.
+    """
+    return min(upstream, position - 1)
+
+
+LOST = (
+    "no offset runs tell of what was copied from offset {first} on: MirrorMaker 2 or another lane "
+    "copied it, or the target has lost them (an unclean election of the topic of runs, or a disk "
+    "that was put back)"
+)
+
+
+def translate_between(
+    upstream: int,
+    *,
+    position: int,
+    below: Run | None,
+    above: Run | None,
+    follows: int | None = None,
+    map_end: int | None = None,
+) -> Translation:
+    """From the run at or below `nearest`, and the one above it.
+
+    `follows`: where, downstream, the run before `above` ended when that was written; `map_end`:
+    where the last one below the position did. None: nobody says so. By these it is found that runs
+    are missing: what they told is not known then, for the next run may lie far behind it.
+    """
+    end = None
+    if below is not None:
+        end = below.downstream + min(below.length, position - below.upstream)
+    is_cut = map_end is not None and (end is None or end < map_end)
+    if upstream >= position:
+        return _at_the_end(upstream, position, map_end if is_cut else end)
+    if below is not None and upstream < below.upstream + below.length:
+        return _answer(upstream, below.downstream + upstream - below.upstream, "exact")
+    if above is None or above.upstream >= position:
+        if is_cut:
+            return _lost(upstream, below)
+        if end is None:
+            return _answer(upstream, None, "unknown", NOTHING)
+        return _answer(upstream, end, "gap", "no record from this offset on was copied yet")
+    if is_torn(below, follows):
+        return _lost(upstream, below)
+    if below is None and above.downstream > 0:
+        # An MM2 before a takeover, or an earlier topic: the group may have read part of it.
+        reason = (
+            f"this flow copied nothing before offset {above.upstream}, and what the remote topic "
+            f"holds before {above.downstream} it did not write"
+        )
+        return _answer(upstream, None, "unknown", reason)
+    reason = "no record with this offset was copied; the next one that was"
+    return _answer(upstream, above.downstream, "gap", reason)
+
+
+def _at_the_end(upstream: int, position: int, end: int | None) -> Translation:
+    """`end` of what was copied below the position."""
+    if end is None:
+        return _answer(upstream, None, "unknown", NOTHING)
+    if upstream == position:
+        return _answer(upstream, end, "exact", "all that was read was copied")
+    reason = f"the group is {upstream - position} offsets ahead of the copy"
+    return _answer(upstream, end, "ahead", reason)
+
+
+def _lost(upstream: int, below: Run | None) -> Translation:
+    reason = LOST.format(first=0 if below is None else below.upstream + below.length)
+    return _answer(upstream, None, "unknown", reason)
+
+
+def is_torn(below: Run | None, follows: int | None) -> bool:
+    """Whether runs are missing between this one and another that, as it says itself, follows one
+    that ended there, downstream."""
+    return follows is not None and (below is None or below.downstream + below.length < follows)
+
+
+def _answer(
+    upstream: int, downstream: int | None, outcome: Outcome, reason: str = ""
+) -> Translation:
+    return Translation(upstream=upstream, downstream=downstream, outcome=outcome, reason=reason)

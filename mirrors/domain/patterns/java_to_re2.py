@@ -1,0 +1,194 @@
+"""Java's regular expressions, as in MM2's files, said again for RE2 or refused by name.
+
+RE2 works in linear time, which is why look-around, back-references and possessive repeats are
+refused. What both dialects spell alike but read differently is rewritten; tests compare with Java.
+"""
+
+from __future__ import annotations
+
+import string
+
+from mirrors.domain.patterns.java_character_classes import (
+    DEEPEST,
+    CharacterClass,
+    SimpleEscapes,
+    literal,
+)
+
+Flags = frozenset[str]
+_GROUPS = {
+    "=": "a look-ahead (?=…)",
+    "!": "a negative look-ahead (?!…)",
+    ">": "an atomic group (?>…)",
+    "<=": "a look-behind (?<=…)",
+    "<!": "a negative look-behind (?<!…)",
+}
+_NO_ESCAPES = {
+    "G": "the end of the last match",
+    "R": "a line break",
+    "X": "a grapheme",
+    "k": "a back-reference",
+    "N": "a character by its Unicode name",
+    "E": "the end of a quotation that never began",
+}
+_ANCHORS = {"b": r"\b", "B": r"\B", "A": r"\A", "z": r"\z", "Z": r"\z"}
+
+
+def translate(pattern: str, flags: Flags = frozenset()) -> tuple[str, Flags]:
+    """The pattern for RE2, and the inline flags still on at its end; ValueError when refused."""
+    return _Translation(unquote(pattern), flags).run()
+
+
+def unquote(pattern: str) -> str:
+    r"""Take out \Q…\E, which Java does before it reads anything else."""
+    pieces: list[str] = []
+    at = 0
+    while at < len(pattern):
+        if not pattern.startswith(r"\Q", at):
+            step = 2 if pattern[at] == "\\" else 1
+            pieces.append(pattern[at : at + step])
+            at += step
+            continue
+        end = pattern.find(r"\E", at + 2)
+        if end < 0:
+            raise ValueError(r"has a \Q without \E")
+        quoted = pattern[at + 2 : end]
+        pieces += [c if c.isalnum() or not c.isascii() else f"\\{c}" for c in quoted]
+        at = end + 2
+    return "".join(pieces)
+
+
+class _Translation:
+    """One pass from left to right; `flags` are those of the innermost open group."""
+
+    def __init__(self, pattern: str, flags: Flags) -> None:
+        self.pattern = pattern
+        self.at = 0
+        self.flags = flags
+        self.outer: list[Flags] = []
+        self.out: list[str] = []
+        self.names: set[str] = set()
+        # Whether a repeat may stand here: after an atom, not after a bar, an anchor, a repeat.
+        self.repeatable = False
+
+    def run(self) -> tuple[str, Flags]:
+        while self.at < len(self.pattern):
+            self._one()
+        if self.outer:
+            raise ValueError("has a bracket ( that is never closed")
+        return "".join(self.out), self.flags
+
+    def _one(self) -> None:
+        letter = self.pattern[self.at]
+        if letter in "*+?{":
+            self._repeat(letter)
+        elif letter == "\\":
+            self._escape()
+        elif letter == "[":
+            found = CharacterClass(self.pattern, self.at + 1, folded="i" in self.flags)
+            self.at = found.end
+            self._emit(found.text)
+        elif letter == "(":
+            self._open()
+        elif letter == ")":
+            self._close()
+        else:
+            self.at += 1
+            plain = letter in "|^$."
+            self._emit(letter if plain else literal(letter), repeatable=letter not in "|^$")
+
+    def _emit(self, text: str, *, repeatable: bool = True) -> None:
+        self.out.append(text)
+        self.repeatable = repeatable
+
+    def _repeat(self, letter: str) -> None:
+        text = self._count() if letter == "{" else letter
+        if not self.repeatable:
+            raise ValueError(
+                f"has a repeat {text} with nothing in front of it that can be repeated"
+            )
+        self.at += len(text)
+        if self.pattern.startswith("+", self.at):
+            raise ValueError(f"has a possessive repeat {text}+")
+        # A lazy repeat matches the same whole names as a greedy one.
+        self.at += self.pattern.startswith("?", self.at)
+        self._emit(text, repeatable=False)
+
+    def _count(self) -> str:
+        end = self.pattern.find("}", self.at)
+        text = self.pattern[self.at : end + 1] if end > 0 else ""
+        low, comma, high = text[1:-1].partition(",")
+        if not _is_number(low) or (comma and high and not _is_number(high)):
+            raise ValueError(
+                "has a { that does not begin a repeat such as {2}; write \\{ for itself"
+            )
+        return text
+
+    def _open(self) -> None:
+        if not self.pattern.startswith("(?", self.at):
+            self.at += 1
+            self._push("(")
+            return
+        rest = self.pattern[self.at + 2 :]
+        for sign, words in _GROUPS.items():
+            if rest.startswith(sign):
+                raise ValueError(f"has {words}, which RE2 has not")
+        if rest.startswith("<"):
+            name = rest[1 : rest.find(">")]
+            if not name.isascii() or not name.isalnum() or not name[:1].isalpha():
+                raise ValueError("has a group whose name is not made of letters and digits")
+            if name in self.names:
+                raise ValueError(f"has two groups of the name {name}")
+            self.names.add(name)
+            self.at += len(name) + 4
+            self._push("(?:")
+            return
+        self._flags(rest)
+
+    def _flags(self, rest: str) -> None:
+        length = next((i for i, c in enumerate(rest) if c in ":)"), -1)
+        on, _, off = rest[: max(length, 0)].partition("-")
+        # Java's (?i) folds ASCII only, (?iu) all letters, RE2's all. Names of topics are ASCII.
+        if length < 0 or not set(on) | set(off) <= set("isu") or ("u" in on and "i" not in on):
+            raise ValueError(f"has (?{rest[: max(length, 1)]}…): only the flags i and s are known")
+        flags = (self.flags | set(on)) - set(off) - {"u"}
+        self.at += length + 3
+        change = "".join(sorted(set(on) - {"u"})) + ("-" + "".join(sorted(set(off))) if off else "")
+        change = change.replace("u", "").removesuffix("-")
+        if rest[length] == ":":
+            self._push(f"(?{change}:", flags)
+        else:
+            self.flags = flags
+            self._emit(f"(?{change})" if change else "", repeatable=False)
+
+    def _push(self, text: str, flags: Flags | None = None) -> None:
+        if len(self.outer) >= DEEPEST:
+            raise ValueError(f"has brackets within brackets, more than {DEEPEST} deep")
+        self.outer.append(self.flags)
+        self.flags = self.flags if flags is None else flags
+        self._emit(text, repeatable=False)
+
+    def _close(self) -> None:
+        if not self.outer:
+            raise ValueError("has a bracket ) that was never opened")
+        self.flags = self.outer.pop()
+        self.at += 1
+        self._emit(")")
+
+    def _escape(self) -> None:
+        letter = self.pattern[self.at + 1 : self.at + 2]
+        if letter in _ANCHORS and not self.pattern.startswith(r"\b{", self.at):
+            self.at += 2
+            self._emit(_ANCHORS[letter], repeatable=False)
+        elif letter and letter in string.digits[1:]:
+            raise ValueError(f"has a back-reference \\{letter}, which RE2 has not")
+        elif letter in _NO_ESCAPES:
+            raise ValueError(f"has \\{letter} ({_NO_ESCAPES[letter]}), which is not supported")
+        else:
+            found = SimpleEscapes(self.pattern, self.at)
+            self.at = found.end
+            self._emit(found.text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

@@ -1,1 +1,0 @@
-"""Which topics go first when not everything can be read at once, and what the others still get."""

@@ -1,0 +1,309 @@
+"""What the reconciler does next about one flow.
+
+Pure: the reconciler looks (database, files, processes), asks decide(), acts, and asks again until
+the answer is `wait`. The spec file is always written before the runner that reads it is started.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+from mirrors.domain.runners.job_files import JobSpec, JobStatus, RunnerStatus
+from mirrors.domain.runners.restarts import (
+    FREE_LOSSES,
+    JobRow,
+    failures_in_a_row,
+    quick_losses,
+    restart_delay_ms,
+    runner_delay_ms,
+)
+
+Desired = Literal["running", "paused", "stopped"]
+Observed = Literal["starting", "running", "degraded", "backing_off", "paused", "stopped", "failed"]
+Action = Literal[
+    "start_runner", "replace_runner", "write_spec", "remove_spec", "wait", "back_off", "give_up"
+]
+JobEnd = Literal["stopped", "failed", "lost"]
+
+# A runner writes its status every few seconds; this silent, it hangs. JVM start-up is slower.
+SILENT_RUNNER_MS = 30_000
+SLOW_START_MS = 120_000
+# A flow's own status may pause while a large plan is made; the runner beside it still answers.
+SILENT_FLOW_MS = 120_000
+DELAYED_FLOW_MS = 15_000
+# A ready runner looks for specs five times a second, each time before it writes its file.
+TAKEN_UP_MS = 2_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Runner:
+    """What is known of the flow's runner; alive means the process, not what its file says.
+
+    `status` only when that process wrote it (same pid and start tick). `started_at` is when the
+    reconciler last started one, `failed_starts` how many in a row died before they were ready,
+    `has_flow` whether its file names the flow.
+    """
+
+    alive: bool
+    status: RunnerStatus | None = None
+    started_at: int | None = None
+    failed_starts: int = 0
+    has_flow: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What to do, why, and the state to show. `job_ends`: end the open job so, before acting.
+
+    `write_spec` opens a job first when none is open.
+    """
+
+    action: Action
+    reason: str
+    observed: Observed
+    job_ends: JobEnd | None = None
+    retry_at: int | None = None
+    # A bounded run has reached its end, or a first start was refused: the flow is to be stopped.
+    finished: bool = False
+
+
+def decide(
+    *,
+    desired: Desired,
+    generation: int,
+    jobs: Sequence[JobRow],
+    runner: Runner,
+    spec: JobSpec | None,
+    status: JobStatus | None,
+    now: int,
+    most_failures: int | None = None,
+    concern: str = "",
+) -> Decision:
+    """The next step for one flow; `most_failures` None means never to give up.
+
+    `spec`, `status`: the flow's files as they are now. `jobs`: since a person's last start.
+    `concern`: why a flow that copies is degraded although its runner sees nothing wrong.
+    """
+    decision = _decide(desired, generation, jobs, runner, spec, status, now, most_failures)
+    if not concern or desired != "running" or decision.observed not in ("running", "degraded"):
+        return decision
+    reason = concern if decision.observed == "running" else f"{decision.reason} {concern}".strip()
+    return dataclasses.replace(decision, observed="degraded", reason=reason)
+
+
+def _decide(
+    desired: Desired,
+    generation: int,
+    jobs: Sequence[JobRow],
+    runner: Runner,
+    spec: JobSpec | None,
+    status: JobStatus | None,
+    now: int,
+    most_failures: int | None,
+) -> Decision:
+    job = next((job for job in jobs if job.ended_at is None), None)
+    # A status file outlives its job: only the open job's own counts.
+    own = status if job is not None and status is not None and status.job == job.id else None
+    if desired == "stopped":
+        return _towards_stop(job, own, runner, spec, now)
+    if job is None:
+        return _next_start(jobs, now, most_failures)
+    if own is not None and own.refusal:
+        return Decision(
+            action="remove_spec",
+            reason=own.reason,
+            observed="failed",
+            job_ends="failed",
+            finished=True,
+        )
+    if own is not None and own.finished:
+        # Who pauses it just then keeps it paused: what is resumed later is another run.
+        return Decision(
+            action="remove_spec",
+            reason=own.reason,
+            observed="paused" if desired == "paused" else "stopped",
+            job_ends="stopped",
+            finished=desired == "running",
+        )
+    if own is not None and own.state == "failed":
+        reason = own.reason or "It failed without a reason; see its runner's log."
+        return Decision(
+            action="remove_spec", reason=reason, observed="backing_off", job_ends="failed"
+        )
+    if not runner.alive and own is not None:
+        return Decision(
+            action="write_spec",
+            reason="Its runner died; the flow goes on from the last commit in a new one.",
+            observed="starting",
+            job_ends="lost",
+        )
+    if (news := _news(desired, generation, job, spec)) is not None:
+        return Decision(action="write_spec", reason=news, observed=_shown(own))
+    if not runner.alive:
+        return _without_runner(runner, quick_losses(jobs), now)
+    return _hung(runner, now) or _with_runner(job, own, runner, now)
+
+
+def _news(desired: Desired, generation: int, job: JobRow, spec: JobSpec | None) -> str | None:
+    """What the spec file does not say yet."""
+    if spec is None or spec.job != job.id:
+        return "Starts."
+    if spec.generation != generation:
+        return f"Takes up what was changed or decided (edition {generation})."
+    if spec.desired != desired:
+        return "Pauses." if desired == "paused" else "Goes on."
+    return None
+
+
+def _towards_stop(
+    job: JobRow | None, own: JobStatus | None, runner: Runner, spec: JobSpec | None, now: int
+) -> Decision:
+    if job is None:
+        action: Action = "wait" if spec is None else "remove_spec"
+        return Decision(action=action, reason="Stopped.", observed="stopped")
+    if not runner.alive:
+        reason = "Stopped; its runner is not alive, so nothing copies."
+    elif own is not None and own.state in {"stopped", "failed"}:
+        reason = own.reason or "Stopped."
+    elif spec is None and _does_not_have_it(runner, job):
+        reason = "Stopped; its runner does not have it."
+    elif spec is None and (hung := _hung(runner, now)) is not None:
+        return hung
+    else:
+        return Decision(
+            action="wait" if spec is None else "remove_spec",
+            reason="Waits for the runner to commit and stop.",
+            observed="running" if own is not None else "starting",
+        )
+    ends: JobEnd = "failed" if own is not None and own.state == "failed" else "stopped"
+    return Decision(action="remove_spec", reason=reason, observed="stopped", job_ends=ends)
+
+
+def _does_not_have_it(runner: Runner, job: JobRow) -> bool:
+    """The spec was gone before it looked, or its flow ended without a word: none will ever come."""
+    if (said := runner.status) is None or runner.has_flow:
+        return False
+    return said.has_started and said.as_of > job.started_at + TAKEN_UP_MS
+
+
+def _next_start(jobs: Sequence[JobRow], now: int, most_failures: int | None) -> Decision:
+    failures = failures_in_a_row(jobs)
+    newest = max((job for job in jobs if job.state == "failed"), key=_start_of, default=None)
+    cause = f" The last time: {newest.reason}" if newest and newest.reason else ""
+    if most_failures is not None and failures > most_failures:
+        return Decision(
+            action="give_up",
+            reason=f"Failed {failures} times in a row; start it by hand once the cause is gone."
+            + cause,
+            observed="failed",
+        )
+    last = max((job.started_at for job in jobs), default=0)
+    retry_at = last + restart_delay_ms(failures) if failures else now
+    if retry_at > now:
+        seconds = -(-(retry_at - now) // 1000)
+        return Decision(
+            action="back_off",
+            reason=f"Failed {failures} times in a row; starts again in {seconds} s.{cause}",
+            observed="backing_off",
+            retry_at=retry_at,
+        )
+    return Decision(action="write_spec", reason="Starts.", observed="starting")
+
+
+def _start_of(job: JobRow) -> int:
+    return job.started_at
+
+
+def _without_runner(runner: Runner, losses: int, now: int) -> Decision:
+    reason = f"The runner died {runner.failed_starts} times while it started; see its log."
+    if losses >= FREE_LOSSES:
+        reason = f"Its runner died {losses} times in a row soon after it began; see its log."
+    retry_at = (runner.started_at or 0) + runner_delay_ms(runner.failed_starts, losses)
+    if retry_at > now:
+        return Decision(action="back_off", reason=reason, observed="backing_off", retry_at=retry_at)
+    return Decision(action="start_runner", reason="No runner is alive.", observed="starting")
+
+
+def _hung(runner: Runner, now: int) -> Decision | None:
+    if runner.status is None:
+        if now - (runner.started_at or 0) <= SLOW_START_MS:
+            return None
+        reason = f"The runner wrote no status within {SLOW_START_MS // 1000} s of its start."
+    else:
+        silent = now - runner.status.as_of
+        if silent <= (SLOW_START_MS if runner.status.state == "starting" else SILENT_RUNNER_MS):
+            return None
+        reason = f"The runner has been silent for {silent // 1000} s."
+    return Decision(action="replace_runner", reason=reason, observed="degraded")
+
+
+def _with_runner(job: JobRow, own: JobStatus | None, runner: Runner, now: int) -> Decision:
+    if own is None:
+        ready = runner.status is not None and runner.status.has_started
+        silent = now - job.started_at
+        if ready and silent > SILENT_RUNNER_MS:
+            reason = f"The runner has not taken the flow up for {silent // 1000} s."
+            return Decision(action="wait", reason=reason, observed="degraded")
+        reason = "Waits for the runner to take it up." if ready else "The runner starts."
+        return Decision(action="wait", reason=reason, observed="starting")
+    if own.state == "stopped":
+        return _stopped_by_itself(own, runner)
+    return _running(own, now)
+
+
+def _stopped_by_itself(own: JobStatus, runner: Runner) -> Decision:
+    if runner.status is not None and runner.status.state == "stopping":
+        return Decision(action="wait", reason="Its runner is being stopped.", observed="starting")
+    reason = f"Stopped although it should run ({own.reason or 'no reason given'}); starts again."
+    return Decision(action="write_spec", reason=reason, observed="starting", job_ends="lost")
+
+
+def _running(own: JobStatus, now: int) -> Decision:
+    silent = now - own.as_of
+    if silent > SILENT_FLOW_MS:
+        reason = f"The flow has been silent for {silent // 1000} s; starts again."
+        return Decision(action="write_spec", reason=reason, observed="degraded", job_ends="lost")
+    if silent > DELAYED_FLOW_MS:
+        reason = f"No figures from the runner for {silent // 1000} s."
+        return Decision(action="wait", reason=reason, observed="degraded")
+    return Decision(action="wait", reason=own.reason, observed=_shown(own))
+
+
+def _shown(own: JobStatus | None) -> Observed:
+    states: dict[str, Observed] = {
+        "running": "running",
+        "degraded": "degraded",
+        "paused": "paused",
+    }
+    return "starting" if own is None else states.get(own.state, "starting")
+
+
+# A runner reports at least every three seconds, and its worker reads that every two or five.
+STALE_S = 20.0
+_STARTED = frozenset({"ready", "degraded"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunnerHealth:
+    """`state` as it is shown; `reason` is empty only where nothing needs to be said."""
+
+    state: str
+    reason: str
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.state == "ready"
+
+
+def runner_health(*, state: str, reason: str, report_age_s: float | None) -> RunnerHealth:
+    """A report that is too old proves nothing: then the runner counts as degraded."""
+    if state not in _STARTED or (report_age_s is not None and report_age_s <= STALE_S):
+        return RunnerHealth(state=state, reason=reason)
+    age = "never" if report_age_s is None else f"{report_age_s:.0f} s ago"
+    why = (
+        f"It last reported {age}, so what is shown of it may be out of date: the runner, or the "
+        "worker on its host, does not respond."
+    )
+    return RunnerHealth(state="degraded", reason=f"{why} {reason}".strip())

@@ -1,1 +1,0 @@
-"""A failover plan as a shell script that needs Kafka's own tools and nothing of ours."""

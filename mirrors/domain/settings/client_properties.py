@@ -1,0 +1,209 @@
+"""Which Kafka client properties a person may set, in Java's names, with their ranges; no others.
+
+An allow-list: what loads code, reads a file, runs a command or would do nothing has no way in.
+`librdkafka` is what the record lane's client calls the property; None where our own code uses it.
+`raw` says why a property changes nothing where batches are copied as bytes; a flow with it is told.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal
+
+from mirrors.domain.settings.table import nearest
+from mirrors.domain.settings.value_types import Flag, Kind, OneOf, Text, Url, Whole
+
+Role = Literal["cluster", "consumer", "producer"]
+INT32 = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientKey:
+    """One allowed property; `divide` turns Java's unit into librdkafka's."""
+
+    name: str
+    kind: Kind
+    librdkafka: str | None
+    meaning: str
+    divide: int = 1
+    raw: str = ""
+
+
+def _table(*keys: ClientKey) -> dict[str, ClientKey]:
+    return {key.name: key for key in keys}
+
+
+_PAUSES = "pauses are fixed: from 50 ms to 1 s"
+COMMON = _table(
+    ClientKey("request.timeout.ms", Whole(1000, 60_000), "socket.timeout.ms",
+              "how long an answer of a broker may take"),
+    ClientKey("connections.max.idle.ms", Whole(0, INT32), "connections.max.idle.ms",
+              "when an idle connection is closed",
+              raw="connections are kept, and opened again when a broker closes one"),
+    ClientKey("reconnect.backoff.ms", Whole(0, 3_600_000), "reconnect.backoff.ms",
+              "the first pause before connecting again", raw=_PAUSES),
+    ClientKey("reconnect.backoff.max.ms", Whole(0, 3_600_000), "reconnect.backoff.max.ms",
+              "the longest pause before connecting again", raw=_PAUSES),
+    ClientKey("retry.backoff.ms", Whole(1, 300_000), "retry.backoff.ms",
+              "the first pause before a request is sent again", raw=_PAUSES),
+    ClientKey("retry.backoff.max.ms", Whole(1, 300_000), "retry.backoff.max.ms",
+              "the longest pause before a request is sent again", raw=_PAUSES),
+    ClientKey("metadata.max.age.ms", Whole(1000, 3_600_000), "topic.metadata.refresh.interval.ms",
+              "how often leaders are asked for unprompted",
+              raw="leaders are asked for when an answer says that they moved"),
+    ClientKey("socket.connection.setup.timeout.ms", Whole(1000, 300_000),
+              "socket.connection.setup.timeout.ms", "how long connecting may take"),
+    ClientKey("send.buffer.bytes", Whole(0, 100_000_000), "socket.send.buffer.bytes",
+              "the socket's send buffer; 0 leaves it to the system"),
+    ClientKey("receive.buffer.bytes", Whole(0, 100_000_000), "socket.receive.buffer.bytes",
+              "the socket's receive buffer; 0 leaves it to the system"),
+    ClientKey("client.dns.lookup",
+              OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
+              "client.dns.lookup", "how names of brokers are looked up",
+              raw="all addresses of a name are tried"),
+)  # fmt: skip
+CLUSTER = COMMON | _table(
+    ClientKey("ssl.endpoint.identification.algorithm", OneOf(("https", "none")),
+              "ssl.endpoint.identification.algorithm",
+              "whether a broker's certificate must name its host; none is for tests"),
+    ClientKey("sasl.oauthbearer.token.endpoint.url", Url(), None, "where tokens are fetched"),
+    ClientKey("sasl.oauthbearer.scope", Text(500), None, "the scope that is asked for"),
+)  # fmt: skip
+CONSUMER = COMMON | _table(
+    ClientKey("auto.offset.reset", OneOf(("earliest", "latest")), None,
+              "MM2's name for `start.from`, which wins when both are given alike"),
+    ClientKey("check.crcs", Flag(), "check.crcs", "whether checksums of batches are verified",
+              raw="a batch keeps its checksum, and the target's broker verifies every one"),
+    ClientKey("client.rack", Text(200), "client.rack", "from whose replicas to read",
+              raw="leaders are read"),
+    ClientKey("fetch.max.bytes", Whole(1_000_000, INT32 - 512), "fetch.max.bytes",
+              "the most that one fetch brings, within the producer's `buffer.memory`"),
+    ClientKey("fetch.max.wait.ms", Whole(0, 300_000), "fetch.wait.max.ms",
+              "how long a broker waits for `fetch.min.bytes`"),
+    ClientKey("fetch.min.bytes", Whole(1, 100_000_000), "fetch.min.bytes",
+              "how much a broker waits for"),
+    ClientKey("isolation.level", OneOf(("read_committed", "read_uncommitted")), "isolation.level",
+              "whether records of aborted and open transactions are copied; read_committed here"),
+    ClientKey("max.partition.fetch.bytes", Whole(1, 1_000_000_000), "max.partition.fetch.bytes",
+              "the most that one fetch brings of one partition"),
+)  # fmt: skip
+PRODUCER = COMMON | _table(
+    ClientKey("acks", OneOf(("all", "-1")), "acks", "how many replicas must have a record"),
+    ClientKey("batch.size", Whole(1, INT32), "batch.size",
+              "the most bytes in one batch; copied as it is, a batch keeps its size"),
+    ClientKey("buffer.memory", Whole(1_048_576, 2**40), "queue.buffering.max.kbytes",
+              "how much may wait to be sent", divide=1024),
+    ClientKey("compression.type", OneOf(("none", "gzip", "snappy", "lz4", "zstd")),
+              "compression.type", "the codec of batches on the target"),
+    ClientKey("delivery.timeout.ms", Whole(5_000, 60_000), "delivery.timeout.ms",
+              "how long a record may take to be acknowledged"),
+    ClientKey("linger.ms", Whole(0, 4_000), "linger.ms", "how long a batch waits to fill",
+              raw="batches are full already, and small ones are merged while they wait"),
+    ClientKey("max.in.flight.requests.per.connection", Whole(1, 5),
+              "max.in.flight.requests.per.connection", "how many requests are under way"),
+    ClientKey("max.request.size", Whole(1000, 1_000_000_000), "message.max.bytes",
+              "the largest record (record lane); no more is added to a request that holds so much"),
+    ClientKey("retries", Whole(1, INT32), "retries", "how often a request is sent again",
+              raw="a request is sent again until `delivery.timeout.ms` has passed"),
+)  # fmt: skip
+TABLES: dict[Role, dict[str, ClientKey]] = {
+    "cluster": CLUSTER,
+    "consumer": CONSUMER,
+    "producer": PRODUCER,
+}
+
+# Properties that people will look for, and why there is no way to set them.
+REFUSED = {
+    "bootstrap.servers": "is a field of the cluster",
+    "security.protocol": "is a field of the cluster",
+    "sasl.mechanism": "is a field of the cluster",
+    "sasl.jaas.config": "can load code; write the cluster's own SASL fields instead",
+    "sasl.username": "is a field of the cluster",
+    "sasl.password": "is a field of the cluster, as a reference to a secret",
+    "client.id": "is set by Understudy, so that a broker's log tells its clients apart",
+    "group.id": "has no use: no consumer group is used for copying",
+    "enable.auto.commit": "has no use: positions are kept on the target",
+    "auto.commit.interval.ms": "has no use: positions are kept on the target",
+    "max.poll.records": "has no use: records are not polled in counted portions",
+    "max.poll.interval.ms": "has no use: no consumer group is used for copying",
+    "session.timeout.ms": "has no use: no consumer group is used for copying",
+    "heartbeat.interval.ms": "has no use: no consumer group is used for copying",
+    "allow.auto.create.topics": "is always false: remote topics are created with their configs",
+    "max.block.ms": "has no use: every wait has a deadline of its own",
+    "enable.idempotence": "is always true",
+    "transactional.id": "is set by Understudy, which fences by it",
+    "transaction.timeout.ms": "is set by Understudy (60 s and the commit interval)",
+    "partitioner.class": "has no use: a record keeps its partition",
+    "plugin.library.paths": "loads code",
+    "sasl.kerberos.kinit.cmd": "runs a command",
+    "interceptor.classes": "loads code",
+    "metric.reporters": "loads code",
+}
+_REFUSED_ENDINGS = {
+    ".class": "loads code",
+    ".classes": "loads code",
+    ".location": "reads a file; write the cluster's own TLS fields instead",
+    ".serializer": "has no use: records are copied as bytes",
+    ".deserializer": "has no use: records are copied as bytes",
+    ".cmd": "runs a command",
+    ".password": "is a secret; write the cluster's own fields, as a reference",
+}
+
+
+# Pairs with librdkafka's own defaults; it refuses to start, or never gets an answer, when the
+# first is more than the second.
+_ORDERED: tuple[tuple[tuple[str, int], tuple[str, int]], ...] = (
+    (("reconnect.backoff.ms", 100), ("reconnect.backoff.max.ms", 10_000)),
+    (("fetch.max.wait.ms", 500), ("request.timeout.ms", 60_000)),
+)
+
+
+def refusal(role: Role, name: str, text: str, shown: str = "") -> str | None:
+    """A sentence when the property may not be set so; `shown` is its name as it was written."""
+    known, shown = TABLES[role], shown or name
+    if name in known:
+        try:
+            known[name].kind.parse(text)
+        except ValueError as error:
+            return f"{shown} {error}."
+        return None
+    if (reason := _reason(name)) is not None:
+        return f"{shown} cannot be set: it {reason}."
+    meant = nearest(name, known)
+    hint = f" Did you mean {shown.removesuffix(name)}{meant}?" if meant else ""
+    return f"{shown} is not a client property that can be set here.{hint}"
+
+
+def _reason(name: str) -> str | None:
+    if name in REFUSED:
+        return REFUSED[name]
+    return next((why for ending, why in _REFUSED_ENDINGS.items() if name.endswith(ending)), None)
+
+
+def without_effect(properties: Mapping[str, str], role: Role) -> tuple[str, ...]:
+    """A sentence for each property of a flow that the raw lane has no use for."""
+    return tuple(
+        f"{role}.{name} changes nothing where batches are copied as bytes: {key.raw}."
+        for name in properties
+        if (key := TABLES[role].get(name)) is not None and key.raw
+    )
+
+
+def normalised(role: Role, name: str, text: str) -> str:
+    """The value as clients read it: no blanks around it, true and false in small letters."""
+    value = TABLES[role][name].kind.parse(text)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def contradictions(properties: Mapping[str, str]) -> dict[str, str]:
+    """Values that are fine alone but not together; every one of them has passed `refusal`."""
+    found = {}
+    for (smaller, usual_low), (larger, usual_high) in _ORDERED:
+        if smaller in properties or larger in properties:
+            low = int(properties.get(smaller, usual_low))
+            high = int(properties.get(larger, usual_high))
+            if low > high:
+                named = smaller if smaller in properties else larger
+                found[named] = f"does not fit: {smaller} ({low}) is more than {larger} ({high})"
+    return found

@@ -1,0 +1,180 @@
+"""What a cluster's connection settings must look like; whether they work is not known here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from mirrors.domain.settings import client_properties
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+LONGEST_ALIAS = 100
+LONGEST_BOOTSTRAP = 2000
+_ALIAS = re.compile(r"[A-Za-z0-9._-]+")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9.])?")
+_IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\]")
+_REFERENCE = re.compile(
+    r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\x00-\x1f]+|properties:/[^\x00-\x1f:]+:[^\x00-\x1f:]+"
+)
+_SASL_FIELDS = ("sasl_mechanism", "sasl_username", "sasl_password")
+_SSL_FIELDS = ("ssl_ca", "ssl_certificate", "ssl_key")
+_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+
+Problems = dict[str, list[str]]
+
+
+def check_connection(
+    alias: str, bootstrap_servers: str, fields: Mapping[str, str], properties: Mapping[str, str]
+) -> Problems:
+    """Field -> sentences, empty when all is well; `fields` are ClusterSpec's security fields."""
+    found = {
+        "alias": alias_problems(alias),
+        "bootstrap_servers": bootstrap_problems(bootstrap_servers),
+        "properties": _property_problems(fields, properties),
+    }
+    found |= _security_problems(fields)
+    found["properties"] += _oauth_problems(fields, properties)
+    for name in ("sasl_password", *_SSL_FIELDS):
+        if text := fields.get(name, ""):
+            found.setdefault(name, []).extend(reference_problems(text))
+    return {name: sentences for name, sentences in found.items() if sentences}
+
+
+def alias_problems(alias: str) -> list[str]:
+    """An alias begins the names of topics, so it may hold only what they may."""
+    if not alias:
+        return ["An alias is needed: it is the short name, and begins the names of remote topics."]
+    if len(alias) > LONGEST_ALIAS:
+        return [f"The alias has {len(alias)} characters; the most allowed is {LONGEST_ALIAS}."]
+    if not _ALIAS.fullmatch(alias):
+        return ["An alias has only the characters a-z, A-Z, 0-9, dot, underscore and dash."]
+    if alias.startswith((".", "__")):
+        return [
+            "An alias may not begin with a dot or two underscores: its topics would be internal."
+        ]
+    return []
+
+
+def alias_warnings(alias: str, separator: str = ".") -> list[str]:
+    """What is allowed and will still surprise."""
+    if separator in alias:
+        return [
+            f"The alias {alias} contains the separator {separator!r}: MirrorMaker 2 and its "
+            "clients cannot tell where its remote topics came from."
+        ]
+    return []
+
+
+def bootstrap_problems(servers: str) -> list[str]:
+    """host:port, separated by commas; IPv6 addresses in square brackets."""
+    if not servers.strip():
+        return ["Name at least one broker as host:port."]
+    if len(servers) > LONGEST_BOOTSTRAP:
+        return [f"The list is longer than {LONGEST_BOOTSTRAP} characters."]
+    problems = (_address_problem(server.strip()) for server in servers.split(","))
+    return [problem for problem in problems if problem is not None]
+
+
+def _address_problem(server: str) -> str | None:
+    if not server:
+        return "The list has an empty element: two commas in a row, or one at an end."
+    if "://" in server:
+        return f"{server!r} is a URL; write host:port alone and choose the security protocol."
+    host, colon, port = server.rpartition(":")
+    if not colon or (server.startswith("[") and server.endswith("]")):
+        return f"{server!r} has no port; write host:port, for example {server}:9092."
+    if not (_HOST.fullmatch(host) or _IPV6.fullmatch(host)):
+        hint = " (an IPv6 address goes in square brackets)" if ":" in host else ""
+        return f"{server!r} does not begin with a host name or address{hint}."
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536):
+        return f"{server!r} does not end with a port from 1 to 65535."
+    return None
+
+
+def reference_problems(text: str) -> list[str]:
+    """Never repeats the text: it may be the secret itself."""
+    if not _REFERENCE.fullmatch(text) or len(text) > 500:
+        return [
+            "Give a reference, not the value: env:NAME for an environment variable, or "
+            "file:/absolute/path for a file, there where the flows run (properties:/path:key for "
+            "one key of a file of Java properties)."
+        ]
+    if not text.startswith("env:") and (".." in text.split("/") or "//" in text):
+        return ["The path of a file reference is absolute, without .. and without double slashes."]
+    return []
+
+
+def _security_problems(fields: Mapping[str, str]) -> Problems:
+    protocol = fields["security_protocol"]
+    if protocol not in PROTOCOLS:
+        return {"security_protocol": [f"It must be one of {', '.join(PROTOCOLS)}."]}
+    found: Problems = {}
+    if protocol.startswith("SASL_"):
+        found |= _sasl_problems(fields)
+    else:
+        found |= _unused(fields, _SASL_FIELDS, protocol)
+    if protocol.endswith("SSL"):
+        found |= _tls_problems(fields)
+    else:
+        found |= _unused(fields, _SSL_FIELDS, protocol)
+    return found
+
+
+def _unused(fields: Mapping[str, str], names: tuple[str, ...], protocol: str) -> Problems:
+    sentence = (
+        f"It is set, but {protocol} makes no use of it: empty it, or choose another protocol."
+    )
+    return {name: [sentence] for name in names if fields.get(name)}
+
+
+def _sasl_problems(fields: Mapping[str, str]) -> Problems:
+    mechanism = fields.get("sasl_mechanism", "")
+    if mechanism not in MECHANISMS:
+        allowed = ", ".join(MECHANISMS)
+        return {"sasl_mechanism": [f"{fields['security_protocol']} needs one of {allowed}."]}
+    meaning = {"sasl_username": "the user's name", "sasl_password": "a reference to the password"}
+    if mechanism == "OAUTHBEARER":
+        meaning = {"sasl_username": "the client id", "sasl_password": "a reference to its secret"}
+    found = {
+        name: [f"{mechanism} needs {words} here."]
+        for name, words in meaning.items()
+        if not fields.get(name)
+    }
+    username = fields.get("sasl_username", "")
+    if username and not (username.isprintable() and len(username) <= 255):
+        found["sasl_username"] = ["A user's name is printable text of at most 255 characters."]
+    return found
+
+
+def _tls_problems(fields: Mapping[str, str]) -> Problems:
+    if bool(fields.get("ssl_certificate")) == bool(fields.get("ssl_key")):
+        return {}
+    missing = "ssl_key" if fields.get("ssl_certificate") else "ssl_certificate"
+    return {missing: ["A client certificate and its key are given together, or neither."]}
+
+
+def _property_problems(fields: Mapping[str, str], properties: Mapping[str, str]) -> list[str]:
+    found = []
+    for name, text in properties.items():
+        if not isinstance(text, str):
+            found.append(f"{name} must be text.")
+        elif (sentence := client_properties.refusal("cluster", name, text)) is not None:
+            found.append(sentence)
+        elif name.startswith("ssl.") and not fields["security_protocol"].endswith("SSL"):
+            found.append(f"{name} is set, but {fields['security_protocol']} makes no use of it.")
+    if not found:
+        clashes = client_properties.contradictions(properties)
+        found += [f"{name} {words}." for name, words in clashes.items()]
+    return found
+
+
+def _oauth_problems(fields: Mapping[str, str], properties: Mapping[str, str]) -> list[str]:
+    asked = (
+        fields["security_protocol"].startswith("SASL_")
+        and fields.get("sasl_mechanism") == "OAUTHBEARER"
+    )
+    if asked and not properties.get(_ENDPOINT):
+        return [f"OAUTHBEARER needs {_ENDPOINT}: where tokens are fetched."]
+    names = [name for name in properties if name.startswith("sasl.oauthbearer.")]
+    return [] if asked else [f"{name} is set, but only OAUTHBEARER uses it." for name in names]

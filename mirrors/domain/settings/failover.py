@@ -1,0 +1,126 @@
+"""Settings of ours that say how a failover reaches outside: the fence, the hooks, who agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mirrors.domain.settings.value_types import Flag, OneOf, Setting, Text, Url
+
+FENCE = "failover.fence"
+CONSUMERS = "failover.start.consumers"
+PRODUCERS = "failover.redirect.producers"
+URL = "failover.webhook.url"
+HEADERS = "failover.webhook.headers"
+SECRET = "failover.webhook.secret"  # noqa: S105 - the name of a setting
+COMMAND = "failover.command"
+SECOND = "failover.second.person"
+_HOOKS = ("person", "webhook", "command", "none")
+
+FAILOVER_KEYS = (
+    Setting(
+        name=FENCE,
+        verdict="ours",
+        kind=OneOf(("acl", *_HOOKS)),
+        default="acl",
+        meaning="How a failover keeps producers from writing on the source: access rules that deny "
+        "WRITE, a webhook, a command, a person who confirms it, or not at all.",
+    ),
+    Setting(
+        name=CONSUMERS,
+        verdict="ours",
+        kind=OneOf(_HOOKS),
+        default="person",
+        meaning="How a failover has the consumers started on the target.",
+    ),
+    Setting(
+        name=PRODUCERS,
+        verdict="ours",
+        kind=OneOf(_HOOKS),
+        default="person",
+        meaning="How a failover has the producers directed to the target.",
+    ),
+    Setting(
+        name=URL,
+        verdict="ours",
+        kind=Url(),
+        default=None,
+        meaning="The address that a failover's webhooks are sent to; the body names the step.",
+    ),
+    Setting(
+        name=HEADERS,
+        verdict="ours",
+        kind=Text(2000),
+        default=None,
+        meaning="Headers of those webhooks, `Name=reference` separated by commas; a reference is "
+        "env:UNDERSTUDY_NOTIFY_… or a file whose name begins with notify.",
+    ),
+    Setting(
+        name=SECRET,
+        verdict="ours",
+        kind=Text(500),
+        default=None,
+        meaning="The reference of the secret that signs those webhooks.",
+    ),
+    Setting(
+        name=COMMAND,
+        verdict="ours",
+        kind=Text(64),
+        default=None,
+        meaning="The name of a command in UNDERSTUDY_FAILOVER_COMMANDS; it is given the step.",
+    ),
+    Setting(
+        name=SECOND,
+        verdict="ours",
+        kind=Flag(),
+        default=None,
+        meaning="Whether a second person must approve a switchover or failover; not set: as the "
+        "installation says.",
+    ),
+)
+NAMES = tuple(key.name for key in FAILOVER_KEYS)
+
+
+def contradictions(properties: Mapping[str, str]) -> dict[str, list[str]]:
+    """Key -> sentences. Every text is valid by itself."""
+    found: dict[str, list[str]] = {}
+    for name in (FENCE, CONSUMERS, PRODUCERS):
+        how = properties.get(name, "").strip()
+        lacking = {"webhook": URL, "command": COMMAND}.get(how)
+        if lacking is not None and lacking not in properties:
+            found[name] = [f"{name}={how} needs {lacking}."]
+    if HEADERS in properties and (why := _bad_headers(properties[HEADERS])):
+        found[HEADERS] = [why]
+    secret = properties.get(SECRET, "env:").strip()
+    if not secret.startswith(("env:", "file:")):
+        found[SECRET] = [f"{SECRET} must be a reference, env:NAME or file:/path, no secret itself."]
+    return found
+
+
+def headers_of(text: str) -> dict[str, str]:
+    """Header -> reference; the text was accepted before."""
+    pairs = (part.partition("=") for part in text.split(",") if part.strip())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def hooks_of(properties: Mapping[str, str]) -> dict[str, Any]:
+    """How this flow's failovers reach outside, as a run keeps it."""
+    values = {key.name: properties.get(key.name, key.default) for key in FAILOVER_KEYS}
+    return {name: None if text is None else text.strip() for name, text in values.items()}
+
+
+def fallback(hooks: Mapping[str, Any]) -> str:
+    """What remains of a run's hooks when access rules do not work."""
+    if hooks.get(URL):
+        return "webhook"
+    return "command" if hooks.get(COMMAND) else "person"
+
+
+def _bad_headers(text: str) -> str:
+    for name, value in headers_of(text).items():
+        if not name or not value.startswith(("env:", "file:")):
+            return (
+                f"{HEADERS} must be Name=reference, separated by commas; {name[:64]!r} has no "
+                "reference (env:NAME or file:/path)."
+            )
+    return ""

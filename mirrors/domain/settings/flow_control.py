@@ -1,0 +1,142 @@
+"""Settings of ours that hold a flow back: how fast, until where, and what it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mirrors.domain.cron import Cron, Zone
+from mirrors.domain.settings.run_bounds import Until, named_offsets, shown_place
+from mirrors.domain.settings.value_types import Flag, Patterns, Setting, Whole
+
+BANDWIDTH = "bandwidth.limit.bytes"
+SKIP = "skip.replicated"
+UNTIL = "run.until"
+SCHEDULE = "run.schedule"
+ZONE = "run.schedule.zone"
+WINDOW = "run.window.minutes"
+START = "start.from"
+HIGH = "topics.priority.high"
+LOW = "topics.priority.low"
+
+CONTROL = (
+    Setting(
+        name=BANDWIDTH,
+        verdict="ours",
+        kind=Whole(1000, 1_000_000_000_000),
+        default=None,
+        meaning="How many bytes a second all slices of the flow together may read from the source.",
+    ),
+    Setting(
+        name=HIGH,
+        verdict="ours",
+        kind=Patterns(),
+        default="",
+        meaning="Which topics go first while not everything can be read at once: 8 bytes of "
+        "theirs, 4 of a normal topic's and 1 of a low one's are read, as long as all three wait.",
+    ),
+    Setting(
+        name=LOW,
+        verdict="ours",
+        kind=Patterns(),
+        default="",
+        meaning="Which topics go last then; they always get their part. A topic that both keys "
+        "name is high.",
+    ),
+    Setting(
+        name=SKIP,
+        verdict="ours",
+        kind=Flag(),
+        default="false",
+        meaning="Whether records that another flow wrote on the source are left out: two flows "
+        "that both do so may copy the same names in both directions.",
+    ),
+    Setting(
+        name=UNTIL,
+        verdict="ours",
+        kind=Until(),
+        default=None,
+        meaning="Where a run ends and the flow is stopped: the ends as of its start, a moment, or "
+        "the first offsets that are not copied; of partitions that those do not name, nothing is.",
+    ),
+    Setting(
+        name=SCHEDULE,
+        verdict="ours",
+        kind=Cron(),
+        default=None,
+        meaning="When a flow that has reached `run.until`, or whose window has closed, is started "
+        "again.",
+    ),
+    Setting(
+        name=ZONE,
+        verdict="ours",
+        kind=Zone(),
+        default=None,
+        meaning="By the clocks of which time zone `run.schedule` is read; UTC when it is not set.",
+    ),
+    Setting(
+        name=WINDOW,
+        verdict="ours",
+        kind=Whole(1, 40_320),
+        default=None,
+        meaning="How long a window stays open from each moment of `run.schedule` on; when it "
+        "closes, the flow commits and rests until the next one.",
+    ),
+)
+
+
+def without_old_schedule(properties: Mapping[str, str]) -> dict[str, str]:
+    """Stored settings; a schedule that an older edition took, and this one does not, is left out.
+
+    A start refuses it in words. Duties, failovers and other flows have nothing to do with it.
+    """
+    try:
+        Cron().parse(properties.get(SCHEDULE, "* * * * *"))
+    except ValueError:
+        return {
+            key: text for key, text in properties.items() if key not in (SCHEDULE, ZONE, WINDOW)
+        }
+    return dict(properties)
+
+
+def contradictions(
+    properties: Mapping[str, str], consumer: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Key -> sentences. Every text is valid by itself."""
+    found: dict[str, list[str]] = {}
+    if properties.get(SKIP, "").strip().lower() == "true":
+        if properties.get("delivery", "").strip() == "at_least_once":
+            found[SKIP] = [
+                f"{SKIP}=true needs delivery=exactly_once: what a flow wrote is known for sure "
+                "only where its records and its offset runs are committed together."
+            ]
+        elif consumer.get("isolation.level") == "read_uncommitted":
+            found[SKIP] = [
+                f"{SKIP}=true needs consumer.isolation.level=read_committed: a record that is not "
+                "committed yet cannot be told from one that another flow wrote."
+            ]
+    return found | _of_runs(properties)
+
+
+def _of_runs(properties: Mapping[str, str]) -> dict[str, list[str]]:
+    """Of when runs begin and end."""
+    found: dict[str, list[str]] = {}
+    until = properties.get(UNTIL, "").strip()
+    if SCHEDULE not in properties:
+        for key in (WINDOW, ZONE):
+            if key in properties:
+                found[key] = [f"{key} needs {SCHEDULE}, which says when runs begin."]
+    elif not until and WINDOW not in properties:
+        found[SCHEDULE] = [
+            f"{SCHEDULE} needs {UNTIL} or {WINDOW}: a run that never ends is not started again."
+        ]
+    elif until and until != "end":
+        found[SCHEDULE] = [
+            f"{SCHEDULE} needs {UNTIL}=end: every run after the first would end at once at {until}."
+        ]
+    starts = named_offsets(properties.get(START, "").strip()) or {}
+    for place, stop in (named_offsets(until) or {}).items():
+        if stop < (start := starts.get(place, 0)):
+            found.setdefault(UNTIL, []).append(
+                f"{UNTIL} ends {shown_place(place)} at {stop}, before {START} begins it at {start}."
+            )
+    return found

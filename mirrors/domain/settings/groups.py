@@ -1,0 +1,123 @@
+"""The settings that say how consumer groups are followed: a part of the table in `keys`."""
+
+from __future__ import annotations
+
+from mirrors.domain.settings.value_types import Flag, OneOf, Patterns, Setting, Whole
+
+GROUPS_EXCLUDE = "console-consumer-.*, connect-.*, __.*"
+_SECONDS = Whole(1, 86400)
+_FACTOR = Whole(-1, 32767, but=0)
+_FEWER = "Lowered where the cluster has fewer brokers; MM2 would fail to create the topic."
+
+GROUP_KEYS = (
+    Setting(
+        name="groups",
+        verdict="honoured",
+        kind=Patterns(),
+        default=".*",
+        mm2=".*",
+        meaning="Which consumer groups get checkpoints, and have their offsets follow.",
+    ),
+    Setting(
+        name="groups.exclude",
+        verdict="honoured",
+        kind=Patterns(),
+        default=GROUPS_EXCLUDE,
+        mm2=GROUPS_EXCLUDE,
+        meaning="Which groups do not although `groups` names them.",
+    ),
+    Setting(
+        name="refresh.groups.enabled",
+        verdict="honoured",
+        kind=Flag(),
+        default="true",
+        mm2="true",
+        meaning="Whether new groups are looked for after the first look.",
+    ),
+    Setting(
+        name="refresh.groups.interval.seconds",
+        verdict="different",
+        kind=_SECONDS,
+        default="30",
+        mm2="600",
+        meaning="How often new groups are looked for.",
+        why="A group unknown for ten minutes has no place to go on from; a look costs little.",
+    ),
+    Setting(
+        name="emit.checkpoints.enabled",
+        verdict="different",
+        kind=Flag(),
+        default="true",
+        mm2="true",
+        meaning="Whether checkpoints are written.",
+        why="MM2 refuses false; here group offsets can follow without checkpoints.",
+    ),
+    Setting(
+        name="emit.checkpoints.interval.seconds",
+        verdict="honoured",
+        kind=_SECONDS,
+        default="60",
+        mm2="60",
+        meaning="How often checkpoints are written.",
+    ),
+    Setting(
+        name="checkpoints.topic.replication.factor",
+        verdict="different",
+        kind=_FACTOR,
+        default="3",
+        mm2="3",
+        meaning="Copies of the checkpoints topic; -1 for the target's default.",
+        why=_FEWER,
+    ),
+    Setting(
+        name="sync.group.offsets.enabled",
+        verdict="different",
+        kind=Flag(),
+        default="false",
+        mm2="false",
+        meaning="Whether idle groups' offsets follow on the target.",
+        why="A group that is reset backwards on the source is followed, unless it consumed on "
+        "the target; MM2 never goes back.",
+    ),
+    Setting(
+        name="sync.group.offsets.interval.seconds",
+        verdict="honoured",
+        kind=_SECONDS,
+        default="60",
+        mm2="60",
+        meaning="How often groups' offsets follow.",
+    ),
+    Setting(
+        name="emit.offset-syncs.enabled",
+        verdict="honoured",
+        kind=Flag(),
+        default="true",
+        mm2="true",
+        meaning="Whether MM2's offset syncs are written beside the exact map.",
+    ),
+    Setting(
+        name="offset-syncs.topic.location",
+        verdict="honoured",
+        kind=OneOf(("source", "target")),
+        default="source",
+        mm2="source",
+        meaning="On which side offset syncs are kept; target where the source may only be read.",
+    ),
+    Setting(
+        name="offset-syncs.topic.replication.factor",
+        verdict="different",
+        kind=_FACTOR,
+        default="3",
+        mm2="3",
+        meaning="Copies of the offset-syncs topic; -1 for the cluster's default.",
+        why=_FEWER,
+    ),
+    Setting(
+        name="offset.lag.max",
+        verdict="honoured",
+        kind=Whole(0, 2**63 - 1),
+        default="100",
+        mm2="100",
+        meaning="How far apart offset syncs may be.",
+    ),
+)

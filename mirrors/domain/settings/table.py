@@ -1,0 +1,182 @@
+"""The settings of a flow as one table: MM2's keys and defaults, ours where they differ, and why."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Literal
+
+from mirrors.domain.settings.failover import FAILOVER_KEYS
+from mirrors.domain.settings.flow_control import CONTROL
+from mirrors.domain.settings.groups import GROUP_KEYS
+from mirrors.domain.settings.run_bounds import Start
+from mirrors.domain.settings.sync import SYNC_KEYS
+from mirrors.domain.settings.value_types import (
+    Flag,
+    OneOf,
+    Patterns,
+    Separator,
+    Setting,
+    Whole,
+)
+
+DEFAULT_POLICY = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
+IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+# Class names that people have in their files, and the rule that each stands for.
+POLICY_CLASSES: dict[str, Literal["default", "identity"]] = {
+    DEFAULT_POLICY: "default",
+    IDENTITY_POLICY: "identity",
+    "io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy": "identity",
+    "DefaultReplicationPolicy": "default",
+    "IdentityReplicationPolicy": "identity",
+}
+TOPICS_EXCLUDE = r"mm2.*\.internal, .*\.replica, __.*"
+_POLICIES = (
+    "DefaultReplicationPolicy or IdentityReplicationPolicy "
+    "(with or without Kafka's or Strimzi's package before it)"
+)
+CONFIGS_EXCLUDE = (
+    "follower.replication.throttled.replicas, leader.replication.throttled.replicas, "
+    "message.timestamp.difference.max.ms, log.message.timestamp.before.max.ms, "
+    "log.message.timestamp.after.max.ms, message.timestamp.type, "
+    "unclean.leader.election.enable, min.insync.replicas"
+)
+
+
+HONOURED = (
+    Setting(
+        name="topics",
+        verdict="honoured",
+        kind=Patterns(),
+        default=".*",
+        mm2=".*",
+        meaning="Which topics are copied.",
+    ),
+    Setting(
+        name="topics.exclude",
+        verdict="honoured",
+        kind=Patterns(),
+        default=TOPICS_EXCLUDE,
+        mm2=TOPICS_EXCLUDE,
+        meaning="Which topics are not copied although `topics` names them.",
+    ),
+    Setting(
+        name="config.properties.exclude",
+        verdict="honoured",
+        kind=Patterns(),
+        default=CONFIGS_EXCLUDE,
+        mm2=CONFIGS_EXCLUDE,
+        meaning="Which topic configs remote topics do not take over, neither when made nor later.",
+    ),
+    Setting(
+        name="use.defaults.from",
+        verdict="different",
+        kind=OneOf(("target", "source")),
+        default="target",
+        mm2="target",
+        meaning="Whose built-in defaults remote topics have.",
+        why="Any other word is refused; MM2 reads it as target.",
+    ),
+    Setting(
+        name="replication.policy.class",
+        verdict="different",
+        kind=OneOf(tuple(POLICY_CLASSES), shown=_POLICIES),
+        default=DEFAULT_POLICY,
+        mm2=DEFAULT_POLICY,
+        meaning="How remote topics are named: with the alias in front, or unchanged.",
+        why="No class is loaded: the known names stand for the two built-in rules.",
+    ),
+    Setting(
+        name="replication.policy.separator",
+        verdict="honoured",
+        kind=Separator(),
+        default=".",
+        mm2=".",
+        meaning="What stands between alias and topic in a remote topic's name.",
+    ),
+    Setting(
+        name="replication.policy.internal.topic.separator.enabled",
+        verdict="honoured",
+        kind=Flag(),
+        default="true",
+        mm2="true",
+        meaning="Whether MM2's internal topics use the separator too, or always a dot.",
+    ),
+    Setting(
+        name="replication.factor",
+        verdict="different",
+        kind=Whole(-1, 32767, but=0),
+        default=None,
+        mm2="2",
+        meaning="Copies of each partition of a remote topic; -1 for the target's default.",
+        why="Not set: the least of 2 and the target's brokers, with a warning below 2; "
+        "MM2 would fail to create the topic again and again.",
+    ),
+    Setting(
+        name="tasks.max",
+        verdict="honoured",
+        kind=Whole(1, 1000),
+        default="1",
+        mm2="1",
+        meaning="Into how many slices a flow's partitions are packed, each copied by one task.",
+    ),
+    Setting(
+        name="refresh.topics.enabled",
+        verdict="honoured",
+        kind=Flag(),
+        default="true",
+        mm2="true",
+        meaning="Whether new topics and partitions are looked for while the flow runs.",
+    ),
+    Setting(
+        name="refresh.topics.interval.seconds",
+        verdict="different",
+        kind=Whole(1, 86400),
+        default="5",
+        mm2="600",
+        meaning="How often new topics and partitions are looked for.",
+        why="Ten minutes without copying a new topic is ten minutes of loss; a look costs little.",
+    ),
+    Setting(
+        name="heartbeats.replication.enabled",
+        verdict="honoured",
+        kind=Flag(),
+        default="true",
+        mm2="true",
+        meaning="Whether the heartbeats topic is copied whatever `topics` says; `topics.exclude` "
+        "still holds.",
+    ),
+)
+OURS = (
+    Setting(
+        name="delivery",
+        verdict="ours",
+        kind=OneOf(("exactly_once", "at_least_once")),
+        default="exactly_once",
+        meaning="Whether records and positions are committed in one transaction on the target.",
+    ),
+    Setting(
+        name="commit.interval.ms",
+        verdict="ours",
+        kind=Whole(10, 60000),
+        default="500",
+        meaning="How often a slice commits; a restart repeats or waits for at most this much.",
+    ),
+    Setting(
+        name="start.from",
+        verdict="ours",
+        kind=Start(),
+        default="earliest",
+        meaning="Where partitions begin at the first start; those that offsets do not name, and "
+        "later ones, at their first record.",
+    ),
+)
+KEYS: dict[str, Setting] = {
+    key.name: key for key in (*HONOURED, *GROUP_KEYS, *SYNC_KEYS, *OURS, *CONTROL, *FAILOVER_KEYS)
+}
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a person may have meant."""
+    found = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return found[0] if found else None

@@ -1,0 +1,179 @@
+"""How the text of a setting becomes a value; a refusal goes on after the key's name."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+from urllib.parse import urlsplit
+
+from mirrors.domain.cron import Cron, Zone
+from mirrors.domain.patterns.matcher import check_patterns
+from mirrors.domain.settings.run_bounds import Start, Until
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """true or false, in any case, as Java's ConfigDef reads it."""
+
+    words = "true or false"
+
+    def parse(self, text: str) -> bool:
+        word = text.strip().lower()
+        if word not in {"true", "false"}:
+            raise ValueError(f"must be true or false, not {text!r}")
+        return word == "true"
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """A whole number in a range."""
+
+    low: int
+    high: int
+    but: int | None = None
+
+    @property
+    def words(self) -> str:
+        exception = "" if self.but is None else f" other than {self.but}"
+        return f"a whole number from {self.low} to {self.high}{exception}"
+
+    def parse(self, text: str) -> int:
+        digits = text.strip()
+        # int() alone would take "1_000" and Arabic digits, which Java and librdkafka do not.
+        if not digits.removeprefix("-").isascii() or not digits.removeprefix("-").isdigit():
+            raise ValueError(f"must be {self.words}, not {text!r}")
+        if len(digits) > 20 or not self.low <= int(digits) <= self.high or int(digits) == self.but:
+            raise ValueError(f"must be {self.words}, not {digits[:25]}")
+        return int(digits)
+
+
+@dataclasses.dataclass(frozen=True)
+class OneOf:
+    """One word of a few; `shown` says it shorter where there are many ways to write one."""
+
+    names: tuple[str, ...]
+    shown: str = ""
+
+    @property
+    def words(self) -> str:
+        if self.shown:
+            return self.shown
+        *others, last = self.names
+        return f"{', '.join(others)} or {last}" if others else last
+
+    def parse(self, text: str) -> str:
+        if (word := text.strip()) not in self.names:
+            raise ValueError(f"must be {self.words}, not {text!r}")
+        return word
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """Printable text up to a length."""
+
+    longest: int
+
+    @property
+    def words(self) -> str:
+        return f"printable text of 1 to {self.longest} characters"
+
+    def parse(self, text: str) -> str:
+        word = text.strip()
+        if not 1 <= len(word) <= self.longest or not word.isprintable():
+            raise ValueError(f"must be {self.words}")
+        return word
+
+
+@dataclasses.dataclass(frozen=True)
+class Url:
+    """An address that is asked over HTTP; never a file, which Java's clients would read."""
+
+    words = "an address that begins with https:// or http:// and names a host"
+
+    def parse(self, text: str) -> str:
+        word = text.strip()
+        try:
+            parts = urlsplit(word)
+            named = parts.scheme in {"http", "https"} and bool(parts.hostname)
+            usable = named and "@" not in parts.netloc and (parts.port or 1) > 0
+        except ValueError:
+            usable = False
+        if not usable or len(word) > 2000 or not word.isprintable() or " " in word:
+            raise ValueError(f"must be {self.words}")
+        return word
+
+
+@dataclasses.dataclass(frozen=True)
+class Patterns:
+    """A comma-separated list of Java regular expressions, each for a whole name."""
+
+    words = "a comma-separated list of regular expressions"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        elements = split_list(text)
+        check_patterns(elements)
+        return elements
+
+
+@dataclasses.dataclass(frozen=True)
+class Separator:
+    """What stands between alias and topic: characters that a topic name may have."""
+
+    words = "1 to 8 of the characters a-z, A-Z, 0-9, dot, underscore and dash"
+
+    def parse(self, text: str) -> str:
+        word = text.strip()
+        if not 1 <= len(word) <= 8 or not is_topic_text(word):
+            raise ValueError(f"must be {self.words}, not {text!r}")
+        return word
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """Kafka's LIST as MM2 4.2 and later reads it: no empty element, none twice; blank is empty."""
+    if not text.strip():
+        return ()
+    elements = tuple(element.strip() for element in text.split(","))
+    if "" in elements:
+        raise ValueError("has an empty element: two commas in a row, or one at an end")
+    for element in elements:
+        if elements.count(element) > 1:
+            raise ValueError(f"names {element!r} twice")
+    return elements
+
+
+def is_topic_text(text: str) -> bool:
+    return text.isascii() and all(letter.isalnum() or letter in "._-" for letter in text)
+
+
+Kind = Flag | Whole | OneOf | Text | Url | Patterns | Separator | Start | Until | Cron | Zone
+
+
+Verdict = Literal["honoured", "different", "ours", "fixed", "refused"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Key:
+    """One setting of a flow. `default` is ours and `mm2` is MM2's, as a person would write them.
+
+    honoured: as MM2. different: as MM2 but for what `why` says. ours: MM2 has no such key.
+    fixed: only the values in `only` are accepted. refused: `why` says why.
+    """
+
+    name: str
+    verdict: Verdict
+    meaning: str
+    default: str | None = None
+    mm2: str = ""
+    why: str = ""
+    only: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting(Key):
+    """A key that a flow takes, and how its text is read."""
+
+    kind: Kind
+
+    @property
+    def field(self) -> str:
+        return self.name.replace(".", "_").replace("-", "_")

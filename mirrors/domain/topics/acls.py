@@ -1,0 +1,293 @@
+"""Which access rules a flow carries, under which names, and why the others stay behind.
+
+With `sync.acls.scope=topics`, MM2's rule:
+
+(a) Only rules of one literally named topic that the flow copies; never one that lets write.
+(b) ALLOW ALL becomes ALLOW READ: on the target only the flow writes a remote topic.
+(c) Nothing is ever taken away: a rule deleted on the source stays on the target.
+
+With `complete` also rules of name prefixes and of consumer groups, and instead of (c):
+
+(d) A rule is taken away when the source has none left that leads to it, and only when this flow
+    made it, where none was before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.filters.groups import GroupSelection
+from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.specs import ClusterSpec, FlowSettings, FlowSpec
+
+WRITE_RULES = "write_rules"
+UNREAD_RULES = "unread_rules"
+# How the sentences of plans begin that were stored without codes.
+_BEGAN = {
+    WRITE_RULES: "Access rules that allow WRITE are not carried",
+    UNREAD_RULES: "Access rules are not part of this plan.",
+}
+
+
+def said_of(code: str, left_out: Iterable[str], codes: Mapping[str, str] | None) -> list[str]:
+    """The sentences of a plan that have this code; `codes` is None where none were stored."""
+    if codes is None:
+        return [sentence for sentence in left_out if sentence.startswith(_BEGAN[code])]
+    return [sentence for sentence in left_out if codes.get(sentence) == code]
+
+
+TOPIC, GROUP = "TOPIC", "GROUP"
+LITERAL, PREFIXED = "LITERAL", "PREFIXED"
+ALL_NAMES = "*"
+_WRITE_LEFT = "that allow WRITE are not carried: only the flow writes its remote topics"
+_EXAMPLES = 3
+
+
+@dataclasses.dataclass(frozen=True, order=True, kw_only=True)
+class AclRule:
+    """One access rule of topics or consumer groups, in Kafka's own words."""
+
+    resource: str = TOPIC
+    name: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+    pattern: str = LITERAL
+
+    @property
+    def where(self) -> str:
+        of = self.resource.lower()
+        return f"{of} prefix {self.name}" if self.pattern == PREFIXED else f"{of} {self.name}"
+
+    @property
+    def words(self) -> str:
+        return f"{self.permission} {self.operation} for {self.principal} from host {self.host}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Names:
+    """What there is: it says what a prefix covers."""
+
+    source_topics: frozenset[str] = frozenset()
+    target_topics: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AclPlan:
+    """Rules to make and to take away on the target, and a sentence for each kind left out.
+
+    `codes` has the code of each sentence that means something to a program. `gone` are those that
+    the flow made, that the target no longer has, and that nothing asks for.
+    """
+
+    make: tuple[AclRule, ...] = ()
+    take: tuple[AclRule, ...] = ()
+    gone: tuple[AclRule, ...] = ()
+    left: tuple[str, ...] = ()
+    codes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def is_complete(spec: FlowSpec) -> bool:
+    return spec.settings.sync_acls_scope == "complete"
+
+
+def plan_acls(
+    source: Iterable[AclRule],
+    target: Iterable[AclRule],
+    spec: FlowSpec,
+    *,
+    names: Names | None = None,
+    ours: frozenset[AclRule] = frozenset(),
+    shared_with: str = "",
+) -> AclPlan:
+    """`ours` are rules that this flow made; `shared_with` another flow that may want the same."""
+    carrier = _Carrier(spec, names or Names())
+    theirs, there = sorted(source), set(target)
+    wanted: set[AclRule] = set()
+    left: dict[str, list[AclRule]] = {}
+    for rule in theirs:
+        if (why := carrier.obstacle(rule)) is not None:
+            left.setdefault(why, []).append(rule)
+        else:
+            wanted.add(carrier.carried(rule))
+    asked_for = {carrier.carried(rule) for rule in theirs if not _lets_write(rule)}
+    take: list[AclRule] = []
+    for rule in sorted((ours & there) - asked_for) if is_complete(spec) else ():
+        if shared_with and carrier.is_shared(rule):
+            why = f"that the source no longer has are not taken away: {shared_with} may want them"
+            left.setdefault(why, []).append(rule)
+        else:
+            take.append(rule)
+    told = {why: _told(why, rules) for why, rules in left.items()}
+    return AclPlan(
+        make=tuple(sorted(wanted - there)),
+        take=tuple(take),
+        gone=tuple(sorted(ours - there - wanted)),
+        left=tuple(told.values()),
+        codes={told[_WRITE_LEFT]: WRITE_RULES} if _WRITE_LEFT in told else {},
+    )
+
+
+class _Carrier:
+    """Names and obstacles of one flow."""
+
+    def __init__(self, spec: FlowSpec, names: Names) -> None:
+        self._complete = is_complete(spec)
+        self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        self._topics = TopicSelection(spec.settings, self._policy)
+        self._groups = GroupSelection(spec.settings)
+        self._names = names
+        copied = (name for name in names.source_topics if self._topics.decide(name).replicated)
+        self._copied = frozenset(copied)
+        self._written = {self._policy.remote_topic(name) for name in self._copied}
+
+    def carried(self, rule: AclRule) -> AclRule:
+        """The same rule under the target's names."""
+        if rule.resource == GROUP:
+            return rule
+        allow_all = rule.permission == "ALLOW" and rule.operation == "ALL"
+        everything = rule.name == ALL_NAMES and rule.pattern == LITERAL and self._prefixes
+        prefix = rule.pattern == PREFIXED or everything
+        name = "" if everything else rule.name
+        if not prefix:
+            name = self._policy.remote_topic(name)
+        elif self._prefixes:
+            name = f"{self._policy.source_alias}{self._policy.separator}{name}"
+        return dataclasses.replace(
+            rule,
+            name=name,
+            pattern=PREFIXED if prefix else rule.pattern,
+            operation="READ" if allow_all else rule.operation,
+        )
+
+    def is_shared(self, rule: AclRule) -> bool:
+        """Whether another flow into the same target may write it: its name does not say whose."""
+        return rule.resource == GROUP or not self._prefixes
+
+    def obstacle(self, rule: AclRule) -> str | None:
+        if rule.resource == GROUP:
+            return self._group_obstacle(rule)
+        if not self._complete and rule.pattern != LITERAL:
+            return "of name prefixes are not carried: a prefix may cover topics that are not copied"
+        if rule.name == ALL_NAMES and not (self._complete and self._prefixes):
+            return (
+                "of all topics (*) are not carried: on the target they would cover topics that "
+                "this flow does not write"
+            )
+        if _lets_write(rule):
+            return _WRITE_LEFT
+        if rule.pattern == PREFIXED:
+            return self._prefix_obstacle(rule)
+        if rule.name != ALL_NAMES and not self._topics.decide(rule.name).replicated:
+            return "of topics that this flow does not copy are not carried"
+        return None
+
+    @property
+    def _prefixes(self) -> bool:
+        """Whether remote topics say in their names whose they are."""
+        return self._policy.kind == "default"
+
+    def _prefix_obstacle(self, rule: AclRule) -> str | None:
+        if not any(name.startswith(rule.name) for name in self._copied):
+            return "of prefixes under which this flow copies no topic are not carried"
+        if self._prefixes:
+            return None
+        others = self._names.target_topics - self._written
+        if any(name.startswith(rule.name) for name in others):
+            return "of prefixes that cover other topics of the target as well are not carried"
+        return None
+
+    def _group_obstacle(self, rule: AclRule) -> str | None:
+        if not self._complete:
+            return "of consumer groups are not carried: sync.acls.scope is topics"
+        if rule.name == ALL_NAMES and rule.pattern == LITERAL:
+            return (
+                "of all groups (*) are not carried: on the target they would cover groups of its "
+                "own"
+            )
+        if rule.pattern == PREFIXED:
+            chosen = (
+                name
+                for name in self._names.groups
+                if name.startswith(rule.name) and self._groups.decide(name).chosen
+            )
+            if next(chosen, None) is None:
+                return "of prefixes under which this flow looks after no group are not carried"
+            return None
+        if not self._groups.decide(rule.name).chosen:
+            return "of groups that this flow does not look after are not carried"
+        return None
+
+
+def _lets_write(rule: AclRule) -> bool:
+    return rule.resource == TOPIC and rule.permission == "ALLOW" and rule.operation == "WRITE"
+
+
+def _told(why: str, rules: list[AclRule]) -> str:
+    names = ", ".join(sorted({rule.name for rule in rules})[:_EXAMPLES])
+    more = ", …" if len({rule.name for rule in rules}) > _EXAMPLES else ""
+    return f"Access rules {why} ({len(rules)}: {names}{more})."
+
+
+# How a plan that could not read the rules says so: to look at that is not to look at them.
+NOT_IN_PLAN = "Access rules are not part of this plan."
+NOT_SEEN = (
+    "Nobody has looked yet at which access rules it would make. Read them on the tab Plan of this "
+    "flow, then press Let access rules follow (or POST plan/follow/ with the plan's digest)."
+)
+SEEN_OTHERWISE = (
+    "What somebody looked at were other access rules: {keys} changed since. Read the new plan, "
+    "then press Let access rules follow again."
+)
+# Settings that change which rules are made, or of which names.
+_SHAPE = (
+    "sync.acls.scope",
+    "replication.policy.class",
+    "replication.policy.separator",
+)
+
+
+def shape_of(settings: FlowSettings) -> dict[str, str]:
+    """What a look at the preview was a look at; the filters may change, people see those."""
+    return {key: str(getattr(settings, key.replace(".", "_"))) for key in _SHAPE}
+
+
+def waits_for_a_look(settings: FlowSettings, seen: dict[str, str] | None) -> str:
+    """Why the duty may not begin yet, empty when it may; `seen` is the shape that was looked at."""
+    if seen is None:
+        return NOT_SEEN
+    now = shape_of(settings)
+    if changed := [key for key in _SHAPE if seen.get(key) != now[key]]:
+        return SEEN_OTHERWISE.format(keys=" and ".join(changed))
+    return ""
+
+
+_BY_NAME = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def grant_command(cluster: ClusterSpec, operation: str, *, topic: str) -> str:
+    """`operation` in Kafka's words (`Describe`, `Read`). The name of a principal that does not log
+    in by one is not known here."""
+    principal = "User:<principal>"
+    if cluster.sasl_mechanism in _BY_NAME and cluster.security_protocol.startswith("SASL"):
+        principal = f"User:{cluster.sasl_username}"
+    return (
+        f"kafka-acls.sh --bootstrap-server {shlex.quote(cluster.bootstrap_servers)} --add "
+        f"--allow-principal {shlex.quote(principal)} --operation {operation} "
+        f"--topic {shlex.quote(topic)}"
+    )
+
+
+def with_grant(
+    words: str, error: UnderstudyError, cluster: ClusterSpec, operation: str, topic: str
+) -> str:
+    """The sentence, and how to grant the right where one is missing."""
+    if error.code != "not_authorised":
+        return words
+    return f"{words} Grant it: {grant_command(cluster, operation, topic=topic)}"

@@ -1,0 +1,170 @@
+"""Which differences between source and target somebody made on the target, and what is left there.
+
+A setting that differs is the source's news where the target still has what the flow last left, and
+drift where it has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from mirrors.domain.cluster_snapshot import DYNAMIC_TOPIC, ClusterSnapshot, TopicState
+from mirrors.domain.filters.topics import ConfigSelection
+from mirrors.domain.topics.acls import AclRule
+from mirrors.domain.topics.drift import Baseline, Deviation, Place
+from mirrors.domain.topics.plan import CopiedTopic
+from mirrors.domain.topics.sync_plan import ConfigChange
+
+CONFIG: str = "topic config"
+
+
+def place_of(change: ConfigChange) -> Place:
+    return CONFIG, change.remote_topic, change.key
+
+
+def rule_place(rule: AclRule) -> Place:
+    return "acl", rule.where, rule.words
+
+
+def configs_by_hand(
+    changes: Iterable[ConfigChange], target: ClusterSnapshot, baselines: Mapping[str, Baseline]
+) -> list[Deviation]:
+    """Configs of topics that are still the remembered ones, and are not as the flow left them."""
+    found = []
+    for change in changes:
+        base = _same_topic(change.remote_topic, target, baselines)
+        if base is None or base.configs.get(change.key) == change.stands:
+            continue
+        found.append(
+            Deviation(
+                kind="topic config",
+                name=change.remote_topic,
+                key=change.key,
+                expected=base.configs.get(change.key),
+                found=change.stands,
+                wanted=change.after,
+            )
+        )
+    return found
+
+
+def topics_by_hand(
+    copied: Iterable[CopiedTopic], target: ClusterSnapshot, baselines: Mapping[str, Baseline]
+) -> list[Deviation]:
+    """Remote topics that were deleted, or given partitions that the source does not have."""
+    found = []
+    for row in copied:
+        base, there = baselines.get(row.remote_topic), target.topics.get(row.remote_topic)
+        if base is None or row.remote_topic in target.failed:
+            continue
+        if there is None:
+            wanted = f"{row.partitions} partitions"
+            found.append(
+                Deviation(
+                    kind="deleted topic",
+                    name=row.remote_topic,
+                    expected=f"{base.partitions} partitions",
+                    found=None,
+                    wanted=wanted,
+                )
+            )
+        elif there.partitions > max(row.partitions, base.partitions) and _is_same(
+            base, target, row
+        ):
+            found.append(
+                Deviation(
+                    kind="partitions",
+                    name=row.remote_topic,
+                    expected=str(base.partitions),
+                    found=str(there.partitions),
+                    wanted=str(row.partitions),
+                )
+            )
+    return found
+
+
+def rules_by_hand(make: Iterable[AclRule], ours: Collection[AclRule]) -> list[Deviation]:
+    """Rules to make that the flow made before: somebody took them away."""
+    return [
+        Deviation(
+            kind="acl",
+            name=rule.where,
+            key=rule.words,
+            expected=rule.words,
+            found=None,
+            wanted=rule.words,
+        )
+        for rule in make
+        if rule in ours
+    ]
+
+
+def next_baselines(
+    copied: Iterable[CopiedTopic],
+    source: ClusterSnapshot,
+    target: ClusterSnapshot,
+    selection: ConfigSelection,
+    before: Mapping[str, Baseline],
+    *,
+    unsettled: Collection[Place],
+    failed: Collection[Place],
+) -> dict[str, Baseline]:
+    """How each remote topic is left now; `unsettled` is left as somebody made it, and what is in
+    `failed` as it was."""
+    found: dict[str, Baseline] = {}
+    touched = {name for _, name, _ in set(unsettled) - set(failed)}
+    for row in copied:
+        theirs, ours = source.topics.get(row.topic), target.topics.get(row.remote_topic)
+        base = _same_topic(row.remote_topic, target, before)
+        unread = row.topic in source.failed or row.remote_topic in target.failed
+        if ours is None or theirs is None or unread:
+            if (known := before.get(row.remote_topic)) is not None:
+                found[row.remote_topic] = known
+            continue
+        if base is None and row.remote_topic in touched:
+            continue  # not yet left in any way that could be remembered
+        configs = {
+            key: kept
+            for key, value in selection.later(theirs.configs).items()
+            if (kept := _kept(row.remote_topic, ours, key, value, base, unsettled, failed))
+            is not None
+        }
+        held = base is not None and ("partitions", row.remote_topic, "") in unsettled
+        count = base.partitions if base is not None and held else ours.partitions
+        found[row.remote_topic] = Baseline(
+            topic_id=ours.topic_id, partitions=count, configs=configs
+        )
+    return found
+
+
+def _kept(
+    name: str,
+    ours: TopicState,
+    key: str,
+    value: str | None,
+    base: Baseline | None,
+    unsettled: Collection[Place],
+    failed: Collection[Place],
+) -> str | None:
+    place = (CONFIG, name, key)
+    if base is not None and (place in unsettled or place in failed):
+        return base.configs.get(key)
+    if place in failed:
+        # What the target refused is left as it is: that is nobody's change.
+        entry = ours.configs.get(key)
+        return entry.value if entry is not None and entry.source == DYNAMIC_TOPIC else None
+    return value
+
+
+def _same_topic(
+    name: str, target: ClusterSnapshot, baselines: Mapping[str, Baseline]
+) -> Baseline | None:
+    """Of a topic that was made anew nothing is remembered."""
+    base, there = baselines.get(name), target.topics.get(name)
+    if base is None or there is None or base.topic_id != there.topic_id:
+        return None
+    return base
+
+
+def _is_same(base: Baseline, target: ClusterSnapshot, row: CopiedTopic) -> bool:
+    return base.topic_id == target.topics[row.remote_topic].topic_id

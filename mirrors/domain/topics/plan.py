@@ -1,0 +1,203 @@
+"""Two snapshots and a flow make a TopicPlan: create, grow, copy, or skip and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from typing import Self
+
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.filters.topics import ConfigSelection, TopicSelection, Verdict
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.specs import FlowSpec
+from mirrors.domain.topics.warnings import Pair, warn
+
+LONGEST_NAME = 249
+# MM2's default, lowered where the target has fewer brokers.
+USUAL_REPLICATION_FACTOR = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NewTopic:
+    """A remote topic to create; replication_factor -1 asks for the target's own default."""
+
+    topic: str
+    remote_topic: str
+    partitions: int
+    replication_factor: int
+    configs: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Growth:
+    """A remote topic that needs more partitions."""
+
+    topic: str
+    remote_topic: str
+    partitions_now: int
+    partitions: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CopiedTopic:
+    """A source topic that this flow copies, once the plan has been applied."""
+
+    topic: str
+    remote_topic: str
+    partitions: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SkippedTopic:
+    """A source topic that is not copied; `fault` when it was asked for and cannot be."""
+
+    topic: str
+    remote_topic: str | None
+    reason: str
+    fault: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TopicPlan:
+    """What a flow does about topics; each list is in the order of the source topic's name."""
+
+    create: tuple[NewTopic, ...] = ()
+    grow: tuple[Growth, ...] = ()
+    copied: tuple[CopiedTopic, ...] = ()
+    skipped: tuple[SkippedTopic, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        raw = json.loads(text)
+        return cls(
+            create=tuple(NewTopic(**row) for row in raw["create"]),
+            grow=tuple(Growth(**row) for row in raw["grow"]),
+            copied=tuple(CopiedTopic(**row) for row in raw["copied"]),
+            skipped=tuple(SkippedTopic(**row) for row in raw["skipped"]),
+            warnings=tuple(raw["warnings"]),
+        )
+
+
+def plan_topics(source: ClusterSnapshot, target: ClusterSnapshot, spec: FlowSpec) -> TopicPlan:
+    """Decide for every topic of the source; planning again after applying it changes nothing."""
+    return _Planner(source, target, spec).plan()
+
+
+class _Planner:
+    def __init__(self, source: ClusterSnapshot, target: ClusterSnapshot, spec: FlowSpec) -> None:
+        self._source = source
+        self._target = target
+        self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        self._selection = TopicSelection(spec.settings, self._policy)
+        self._configs = ConfigSelection(spec.settings)
+        wanted = spec.settings.replication_factor
+        usual = min(USUAL_REPLICATION_FACTOR, max(1, target.brokers))
+        self._lowered = wanted is None and usual < USUAL_REPLICATION_FACTOR
+        self._replication_factor = usual if wanted is None else wanted
+        self._names = {_folded(name): name for name in target.topics}
+        self._create: list[NewTopic] = []
+        self._grow: list[Growth] = []
+        self._copied: list[CopiedTopic] = []
+        self._skipped: list[SkippedTopic] = []
+        self._pairs: list[Pair] = []
+
+    def plan(self) -> TopicPlan:
+        for name in sorted(self._source.topics):
+            topic, verdict = self._source.topics[name], self._selection.decide(name)
+            if not verdict.replicated:
+                self._skip(name, None, verdict.reason)
+                continue
+            remote = self._policy.remote_topic(name)
+            if (obstacle := self._obstacle(name, remote)) is not None:
+                self._skip(name, remote, obstacle, fault=True)
+                continue
+            self._take(topic, remote, verdict)
+        lowered = (self._replication_factor, USUAL_REPLICATION_FACTOR) if self._lowered else None
+        return TopicPlan(
+            create=tuple(self._create),
+            grow=tuple(self._grow),
+            copied=tuple(self._copied),
+            skipped=tuple(self._skipped),
+            warnings=warn(self._pairs, self._target, lowered=lowered),
+        )
+
+    def _skip(self, topic: str, remote: str | None, reason: str, *, fault: bool = False) -> None:
+        row = SkippedTopic(topic=topic, remote_topic=remote, reason=reason, fault=fault)
+        self._skipped.append(row)
+
+    def _take(self, topic: TopicState, remote: str, verdict: Verdict) -> None:
+        existing = self._target.topics.get(remote)
+        if existing is None:
+            new = NewTopic(
+                topic=topic.name,
+                remote_topic=remote,
+                partitions=topic.partitions,
+                replication_factor=self._replication_factor,
+                configs=self._configs.at_creation(topic.configs),
+            )
+            self._create.append(new)
+            self._names[_folded(remote)] = remote
+            self._pairs.append(Pair(topic, remote, None, new.configs, new.replication_factor))
+        else:
+            if existing.partitions < topic.partitions:
+                growth = Growth(
+                    topic=topic.name,
+                    remote_topic=remote,
+                    partitions_now=existing.partitions,
+                    partitions=topic.partitions,
+                )
+                self._grow.append(growth)
+            self._pairs.append(Pair(topic, remote, existing, {}, existing.replication_factor))
+        copied = CopiedTopic(
+            topic=topic.name,
+            remote_topic=remote,
+            partitions=topic.partitions,
+            reason=verdict.reason,
+        )
+        self._copied.append(copied)
+
+    def _obstacle(self, topic: str, remote: str) -> str | None:
+        """Why a topic that should be copied cannot be."""
+        same = self._source.cluster_id and self._source.cluster_id == self._target.cluster_id
+        if same and remote == topic:
+            return (
+                "source and target are the same cluster: it would be copied onto itself. Use "
+                "another target, or the default replication policy"
+            )
+        if remote in self._target.topics:
+            return None
+        if len(remote) > LONGEST_NAME:
+            return (
+                f"its remote name has {len(remote)} characters ({remote[:40]}…); "
+                f"Kafka allows {LONGEST_NAME}. Use a shorter alias for the source, or exclude the "
+                "topic"
+            )
+        if (other := self._names.get(_folded(remote))) is not None:
+            return (
+                f"its remote name {remote} differs from the target's {other} only in dots and "
+                "underscores, which Kafka refuses. Delete that topic if it is not needed, exclude "
+                "this one, or use another alias for the source"
+            )
+        if self._replication_factor > max(1, self._target.brokers):
+            return (
+                f"replication.factor is {self._replication_factor}, but the target has "
+                f"{self._target.brokers} brokers. Lower it, or add brokers"
+            )
+        return None
+
+
+def colliding(names: Iterable[str], topics: Iterable[str]) -> frozenset[str]:
+    """The topics that stand in the way of topics with these names."""
+    wanted = {_folded(name) for name in names}
+    return frozenset(name for name in topics if _folded(name) in wanted)
+
+
+def _folded(name: str) -> str:
+    """Kafka's own test for names that collide in its metrics."""
+    return name.replace(".", "_")

@@ -1,0 +1,74 @@
+"""The class of a topic: high, normal or low, with the pattern that says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Literal
+
+from mirrors.domain.patterns.matcher import NamePatterns
+from mirrors.domain.settings.flow_control import HIGH, LOW
+from mirrors.domain.specs import FlowSettings
+
+Rank = Literal["high", "normal", "low"]
+
+# While all three wait, of 13 bytes so many are of each: none ever gets nothing.
+WEIGHTS: dict[Rank, int] = {"high": 8, "normal": 4, "low": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    rank: Rank
+    reason: str
+
+
+class Ranks:
+    """What a flow's settings say; a topic that both lists name is of the higher class."""
+
+    def __init__(self, settings: FlowSettings) -> None:
+        self._lists: tuple[tuple[Rank, str, NamePatterns], ...] = (
+            ("high", HIGH, NamePatterns(settings.topics_priority_high)),
+            ("low", LOW, NamePatterns(settings.topics_priority_low)),
+        )
+
+    @property
+    def are_used(self) -> bool:
+        return any(patterns.elements for _, _, patterns in self._lists)
+
+    def of(self, topic: str) -> Ranking:
+        for rank, key, patterns in self._lists:
+            if patterns.matches(topic):
+                return Ranking(
+                    rank, f"is of class {rank}: matches {key} ({_element(patterns, topic)})"
+                )
+        return Ranking("normal", f"is of class normal: matches neither {HIGH} nor {LOW}")
+
+
+def _element(patterns: NamePatterns, topic: str) -> str:
+    # Elements share their flags: one that matches only in the list of all has no name of its own.
+    return patterns.first_match(topic) or "all of it together"
+
+
+class Turns:
+    """Of one source broker, whose replies are asked for one after the other."""
+
+    def __init__(self) -> None:
+        self._clocks: dict[Rank, float] = dict.fromkeys(WEIGHTS, 0.0)
+        self._now = 0.0
+        self._waited: Collection[Rank] = ()
+
+    def next(self, waiting: Collection[Rank]) -> Rank | None:
+        """The class that has the next turn; None where nobody waits."""
+        for rank in waiting:
+            if rank not in self._waited:
+                self._clocks[rank] = max(self._clocks[rank], self._now)
+        self._waited = waiting
+        if not waiting:
+            return None
+        rank = min(waiting, key=lambda rank: (self._clocks[rank], -WEIGHTS[rank]))
+        self._now = max(self._now, self._clocks[rank])
+        return rank
+
+    def took(self, rank: Rank, size: int) -> None:
+        """What a reply brought of this class, whosever turn it was."""
+        self._clocks[rank] += size / WEIGHTS[rank]

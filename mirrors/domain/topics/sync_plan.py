@@ -1,0 +1,157 @@
+"""What a flow would change on its target beside records, each change with before, after and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from mirrors.domain.topics.acls import GROUP, PREFIXED, AclRule
+from mirrors.domain.topics.plan import Growth, NewTopic
+
+Kind = Literal[
+    "create topic",
+    "add partitions",
+    "topic config",
+    "topic acl",
+    "group acl",
+    "take topic acl",
+    "take group acl",
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Change:
+    """One line of a plan as people read it; `before` is None where nothing stands there yet."""
+
+    kind: Kind
+    name: str
+    before: str | None
+    after: str | None
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConfigChange:
+    """One setting of a remote topic; `after` None returns it to the target's default.
+
+    `stands` is what is set there now, None where the default holds; `before` says it in words.
+    """
+
+    topic: str
+    remote_topic: str
+    key: str
+    before: str | None
+    after: str | None
+    stands: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SyncPlan:
+    """Everything that is not in step on the target, and what was left out with its reason.
+
+    `codes`: of sentences in `left_out`, the codes of those that mean something to a program.
+    """
+
+    create: tuple[NewTopic, ...] = ()
+    grow: tuple[Growth, ...] = ()
+    configs: tuple[ConfigChange, ...] = ()
+    acls: tuple[AclRule, ...] = ()
+    take: tuple[AclRule, ...] = ()
+    left_out: tuple[str, ...] = ()
+    codes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def changes(self) -> tuple[Change, ...]:
+        return (
+            *map(_created, self.create),
+            *map(_grown, self.grow),
+            *map(_set, self.configs),
+            *map(_granted, self.acls),
+            *map(_taken, self.take),
+        )
+
+    @property
+    def digest(self) -> str:
+        """Names exactly these changes: the same plan has the same digest whenever it is made."""
+        acts = {
+            name: [dataclasses.asdict(row) for row in getattr(self, name)]
+            for name in ("create", "grow", "configs", "acls", "take")
+        }
+        text = json.dumps(acts, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _created(new: NewTopic) -> Change:
+    copies = (
+        "the target's default replication factor"
+        if new.replication_factor < 0
+        else f"replication factor {new.replication_factor}"
+    )
+    settings = "".join(f", {key}={value}" for key, value in new.configs.items())
+    return Change(
+        kind="create topic",
+        name=new.remote_topic,
+        before=None,
+        after=f"{new.partitions} partitions, {copies}{settings}",
+        reason=f"{new.topic} is copied and has no remote topic yet.",
+    )
+
+
+def _grown(growth: Growth) -> Change:
+    return Change(
+        kind="add partitions",
+        name=growth.remote_topic,
+        before=str(growth.partitions_now),
+        after=str(growth.partitions),
+        reason=f"{growth.topic} has {growth.partitions} partitions on the source.",
+    )
+
+
+def _set(change: ConfigChange) -> Change:
+    reason = (
+        f"{change.topic} does not set it on the source, so the target's default holds."
+        if change.after is None
+        else f"{change.topic} has this value on the source."
+    )
+    return Change(
+        kind="topic config",
+        name=f"{change.remote_topic}: {change.key}",
+        before=change.before,
+        after=change.after,
+        reason=reason,
+    )
+
+
+def _granted(rule: AclRule) -> Change:
+    return Change(
+        kind="group acl" if rule.resource == GROUP else "topic acl",
+        name=f"{_covers(rule)}: {rule.principal}",
+        before=None,
+        after=_effect(rule),
+        reason="The source has this rule for its group."
+        if rule.resource == GROUP
+        else "The source has this rule for its topic; ALL is carried as READ, WRITE is not.",
+    )
+
+
+def _taken(rule: AclRule) -> Change:
+    return Change(
+        kind="take group acl" if rule.resource == GROUP else "take topic acl",
+        name=f"{_covers(rule)}: {rule.principal}",
+        before=_effect(rule),
+        after=None,
+        reason="This flow made it, and the source has no rule any more that leads to it.",
+    )
+
+
+def _covers(rule: AclRule) -> str:
+    return f"{rule.name}* (prefix)" if rule.pattern == PREFIXED else rule.name
+
+
+def _effect(rule: AclRule) -> str:
+    return f"{rule.permission} {rule.operation} from host {rule.host}"

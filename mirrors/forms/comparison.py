@@ -1,0 +1,55 @@
+"""A comparison to ask for, as a form: of which flow, which topics, and how much is read."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django import forms
+
+from mirrors.forms.base import text_field
+from mirrors.models import Flow
+from mirrors.services.comparison import lifecycle
+
+
+class ComparisonForm(forms.Form):
+    use_required_attribute = False
+    flow = forms.ModelChoiceField(
+        label="Flow",
+        empty_label="Choose a flow",
+        error_messages={"required": "Choose the flow whose two clusters are compared."},
+        queryset=Flow.objects.select_related("source", "target").order_by("pk"),
+    )
+    topics = text_field("Topics", placeholder="all that the flow copies")
+    content = forms.BooleanField(label="Compare records as well", required=False, initial=True)
+    records = forms.IntegerField(
+        label="Last offsets of each partition",
+        required=False,
+        min_value=1,
+        max_value=2**63 - 1,
+        initial=lifecycle.RECORDS,
+    )
+    seconds = forms.IntegerField(
+        label="Seconds", min_value=1, max_value=lifecycle.MOST_SECONDS, initial=lifecycle.SECONDS
+    )
+    megabytes = forms.IntegerField(
+        label="Megabytes",
+        min_value=1,
+        max_value=lifecycle.MOST_MEGABYTES,
+        initial=lifecycle.MEGABYTES,
+    )
+    why = text_field("Reason", mono=False, max_length=500)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["topics"].help_text = "Names on the source, with commas between them."
+        self.fields["records"].help_text = "Empty: all that both sides still keep."
+        self.fields["seconds"].help_text = "At most so long it reads; what is left then is stated."
+        self.fields["megabytes"].help_text = "At most so much of both sides together."
+
+    def clean_topics(self) -> list[str]:
+        names = re.split(r"[,\s]+", self.cleaned_data["topics"].strip())
+        return [name for name in names if name]
+
+    def asked(self) -> dict[str, Any]:
+        return dict(self.cleaned_data)

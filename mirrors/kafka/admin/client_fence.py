@@ -1,0 +1,98 @@
+"""Keep everybody from writing to topics, by access rules, and find out whether it holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any, cast
+
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from mirrors.domain.topics.acls import ALL_NAMES, LITERAL, PREFIXED, AclRule
+from mirrors.kafka.admin.acls import Acls
+from mirrors.kafka.connection.admin_client import DEADLINE_S
+
+CLIENT_ID = "understudy-fence"
+EVERYBODY = "User:*"
+_OPEN = "allow.everyone.if.no.acl.found"
+# Brokers that are asked at the same time: some of them may be down.
+_ASKED = 5
+
+
+class Fence(Acls):
+    """One cluster's topics, seen by who may write to them."""
+
+    def lets_in_everybody(self, *, deadline_s: float = DEADLINE_S) -> bool | None:
+        """Whether a topic without any rule is open: the first rule would shut out all readers.
+
+        None: it is set, and the broker does not say to what. Brokers hide the values of settings
+        that only their authorizer knows.
+        """
+        until = time.monotonic() + deadline_s
+        seen = self.gather(
+            {"nodes": self.client.describe_cluster(request_timeout=deadline_s)},
+            doing=lambda _: "list the brokers",
+            deadline_s=deadline_s,
+            fold=lambda cluster: cluster.nodes,
+        ).raise_first()
+        values = {
+            node.id: self._settings_of(node.id, until - time.monotonic())
+            for node in seen.done["nodes"][:_ASKED]
+        }
+        # They all have the same authorizer: whichever answers first will do.
+        first = _first_answer(values.values(), until)
+        if first is None:
+            self.gather(
+                values,
+                doing=lambda node: f"read the settings of broker {node}",
+                deadline_s=max(0.0, until - time.monotonic()),
+                fold=lambda entries: entries,
+            ).raise_first()
+        entries = first or {}
+        value = entries[_OPEN].value if _OPEN in entries else "false"
+        return None if value is None else value.lower() == "true"
+
+    def _settings_of(self, node: int, deadline_s: float) -> Future[Any]:
+        broker = ConfigResource(ResourceType.BROKER, str(node))
+        return self.client.describe_configs([broker], request_timeout=max(1.0, deadline_s))[broker]
+
+
+def _first_answer(futures: Iterable[Future[Any]], until: float) -> Mapping[str, Any] | None:
+    """The first that succeeds; None when none did in time."""
+    waiting = set(futures)
+    while waiting and (left := until - time.monotonic()) > 0:
+        done, waiting = wait(waiting, left, FIRST_COMPLETED)
+        for future in done:
+            if future.exception() is None:
+                return cast("Mapping[str, Any]", future.result())
+    return None
+
+
+def deny_writes(topics: Iterable[str]) -> list[AclRule]:
+    """A rule a topic; it stands above every rule that allows."""
+    return [_rule(topic, "WRITE", "DENY") for topic in sorted(set(topics))]
+
+
+def keep_open(topics: Iterable[str], rules: Iterable[AclRule]) -> list[AclRule]:
+    """For topics that no rule covers on a cluster that lets in everybody: as open as before."""
+    rules = list(rules)
+    return [
+        _rule(name, "ALL", "ALLOW") for name in sorted(set(topics)) if not _covered(name, rules)
+    ]
+
+
+def _covered(topic: str, rules: Iterable[AclRule]) -> bool:
+    return any(
+        rule.name in (topic, ALL_NAMES)
+        if rule.pattern == LITERAL
+        else rule.pattern == PREFIXED and topic.startswith(rule.name)
+        for rule in rules
+        if rule.resource == "TOPIC"
+    )
+
+
+def _rule(topic: str, operation: str, permission: str) -> AclRule:
+    return AclRule(
+        name=topic, principal=EVERYBODY, host="*", operation=operation, permission=permission
+    )

@@ -1,0 +1,308 @@
+"""Consumer groups: which there are, where they stand, moving idle ones; with exact metadata.
+
+confluent-kafka damages the metadata of group offsets, hence the messages of kafka-python.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from kafka.protocol.admin import DeleteGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
+from mirrors.kafka.connection.broker_pool import Address, Dialogues
+from mirrors.kafka.errors import translate_number
+
+CLIENT_ID = "understudy-groups"
+NO_OFFSET = -1
+# Groups of one coordinator that are asked about in one request.
+_AT_ONCE = 100
+Place = tuple[str, int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupListing:
+    """One group. `type` is classic, consumer or share; `state` as Kafka says it (Empty, Stable)."""
+
+    name: str
+    type: str
+    state: str
+    protocol_type: str
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupOffset:
+    """Where a group stands in a partition: the next offset it will read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupsListed:
+    """Groups by name; `silent` says why brokers did not answer: their groups are missing."""
+
+    groups: dict[str, GroupListing]
+    silent: tuple[UnderstudyError, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.silent
+
+    @property
+    def reason(self) -> str:
+        """Which groups are missing and why; empty when none is."""
+        if self.is_whole:
+            return ""
+        return f"Groups that other brokers coordinate are not listed: {self.silent[0].message}"
+
+
+def list_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> dict[str, GroupListing]:
+    """Every group that we may describe, of every broker; raises when one does not answer."""
+    listed = list_answered_groups(spec, deadline_s=deadline_s)
+    for error in listed.silent:
+        raise error
+    return listed.groups
+
+
+def list_answered_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> GroupsListed:
+    """Every group that we may describe, of the brokers that answer; raises when none does."""
+    found: dict[str, GroupListing] = {}
+    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
+        answers = dialogues.ask_each(ListGroupsRequest())
+    for answer in answers.done.values():
+        if answer.error_code:
+            raise translate_number(answer.error_code, where=spec.alias, doing="list groups")
+        for group in answer.groups:
+            found[group.group_id] = GroupListing(
+                name=group.group_id,
+                type=str(getattr(group, "group_type", None) or "classic").lower(),
+                state=str(getattr(group, "group_state", None) or ""),
+                protocol_type=group.protocol_type or "",
+            )
+    return GroupsListed(found, tuple(answers.failed.values()))
+
+
+def read_offsets(
+    spec: ClusterSpec,
+    groups: Mapping[str, Iterable[Place] | None],
+    *,
+    deadline_s: float = DEADLINE_S,
+) -> Partial[str, Partial[Place, GroupOffset]]:
+    """Committed offsets of each group, stable ones only.
+
+    With a list of partitions, one whose offset is held by an open transaction is `failed` with the
+    code "busy". With None Kafka names all partitions it knows but leaves such ones out: never read
+    an absence as "position 0". A partition without an offset is absent.
+    """
+    result: Partial[str, Partial[Place, GroupOffset]] = Partial()
+    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
+        coordinators = dialogues.coordinators(groups)
+        result.failed |= coordinators.failed
+        for address, names in coordinators.at.items():
+            for start in range(0, len(names), _AT_ONCE):
+                part = names[start : start + _AT_ONCE]
+                _read(dialogues, address, {name: groups[name] for name in part}, result)
+    return result
+
+
+def _read(
+    dialogues: Dialogues,
+    address: Address,
+    groups: Mapping[str, Iterable[Place] | None],
+    result: Partial[str, Partial[Place, GroupOffset]],
+) -> None:
+    """Some groups of one coordinator: in one request where the broker knows that (KIP-709)."""
+    try:
+        answers = dict(_answers(dialogues, address, groups))
+    except UnderstudyError as error:
+        result.failed |= dict.fromkeys(groups, error)
+        return
+    for name in groups:
+        where, doing = dialogues.spec.alias, f"read the offsets of group {name}"
+        answer = answers[name]
+        if answer.error_code:
+            result.failed[name] = translate_number(answer.error_code, where=where, doing=doing)
+        else:
+            result.done[name] = _offsets(answer, where, doing)
+
+
+def _answers(
+    dialogues: Dialogues, address: Address, groups: Mapping[str, Iterable[Place] | None]
+) -> Iterator[tuple[str, Any]]:
+    kinds = OffsetFetchRequest.OffsetFetchRequestGroup
+    asked = [
+        kinds(group_id=name, topics=_by_topic(kinds.OffsetFetchRequestTopics, places))
+        for name, places in groups.items()
+    ]
+    request = OffsetFetchRequest(groups=asked, require_stable=True)
+    if dialogues.newest(address, request) >= 8:
+        answer = dialogues.ask_coordinator(address, request, _group_errors, at_most=8)
+        yield from ((one.group_id, one) for one in answer.groups)
+        return
+    for name, places in groups.items():
+        topics = _by_topic(OffsetFetchRequest.OffsetFetchRequestTopic, places)
+        old = OffsetFetchRequest(group_id=name, topics=topics, require_stable=True)
+        yield (
+            name,
+            dialogues.ask_coordinator(address, old, lambda reply: [reply.error_code], at_most=7),
+        )
+
+
+def _group_errors(answer: Any) -> list[int]:
+    return [group.error_code for group in answer.groups]
+
+
+def _offsets(answer: Any, where: str, doing: str) -> Partial[Place, GroupOffset]:
+    result: Partial[Place, GroupOffset] = Partial()
+    for topic in answer.topics:
+        for part in topic.partitions:
+            place = (topic.name, part.partition_index)
+            if part.error_code:
+                words = f"{doing} in {topic.name}-{part.partition_index}"
+                result.failed[place] = translate_number(part.error_code, where=where, doing=words)
+            elif part.committed_offset != NO_OFFSET:
+                result.done[place] = _offset(part)
+    return result
+
+
+def _offset(part: Any) -> GroupOffset:
+    epoch = getattr(part, "committed_leader_epoch", None)
+    known = epoch is not None and epoch >= 0
+    return GroupOffset(part.committed_offset, part.metadata or "", epoch if known else None)
+
+
+def _by_topic(kind: Any, places: Iterable[Place] | None) -> list[Any] | None:
+    if places is None:
+        return None
+    topics: dict[str, list[int]] = {}
+    for topic, number in places:
+        topics.setdefault(topic, []).append(number)
+    return [kind(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+
+
+def write_offsets(
+    spec: ClusterSpec,
+    group: str,
+    offsets: Mapping[Place, GroupOffset],
+    *,
+    deadline_s: float = DEADLINE_S,
+) -> Partial[Place, None]:
+    """Move an idle group. One with active members is `failed` with the code "group_active"."""
+    result: Partial[Place, None] = Partial()
+    if not offsets:
+        return result
+    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
+        coordinators = dialogues.coordinators([group])
+        for error in coordinators.failed.values():
+            raise error
+        (address,) = coordinators.at
+        request = _commit_request(group, offsets)
+        answer = dialogues.ask_coordinator(address, request, _commit_errors, at_most=8)
+    for topic in answer.topics:
+        for part in topic.partitions:
+            place = (topic.name, part.partition_index)
+            if part.error_code:
+                result.failed[place] = translate_number(
+                    part.error_code,
+                    where=spec.alias,
+                    doing=f"move group {group} in {topic.name}-{part.partition_index}",
+                )
+            else:
+                result.done[place] = None
+    return result
+
+
+def _commit_errors(answer: Any) -> list[int]:
+    return [part.error_code for topic in answer.topics for part in topic.partitions]
+
+
+def _commit_request(group: str, offsets: Mapping[Place, GroupOffset]) -> Any:
+    topic_kind = OffsetCommitRequest.OffsetCommitRequestTopic
+    topics: dict[str, list[Any]] = {}
+    for (topic, number), offset in offsets.items():
+        part = topic_kind.OffsetCommitRequestPartition(
+            partition_index=number,
+            committed_offset=offset.offset,
+            committed_leader_epoch=-1 if offset.leader_epoch is None else offset.leader_epoch,
+            committed_metadata=offset.metadata,
+        )
+        topics.setdefault(topic, []).append(part)
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=[topic_kind(name=name, partitions=parts) for name, parts in topics.items()],
+    )
+
+
+def delete_offsets(
+    spec: ClusterSpec,
+    group: str,
+    places: Iterable[Place],
+    *,
+    deadline_s: float = DEADLINE_S,
+) -> Partial[Place, None]:
+    """Take away what an idle group committed in these partitions; others of its own stay."""
+    result: Partial[Place, None] = Partial()
+    kind = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    topics: dict[str, list[Any]] = {}
+    for topic, number in places:
+        part = kind.OffsetDeleteRequestPartition(partition_index=number)
+        topics.setdefault(topic, []).append(part)
+    if not topics:
+        return result
+    rows = [kind(name=name, partitions=parts) for name, parts in topics.items()]
+    doing = f"take away offsets of group {group}"
+    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
+        coordinators = dialogues.coordinators([group])
+        for error in coordinators.failed.values():
+            raise error
+        (address,) = coordinators.at
+        request = OffsetDeleteRequest(group_id=group, topics=rows)
+        answer = dialogues.ask_coordinator(
+            address, request, lambda reply: [reply.error_code], at_most=0
+        )
+    if answer.error_code:
+        raise translate_number(answer.error_code, where=spec.alias, doing=doing)
+    for topic in answer.topics:
+        for part in topic.partitions:
+            place = (topic.name, part.partition_index)
+            if part.error_code:
+                words = f"{doing} in {topic.name}-{part.partition_index}"
+                result.failed[place] = translate_number(
+                    part.error_code, where=spec.alias, doing=words
+                )
+            else:
+                result.done[place] = None
+    return result
+
+
+def delete_group(spec: ClusterSpec, group: str, *, deadline_s: float = DEADLINE_S) -> None:
+    """With all its offsets. Kafka refuses one that has members; one that is gone is well."""
+    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
+        coordinators = dialogues.coordinators([group])
+        for error in coordinators.failed.values():
+            raise error
+        (address,) = coordinators.at
+        answer = dialogues.ask_coordinator(
+            address,
+            DeleteGroupsRequest(groups_names=[group]),
+            lambda reply: [row.error_code for row in reply.results],
+            at_most=2,
+        )
+    for row in answer.results:
+        if row.error_code:
+            error = translate_number(
+                row.error_code, where=spec.alias, doing=f"delete group {group}"
+            )
+            if error.code != "not_found":
+                raise error

@@ -1,0 +1,285 @@
+"""What the principal that connects may do, asked without changing anything on the cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from confluent_kafka.admin._acl import AclOperation
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer import EndTxnRequest
+
+from mirrors.domain.failover.preconditions import Rights
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.connection.admin_client import DEADLINE_S
+from mirrors.kafka.connection.broker_connection import Dialogue
+from mirrors.kafka.connection.broker_pool import Address, Dialogues
+from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code
+
+READ, WRITE, CREATE, ALTER, DESCRIBE = 3, 4, 5, 7, 8
+DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
+TRANSACTION_COORDINATOR = 1
+
+Side = Literal["source", "target", "both"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Right:
+    """One right: `allowed` is None when the cluster does not let us know; `side` needs it."""
+
+    name: str
+    allowed: bool | None
+    side: Side
+    words: str
+
+
+def cluster_rights(operations: Iterable[int]) -> list[Right]:
+    """From the authorised operations of DescribeCluster; all unknown without Describe itself."""
+    granted = set(operations)
+    known = DESCRIBE in granted
+
+    def right(name: str, operation: int, side: Side, have: str, lack: str) -> Right:
+        if operation in granted:
+            return Right(name, True, side, have)
+        words = lack if known else f"Unknown without Describe on the cluster. {lack}"
+        return Right(name, False if known else None, side, words)
+
+    return [
+        Right(
+            "describe cluster",
+            known,
+            "both",
+            "Describe on the cluster is granted: all groups can be listed."
+            if known
+            else "Describe on the cluster is missing: groups are listed only where granted.",
+        ),
+        right(
+            "create topics",
+            CREATE,
+            "target",
+            "Create on the cluster is granted.",
+            "No Create on the cluster: remote topics need it by topic name or prefix.",
+        ),
+        right(
+            "idempotent write",
+            IDEMPOTENT_WRITE,
+            "target",
+            "IdempotentWrite on the cluster is granted.",
+            "No IdempotentWrite on the cluster; Write on a topic is enough since Kafka 2.8.",
+        ),
+    ]
+
+
+TOPIC_RIGHTS: tuple[tuple[str, int, Side], ...] = (
+    ("read topics", READ, "source"),
+    ("describe topic settings", DESCRIBE_CONFIGS, "both"),
+    ("write topics", WRITE, "target"),
+    ("grow topics", ALTER, "target"),
+    ("alter topic settings", ALTER_CONFIGS, "target"),
+)
+
+
+def topic_rights(topics: Sequence[Any]) -> list[Right]:
+    """From the authorised operations of each topic in a metadata answer."""
+    seen = [topic for topic in topics if not topic.is_internal and not topic.error_code]
+    listed = Right(
+        "list topics",
+        bool(seen) or None,
+        "both",
+        f"{len(seen)} topics can be seen."
+        if seen
+        else "No topic can be seen: there is none, or Describe is granted on none.",
+    )
+    return [
+        listed,
+        *(_topic_right(name, number, side, seen) for name, number, side in TOPIC_RIGHTS),
+    ]
+
+
+def _topic_right(name: str, operation: int, side: Side, seen: list[Any]) -> Right:
+    if not seen:
+        return Right(name, None, side, "Unknown: no topic can be seen.")
+    lacking = [topic.name for topic in seen if operation not in topic.authorized_operations]
+    if not lacking:
+        return Right(name, True, side, f"Granted on all {len(seen)} topics that can be seen.")
+    examples = ", ".join(sorted(lacking)[:3]) + (", …" if len(lacking) > 3 else "")
+    words = f"Missing on {len(lacking)} of {len(seen)} topics: {examples}."
+    return Right(name, len(lacking) < len(seen), side, words)
+
+
+def topic_metadata(dialogue: Dialogue) -> Any:
+    return dialogue.ask(
+        MetadataRequest(
+            topics=None,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        ),
+        at_most=12,
+    )
+
+
+def find_transaction_coordinator(dialogue: Dialogue, transactional_id: str) -> Any:
+    """Where the coordinator is; a cluster that never ran a transaction makes its log for it now."""
+    for pause in (0.1, 0.2, 0.4, 0.8, 1.6):
+        found = _find_coordinator(dialogue, transactional_id)
+        if found.error_code not in COORDINATOR_MOVING:
+            break
+        time.sleep(pause)
+    return found
+
+
+def _find_coordinator(dialogue: Dialogue, transactional_id: str) -> Any:
+    answer = dialogue.ask(
+        FindCoordinatorRequest(
+            key=transactional_id,
+            key_type=TRANSACTION_COORDINATOR,
+            coordinator_keys=[transactional_id],
+        ),
+        at_most=4,
+    )
+    return answer.coordinators[0] if getattr(answer, "coordinators", None) else answer
+
+
+def transactional_right(dialogue: Dialogue, transactional_id: str) -> Right:
+    """Ends a transaction of an id that has none: refused with 53 without Write, with 49 with it.
+
+    Nothing is written: the coordinator checks the right first and then finds no such transaction.
+    """
+    answer = dialogue.ask(
+        EndTxnRequest(
+            transactional_id=transactional_id, producer_id=0, producer_epoch=0, committed=False
+        ),
+        at_most=3,
+    )
+    name = "transactional write"
+    if answer.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return _no_transactions(transactional_id)
+    if answer.error_code == Code.INVALID_PRODUCER_ID_MAPPING:
+        return Right(name, True, "target", f"Write on transactional id {transactional_id}: yes.")
+    return Right(
+        name, None, "target", f"Unknown: the coordinator answered error {answer.error_code}."
+    )
+
+
+def _no_transactions(transactional_id: str) -> Right:
+    prefix = transactional_id.partition(".")[0] + "."
+    return Right(
+        "transactional write",
+        False,
+        "target",
+        f"No Write on transactional id {transactional_id}: grant Write and Describe on the "
+        f"prefix {prefix}, or choose delivery at_least_once.",
+    )
+
+
+def coordinator_refusal(coordinator: Any, transactional_id: str) -> Right | None:
+    """The right as far as finding the coordinator tells it; None when it can be asked."""
+    if coordinator.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return _no_transactions(transactional_id)
+    if coordinator.error_code:
+        return Right(
+            "transactional write",
+            None,
+            "target",
+            f"Unknown: no transaction coordinator yet (error {coordinator.error_code}).",
+        )
+    return None
+
+
+CLIENT_ID = "understudy-rights"
+NOTHING: frozenset[str] = frozenset()
+# The newest version of each that answers of the cluster, and of groups that do not exist yet.
+_METADATA, _GROUPS = 10, 5
+
+
+def ask_rights(
+    spec: ClusterSpec,
+    *,
+    topics: Iterable[str],
+    groups: Iterable[str],
+    deadline_s: float = DEADLINE_S,
+) -> Rights:
+    """Raises when the cluster does not answer; a group that cannot be asked is in `trouble`."""
+    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
+        kind = MetadataRequest.MetadataRequestTopic
+        request = MetadataRequest(
+            topics=[kind(name=name) for name in sorted(set(topics))],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        )
+        seen = dialogues.ask_any(request, at_most=_METADATA)
+        found = Rights(
+            alias=spec.alias,
+            cluster=_words(seen.authorized_operations),
+            topics=_told(
+                (
+                    topic.name,
+                    topic.error_code == Code.TOPIC_AUTHORIZATION_FAILED,
+                    topic.authorized_operations,
+                )
+                for topic in seen.topics
+            ),
+            absent=frozenset(
+                topic.name
+                for topic in seen.topics
+                if topic.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+            ),
+        )
+        return _with_groups(dialogues, found, sorted(set(groups)))
+
+
+def _with_groups(dialogues: Dialogues, found: Rights, names: list[str]) -> Rights:
+    """Each coordinator is asked for all of its groups at once."""
+    coordinators = dialogues.coordinators(names)
+    groups: dict[str, frozenset[str]] = {}
+    troubles = []
+    for name, error in coordinators.failed.items():
+        if error.code == "not_authorised":
+            groups[name] = NOTHING
+        else:
+            troubles.append(error.message)
+    for address, here in coordinators.at.items():
+        groups |= _told(
+            (
+                group.group_id,
+                group.error_code == Code.GROUP_AUTHORIZATION_FAILED,
+                group.authorized_operations,
+            )
+            for group in _describe(dialogues, address, here)
+        )
+    return dataclasses.replace(found, groups=groups, trouble=troubles[0] if troubles else "")
+
+
+def _describe(dialogues: Dialogues, address: Address, names: list[str]) -> Iterable[Any]:
+    request = DescribeGroupsRequest(groups=names, include_authorized_operations=True)
+    answer = dialogues.ask_coordinator(
+        address,
+        request,
+        lambda reply: [group.error_code for group in reply.groups],
+        at_most=_GROUPS,
+    )
+    groups: list[Any] = answer.groups
+    return groups
+
+
+def _told(rows: Iterable[tuple[str, bool, Iterable[int] | None]]) -> dict[str, frozenset[str]]:
+    """Each name that the broker refuses, or tells of."""
+    found = {}
+    for name, refused, operations in rows:
+        words = NOTHING if refused else _words(operations)
+        if words is not None:
+            found[name] = words
+    return found
+
+
+def _words(operations: Iterable[int] | None) -> frozenset[str] | None:
+    """Kafka's words for the bits; one that is newer than this program is left out."""
+    if operations is None:
+        return None
+    known = {operation.value for operation in AclOperation}
+    return frozenset(AclOperation(one).name for one in operations if one in known)

@@ -1,0 +1,183 @@
+"""Settings of topics that a cluster refuses: found key by key, so that the others take effect.
+
+Kafka answers for a topic as a whole: one setting that it does not take (one that an old broker does
+not know, tiered storage where it is off, one that a policy forbids) fails the creation of the topic
+and every other change of its settings. The message seldom names the key, so the broker is asked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Collection, Iterable, Mapping
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
+
+# Codes of answers that a single setting may have caused.
+_MAY_BE_A_SETTING = frozenset({"config", "policy", "kafka"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Created:
+    """What was created, what was not and why, and by topic the settings that it lacks."""
+
+    done: dict[str, None]
+    failed: dict[str, UnderstudyError]
+    refused: dict[str, Refused]
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """The settings that a topic was created without, and what the cluster said of them."""
+
+    settings: dict[str, str]
+    error: UnderstudyError
+
+    def sentence(self, topic: str) -> str:
+        """Names the topic and the settings that it lacks, with the cluster's answer."""
+        lacks = ", ".join(f"{key}={value}" for key, value in sorted(self.settings.items()))
+        return f"{topic} was created without {lacks}, which is refused: {self.error.message}"
+
+
+def create_topics(
+    admin: Admin, topics: Iterable[NewTopicSpec], *, deadline_s: float = DEADLINE_S
+) -> Created:
+    """Create topics; one whose settings are refused is created without those that are."""
+    until = time.monotonic() + deadline_s
+    wanted = {topic.name: topic for topic in topics}
+    made = admin.create_topics(wanted.values(), deadline_s=deadline_s)
+    suspects = [
+        wanted[name]
+        for name, error in made.failed.items()
+        if error.code in _MAY_BE_A_SETTING and wanted[name].configs
+    ]
+    accepted = _accepted(admin, suspects, made.failed, until)
+    if not accepted:
+        return Created(made.done, made.failed, {})
+    again = admin.create_topics(accepted.values(), deadline_s=_left(until))
+    refused = {
+        name: Refused(
+            {
+                key: value
+                for key, value in wanted[name].configs.items()
+                if key not in accepted[name].configs
+            },
+            made.failed[name],
+        )
+        for name in again.done
+    }
+    failed = {name: error for name, error in made.failed.items() if name not in again.done}
+    return Created({**made.done, **again.done}, {**failed, **again.failed}, refused)
+
+
+def alter_settings(
+    admin: Admin,
+    changes: Mapping[str, Mapping[str, str | None]],
+    *,
+    deadline_s: float = DEADLINE_S,
+) -> Partial[tuple[str, str], None]:
+    """Change settings of topics; answers for each topic and key, so that one refused key does not
+    stop the others."""
+    until = time.monotonic() + deadline_s
+    whole = admin.alter_configs(changes, deadline_s=deadline_s)
+    result: Partial[tuple[str, str], None] = Partial()
+    apart: dict[str, list[str]] = {}
+    for name, change in changes.items():
+        error = whole.failed.get(name)
+        if error is None:
+            result.done |= dict.fromkeys(((name, key) for key in change), None)
+        elif error.code in _MAY_BE_A_SETTING:
+            apart[name] = sorted(change)
+        else:
+            result.failed |= dict.fromkeys(((name, key) for key in change), error)
+    while apart:
+        turn = {name: keys.pop(0) for name, keys in apart.items()}
+        one = admin.alter_configs(
+            {name: {key: changes[name][key]} for name, key in turn.items()}, deadline_s=_left(until)
+        )
+        for name, key in turn.items():
+            if (error := one.failed.get(name)) is None:
+                result.done[name, key] = None
+            else:
+                result.failed[name, key] = _of_key(error, name, key, changes[name][key])
+        apart = {name: keys for name, keys in apart.items() if keys}
+    return result
+
+
+def _of_key(error: UnderstudyError, name: str, key: str, value: str | None) -> UnderstudyError:
+    """The cluster's answer with the setting that it is about."""
+    change = f"given the default of {key}" if value is None else f"given {key}={value}"
+    return type(error)(f"{name} was not {change}. {error.message}", code=error.code)
+
+
+def _accepted(
+    admin: Admin,
+    suspects: Collection[NewTopicSpec],
+    said: Mapping[str, UnderstudyError],
+    until: float,
+) -> dict[str, NewTopicSpec]:
+    """The topics that can be created without some of their settings, with the settings left."""
+    found = _without_one(admin, suspects, said, until)
+    rest = [topic for topic in suspects if topic.name not in found]
+    return {**found, **_one_by_one(admin, rest, until)}
+
+
+def _without_one(
+    admin: Admin,
+    suspects: Collection[NewTopicSpec],
+    said: Mapping[str, UnderstudyError],
+    until: float,
+) -> dict[str, NewTopicSpec]:
+    """Each setting left out in turn, those that the answer names first: seldom are there two."""
+    turns = {topic.name: _turns(topic, said[topic.name].message) for topic in suspects}
+    found: dict[str, NewTopicSpec] = {}
+    for number in range(max(map(len, turns.values()), default=0)):
+        tried = {
+            topic.name: _with(topic, set(topic.configs) - {turns[topic.name][number]})
+            for topic in suspects
+            if topic.name not in found and number < len(turns[topic.name])
+        }
+        if not tried or time.monotonic() >= until:
+            break
+        good = admin.create_topics(tried.values(), deadline_s=_left(until), validate_only=True).done
+        found |= {name: tried[name] for name in good}
+    return found
+
+
+def _one_by_one(
+    admin: Admin, suspects: Collection[NewTopicSpec], until: float
+) -> dict[str, NewTopicSpec]:
+    """Starting without settings, each one that the broker takes beside those before it."""
+    bare = {topic.name: _with(topic, ()) for topic in suspects}
+    good = admin.create_topics(bare.values(), deadline_s=_left(until), validate_only=True).done
+    # Without any setting it is refused as well: it is something else.
+    found = {name: bare[name] for name in good}
+    wanted = {topic.name: topic for topic in suspects if topic.name in found}
+    turns = {name: sorted(topic.configs) for name, topic in wanted.items()}
+    for number in range(max(map(len, turns.values()), default=0)):
+        tried = {
+            name: _with(wanted[name], {*found[name].configs, keys[number]})
+            for name, keys in turns.items()
+            if number < len(keys)
+        }
+        if time.monotonic() >= until:
+            # A topic must not lack settings because there was no time to ask for them.
+            return {}
+        good = admin.create_topics(tried.values(), deadline_s=_left(until), validate_only=True).done
+        found |= {name: tried[name] for name in good}
+    return found
+
+
+def _turns(topic: NewTopicSpec, said: str) -> list[str]:
+    return sorted(topic.configs, key=lambda key: (key not in said, key))
+
+
+def _with(topic: NewTopicSpec, keys: Collection[str]) -> NewTopicSpec:
+    configs = {key: value for key, value in topic.configs.items() if key in keys}
+    return dataclasses.replace(topic, configs=configs)
+
+
+def _left(until: float) -> float:
+    return max(0.1, until - time.monotonic())

@@ -1,0 +1,65 @@
+"""Groups of our own that live for one simulation: made with offsets, found by prefix, deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin.groups import GroupOffset, list_answered_groups, write_offsets
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
+
+PREFIX = "understudy-simulation-"
+CLIENT_ID = "understudy-simulation"
+
+
+def make_group(
+    spec: ClusterSpec,
+    name: str,
+    offsets: Mapping[Place, int],
+    *,
+    deadline_s: float = DEADLINE_S,
+) -> Partial[Place, None]:
+    """A group without members that stands at these offsets; never one of somebody else's."""
+    _check(name)
+    wanted = {place: GroupOffset(offset) for place, offset in offsets.items()}
+    return write_offsets(spec, name, wanted, deadline_s=deadline_s)
+
+
+def find_groups(spec: ClusterSpec, prefix: str, *, deadline_s: float = DEADLINE_S) -> list[str]:
+    """Those left by a simulation, by the beginning of their names."""
+    _check(prefix)
+    listed = list_answered_groups(spec, deadline_s=deadline_s).groups
+    return sorted(name for name in listed if name.startswith(prefix))
+
+
+def delete_groups(
+    spec: ClusterSpec, names: Iterable[str], *, deadline_s: float = DEADLINE_S
+) -> Partial[str, None]:
+    """One that is gone already counts as done."""
+    doomed = sorted(set(names))
+    for name in doomed:
+        _check(name)
+    if not doomed:
+        return Partial()
+    until = time.monotonic() + deadline_s
+    with Admin(spec, client_id=CLIENT_ID) as admin:
+        left = max(0.5, until - time.monotonic())
+        result: Partial[str, None] = admin.gather(
+            admin.client.delete_consumer_groups(doomed, request_timeout=left),
+            doing=lambda name: f"delete the throw-away group {name}",
+            deadline_s=left,
+            fold=lambda _: None,
+        )
+    gone = [name for name, error in result.failed.items() if error.code == "not_found"]
+    for name in gone:
+        del result.failed[name]
+        result.done[name] = None
+    return result
+
+
+def _check(name: str) -> None:
+    if not name.startswith(PREFIX) or name == PREFIX:
+        raise UnderstudyError(f"{name} is no group of a simulation; it is left alone.")

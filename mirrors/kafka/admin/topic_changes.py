@@ -1,0 +1,141 @@
+"""Change topics: create, grow, alter settings, delete topics and records."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from mirrors.kafka.connection.admin_client import DEADLINE_S, AdminConnection, Partial
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NewTopicSpec:
+    """A topic to be created."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class TopicChanges(AdminConnection):
+    """The acts on topics; each answers for every topic apart."""
+
+    def create_topics(
+        self,
+        topics: Iterable[NewTopicSpec],
+        *,
+        deadline_s: float = DEADLINE_S,
+        validate_only: bool = False,
+    ) -> Partial[str, None]:
+        """A topic that exists already counts as done: the next snapshot tells what it is like.
+
+        `validate_only`: the broker says what it would answer, and creates nothing.
+        """
+        wanted = [
+            NewTopic(
+                topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                config=dict(topic.configs),
+            )
+            for topic in topics
+        ]
+        if not wanted:
+            return Partial()
+        result: Partial[str, None] = self.gather(
+            self.client.create_topics(
+                wanted,
+                request_timeout=deadline_s,
+                operation_timeout=deadline_s,
+                validate_only=validate_only,
+            ),
+            doing=lambda name: f"create topic {name}",
+            deadline_s=deadline_s,
+            fold=lambda _: None,
+        )
+        for name in [name for name, error in result.failed.items() if error.code == "exists"]:
+            del result.failed[name]
+            result.done[name] = None
+        return result
+
+    def grow_topics(
+        self, partitions: Mapping[str, int], *, deadline_s: float = DEADLINE_S
+    ) -> Partial[str, None]:
+        """Grow each topic to so many partitions in all."""
+        if not partitions:
+            return Partial()
+        wanted = [NewPartitions(name, count) for name, count in partitions.items()]
+        return self.gather(
+            self.client.create_partitions(
+                wanted, request_timeout=deadline_s, operation_timeout=deadline_s
+            ),
+            doing=lambda name: f"grow topic {name} to {partitions[name]} partitions",
+            deadline_s=deadline_s,
+            fold=lambda _: None,
+        )
+
+    def alter_configs(
+        self, changes: Mapping[str, Mapping[str, str | None]], *, deadline_s: float = DEADLINE_S
+    ) -> Partial[str, None]:
+        """Set values, or with None return to the default, topic by topic; the rest stays."""
+        resources = [_config_changes(name, change) for name, change in changes.items() if change]
+        if not resources:
+            return Partial()
+        futures = self.client.incremental_alter_configs(resources, request_timeout=deadline_s)
+        return self.gather(
+            {resource.name: future for resource, future in futures.items()},
+            doing=lambda name: f"change the settings of topic {name}",
+            deadline_s=deadline_s,
+            fold=lambda _: None,
+        )
+
+    def delete_topics(
+        self, names: Iterable[str], *, deadline_s: float = DEADLINE_S
+    ) -> Partial[str, None]:
+        doomed = list(names)
+        if not doomed:
+            return Partial()
+        return self.gather(
+            self.client.delete_topics(
+                doomed, request_timeout=deadline_s, operation_timeout=deadline_s
+            ),
+            doing=lambda name: f"delete topic {name}",
+            deadline_s=deadline_s,
+            fold=lambda _: None,
+        )
+
+    def delete_records(
+        self, before: Mapping[tuple[str, int], int], *, deadline_s: float = DEADLINE_S
+    ) -> Partial[tuple[str, int], int]:
+        """Delete what lies below an offset; answers each partition's new first offset."""
+        if not before:
+            return Partial()
+        futures = self.client.delete_records(
+            [TopicPartition(topic, number, offset) for (topic, number), offset in before.items()],
+            request_timeout=deadline_s,
+            operation_timeout=deadline_s,
+        )
+        return self.gather(
+            {(place.topic, place.partition): future for place, future in futures.items()},
+            doing=lambda place: f"delete records of {place[0]}-{place[1]}",
+            deadline_s=deadline_s,
+            fold=lambda answer: int(answer.low_watermark),
+        )
+
+
+def _config_changes(name: str, change: Mapping[str, str | None]) -> ConfigResource:
+    set_, delete = AlterConfigOpType.SET, AlterConfigOpType.DELETE
+    return ConfigResource(
+        ResourceType.TOPIC,
+        name,
+        incremental_configs=[
+            ConfigEntry(key, value, incremental_operation=delete if value is None else set_)
+            for key, value in change.items()
+        ],
+    )

@@ -1,0 +1,253 @@
+"""Look at a cluster: topics, ids, settings, offsets. `Admin` also changes topics (topics.py).
+
+Every call has a deadline in seconds; what fails for one topic is kept beside what worked.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition, Uuid
+from confluent_kafka.admin._config import ConfigResource, ConfigSource
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
+
+from mirrors.domain import cluster_snapshot as pictures
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin.topic_changes import NewTopicSpec, TopicChanges
+from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
+from mirrors.kafka.errors import translate, translate_number
+
+__all__ = ["DEADLINE_S", "Admin", "NewTopicSpec", "Partial", "snapshot"]
+
+Place = tuple[str, int]
+# "stable" is the last stable offset: the end for a reader of committed records.
+At = Literal["earliest", "latest", "stable"] | int
+CONFIGS_PER_REQUEST = 250
+RETRY_S = 0.1
+PATIENCE_S = 3.0
+# What a client with an old picture of the cluster says.
+_STALE = {"moving", "not_found"}
+
+
+def kafka_uuid(uuid: Uuid) -> str:
+    """Kafka's own text form of an id: URL-safe base64 without padding (librdkafka's is not)."""
+    mask = 2**64 - 1
+    typed: Any = uuid  # the client's stubs leave its two methods out
+    high = typed.get_most_significant_bits() & mask
+    low = typed.get_least_significant_bits() & mask
+    raw = high.to_bytes(8, "big") + low.to_bytes(8, "big")
+    return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+
+
+class Admin(TopicChanges):
+    """One cluster's admin connection: open it once, look and change often, close it."""
+
+    def topic_names(self, *, deadline_s: float = DEADLINE_S) -> list[str]:
+        """Every topic that we may describe, internal ones included."""
+        try:
+            listing = self.client.list_topics(timeout=deadline_s)
+        except KafkaException as error:
+            raise translate(error, where=self.spec.alias, doing="list topics") from None
+        return sorted(listing.topics)
+
+    def snapshot(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        now: int,
+        deadline_s: float = DEADLINE_S,
+        with_configs: bool = True,
+    ) -> ClusterSnapshot:
+        """One dated picture; `now` is milliseconds since the epoch.
+
+        A topic that could not be described, or whose configs could not be read, is in `failed` of
+        the snapshot with the reason: it must not be taken for a topic that does not exist.
+        """
+        deadline = time.monotonic() + deadline_s
+        try:
+            listing = self.client.list_topics(timeout=deadline_s)
+        except KafkaException as error:
+            raise translate(error, where=self.spec.alias, doing="list topics") from None
+        names = sorted(listing.topics) if topics is None else sorted(set(topics))
+        found = self._describe(names, deadline)
+        failed = {name: error.message for name, error in found.failed.items() if not _gone(error)}
+        states = found.done
+        if with_configs and states:
+            configs = self.describe_configs(states, deadline_s=_left(deadline))
+            states = {
+                name: dataclasses.replace(state, configs=configs.done.get(name, {}))
+                for name, state in states.items()
+            }
+            failed |= {name: error.message for name, error in configs.failed.items()}
+        return ClusterSnapshot(
+            taken_at=now,
+            cluster_id=listing.cluster_id or "",
+            brokers=len(listing.brokers),
+            topics=states,
+            failed=failed,
+        )
+
+    def undescribed(
+        self, topics: Iterable[str], *, deadline_s: float = DEADLINE_S
+    ) -> dict[str, UnderstudyError]:
+        """Of these topics, asked for by name, those that cannot be described although they may
+        exist. Kafka does not say of a topic that a principal may not describe whether it exists."""
+        found = self._describe(sorted(set(topics)), time.monotonic() + deadline_s)
+        return {name: error for name, error in found.failed.items() if not _gone(error)}
+
+    def _describe(self, names: Sequence[str], deadline: float) -> Partial[str, TopicState]:
+        if not names:
+            return Partial()
+        left = _left(deadline)
+        return self.gather(
+            self.client.describe_topics(TopicCollection(list(names)), request_timeout=left),
+            doing=lambda name: f"describe topic {name}",
+            deadline_s=left,
+            fold=_topic_state,
+        )
+
+    def describe_configs(
+        self, topics: Iterable[str], *, deadline_s: float = DEADLINE_S
+    ) -> Partial[str, dict[str, pictures.ConfigEntry]]:
+        names = sorted(topics)
+        deadline = time.monotonic() + deadline_s
+        result: Partial[str, dict[str, pictures.ConfigEntry]] = Partial()
+        for start in range(0, len(names), CONFIGS_PER_REQUEST):
+            chunk = names[start : start + CONFIGS_PER_REQUEST]
+            left = _left(deadline)
+            resources = [ConfigResource(ResourceType.TOPIC, name) for name in chunk]
+            futures = self.client.describe_configs(resources, request_timeout=left)
+            part = self.gather(
+                {resource.name: future for resource, future in futures.items()},
+                doing=lambda name: f"read the settings of topic {name}",
+                deadline_s=left,
+                fold=_config_entries,
+            )
+            result.done |= part.done
+            result.failed |= part.failed
+        return result
+
+    def list_offsets(
+        self, places: Iterable[Place], at: At, *, deadline_s: float = DEADLINE_S
+    ) -> Partial[Place, int]:
+        """Offsets of many partitions in one request a leader.
+
+        An `int` is a time in milliseconds: the first offset whose record is not older, and the end
+        of the partition where there is none.
+        """
+        deadline = time.monotonic() + deadline_s
+        result = self._ask_offsets(list(places), at, deadline)
+        self._ask_where_stale(result, at, deadline)
+        later = [place for place, offset in result.done.items() if offset < 0]
+        if later:
+            ends = self.list_offsets(later, "latest", deadline_s=_left(deadline))
+            for place in later:
+                del result.done[place]
+            result.done |= ends.done
+            result.failed |= ends.failed
+        return result
+
+    def _ask_where_stale(self, result: Partial[Place, int], at: At, deadline: float) -> None:
+        """Learn the leaders anew and ask again: once, and for a while where one is just moving.
+
+        A leader is not quite there yet just after a topic was made or a broker came back.
+        """
+        patience = min(deadline, time.monotonic() + PATIENCE_S)
+        stale = [place for place, error in result.failed.items() if error.code in _STALE]
+        while stale and (known := self._learn_leaders(_left(deadline))) is not None:
+            for place in set(stale) - known:
+                doing = f"list offsets of {place[0]}-{place[1]}"
+                result.failed[place] = translate_number(3, where=self.spec.alias, doing=doing)
+            again = self._ask_offsets([place for place in stale if place in known], at, deadline)
+            for place in again.done:
+                del result.failed[place]
+            result.done |= again.done
+            result.failed |= again.failed
+            stale = [place for place, error in again.failed.items() if error.code in _STALE]
+            if time.monotonic() + RETRY_S >= patience:
+                return
+            time.sleep(RETRY_S if stale else 0)
+
+    def _learn_leaders(self, deadline_s: float) -> set[Place] | None:
+        """The partitions there are, or None; list_offsets itself keeps a stale picture of them.
+
+        A full listing replaces what librdkafka remembers of every leader: its own ListOffsets does
+        not ask again after FENCED_LEADER_EPOCH (librdkafka 4620), and never meets a partition by
+        which a topic grew since.
+        """
+        try:
+            topics = self.client.list_topics(timeout=deadline_s).topics
+        except KafkaException:
+            return None
+        return {(name, number) for name, topic in topics.items() for number in topic.partitions}
+
+    def _ask_offsets(self, places: Sequence[Place], at: At, deadline: float) -> Partial[Place, int]:
+        wanted = {TopicPartition(topic, number): _offset_spec(at) for topic, number in places}
+        if not wanted:
+            return Partial()
+        left = _left(deadline)
+        level = IsolationLevel.READ_COMMITTED if at == "stable" else IsolationLevel.READ_UNCOMMITTED
+        futures = self.client.list_offsets(wanted, isolation_level=level, request_timeout=left)
+        return self.gather(
+            {(place.topic, place.partition): future for place, future in futures.items()},
+            doing=lambda place: f"list offsets of {place[0]}-{place[1]}",
+            deadline_s=left,
+            fold=lambda answer: int(answer.offset),
+        )
+
+
+def snapshot(
+    spec: ClusterSpec,
+    topics: Iterable[str] | None = None,
+    *,
+    now: int,
+    deadline_s: float = DEADLINE_S,
+    with_configs: bool = True,
+) -> ClusterSnapshot:
+    """Open, look, close. Who looks often keeps an `Admin`."""
+    with Admin(spec) as admin:
+        return admin.snapshot(topics, now=now, deadline_s=deadline_s, with_configs=with_configs)
+
+
+def _left(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
+
+
+def _gone(error: UnderstudyError) -> bool:
+    return error.code == "not_found"
+
+
+def _topic_state(description: Any) -> TopicState:
+    partitions = description.partitions
+    topic_id = kafka_uuid(description.topic_id) if description.topic_id is not None else ""
+    return TopicState(
+        name=description.name,
+        topic_id=topic_id,
+        partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas) if partitions else 0,
+    )
+
+
+def _config_entries(answer: Mapping[str, Any]) -> dict[str, pictures.ConfigEntry]:
+    return {
+        name: pictures.ConfigEntry(
+            value=entry.value,
+            source=ConfigSource(int(entry.source)).name,
+            read_only=entry.is_read_only,
+            sensitive=entry.is_sensitive,
+        )
+        for name, entry in answer.items()
+    }
+
+
+def _offset_spec(at: At) -> Any:
+    if isinstance(at, int):
+        return OffsetSpec.for_timestamp(at)
+    return OffsetSpec._earliest if at == "earliest" else OffsetSpec._latest

@@ -1,0 +1,61 @@
+"""What a failed SASL login means, as sentences."""
+
+from __future__ import annotations
+
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.protocol.connection_errors import Refused, Unproven
+
+
+def login_failure(cause: Exception, spec: ClusterSpec, at: str) -> UnderstudyError:
+    """What a login that broke off at the broker `at` means, in words that name the cure."""
+    if isinstance(cause, Refused):
+        return _refused(cause, spec, at)
+    if isinstance(cause, TimeoutError):
+        return KafkaUnavailable(
+            f"{at} did not answer the {spec.sasl_mechanism} login in time.", code="timeout"
+        )
+    if isinstance(cause, Unproven):
+        return KafkaRefused(
+            f"{at} could not prove that it knows the password of "
+            f"{spec.sasl_username!r}: it may not be the broker it claims to be.",
+            code="sasl_server",
+        )
+    return KafkaUnavailable(
+        f"{at} closed the connection during the {spec.sasl_mechanism} login. "
+        "Check the user name and the secret.",
+        code="sasl_password",
+    )
+
+
+def _refused(refused: Refused, spec: ClusterSpec, at: str) -> UnderstudyError:
+    mechanism = spec.sasl_mechanism
+    if refused.number == Code.UNSUPPORTED_SASL_MECHANISM:
+        return KafkaRefused(
+            f"{at} does not offer the SASL mechanism {mechanism}; it offers "
+            f"{listed(refused.mechanisms)}. Set sasl_mechanism to one of them.",
+            code="sasl_mechanism",
+        )
+    if refused.number == Code.ILLEGAL_SASL_STATE:
+        protocol = "SSL" if spec.security_protocol == "SASL_SSL" else "PLAINTEXT"
+        return KafkaRefused(
+            f"{at} takes no SASL login, but the cluster is set to {spec.security_protocol}. "
+            f"Set {protocol}, or use the port of a SASL listener.",
+            code="sasl_not_wanted",
+        )
+    if mechanism == "OAUTHBEARER":
+        return KafkaRefused(
+            f"{at} refused the token of client {spec.sasl_username!r}. Check that the broker "
+            "trusts the issuer, the audience and the scope of the token endpoint.",
+            code="sasl_token",
+        )
+    return KafkaRefused(
+        f"{at} refused the {mechanism} login of {spec.sasl_username!r}: wrong user name or "
+        f"wrong password. Check the secret {spec.sasl_password}.",
+        code="sasl_password",
+    )
+
+
+def listed(words: tuple[str, ...]) -> str:
+    return ", ".join(sorted(words)) if words else "none"

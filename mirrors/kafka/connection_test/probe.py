@@ -1,0 +1,212 @@
+"""The connection test of a cluster: what can be reached, as whom, with which rights; or why not."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+from kafka.protocol.admin import DescribeClusterRequest
+from kafka.protocol.broker_version_data import BrokerVersionData
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin import permissions
+from mirrors.kafka.admin.permissions import Right
+from mirrors.kafka.connection.broker_connection import Dialogue
+from mirrors.kafka.connection.diagnosis import explain
+from mirrors.kafka.connection_test.addresses import try_addresses
+from mirrors.kafka.connection_test.report import BrokerReport, ProbeReport
+from mirrors.kafka.protocol.connection_errors import Broken
+from mirrors.kafka.security.connection_settings import ConnectionFacts, connection_facts
+
+__all__ = ["BrokerReport", "ProbeReport", "probe"]
+
+PROBE_TRANSACTIONAL_ID = "understudy.probe"
+DESCRIBE_CLUSTER = 60
+BROKERS_AT_MOST = 16
+STEP_S = 4.0
+EXPIRY_WARNING_DAYS = 30
+MS_PER_DAY = 86_400_000
+
+
+def probe(
+    spec: ClusterSpec,
+    *,
+    deadline_s: float = 15.0,
+    now: int,
+    transactional_id: str = PROBE_TRANSACTIONAL_ID,
+) -> ProbeReport:
+    """Never raises: a failure is a report with its class and one sentence. `now` is epoch ms."""
+    started = time.monotonic()
+    try:
+        facts = connection_facts(spec)
+        report = _Probe(spec, facts, started + deadline_s, now, transactional_id).run()
+    except UnderstudyError as error:
+        report = ProbeReport(reachable=False, code=error.code, message=error.message, taken_at=now)
+    return dataclasses.replace(report, took_ms=int((time.monotonic() - started) * 1000))
+
+
+class _Probe:
+    """The steps of one test, with what they found so far."""
+
+    def __init__(
+        self, spec: ClusterSpec, facts: ConnectionFacts, deadline: float, now: int, txn: str
+    ) -> None:
+        self.spec, self.facts, self.deadline, self.now, self.txn = spec, facts, deadline, now, txn
+
+    def run(self) -> ProbeReport:
+        found = try_addresses(self.facts, self._dialogue, self._explained, self.deadline)
+        dialogue, warnings = found.dialogue, found.warnings(self.spec.alias)
+        with_certificate = self._expiry(dialogue)
+        try:
+            cluster, topics = self._look(dialogue)
+            version = _version(dialogue)
+            brokers = self._visit(cluster.brokers)
+            granted = [
+                *permissions.cluster_rights(cluster.authorized_operations or ()),
+                *permissions.topic_rights(topics.topics or ()),
+                self._transactions(dialogue),
+            ]
+        finally:
+            dialogue.close()
+        lost = [broker for broker in brokers if broker.reachable is False]
+        sentences = [self._advertised(broker, dialogue) for broker in lost]
+        dead = bool(lost) and not any(broker.reachable for broker in brokers)
+        return ProbeReport(
+            reachable=not dead,
+            code="advertised" if dead else "ok",
+            message=sentences[0] if dead else self._welcome(cluster, version, brokers),
+            taken_at=self.now,
+            cluster_id=cluster.cluster_id or "",
+            version=version,
+            features=dict(sorted(dialogue.features.items())),
+            addresses=found.reports,
+            brokers=brokers,
+            topics=sum(not topic.is_internal for topic in topics.topics or ()),
+            rights=tuple(granted),
+            warnings=(*warnings, *with_certificate, *(sentences[1:] if dead else sentences)),
+        )
+
+    def _dialogue(self, host: str, port: int, until: float | None = None) -> Dialogue:
+        return Dialogue(
+            self.facts,
+            host,
+            port,
+            deadline=self.deadline if until is None else until,
+            step_s=STEP_S,
+            client_id="understudy-probe",
+        )
+
+    def _explained(
+        self, broken: Broken, host: str, port: int, until: float | None = None
+    ) -> UnderstudyError:
+        deadline = self.deadline if until is None else until
+        return explain(broken, self.spec, self.facts, host, port, deadline)
+
+    def _look(self, dialogue: Dialogue) -> tuple[Any, Any]:
+        host, port = dialogue.host, dialogue.port
+        try:
+            topics = permissions.topic_metadata(dialogue)
+            if not dialogue.knows(DESCRIBE_CLUSTER):
+                return _before_describe_cluster(topics), topics
+            request = DescribeClusterRequest(
+                include_cluster_authorized_operations=True, endpoint_type=1
+            )
+            return dialogue.ask(request), topics
+        except Broken as broken:
+            raise self._explained(broken, host, port) from None
+
+    def _visit(self, brokers: Iterable[Any]) -> tuple[BrokerReport, ...]:
+        """Every broker where it says it is: a client is sent there, whatever bootstrap says."""
+        listed = sorted(brokers, key=lambda broker: int(getattr(broker, "broker_id", 0)))
+        with ThreadPoolExecutor(max_workers=4, thread_name_prefix="probe") as pool:
+            visited = list(pool.map(self._visit_one, listed[:BROKERS_AT_MOST]))
+        rest = (_broker_report(broker, None, "not tried") for broker in listed[BROKERS_AT_MOST:])
+        return (*visited, *rest)
+
+    def _visit_one(self, broker: Any) -> BrokerReport:
+        try:
+            with self._dialogue(broker.host, broker.port):
+                return _broker_report(broker, True)
+        except Broken as broken:
+            error = self._explained(broken, broker.host, broker.port)
+            return _broker_report(broker, False, error.message)
+        except UnderstudyError as error:
+            return _broker_report(broker, False, error.message)
+
+    def _advertised(self, broker: BrokerReport, dialogue: Dialogue) -> str:
+        first = f"{dialogue.host}:{dialogue.port}"
+        return (
+            f"Broker {broker.id} advertises {broker.host}:{broker.port} and clients that start at "
+            f"{first} are sent there, but: {broker.reason} Correct advertised.listeners of the "
+            "broker, or make that address reachable from here."
+        )
+
+    def _transactions(self, dialogue: Dialogue) -> Right:
+        try:
+            found = permissions.find_transaction_coordinator(dialogue, self.txn)
+            refusal = permissions.coordinator_refusal(found, self.txn)
+            if refusal is not None:
+                return refusal
+            with self._dialogue(found.host, found.port) as coordinator:
+                return permissions.transactional_right(coordinator, self.txn)
+        except (Broken, UnderstudyError):
+            words = "Unknown: the transaction coordinator does not answer."
+            return Right("transactional write", None, "target", words)
+
+    def _expiry(self, dialogue: Dialogue) -> list[str]:
+        ends = dialogue.certificate.get("notAfter")
+        if not ends:
+            return []
+        seconds = ssl.cert_time_to_seconds(ends)
+        days = (seconds * 1000 - self.now) // MS_PER_DAY
+        if days >= EXPIRY_WARNING_DAYS:
+            return []
+        date = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC).date()
+        return [
+            f"The certificate of {dialogue.host}:{dialogue.port} expires in {days:.0f} days, on "
+            f"{date}. Renew it on the broker."
+        ]
+
+    def _welcome(self, cluster: Any, version: str, brokers: tuple[BrokerReport, ...]) -> str:
+        login = f", logged in as {self.facts.username}" if self.facts.username else ""
+        plural = "" if len(brokers) == 1 else "s"
+        return (
+            f"Cluster {cluster.cluster_id or 'without an id'}: {len(brokers)} broker{plural}, "
+            f"Kafka {version} by its protocol{login}."
+        )
+
+
+def _before_describe_cluster(topics: Any) -> Any:
+    """Kafka before 2.8 has no DescribeCluster: the metadata answer knows as much."""
+    brokers = [
+        SimpleNamespace(broker_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
+        for one in topics.brokers
+    ]
+    return SimpleNamespace(
+        brokers=brokers,
+        cluster_id=topics.cluster_id,
+        authorized_operations=getattr(topics, "authorized_operations", None),
+    )
+
+
+def _version(dialogue: Dialogue) -> str:
+    guess: Callable[..., Any] = BrokerVersionData
+    return str(guess(api_versions=dialogue.versions).broker_version_str)
+
+
+def _broker_report(broker: Any, reachable: bool | None, reason: str = "") -> BrokerReport:
+    return BrokerReport(
+        id=broker.broker_id,
+        host=broker.host,
+        port=broker.port,
+        rack=broker.rack or "",
+        reachable=reachable,
+        reason=reason,
+    )

@@ -1,0 +1,69 @@
+"""How far a flow has copied: as the positions topic on its target says."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator
+
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.internal_topics.records import Position, SliceCount, read_position
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.connection.admin_client import DEADLINE_S
+from mirrors.kafka.internal_topics.topic import InternalRecord, read_to_end
+from mirrors.kafka.internal_topics.topic_tail import Bookmark, find_tail, read_tail
+
+
+@dataclasses.dataclass(frozen=True)
+class Positions:
+    """What a positions topic says last; `strange` counts records that are neither kind.
+
+    `written`: when each position was written down, in milliseconds since the epoch.
+    """
+
+    places: dict[Place, Position]
+    written: dict[Place, int]
+    slices: int | None
+    strange: int
+
+
+def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) -> Positions:
+    """A flow's committed positions, by source topic and partition: nothing is missing that was
+    committed before the call.
+
+    Raises KafkaUnavailable while a transaction stays open there.
+    """
+    places: dict[Place, Position] = {}
+    written: dict[Place, int] = {}
+    slices, strange = None, 0
+    until = time.monotonic() + deadline_s
+    tail = find_tail(admin, topic, Bookmark(), deadline_s=deadline_s)
+    left = max(0.5, until - time.monotonic())
+    for at, known in _read(read_tail(admin.spec, tail, deadline_s=left) if tail else ()):
+        if isinstance(known, SliceCount):
+            slices = known.count
+        elif isinstance(known, Position):
+            places[known.topic, known.partition] = known
+            written[known.topic, known.partition] = at
+        else:
+            strange += 1
+    return Positions(places, written, slices, strange)
+
+
+def count_slices(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) -> int:
+    """In how many slices a flow may copy: whom to fence. Waits for no transaction, since what is
+    open may be a dead slice's; to fence one too many does no harm."""
+    rows = _read(read_to_end(admin, topic, committed=False, deadline_s=deadline_s))
+    return max((row.count for _, row in rows if isinstance(row, SliceCount)), default=0)
+
+
+def _read(
+    records: Iterable[InternalRecord],
+) -> Iterator[tuple[int, Position | SliceCount | None]]:
+    """Each with its time; None for what is neither."""
+    for record in records:
+        known = None
+        with contextlib.suppress(MalformedRecord):
+            known = read_position(record.key, record.value)
+        yield record.timestamp, known

@@ -1,0 +1,246 @@
+"""Internal topics read to their end and appended to; what their bytes mean is domain.records'."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from mirrors.kafka.connection.admin_client import DEADLINE_S
+from mirrors.kafka.connection.client_config import client_config, discard
+from mirrors.kafka.errors import RAISED, translate
+from mirrors.kafka.quotas import late
+
+CLIENT_ID = "understudy-internal"
+UNASSIGNED = -1
+# A consumer lives through these: it connects again by itself, and no group of ours is needed.
+PASSING = (
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class InternalRecord:
+    """One record of an internal topic; `timestamp` is milliseconds since the epoch."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One record to append; without a partition librdkafka chooses one by murmur2, as Java does."""
+
+    key: bytes
+    value: bytes | None
+    partition: int | None = None
+
+
+def read_to_end(
+    admin: Admin,
+    topic: str,
+    *,
+    committed: bool = True,
+    since: int | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> list[InternalRecord]:
+    """All records up to the end that is seen now, partition by partition in order.
+
+    `committed` reads to the last stable offset, so an open transaction hides what comes after it.
+    `since` (epoch ms) leaves older records out. A topic that does not exist has no records.
+    """
+    deadline = time.monotonic() + deadline_s
+    state = admin.snapshot([topic], now=0, deadline_s=deadline_s, with_configs=False)
+    if topic not in state.topics:
+        if topic in state.failed:
+            raise KafkaUnavailable(state.failed[topic])
+        return []
+    places = [(topic, number) for number in range(state.topics[topic].partitions)]
+    left = max(0.5, deadline - time.monotonic())
+    first = admin.list_offsets(places, since if since is not None else "earliest", deadline_s=left)
+    last = admin.list_offsets(places, "stable" if committed else "latest", deadline_s=left)
+    starts, ends = first.raise_first().done, last.raise_first().done
+    wanted = {place[1]: ends[place] for place in places if starts[place] < ends[place]}
+    if not wanted:
+        return []
+    begin = {number: starts[topic, number] for number in wanted}
+    found = consume(admin.spec, topic, begin, wanted, committed, deadline)
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def consume(
+    spec: ClusterSpec,
+    topic: str,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+    committed: bool,
+    deadline: float,
+) -> Iterator[InternalRecord]:
+    """From `starts` to before `ends`, offsets by partition; `deadline` is a monotonic clock's.
+
+    Raises KafkaUnavailable when the ends are not reached by then.
+    """
+    own = {
+        "group.id": CLIENT_ID,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "auto.offset.reset": "earliest",
+        "check.crcs": True,
+        "queued.max.messages.kbytes": 8192,
+        "fetch.wait.max.ms": 50,
+    }
+    consumer = Consumer(client_config(spec, client_id=CLIENT_ID, role="consumer", extra=own))
+    waiting = dict(ends)
+    with contextlib.closing(consumer):
+        consumer.assign([TopicPartition(topic, number, at) for number, at in starts.items()])
+        while waiting:
+            if time.monotonic() >= deadline:
+                raise late(
+                    spec.alias,
+                    f"Cluster {spec.alias}: {topic} could not be read to its end in time.",
+                )
+            message = consumer.poll(0.2)
+            if message is None:
+                continue
+            number, reached = message.partition(), _reached(message, spec, topic)
+            if number is None or reached is None:
+                continue
+            # Behind the last record there may be markers only, so the end itself counts too.
+            if message.error() is None and reached <= ends[number]:
+                yield _record(message)
+            if reached >= ends[number]:
+                waiting.pop(number, None)
+
+
+def _reached(message: Message, spec: ClusterSpec, topic: str) -> int | None:
+    """The next offset after this message or end of partition; None when it says nothing."""
+    error = message.error()
+    if error is None:
+        return (message.offset() or 0) + 1
+    if error.code() == KafkaError._PARTITION_EOF:
+        return message.offset()
+    if error.retriable() or error.code() in PASSING:
+        return None
+    raise translate(error, where=spec.alias, doing=f"read {topic}")
+
+
+def _record(message: Message) -> InternalRecord:
+    return InternalRecord(
+        message.partition() or 0,
+        message.offset() or 0,
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])),
+    )
+
+
+def append(
+    spec: ClusterSpec, topic: str, rows: Iterable[Row], *, deadline_s: float = DEADLINE_S
+) -> int:
+    """Write rows, each at least once and acknowledged by all replicas; answers how many."""
+    failures: list[KafkaError] = []
+    own = {"enable.idempotence": True, "linger.ms": 5, "partitioner": "murmur2_random"}
+    producer = Producer(client_config(spec, client_id=CLIENT_ID, role="producer", extra=own))
+    count = 0
+    deadline = time.monotonic() + deadline_s
+    try:
+        for row in rows:
+            _produce(producer, spec.alias, topic, row, failures, deadline)
+            count += 1
+        left = producer.flush(max(0.1, deadline - time.monotonic()))
+        if failures:
+            raise translate(failures[0], where=spec.alias, doing=f"write {topic}")
+        if left:
+            raise late(
+                spec.alias,
+                f"Cluster {spec.alias}: {topic} did not take {left} of {count} records in time.",
+            )
+    except RAISED as error:
+        raise translate(error, where=spec.alias, doing=f"write {topic}") from None
+    finally:
+        discard(producer)
+    return count
+
+
+def _produce(
+    producer: Producer,
+    alias: str,
+    topic: str,
+    row: Row,
+    failures: list[KafkaError],
+    deadline: float,
+) -> None:
+    while True:
+        try:
+            producer.produce(
+                topic,
+                row.value,
+                row.key,
+                UNASSIGNED if row.partition is None else row.partition,
+                on_delivery=lambda error, _: failures.append(error) if error else None,
+            )
+        except BufferError:
+            if time.monotonic() >= deadline:
+                words = f"Cluster {alias}: {topic} did not take the records in time."
+                raise late(alias, words) from None
+            producer.poll(0.1)
+        else:
+            producer.poll(0)
+            return
+
+
+PAUSE_S = 0.05
+COMPACT = {"cleanup.policy": "compact"}
+# Small segments keep reading to the end cheap at any commit rate: only the active one is dirty.
+POSITIONS_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(4 << 20),
+    "segment.ms": "600000",
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.message.bytes": str(1 << 20),
+}
+
+
+def ensure_topic(
+    admin: Admin,
+    name: str,
+    *,
+    replication_factor: int,
+    configs: Mapping[str, str] = COMPACT,
+    deadline_s: float = DEADLINE_S,
+) -> str:
+    """The topic's id; it is made where it is missing. -1 asks for the cluster's own default.
+
+    Fewer brokers than copies asked for: as many copies as there are brokers.
+    """
+    until = time.monotonic() + deadline_s
+    while True:
+        seen = admin.snapshot([name], now=0, deadline_s=deadline_s, with_configs=False)
+        if name in seen.topics:
+            return seen.topics[name].topic_id
+        if name in seen.failed:
+            raise KafkaUnavailable(seen.failed[name])
+        if time.monotonic() > until:
+            raise KafkaUnavailable(
+                f"Cluster {admin.spec.alias}: {name} was made but is not seen.", code="timeout"
+            )
+        factor = min(replication_factor, max(1, seen.brokers))
+        wanted = NewTopicSpec(name=name, partitions=1, replication_factor=factor, configs=configs)
+        admin.create_topics([wanted], deadline_s=deadline_s).raise_first()
+        # A broker learns of a topic a moment after the controller said that it is made.
+        time.sleep(PAUSE_S)

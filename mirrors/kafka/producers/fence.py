@@ -1,0 +1,47 @@
+"""Fence all who wrote for a flow before, so that its positions rest and can be read to their end.
+
+The one way for whoever takes a flow over: its planner, and whoever writes in its name while it
+rests. Each copying slice fences its own id, by the same rule (`hanging`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable
+
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.producers.broker_clients import Nodes
+from mirrors.kafka.producers.cluster import Place
+from mirrors.kafka.producers.hanging_transactions import Hanging
+from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
+
+
+def fence(
+    spec: ClusterSpec,
+    ids: Iterable[str],
+    own: Iterable[Place],
+    *,
+    deadline_s: float,
+    orderly: bool = False,
+) -> None:
+    """Take these transactional ids; in these partitions, those that exist, nothing of theirs hangs
+    then: readers of committed records would wait there, and no slice runs to mend it.
+
+    `own` is what each commit of theirs writes to, `orderly` as in `LastEnd`.
+    Raises UnderstudyError.
+    """
+    deadline = time.monotonic() + deadline_s
+    with contextlib.closing(Nodes(spec)) as nodes:
+        nodes.open(deadline)
+        places = list(own)
+        there = nodes.there({topic for topic, _ in places}, deadline)
+        places = [place for place in places if place[0] in there]
+        for transactional_id in ids:
+            identity = Identity(
+                nodes, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS, orderly=orderly
+            )
+            hanging = Hanging(nodes, identity, nodes.leaders, places)
+            identity.fence(deadline, may_hang=hanging.may_hang)
+            hanging.mend()

@@ -1,0 +1,154 @@
+"""Writes on a flow's target what the flow itself would write, in its name, while it rests.
+
+Whoever holds the flow's plan id is alone: taking it over fences a planner, and a planner that
+starts takes it over and fences this. A planner that believes the flow still its own sends tasks,
+which find another owner's name and copy nothing. Records, their runs and positions are one
+transaction. None begins before the last one has ended in every partition (`producers.hanging`):
+aborted, it would take along what was committed there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, Message
+
+from mirrors.domain.internal_topics.records import OWNER_KEY, owner_value
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.errors import RAISED, translate
+from mirrors.kafka.producers import transactions
+from mirrors.kafka.producers.cluster import Place
+from mirrors.kafka.producers.fence import fence
+from mirrors.kafka.producers.last_transaction import Written
+from mirrors.kafka.quotas import late
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outgoing:
+    """One record to write; `timestamp` in milliseconds, None for now."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class FlowPen:
+    """Opened, it holds nothing yet: `take_over` does, and fences so many slices of the flow too."""
+
+    def __init__(self, spec: ClusterSpec, flow_name: str) -> None:
+        self._spec = spec
+        self._name = flow_name
+        self._id = transactions.plan_id(flow_name)
+        self._producer = transactions.open_producer(spec, self._id)
+        self._written = Written(spec, self._id)
+
+    def take_over(
+        self,
+        *,
+        positions_topic: str,
+        runs_topic: str,
+        slices: int,
+        places: Iterable[Place] = (),
+        deadline_s: float,
+    ) -> Self:
+        """`places`: remote partitions that an earlier pen may have written."""
+        ledgers = [(positions_topic, 0), (runs_topic, 0)]
+        fence(self._spec, [self._id], [*ledgers, *places], deadline_s=deadline_s, orderly=True)
+        transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
+        # Before the ids are fenced: who takes one back from here on sees the name.
+        owner = owner_value(f"{socket.gethostname()} {os.getpid()} pen {uuid.uuid4().hex}")
+        row = Outgoing(topic=positions_topic, partition=0, key=OWNER_KEY, value=owner)
+        with self.transaction(deadline_s=deadline_s):
+            self.send([row], deadline_s=deadline_s)
+        ids = [transactions.slice_id(self._name, index) for index in range(slices)]
+        fence(self._spec, ids, ledgers, deadline_s=deadline_s)
+        return self
+
+    @contextlib.contextmanager
+    def transaction(self, *, deadline_s: float) -> Iterator[None]:
+        """All that is sent inside becomes visible at once, or none of it.
+
+        Raises KafkaUnavailable too where it was committed and a broker left out a marker: then this
+        pen writes no more, and who takes the flow over next mends that.
+        """
+        self._written.see_ended(deadline_s=deadline_s)
+        transactions.begin(self._producer, self._spec)
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(Exception):
+                transactions.abort(self._producer, self._spec, deadline_s=deadline_s)
+            raise
+        try:
+            transactions.commit(self._producer, self._spec, deadline_s=deadline_s)
+        except transactions.Aborted as aborted:
+            raise aborted.cause from None
+        self._written.see_ended(deadline_s=deadline_s)
+
+    def send(self, rows: Iterable[Outgoing], *, deadline_s: float) -> list[int]:
+        """The offset that each record got, in order; a refused one raises."""
+        until = time.monotonic() + deadline_s
+        offsets: dict[int, int] = {}
+        failures: list[KafkaError] = []
+
+        def landed(at: int, error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+            else:
+                offsets[at] = message.offset() or 0
+
+        wanted = 0
+        try:
+            for row in rows:
+                self._written.add((row.topic, row.partition))
+                self._produce(row, functools.partial(landed, wanted), until)
+                wanted += 1
+            self._producer.flush(max(0.1, until - time.monotonic()))
+        except RAISED as error:
+            raise transactions.given_up(error, self._spec, "write") from None
+        if failures:
+            raise translate(failures[0], where=self._spec.alias, doing="write")
+        if len(offsets) != wanted:
+            raise late(
+                self._spec.alias,
+                f"Cluster {self._spec.alias} did not take {wanted - len(offsets)} of {wanted} "
+                "records in time.",
+            )
+        return [offsets[at] for at in range(wanted)]
+
+    def _produce(
+        self, row: Outgoing, landed: Callable[[KafkaError | None, Message], None], until: float
+    ) -> None:
+        stamp: dict[str, Any] = {}
+        if row.timestamp is not None:
+            stamp["timestamp"] = row.timestamp
+        while True:
+            try:
+                self._producer.produce(
+                    row.topic,
+                    row.value,
+                    row.key,
+                    row.partition,
+                    headers=list(row.headers) or None,
+                    on_delivery=landed,
+                    **stamp,
+                )
+            except BufferError:
+                if time.monotonic() >= until:
+                    words = f"Cluster {self._spec.alias} did not take the records in time."
+                    raise late(self._spec.alias, words) from None
+                self._producer.poll(0.05)
+            else:
+                self._producer.poll(0)
+                return

@@ -1,0 +1,234 @@
+"""Transactions that hang: they have ended, and some partitions do not know of it.
+
+A broker that dies while the markers of a commit are written may leave some out for good when it is
+back (Kafka 4.3.1: what has no leader by then it takes for deleted, TransactionMarkerChannelManager;
+KIP-664 calls the rest a hanging transaction). Readers wait before it, and our next transaction
+there becomes a part of it: aborted, it takes what was committed with it. So before anything is
+written there it is ended as the whole was, by a transaction of ours that has nothing else in it:
+its marker takes the very place of the missing one.
+
+A broker that has just come back may leave out the markers of that transaction as well, so it is
+seen that nothing hangs any more. Who dies meanwhile leaves a note with the coordinator, for whoever
+takes the id next (`mirrors.domain.transaction_outcome`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
+from mirrors.kafka.producers.cluster import Cluster, Place
+from mirrors.kafka.producers.coordinator import Coordinator
+from mirrors.kafka.producers.producer_id import Identity, ProducerLost
+from mirrors.kafka.producers.transaction_state import Open, open_transactions
+from mirrors.kafka.retry import Patience, until_answered
+
+log = logging.getLogger(__name__)
+
+Leaders = Callable[[Iterable[Place], float], Mapping[Place, int]]
+"""Of these partitions those that have a leader, and the number of its broker; by a deadline."""
+
+States = dict[Place, Open | None]
+
+LOOK_S = 3.0
+# Our own topics have no leader for no longer, unless the cluster is away.
+OWN_S = 20.0
+# Brokers keep a transaction open for a minute and more: until then what was begun can be ended.
+END_S = 50.0
+SEEN_S = 0.5
+HANGING = "hanging_transaction"
+
+
+class Hanging:
+    """Of one id. `own`: partitions to which each of its commits writes, so that how the last one
+    ended is told by the coordinator."""
+
+    def __init__(
+        self, cluster: Cluster, identity: Identity, leaders: Leaders, own: Iterable[Place]
+    ) -> None:
+        self._cluster = cluster
+        self._identity = identity
+        self._leaders = leaders
+        self._own = list(own)
+        # Our transaction takes in what hangs: to abort it would abort what was committed.
+        self.is_mending = False
+
+    def may_hang(self, producer_id: int) -> bool:
+        """Before the fence: whether anything of that producer hangs in our own partitions, or
+        nobody says that nothing does."""
+        return bool(self._unended(self._own, producer_id))
+
+    def mend(self) -> None:
+        """Behind the fence: end what hangs in our own partitions.
+
+        Raises KafkaUnavailable while that cannot be done.
+        """
+        states = self._insist() if self._identity.noted is not None else self.states(self._own)
+        hanging = open_in(states)
+        for commit in (True, False):
+            of = self._identity.last_end.of
+            self.end([at for at, found in hanging.items() if of(found.epoch) is commit], commit)
+        if self._identity.noted is None:
+            return
+        unseen = [place for place in self._own if place not in states]
+        if unseen:
+            raise KafkaUnavailable(
+                f"Cluster {self._cluster.alias}: whether the last transaction has ended in "
+                f"{_name(unseen[0])} cannot be seen yet.",
+                code="busy",
+            )
+        self._identity.note(None, time.monotonic() + END_S)
+
+    def states(self, places: Iterable[Place]) -> States:
+        """What is open there under our producer, though behind the fence nothing should be, of
+        those that can be looked at now."""
+        return states(self._cluster, places, self._leaders, self._identity.producer_id)
+
+    def _insist(self) -> States:
+        patience = Patience(time.monotonic() + OWN_S)
+        while True:
+            found = self.states(self._own)
+            if len(found) == len(self._own) or not patience.wait():
+                return found
+
+    def unended(self, places: Iterable[Place]) -> list[Place]:
+        """Those of which nobody says that none is open."""
+        return self._unended(list(places), self._identity.producer_id)
+
+    def end(self, places: list[Place], commit: bool) -> None:
+        """End what hangs there, and see that it has ended. Raises KafkaUnavailable, or Fenced."""
+        if not places:
+            return
+        deadline = time.monotonic() + END_S
+        patience = Patience(deadline)
+        how = "committed" if commit else "aborted"
+        noted = self._identity.noted
+        first = _name(places[0])
+        try:
+            if commit:
+                self._identity.note(True, deadline)
+            while places:
+                log.warning(
+                    "cluster %s: the end of a transaction that was %s is missing in %s of our "
+                    "partitions, first %s: it is written now",
+                    self._cluster.alias,
+                    how,
+                    len(places),
+                    first,
+                )
+                self._transact(places, commit)
+                places = self._seen_ended(places)
+                if places and not patience.wait():
+                    raise self._refused(first, how, "its broker left it out again")
+            if commit:
+                self._identity.note(noted, time.monotonic() + END_S)
+        except ProducerLost as lost:
+            raise self._refused(first, how, str(lost)) from None
+
+    def _transact(self, places: list[Place], commit: bool) -> None:
+        deadline = time.monotonic() + END_S
+        self.is_mending = commit
+        if len(self._identity.add(places, deadline)) < len(places):
+            self._identity.end(commit=commit, deadline=deadline)
+        self.is_mending = False
+
+    def _seen_ended(self, places: list[Place]) -> list[Place]:
+        """Waits for the markers, which are written behind the reply; those without them."""
+        patience = Patience(time.monotonic() + SEEN_S)
+        while left := self.unended(places):
+            if not patience.wait():
+                break
+        return left
+
+    def _unended(self, places: list[Place], producer_id: int) -> list[Place]:
+        found = states(self._cluster, places, self._leaders, producer_id)
+        return [place for place in places if place not in found or found[place] is not None]
+
+    def _refused(self, first: str, how: str, why: str) -> KafkaUnavailable:
+        return KafkaUnavailable(
+            f"Cluster {self._cluster.alias}: {first} lacks the end of a transaction that was "
+            f"{how}, and it could not be written: {why}.",
+            code=HANGING,
+        )
+
+
+def states(cluster: Cluster, places: Iterable[Place], leaders: Leaders, producer_id: int) -> States:
+    """The transaction that is open there, of those partitions that can be looked at now.
+
+    Where the cluster never tells, since it is older than Kafka 2.8, none counts as open.
+    """
+    wanted = list(places)
+    found: States = {}
+    deadline = time.monotonic() + LOOK_S
+
+    def look() -> None:
+        by_node: dict[int, list[Place]] = {}
+        for place, node in leaders([at for at in wanted if at not in found], deadline).items():
+            by_node.setdefault(node, []).append(place)
+        silent: KafkaUnavailable | None = None
+        for others, (node, led) in zip(reversed(range(len(by_node))), by_node.items(), strict=True):
+            # One that hangs leaves the others their time.
+            now = time.monotonic()
+            until = now + (deadline - now) / (others + 1)
+            try:
+                found.update(open_transactions(cluster, node, led, producer_id, until))
+            except KafkaUnavailable as error:
+                silent = error
+        if silent is not None:
+            raise silent
+
+    try:
+        if wanted:
+            until_answered(look, deadline)
+    except KafkaRefused as error:
+        log.warning("whether transactions hang cannot be known: %s", error.message)
+        found = dict.fromkeys(wanted, None) | found
+    except UnderstudyError as error:
+        log.warning("whether transactions hang is not known yet: %s", error.message)
+    return found
+
+
+def open_in(found: States) -> dict[Place, Open]:
+    """Those in which one is open."""
+    return {place: row for place, row in found.items() if row is not None}
+
+
+def see_ended(
+    cluster: Cluster,
+    transactional_id: str,
+    places: Iterable[Place],
+    leaders: Leaders,
+    deadline: float,
+) -> None:
+    """Before the owner of this id begins another transaction: wait for all markers of his last one.
+
+    Raises KafkaUnavailable when some are left out, or do not come in time.
+    """
+    coordinator = Coordinator(cluster, transactional_id)
+    patience, wanted = Patience(deadline), list(places)
+    late: float | None = None
+    while (last := coordinator.describe(deadline)) is not None:
+        if not last.is_ending:
+            late = late or time.monotonic() + SEEN_S
+            seen = states(cluster, wanted, leaders, last.producer_id)
+            left = [place for place in wanted if place not in seen or seen[place] is not None]
+            if not left:
+                return
+            if time.monotonic() > late and left[0] in seen:
+                raise KafkaUnavailable(
+                    f"Cluster {cluster.alias}: {_name(left[0])} lacks the end of our last "
+                    "transaction. It is written when the flow is taken over next.",
+                    code=HANGING,
+                )
+        if not patience.wait():
+            raise KafkaUnavailable(
+                f"Cluster {cluster.alias}: our last transaction has not ended in all of its "
+                "partitions yet: a broker is slow, or down. It is tried again.",
+                code="busy",
+            )
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"

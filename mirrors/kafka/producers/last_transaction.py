@@ -1,0 +1,41 @@
+"""Where the last transaction of a pen wrote: it begins no other before that has ended everywhere.
+
+Aborted, the next one would take along what was committed in a partition that lacks its marker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.producers.broker_clients import Nodes
+from mirrors.kafka.producers.cluster import Place
+from mirrors.kafka.producers.hanging_transactions import see_ended
+
+
+class Written:
+    """Partitions with a transaction of this id of which nobody has seen yet that it has ended."""
+
+    def __init__(self, spec: ClusterSpec, transactional_id: str) -> None:
+        self._spec = spec
+        self._id = transactional_id
+        self._places: set[Place] = set()
+
+    def add(self, place: Place) -> None:
+        self._places.add(place)
+
+    def forget(self) -> None:
+        """The id was taken over: what hung was ended by that."""
+        self._places.clear()
+
+    def see_ended(self, *, deadline_s: float) -> None:
+        """Waits for the markers. Raises KafkaUnavailable when some are left out, or do not come in
+        time; the partitions stay then, and are looked at again the next time."""
+        if not self._places:
+            return
+        deadline = time.monotonic() + deadline_s
+        with contextlib.closing(Nodes(self._spec)) as nodes:
+            nodes.open(deadline)
+            see_ended(nodes, self._id, self._places, nodes.leaders, deadline)
+        self._places.clear()

@@ -1,0 +1,244 @@
+"""A transactional producer's identity and its life: init (the fence), add partitions, end.
+
+Transaction version 2 (KIP-890): Produce 12+ adds partitions by itself, EndTxn 5 bumps the epoch and
+the sequences start at 0 again. Version 1: AddPartitionsToTxn first, the epoch stays, the sequences
+go on. Which one a cluster has is a finalised feature, not a request version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+
+from mirrors.domain.errors import Fenced
+from mirrors.domain.transaction_outcome import NOTES_MS, ONGOING, LastEnd, note_of
+from mirrors.kafka.error_codes import COORDINATOR_MOVING, FENCING, PRODUCER_LOST, Code, failure
+from mirrors.kafka.producers.cluster import Cluster, Place
+from mirrors.kafka.producers.coordinator import Coordinator
+from mirrors.kafka.producers.transaction_state import Described
+from mirrors.kafka.retry import Patience
+
+_END_BUMPS = 5
+_BUSY = (Code.CONCURRENT_TRANSACTIONS, Code.REQUEST_TIMED_OUT)
+_UNKNOWN = Code.UNKNOWN_TOPIC_OR_PARTITION
+_ADD_LATER = {*_BUSY, *COORDINATOR_MOVING, _UNKNOWN}
+# Of one partition, and no matter of the others.
+_LEFT_OUT = {_UNKNOWN, Code.TOPIC_AUTHORIZATION_FAILED}
+# The latter only says that a neighbour was refused.
+_NO_REFUSAL = {Code.NONE, Code.OPERATION_NOT_ATTEMPTED}
+_NOBODY = (-1, -1)
+
+
+class ProducerLost(Exception):
+    """What the broker knows of our producer is lost or in doubt.
+
+    The only way out: throw the producer away, init again (which aborts what is open), read the
+    committed positions again, go on from there.
+    """
+
+    def __init__(self, number: int, doing: str) -> None:
+        super().__init__(f"{doing}: {number}")
+        self.number = number
+        self.doing = doing
+
+
+class Identity:
+    """Producer id and epoch of one transactional id. Nothing here touches the hot path.
+
+    `orderly` as in `LastEnd`.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        *,
+        timeout_ms: int,
+        most_version: int = 2,
+        orderly: bool = False,
+    ) -> None:
+        self._cluster = cluster
+        self._coordinator = Coordinator(cluster, transactional_id)
+        self.transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self.producer_id, self.epoch = _NOBODY
+        self.version = 1
+        self._most_version = most_version
+        self._orderly = orderly
+        # Another one at each start: what was written before cannot be told from a stranger's.
+        self.is_anonymous = False
+        # How the predecessor's last transaction ended. Behind the fence the coordinator has
+        # forgotten it, but for the note.
+        self.last_end = LastEnd(bumps=False, orderly=orderly)
+        self.noted: bool | None = None
+
+    def fence(self, deadline: float, *, may_hang: Callable[[int], bool] = lambda _: False) -> None:
+        """Take the id: the predecessor is refused from now on, its open transaction is aborted.
+
+        `may_hang` is asked, with the id of the predecessor's producer, whether the outcome of his
+        last transaction is still needed. It is noted then: `note` takes that away.
+        """
+        patience = Patience(deadline)
+        offered = self._cluster.features.get("transaction.version", 0)
+        self.version = 2 if offered >= 2 and self._most_version >= 2 else 1
+        self.last_end = LastEnd(bumps=self.version == 2, orderly=self._orderly)
+        while True:
+            last = self._coordinator.describe(deadline)
+            if last is not None:
+                self._commit_what_hangs(last, deadline)
+                self.last_end.learn(last.state, last.epoch, last.timeout_ms)
+            known = self.last_end.committed
+            is_needed = last is not None and known is not None and may_hang(last.producer_id)
+            # 51 until the abort of the predecessor's transaction is complete: 9 ms, at times 120.
+            number = self._init(_NOBODY, known if is_needed else None, deadline)
+            if not number:
+                return
+            if number not in _BUSY or not patience.wait():
+                raise self._refused(number, "take over the transactional id")
+
+    def note(self, committed: bool | None, deadline: float) -> None:
+        """Have the coordinator keep how to end what hangs, whatever becomes of us. None: nothing
+        hangs any more, and transactions may begin.
+
+        Raises Fenced where another owner has taken the id since.
+        """
+        if committed is self.noted:
+            return
+        patience = Patience(deadline)
+        while number := self._init((self.producer_id, self.epoch), committed, deadline):
+            if number not in _BUSY or not patience.wait():
+                raise self._lost_or_refused(number, "go on under the transactional id")
+
+    def _init(self, owner: tuple[int, int], noted: bool | None, deadline: float) -> int:
+        """As the next epoch of this owner alone (KIP-360), or whoever it is; an error's number."""
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self._timeout_ms if noted is None else NOTES_MS[noted],
+            producer_id=owner[0],
+            producer_epoch=owner[1],
+        )
+        reply = self._coordinator.ask(request, deadline)
+        if not reply.error_code:
+            self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
+            self.noted = noted
+        return int(reply.error_code)
+
+    def _commit_what_hangs(self, last: Described, deadline: float) -> None:
+        """What a predecessor began to commit, with nothing else in it: the fence would abort it."""
+        if last.state != ONGOING or not note_of(last.timeout_ms):
+            return
+        self.producer_id, self.epoch = last.producer_id, last.epoch
+        with contextlib.suppress(ProducerLost, Fenced):  # he lives, and was quicker
+            self.end(commit=True, deadline=deadline)
+
+    def join_anonymously(self, deadline: float) -> None:
+        """Idempotent without a transactional id: no transactions, and nobody is fenced."""
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=0, producer_id=-1, producer_epoch=-1
+        )
+        reply = self._cluster.ask(request, deadline)
+        if reply.error_code:
+            raise self._refused(reply.error_code, "get a producer id")
+        self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
+        self.is_anonymous = True
+
+    def add(self, partitions: Iterable[Place], deadline: float) -> dict[Place, int]:
+        """Transaction version 1 only: name the partitions that the transaction will touch.
+
+        Returns those that are not added, with the number that says why: the broker does not know
+        them (yet), or we may not write them. The others are.
+        """
+        wanted, left_out = set(partitions), dict[Place, int]()
+        patience = Patience(deadline)
+        while wanted:
+            refused = _refusals(self._coordinator.ask(self._add_request(wanted), deadline))
+            if not refused:
+                break
+            worst = _worst(set(refused.values()))
+            if worst in _LEFT_OUT:
+                # The broker adds all or none.
+                left_out |= refused
+                wanted -= refused.keys()
+                continue
+            if worst in COORDINATOR_MOVING:
+                self._coordinator.forget()
+            if worst not in _ADD_LATER or not patience.wait():
+                raise self._lost_or_refused(worst, "add partitions to the transaction")
+        return left_out
+
+    def _add_request(self, places: Iterable[Place]) -> AddPartitionsToTxnRequest:
+        topics: dict[str, list[int]] = {}
+        for topic, partition in places:
+            topics.setdefault(topic, []).append(partition)
+        return AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=rows)
+                for name, rows in topics.items()
+            ],
+        )
+
+    def end(self, *, commit: bool, deadline: float) -> bool:
+        """End the transaction; True when the epoch moved on and the sequences start at 0 again.
+
+        A lost reply is no riddle: the same outcome asked for again under the old epoch is answered
+        with the same new epoch, the opposite one with 48.
+        """
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commit,
+        )
+        # From version 5 on the broker takes the transaction for one of version 2, and bumps.
+        newest = _END_BUMPS if self.version == 2 else _END_BUMPS - 1
+        patience = Patience(deadline)
+        while True:
+            reply = self._coordinator.ask(request, deadline, newest=newest)
+            if not reply.error_code:
+                break
+            if reply.error_code not in _BUSY or not patience.wait():
+                word = "commit" if commit else "abort"
+                raise self._lost_or_refused(reply.error_code, f"{word} the transaction")
+        # Near the end of int16 even the producer id is another one.
+        if self.version == 1 or reply.producer_epoch < 0:
+            return False
+        moved = (reply.producer_id, reply.producer_epoch) != (self.producer_id, self.epoch)
+        self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
+        return moved
+
+    def _lost_or_refused(self, number: int, doing: str) -> Exception:
+        if number in PRODUCER_LOST:
+            return ProducerLost(number, doing)
+        return self._refused(number, doing)
+
+    def _refused(self, number: int, doing: str) -> Exception:
+        if number in FENCING:
+            return Fenced(
+                f"Cluster {self._cluster.alias}: another owner of the transactional id "
+                f"{self.transactional_id} took over."
+            )
+        return failure(number, where=self._cluster.alias, doing=doing)
+
+
+def _refusals(reply: object) -> dict[Place, int]:
+    """What is wrong with which partition; not those whose neighbour was refused."""
+    return {
+        (topic.name, row.partition_index): int(row.partition_error_code)
+        for topic in reply.results_by_topic_v3_and_below  # type: ignore[attr-defined]
+        for row in topic.results_by_partition
+        if row.partition_error_code not in _NO_REFUSAL
+    }
+
+
+def _worst(numbers: set[int]) -> int:
+    """The error that decides what to do: first what cannot be waited for, last what can be left."""
+    return next(iter(numbers - _ADD_LATER - _LEFT_OUT or numbers - _LEFT_OUT or numbers))

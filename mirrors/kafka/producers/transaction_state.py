@@ -1,0 +1,83 @@
+"""What brokers tell of transactions (KIP-664): how the last of an id went, where one is open."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
+
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.producers.cluster import Cluster, Place
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Described:
+    """A transactional id as its coordinator sees it; `error` is a protocol number, and then the
+    rest means nothing. The state is one of Kafka's words: Ongoing, CompleteCommit and so on."""
+
+    error: int
+    state: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+
+    @property
+    def is_ending(self) -> bool:
+        """Its markers are still being written."""
+        return self.state.startswith("Prepare")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Open:
+    """A transaction that is open in a partition: the epoch of its producer, its first offset."""
+
+    epoch: int
+    start: int
+
+
+def describe_transaction(
+    cluster: Cluster, node: int, transactional_id: str, deadline: float
+) -> Described:
+    """Asks the broker that should be its coordinator (Kafka 3.0 or newer)."""
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    row = cluster.ask(request, deadline, node=node).transaction_states[0]
+    return Described(
+        row.error_code,
+        row.transaction_state or "",
+        row.producer_id,
+        row.producer_epoch,
+        row.transaction_timeout_ms,
+    )
+
+
+def open_transactions(
+    cluster: Cluster, node: int, places: Iterable[Place], producer_id: int, deadline: float
+) -> dict[Place, Open | None]:
+    """Of this producer, in those partitions that this broker leads.
+
+    Where we have no right to read nobody can tell us, now or later: that counts as none.
+    """
+    topics: dict[str, list[int]] = {}
+    for topic, partition in places:
+        topics.setdefault(topic, []).append(partition)
+    request = DescribeProducersRequest(
+        topics=[
+            DescribeProducersRequest.TopicRequest(name=name, partition_indexes=partitions)
+            for name, partitions in topics.items()
+        ]
+    )
+    found: dict[Place, Open | None] = {}
+    for topic in cluster.ask(request, deadline, node=node).topics:
+        for row in topic.partitions:
+            if row.error_code not in (Code.NONE, Code.TOPIC_AUTHORIZATION_FAILED):
+                continue
+            found[topic.name, row.partition_index] = next(
+                (
+                    Open(one.producer_epoch, one.current_txn_start_offset)
+                    for one in row.active_producers or ()
+                    if one.producer_id == producer_id and one.current_txn_start_offset >= 0
+                ),
+                None,
+            )
+    return found

@@ -1,0 +1,158 @@
+"""Kafka transactions as we use them: take over, begin, commit, abort, each with a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from mirrors.domain.errors import Fenced, KafkaUnavailable, UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.errors import translate
+
+# A dead owner's transaction blocks readers (read_committed) until it is fenced, or for so long;
+# a live one's must not last longer.
+TRANSACTION_TIMEOUT_MS = 60_000
+_TRY_S = 1.0
+_FENCING_CODES = (
+    KafkaError._FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.PRODUCER_FENCED,
+)
+
+
+def slice_id(flow_name: str, index: int) -> str:
+    """The transactional id of one slice of a flow."""
+    return f"understudy.{flow_name}.{index}"
+
+
+def plan_id(flow_name: str) -> str:
+    """The transactional id of whoever plans a flow, or settles its positions while it rests."""
+    return f"understudy.{flow_name}.plan"
+
+
+class Aborted(Exception):
+    """The transaction was given up and nothing of it is visible; `cause` says why."""
+
+    def __init__(self, cause: UnderstudyError) -> None:
+        super().__init__(cause.message)
+        self.cause = cause
+
+
+def open_producer(
+    spec: ClusterSpec,
+    transactional_id: str,
+    *,
+    extra: dict[str, Any] | None = None,
+    commit_interval_ms: int = 0,
+) -> Producer:
+    """A producer that has not taken its id yet: `take_over` does that.
+
+    One that commits in intervals says so.
+    """
+    own = {
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS + commit_interval_ms,
+        "acks": "all",
+    }
+    config = client_config(
+        spec, client_id="understudy-writer", role="producer", extra={**(extra or {}), **own}
+    )
+    return Producer(config)
+
+
+def take_over(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> None:
+    """InitProducerId: whoever held the id is fenced, and what it left open is aborted."""
+    until = time.monotonic() + deadline_s
+    while True:
+        try:
+            producer.init_transactions(min(_TRY_S * 5, max(0.1, until - time.monotonic())))
+        except KafkaException as error:
+            if not _may_retry(error) or time.monotonic() >= until:
+                raise translate(
+                    error, where=spec.alias, doing="take over the flow's transactional id"
+                ) from None
+        else:
+            return
+
+
+def commit(
+    producer: Producer,
+    spec: ClusterSpec,
+    *,
+    deadline_s: float,
+    hurry: Callable[[], bool] = lambda: False,
+) -> None:
+    """Commit, or abort and raise `Aborted`, or raise what makes the producer useless.
+
+    `hurry` is asked between tries: somebody waits for us, a target that is down is not waited for.
+    """
+    until = time.monotonic() + deadline_s
+    while True:
+        try:
+            producer.commit_transaction(min(_TRY_S, max(0.1, until - time.monotonic())))
+        except KafkaException as error:
+            problem = given_up(error, spec, "commit the transaction")
+            if error.args[0].txn_requires_abort():
+                abort(producer, spec, deadline_s=deadline_s)
+                raise Aborted(problem) from None
+            if not _may_retry(error) or time.monotonic() >= until or hurry():
+                raise problem from None
+        else:
+            return
+
+
+def abort(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> None:
+    until = time.monotonic() + deadline_s
+    while True:
+        try:
+            producer.abort_transaction(min(_TRY_S, max(0.1, until - time.monotonic())))
+        except KafkaException as error:
+            if not _may_retry(error) or time.monotonic() >= until:
+                raise given_up(error, spec, "abort the transaction") from None
+        else:
+            return
+
+
+def begin(producer: Producer, spec: ClusterSpec) -> None:
+    try:
+        producer.begin_transaction()
+    except KafkaException as error:
+        raise given_up(error, spec, "begin a transaction") from None
+
+
+def is_fencing(error: KafkaError) -> bool:
+    return error.code() in _FENCING_CODES
+
+
+def given_up(error: BaseException | KafkaError, spec: ClusterSpec, doing: str) -> UnderstudyError:
+    """Our error for a transactional producer's: fenced, useless from now on, or whatever it is."""
+    kafka_error = _kafka_error(error)
+    if kafka_error is not None:
+        # After the first fatal error librdkafka answers every call with _FATAL and the first text.
+        if is_fencing(kafka_error) or "fenced" in kafka_error.str().lower():
+            return Fenced(
+                f"Cluster {spec.alias}: another owner of the flow's transactional id took over."
+            )
+        if kafka_error.fatal():
+            return KafkaUnavailable(
+                f"Cluster {spec.alias}: the producer had to be given up ({kafka_error.str()}).",
+                code="producer_lost",
+            )
+    return translate(error, where=spec.alias, doing=doing)
+
+
+def _kafka_error(error: BaseException | KafkaError) -> KafkaError | None:
+    if isinstance(error, SystemError):
+        error = error.__cause__ or error
+    if isinstance(error, KafkaException) and error.args:
+        error = error.args[0]
+    return error if isinstance(error, KafkaError) else None
+
+
+def _may_retry(error: KafkaException) -> bool:
+    kafka_error: KafkaError = error.args[0]
+    return bool(kafka_error.retriable()) and not kafka_error.fatal()

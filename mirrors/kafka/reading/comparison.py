@@ -1,0 +1,161 @@
+"""Read stretches of many partitions of one cluster, piece by piece, for comparing it with another.
+
+By librdkafka, which copied none of it: the lanes speak to brokers by themselves. Nothing is
+committed, readers are assigned by hand, and the pace is that of whoever asks for the next piece.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from mirrors.domain.comparison.alignment import Row
+from mirrors.domain.errors import KafkaRefused, UnderstudyError
+from mirrors.domain.failback.orphans import MARK_HEADER
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.reading.samples import Place, Window, as_bytes, messages
+
+CLIENT_ID = "understudy-compare"
+_SIZE = 12
+
+
+@dataclasses.dataclass
+class Piece:
+    """What came of one partition: its records, and the offset before which all has been read."""
+
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    reached: int = 0
+
+
+class Stretches:
+    """One cluster's side: `open` are the partitions that are not read to their end yet."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        windows: Mapping[Place, Window],
+        *,
+        committed: bool = True,
+    ) -> None:
+        self._spec = spec
+        self._committed = committed
+        self.open = {place: row for place, row in windows.items() if row[0] < row[1]}
+        self.failed: dict[Place, UnderstudyError] = {}
+        self.bytes = 0
+        self._consumer: Consumer | None = None
+
+    def __enter__(self) -> Self:
+        if self.open:
+            self._consumer = _consumer(self._spec, self._committed)
+            self._consumer.assign(
+                [TopicPartition(*place, row[0]) for place, row in self.open.items()]
+            )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def read(self) -> dict[Place, Piece]:
+        """The next records of whichever partitions have some; waits a tenth of a second for one."""
+        found: dict[Place, Piece] = {}
+        if self._consumer is None or not self.open:
+            return found
+        refused: dict[Place, Any] = {}
+        for place, message, reached in messages(self._consumer, self._spec, refused):
+            if place not in self.open:
+                continue
+            if reached is None:
+                self._leave(place, refused[place])
+            else:
+                self._take(place, message, reached, found)
+        return found
+
+    def _take(
+        self, place: Place, message: Message | None, reached: int, found: dict[Place, Piece]
+    ) -> None:
+        start, end = self.open[place]
+        piece = found.setdefault(place, Piece())
+        if message is not None and start <= reached - 1 < end:
+            try:
+                piece.rows.append(self._row(message))
+            except UnicodeDecodeError:
+                where = f"{place[0]}-{place[1]} offset {reached - 1}"
+                words = f"{where} has a header name that is not UTF-8; this reader cannot read it."
+                self._leave(place, KafkaRefused(words, code="unreadable"))
+                return
+        at_end = message is None or reached >= end
+        # An end that was told means: there is nothing more below the stretch's own end either.
+        piece.reached = end if at_end else reached
+        if at_end:
+            self._leave(place)
+
+    def _leave(self, place: Place, error: UnderstudyError | None = None) -> None:
+        self.open.pop(place, None)
+        if error is not None:
+            self.failed[place] = error
+        if self._consumer is not None:
+            self._consumer.incremental_unassign([TopicPartition(*place)])
+
+    def _row(self, message: Message) -> Row:
+        key, value = as_bytes(message.key()), as_bytes(message.value())
+        headers: Any = message.headers()  # the client's stubs forget the lists of pairs
+        # The mark of a record that was brought over after a failover is ours, not content.
+        theirs = (header for header in headers or () if header[0] != MARK_HEADER)
+        framed = _framed(pair for header in theirs for pair in (header[0], header[1]))
+        self.bytes += len(key or b"") + len(value or b"") + len(framed)
+        parts = (_hash(key), _hash(value), _hash(framed), message.timestamp()[1])
+        digest = hashlib.blake2b(b"".join(parts[:3]), digest_size=16).digest()
+        return Row(message.offset() or 0, digest, parts)
+
+
+def timed(row: Row) -> Row:
+    """The same record, its time counting as content."""
+    text = row.digest + str(row.parts[3]).encode()
+    return row._replace(digest=hashlib.blake2b(text, digest_size=16).digest())
+
+
+NULL = b"\xff" * _SIZE
+"""The digest of a key or value that is not there; an empty one has another."""
+
+
+def _hash(data: bytes | None) -> bytes:
+    return NULL if data is None else hashlib.blake2b(data, digest_size=_SIZE).digest()
+
+
+def _framed(parts: Iterator[Any]) -> bytes:
+    framed = bytearray()
+    for part in parts:
+        raw = as_bytes(part)
+        framed += (-1 if raw is None else len(raw)).to_bytes(8, "big", signed=True)
+        framed += raw or b""
+    return bytes(framed)
+
+
+def _consumer(spec: ClusterSpec, committed: bool) -> Consumer:
+    own = {
+        "group.id": CLIENT_ID,  # never joined, never committed
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        # An offset that is not there any more is an answer, not a reason to begin elsewhere.
+        "auto.offset.reset": "error",
+        "check.crcs": True,
+        "queued.max.messages.kbytes": 32768,
+        "max.partition.fetch.bytes": 1048576,
+        "fetch.wait.max.ms": 50,
+        "allow.auto.create.topics": False,
+    }
+    return Consumer(client_config(spec, client_id=CLIENT_ID, role="consumer", extra=own))

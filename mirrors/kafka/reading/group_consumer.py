@@ -1,0 +1,105 @@
+"""Read samples as a consumer group: from where it stands, what it would see first.
+
+Nothing is committed here, and the group gets no member.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import OFFSET_STORED, Consumer, Message, TopicPartition
+
+from mirrors.domain.failover.read_verification import Seen
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.connection.admin_client import Partial
+from mirrors.kafka.reading.samples import Place, Tick, give_up, messages, open_consumer, seen_of
+
+# A record is there before the marker that commits it: so long what is short of its end is waited
+# for. Beyond that, a transaction of somebody else is open before it.
+SETTLES_S = 2.0
+
+
+@dataclasses.dataclass
+class GroupReading:
+    """What a group's reader saw of one partition, and when the first record came."""
+
+    seen: list[Seen] = dataclasses.field(default_factory=list)
+    first_ms: int | None = None
+    ended: bool = False
+
+
+def read_as_group(
+    spec: ClusterSpec,
+    group: str,
+    ends: Mapping[Place, int],
+    *,
+    at_most: int,
+    deadline_s: float,
+    tick: Tick = lambda: None,
+) -> Partial[Place, GroupReading]:
+    """What a group sees that begins where its offsets are committed: `at_most` records each.
+
+    Reading of a partition stops at its end in `ends` too, so what comes meanwhile is left out.
+    """
+    with contextlib.closing(open_consumer(spec, group, True)) as consumer:
+        reader = _Reader(spec, consumer, ends, at_most)
+        while reader.left:
+            tick()
+            if time.monotonic() - reader.began >= deadline_s:
+                give_up(spec, reader.left, reader.result)
+                break
+            reader.read_on()
+    return reader.result
+
+
+class _Reader:
+    def __init__(
+        self, spec: ClusterSpec, consumer: Consumer, ends: Mapping[Place, int], at_most: int
+    ) -> None:
+        self.result: Partial[Place, GroupReading] = Partial()
+        self.result.done = {place: GroupReading() for place in ends}
+        self.left = dict(ends)
+        self.began = time.monotonic()
+        self._spec = spec
+        self._consumer = consumer
+        self._at_most = at_most
+        # Since when there is no more to read, although the end is further on.
+        self._short: dict[Place, float] = {}
+        consumer.assign([TopicPartition(*place, OFFSET_STORED) for place in self.left])
+
+    def read_on(self) -> None:
+        """What has come meanwhile, of the partitions that are left."""
+        for place, message, reached in messages(self._consumer, self._spec, self.result.failed):
+            if place not in self.left:
+                continue
+            if reached is None:
+                del self.result.done[place]
+                self._let_go(place)
+            elif self._note(place, message, reached):
+                self._let_go(place)
+        now = time.monotonic()
+        for place in [at for at, since in self._short.items() if now - since >= SETTLES_S]:
+            self.result.done[place].ended = True
+            self._let_go(place)
+
+    def _note(self, place: Place, message: Message | None, reached: int) -> bool:
+        """Whether this was the last that is wanted of the partition."""
+        reading, end = self.result.done[place], self.left[place]
+        if message is not None:
+            self._short.pop(place, None)
+            if reached <= end:
+                if reading.first_ms is None:
+                    reading.first_ms = round((time.monotonic() - self.began) * 1000)
+                reading.seen.append(seen_of(message))
+        reading.ended = reached >= end
+        if message is None and not reading.ended:
+            self._short.setdefault(place, time.monotonic())
+        return reading.ended or len(reading.seen) >= self._at_most
+
+    def _let_go(self, place: Place) -> None:
+        del self.left[place]
+        self._short.pop(place, None)
+        self._consumer.incremental_unassign([TopicPartition(*place)])

@@ -1,0 +1,295 @@
+"""MM2's topic of offset syncs, read; and whether a pair of it is true, by content of both sides."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from mirrors.domain.comparison.alignment import Row
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.internal_topics.records import OffsetSync
+from mirrors.domain.offsets.mm2_bounds import Pair
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.internal_topics.topic import consume
+from mirrors.kafka.reading.comparison import Stretches
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Pairs kept of a partition; a longer past is kept at every other pair.
+MOST_PAIRS = 4_000
+# Source offsets in which the record of a checkpoint is looked for.
+SEARCHED = 2_000
+# Offsets read behind each side of a pair: the record after it must be the same as well.
+BEHIND = 32
+# Records in a row that must agree where one is looked for.
+AGREE = 8
+
+
+def read_pairs(
+    topics: Iterable[tuple[ClusterSpec, str]], limits: Mapping[Place, int], *, deadline_s: float
+) -> dict[Place, list[Pair]]:
+    """All syncs of these source partitions below their limits, in the order of the topics.
+
+    A topic that is missing or cannot be read tells nothing; one that is not read to its end in time
+    tells what was read.
+    """
+    found: dict[Place, list[Pair]] = {}
+    for spec, topic in topics:
+        until = time.monotonic() + deadline_s / 2
+        try:
+            _read(spec, topic, limits, found, until)
+        except UnderstudyError as error:
+            log.info("%s on %s: %s", topic, spec.alias, error.message)
+    return found
+
+
+def starts_of(
+    spec: FlowSpec, remote: Mapping[Place, Place], *, deadline_s: float
+) -> dict[Place, Pair]:
+    """Both log starts of each partition: a pair where everything was copied and nothing deleted.
+
+    MM2 may send no sync for the first records of a partition.
+    """
+    with Admin(spec.source) as source, Admin(spec.target) as target:
+        here = source.list_offsets(remote, "earliest", deadline_s=deadline_s / 2).done
+        there = target.list_offsets(remote.values(), "earliest", deadline_s=deadline_s / 2).done
+    return {
+        at: Pair(here[at], there[place])
+        for at, place in remote.items()
+        if at in here and place in there
+    }
+
+
+def _read(
+    spec: ClusterSpec,
+    topic: str,
+    limits: Mapping[Place, int],
+    found: dict[Place, list[Pair]],
+    until: float,
+) -> None:
+    place = (topic, 0)
+    with Admin(spec, client_id="understudy-offset-syncs") as admin:
+        left = max(0.5, until - time.monotonic())
+        state = admin.snapshot([topic], now=0, deadline_s=left, with_configs=False)
+        if topic not in state.topics:
+            return
+        start = admin.list_offsets([place], "earliest", deadline_s=left).raise_first().done[place]
+        end = admin.list_offsets([place], "stable", deadline_s=left).raise_first().done[place]
+    if start >= end:
+        return
+    for record in consume(spec, topic, {0: start}, {0: end}, True, until):
+        try:
+            row = OffsetSync.read(record.key, record.value)
+        except MalformedRecord:
+            continue
+        where = (row.topic, row.partition)
+        if 0 <= row.upstream < limits.get(where, 0) and row.downstream >= 0:
+            pairs = found.setdefault(where, [])
+            pairs.append(Pair(row.upstream, row.downstream))
+            if len(pairs) > MOST_PAIRS:
+                del pairs[: MOST_PAIRS // 2 : 2]
+
+
+def compare_pairs(
+    spec: FlowSpec, pairs: Mapping[Place, Pair], remote: Mapping[Place, Place], *, deadline_s: float
+) -> dict[Place, bool]:
+    """Whether each pair names copies of one record; a partition that cannot be read is left out.
+
+    A record that retention has deleted on one side proves nothing any more: such a pair is false.
+    """
+    until = time.monotonic() + deadline_s
+    with Admin(spec.source) as source, Admin(spec.target) as target:
+        left = deadline_s / 3
+        here = source.list_offsets(pairs, "earliest", deadline_s=left).done
+        there = target.list_offsets(remote.values(), "earliest", deadline_s=left).done
+        kinds = _kinds(source, target, remote, left)
+    verdicts: dict[Place, bool] = {}
+    open_pairs: dict[Place, Pair] = {}
+    for place, pair in pairs.items():
+        if place not in here or remote[place] not in there:
+            continue
+        if pair.upstream < here[place] or pair.downstream < there[remote[place]]:
+            verdicts[place] = False
+        else:
+            open_pairs[place] = pair
+    wanted = {at: (pair.upstream, pair.upstream + BEHIND) for at, pair in open_pairs.items()}
+    copies = {
+        remote[at]: (pair.downstream, pair.downstream + BEHIND) for at, pair in open_pairs.items()
+    }
+    theirs = _rows(spec.target, copies, until, committed=True)
+
+    def judge(place: Place, ours: list[Row]) -> bool:
+        keeps_time, compacted = kinds.get(place, (True, False))
+        copy = theirs[remote[place]]
+        return _is_same(open_pairs[place], ours, copy, keeps_time=keeps_time, alone=compacted)
+
+    wanted = {at: window for at, window in wanted.items() if remote[at] in theirs}
+    return verdicts | _judged(spec.source, wanted, until, judge)
+
+
+def locate_pairs(
+    spec: FlowSpec, found: Mapping[Place, Pair], remote: Mapping[Place, Place], *, deadline_s: float
+) -> dict[Place, Pair | None]:
+    """The pair that each checkpoint of MM2 was made of; None where no content shows it.
+
+    MM2 derives a checkpoint from a sync at or below the group's offset: the record right before the
+    checkpoint's target offset is the copy of one before its source offset. Of several records with
+    that content the last one counts: a bound from it holds for the fewest offsets. Partitions that
+    cannot be read are left out.
+    """
+    until = time.monotonic() + deadline_s
+    with Admin(spec.source) as source, Admin(spec.target) as target:
+        left = deadline_s / 3
+        here = source.list_offsets(found, "earliest", deadline_s=left).done
+        there = target.list_offsets(remote.values(), "earliest", deadline_s=left).done
+        kinds = _kinds(source, target, remote, left)
+    known = {
+        at: pair
+        for at, pair in found.items()
+        if pair.downstream > there.get(remote[at], pair.downstream)
+        and pair.upstream > here.get(at, 0)
+    }
+    searched = {
+        at: (max(here[at], pair.upstream - SEARCHED), pair.upstream + BEHIND)
+        for at, pair in known.items()
+        if at in here
+    }
+    copies = {
+        remote[at]: (pair.downstream - 1, pair.downstream + BEHIND) for at, pair in known.items()
+    }
+    theirs = _rows(spec.target, copies, until, committed=True)
+
+    def judge(place: Place, ours: list[Row]) -> Pair | None:
+        keeps_time, alone = kinds.get(place, (True, False))
+        copy = theirs[remote[place]]
+        return _located(known[place], ours, copy, keeps_time=keeps_time, alone=alone)
+
+    searched = {at: window for at, window in searched.items() if remote[at] in theirs}
+    located: dict[Place, Pair | None] = {at: None for at in found if at not in known}
+    return located | _judged(spec.source, searched, until, judge)
+
+
+def _located(
+    pair: Pair, ours: list[Row], theirs: list[Row], *, keeps_time: bool, alone: bool
+) -> Pair | None:
+    for at in range(len(ours) - 1, -1, -1):
+        if ours[at].offset >= pair.upstream:
+            continue
+        made_of = Pair(ours[at].offset, pair.downstream - 1)
+        if _is_same(made_of, ours[at : at + 2], theirs, keeps_time=keeps_time, alone=alone):
+            return made_of
+    return None
+
+
+def find_copies(
+    spec: FlowSpec,
+    wanted: Mapping[Place, tuple[int, int]],
+    remote: Mapping[Place, Place],
+    *,
+    most: int = SEARCHED,
+    deadline_s: float,
+) -> dict[Place, Pair | None]:
+    """The first copy of a source record at or behind a target offset, for (record, offset).
+
+    None where it is not among the next `most` offsets; partitions that cannot be read are left out.
+    The first record that looks the same is never behind the true copy, except where compaction took
+    that one: of a compacted topic nothing is found. Those behind it must agree too.
+    """
+    until = time.monotonic() + deadline_s
+    with Admin(spec.source) as source, Admin(spec.target) as target:
+        kinds = _kinds(source, target, remote, deadline_s / 3)
+    here = {at: (offset, offset + BEHIND) for at, (offset, _) in wanted.items()}
+    there = {remote[at]: (start, start + most + BEHIND) for at, (_, start) in wanted.items()}
+    theirs = _rows(spec.target, there, until, committed=True)
+
+    def judge(place: Place, ours: list[Row]) -> Pair | None:
+        copy, kind = theirs[remote[place]], kinds.get(place, (True, False))
+        return _found(wanted[place][0], ours, copy, kind)
+
+    here = {at: window for at, window in here.items() if remote[at] in theirs}
+    return _judged(spec.source, here, until, judge)
+
+
+def _judged(
+    spec: ClusterSpec,
+    windows: Mapping[Place, tuple[int, int]],
+    until: float,
+    judge: Callable[[Place, list[Row]], T],
+) -> dict[Place, T]:
+    """MM2 reads uncommitted records by default; where those do not agree, committed ones may."""
+    found: dict[Place, T] = {}
+    for committed in (False, True):
+        left = {place: window for place, window in windows.items() if not found.get(place)}
+        if left and time.monotonic() < until:
+            rows = _rows(spec, left, until, committed=committed)
+            found |= {place: judge(place, ours) for place, ours in rows.items()}
+    return found
+
+
+def _found(offset: int, ours: list[Row], theirs: list[Row], kind: tuple[bool, bool]) -> Pair | None:
+    keeps_time, is_compacted = kind
+    if is_compacted or not ours or ours[0].offset != offset:
+        return None
+    alike = (at for at, row in enumerate(theirs) if _agree(ours[0], row, keeps_time=keeps_time))
+    if (first := next(alike, None)) is None:
+        return None
+    beside = zip(ours[:AGREE], theirs[first : first + AGREE], strict=False)
+    is_copy = all(_agree(one, two, keeps_time=keeps_time) for one, two in beside)
+    return Pair(offset, theirs[first].offset) if is_copy else None
+
+
+def _kinds(
+    source: Admin, target: Admin, remote: Mapping[Place, Place], deadline_s: float
+) -> dict[Place, tuple[bool, bool]]:
+    """Of each partition whether copies keep their time, and whether either side is compacted."""
+    names = {place[0] for place in remote}, {place[0] for place in remote.values()}
+    theirs = source.snapshot(names[0], now=0, deadline_s=deadline_s).topics
+    ours = target.snapshot(names[1], now=0, deadline_s=deadline_s).topics
+    found = {}
+    for place, (name, _) in remote.items():
+        sides = [side for side in (theirs.get(place[0]), ours.get(name)) if side is not None]
+        copy = ours.get(name)
+        found[place] = (
+            copy is None or copy.config("message.timestamp.type") != "LogAppendTime",
+            any("compact" in (side.config("cleanup.policy") or "") for side in sides),
+        )
+    return found
+
+
+def _rows(
+    spec: ClusterSpec, windows: Mapping[Place, tuple[int, int]], until: float, *, committed: bool
+) -> dict[Place, list[Row]]:
+    """The records of each window that could be read; of a partition that failed nothing."""
+    found: dict[Place, list[Row]] = {place: [] for place in windows}
+    with Stretches(spec, windows, committed=committed) as side:
+        while side.open and time.monotonic() < until:
+            for place, piece in side.read().items():
+                found[place] += piece.rows
+        unread = {*side.open, *side.failed}
+    return {place: rows for place, rows in found.items() if place not in unread}
+
+
+def _is_same(
+    pair: Pair, ours: list[Row], theirs: list[Row], *, keeps_time: bool, alone: bool
+) -> bool:
+    """Whether both sides hold the pair's record, and the same one after it where both have one."""
+    if not ours or not theirs:
+        return False
+    if (ours[0].offset, theirs[0].offset) != (pair.upstream, pair.downstream):
+        return False
+    if not _agree(ours[0], theirs[0], keeps_time=keeps_time):
+        return False
+    if alone or len(ours) == 1 or len(theirs) == 1:
+        return True
+    return _agree(ours[1], theirs[1], keeps_time=keeps_time)
+
+
+def _agree(one: Row, two: Row, *, keeps_time: bool) -> bool:
+    same_time = not keeps_time or one.parts[3] == two.parts[3]
+    return one.digest == two.digest and same_time

@@ -1,0 +1,180 @@
+"""Read samples of records: windows of offsets; digests, no content.
+
+Nothing is committed here. Readers are assigned by hand, so no group gets a member.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from mirrors.domain.failback.orphans import MARK_HEADER
+from mirrors.domain.failover.read_verification import Seen
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.connection.admin_client import Partial
+from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.errors import translate
+from mirrors.kafka.internal_topics.topic import PASSING
+from mirrors.kafka.quotas import late
+
+CLIENT_ID = "understudy-simulation"
+POLL_S = 0.1
+BATCH = 500
+Place = tuple[str, int]
+Window = tuple[int, int]  # from, up to but without
+Tick = Callable[[], None]
+
+
+def read_windows(
+    spec: ClusterSpec,
+    windows: Mapping[Place, Iterable[Window]],
+    *,
+    deadline_s: float,
+    committed: bool = True,
+    at_most: int | None = None,
+    tick: Tick = lambda: None,
+) -> Partial[Place, list[Seen]]:
+    """The committed records of each window in offset order; windows of a partition do not overlap.
+
+    One consumer reads all partitions side by side, their windows one after the other, so that none
+    waits for another partition. One that could not be read to its end in time is `failed`: a part
+    of it would prove nothing. `at_most`: so many records of a window are enough.
+    """
+    waiting = {place: sorted(rows) for place, rows in windows.items()}
+    waiting = {place: rows for place, rows in waiting.items() if rows}
+    result: Partial[Place, list[Seen]] = Partial(done={place: [] for place in waiting})
+    if not waiting:
+        return result
+    deadline = time.monotonic() + deadline_s
+    with contextlib.closing(open_consumer(spec, CLIENT_ID, committed)) as consumer:
+        left = {place: _Turn(*rows.pop(0), at_most) for place, rows in waiting.items()}
+        consumer.assign([TopicPartition(*place, turn.start) for place, turn in left.items()])
+        while left:
+            tick()
+            if time.monotonic() >= deadline:
+                give_up(spec, left, result)
+                break
+            for place in _read_on(consumer, spec, left, result):
+                del left[place]
+                consumer.incremental_unassign([TopicPartition(*place)])
+                if place in result.done and waiting[place]:
+                    left[place] = turn = _Turn(*waiting[place].pop(0), at_most)
+                    consumer.incremental_assign([TopicPartition(*place, turn.start)])
+    return result
+
+
+@dataclasses.dataclass
+class _Turn:
+    """The window of a partition that is read now, and how many more records of it are wanted."""
+
+    start: int
+    end: int
+    wanted: int | None
+
+    def takes(self, offset: int) -> bool:
+        return self.start <= offset < self.end and self.wanted != 0
+
+    def is_over(self, reached: int) -> bool:
+        return reached >= self.end or self.wanted == 0
+
+
+def _read_on(
+    consumer: Consumer,
+    spec: ClusterSpec,
+    left: Mapping[Place, _Turn],
+    result: Partial[Place, list[Seen]],
+) -> set[Place]:
+    """Take in what has come; the partitions whose window is read, or that failed."""
+    over: set[Place] = set()
+    for place, message, reached in messages(consumer, spec, result.failed):
+        # The client may hold more of a partition than was asked for.
+        if place not in left or place in over:
+            continue
+        turn = left[place]
+        if reached is None:
+            result.done.pop(place, None)
+            over.add(place)
+            continue
+        if message is not None and turn.takes(reached - 1):
+            result.done[place].append(seen_of(message))
+            turn.wanted = None if turn.wanted is None else turn.wanted - 1
+        if message is None or turn.is_over(reached):
+            over.add(place)
+    return over
+
+
+def give_up(spec: ClusterSpec, left: Iterable[Place], result: Partial[Place, Any]) -> None:
+    """What was not read to its end in time is `failed`."""
+    for place in left:
+        words = f"Cluster {spec.alias}: {place[0]}-{place[1]} could not be read in time."
+        result.failed[place] = late(spec.alias, words)
+        del result.done[place]
+
+
+def messages(
+    consumer: Consumer, spec: ClusterSpec, failed: dict[Place, Any]
+) -> Iterator[tuple[Place, Message | None, int | None]]:
+    """(partition, record, next offset); without a record at an end, without an offset if failed."""
+    # `consume` alone would wait for a full batch or its whole time.
+    first = consumer.poll(POLL_S)
+    for message in [] if first is None else [first, *consumer.consume(BATCH, 0)]:
+        place = (message.topic() or "", message.partition() or 0)
+        error = message.error()
+        if error is None:
+            yield place, message, (message.offset() or 0) + 1
+        elif error.code() == KafkaError._PARTITION_EOF:
+            yield place, None, message.offset() or 0
+        elif not error.retriable() and error.code() not in PASSING:
+            name = f"{place[0]}-{place[1]}"
+            failed[place] = translate(error, where=spec.alias, doing=f"read {name}")
+            yield place, None, None
+
+
+def open_consumer(spec: ClusterSpec, group: str, committed: bool) -> Consumer:
+    """Assigned by hand, it never joins the group nor commits."""
+    own = {
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        # An offset that is not there is an answer, not a reason to begin elsewhere.
+        "auto.offset.reset": "error",
+        "check.crcs": True,
+        "queued.max.messages.kbytes": 8192,
+        "max.partition.fetch.bytes": 65536,
+        "fetch.wait.max.ms": 50,
+    }
+    return Consumer(client_config(spec, client_id=CLIENT_ID, role="consumer", extra=own))
+
+
+def seen_of(message: Message) -> Seen:
+    return Seen(message.offset() or 0, content_digest(message), message.timestamp()[1])
+
+
+def content_digest(message: Message) -> bytes:
+    """Key, value and headers in order; null is not the same as empty.
+
+    The mark of a record that was brought over after a failover is ours, not content.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    parts: list[bytes | None] = [as_bytes(message.key()), as_bytes(message.value())]
+    headers: Any = message.headers()  # the client's stubs forget the lists of pairs
+    for name, value in headers or ():
+        if name != MARK_HEADER:
+            parts += [name.encode(), as_bytes(value)]
+    for part in parts:
+        digest.update(struct.pack(">q", -1 if part is None else len(part)))
+        digest.update(part or b"")
+    return digest.digest()
+
+
+def as_bytes(value: Any) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,182 @@
+"""Which variables and files a secret reference may name, by the purpose of the secret.
+
+Whoever edits a cluster or a channel also chooses the address that receives its secret. Therefore:
+
+- `KAFKA` (logins and keys of clusters) and `NOTIFY` (alert channels and webhooks) share no secret.
+- No reference reaches a secret of the installation itself: neither a variable of its own nor a
+  file that such a variable names. Real paths and inodes are compared, so neither a symbolic nor a
+  hard link leads there.
+- No reference reaches a credential that the platform mounts, such as a service account's token:
+  `/var/run` is `/run`, so Kubernetes puts it under the default root.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ENV_PATTERN = "UNDERSTUDY_SECRET_ENV_PATTERN"
+ROOTS = "UNDERSTUDY_SECRET_ROOTS"
+NOTIFY_ROOTS = "UNDERSTUDY_NOTIFY_ROOTS"
+RESERVED_FILES = "UNDERSTUDY_RESERVED_FILES"
+
+DEFAULT_ENV_PATTERN = r"^KAFKA_[A-Z0-9_]+$"
+DEFAULT_ROOTS = "/run/secrets"
+NOTIFY_PREFIX = "UNDERSTUDY_NOTIFY_"
+NOTIFY_FILE_PREFIX = "notify"
+
+# Settings, not secrets, although their names begin like those of secrets.
+_NOTIFY_SETTINGS = frozenset({"UNDERSTUDY_NOTIFY_ALLOW", NOTIFY_ROOTS})
+_OWN_PREFIXES = ("UNDERSTUDY_", "DJANGO_", "CELERY_")
+_OWN_NAMES = frozenset(
+    {"DATABASE_URL", "REDIS_URL", "SECRET_KEY", "PGPASSWORD", "PGPASSFILE", "PGSSLKEY"}
+    # Spark gives these to the processes that it starts.
+    | {"_SPARK_AUTH_SECRET", "PYSPARK_GATEWAY_SECRET", "PYTHON_WORKER_FACTORY_SECRET"}
+)
+_FILE_NAMES = frozenset({"PGPASSFILE", "PGSSLKEY"})
+_PLATFORM = frozenset({"kubernetes.io", "eks.amazonaws.com"})
+# Where the key that signs certificates of drills is made when no variable names it (settings.py).
+_SIGNING_KEY = Path(__file__).resolve().parents[3] / ".signing" / "ed25519.pem"
+
+
+class Purpose(enum.StrEnum):
+    """What a secret is for; each purpose has variables and files of its own."""
+
+    KAFKA = "kafka"
+    NOTIFY = "notify"
+
+
+def name_refusal(name: str, purpose: Purpose, environ: Mapping[str, str]) -> str | None:
+    """Why a reference of this purpose may not name a variable; None when it may."""
+    if purpose is Purpose.NOTIFY:
+        if name.startswith(NOTIFY_PREFIX) and name not in _NOTIFY_SETTINGS:
+            return None
+        return (
+            "channels and hooks use only secrets that were made for them, variables named "
+            f"{NOTIFY_PREFIX}…"
+        )
+    if is_own(name):
+        return (
+            "this variable belongs to Understudy itself and is never sent to a cluster. Set the "
+            "value of the cluster as a variable named KAFKA_…, where the connection is made"
+        )
+    pattern = environ.get(ENV_PATTERN, DEFAULT_ENV_PATTERN)
+    if re.fullmatch(pattern, name) is None:
+        return f"the name must match {pattern} ({ENV_PATTERN})"
+    return None
+
+
+def path_refusal(path: str, real: Path, purpose: Purpose, environ: Mapping[str, str]) -> str | None:
+    """Why a reference of this purpose may not name a file; `real` is its resolved path."""
+    if "\x00" in path or not path.startswith("/"):
+        return _outside(purpose, environ)
+    for_notify = _is_for_notify(real, environ)
+    if purpose is Purpose.NOTIFY and not for_notify:
+        return _outside(purpose, environ)
+    if purpose is Purpose.KAFKA and not _is_under(real, _roots(ROOTS, environ)):
+        return _outside(purpose, environ)
+    if purpose is Purpose.KAFKA and for_notify:
+        return (
+            "this file is reserved for alert channels and webhooks and is never sent to a "
+            f"cluster. Keep secrets of clusters in other files ({NOTIFY_ROOTS})"
+        )
+    if _PLATFORM & set(real.parts) or ("azure", "tokens") in zip(
+        real.parts, real.parts[1:], strict=False
+    ):
+        return "this file is a credential of the platform (a service account), not a secret of ours"
+    return _own_file_refusal(real, purpose, environ)
+
+
+def is_own(name: str) -> bool:
+    """Whether a variable configures this installation, whatever it holds."""
+    return name.startswith(_OWN_PREFIXES) or name.removesuffix("_FILE") in _OWN_NAMES
+
+
+def own_files(environ: Mapping[str, str]) -> dict[str, str]:
+    """The files that hold the installation's own secrets: real path -> the variable naming it."""
+    found = {os.path.realpath(_SIGNING_KEY): "UNDERSTUDY_SIGNING_KEY_PATH"}
+    for name, value in environ.items():
+        if value.strip():
+            for path in _files_in(name, value.strip()):
+                found[os.path.realpath(path)] = name
+    return found
+
+
+def _files_in(name: str, value: str) -> Iterator[str]:
+    if name == RESERVED_FILES:
+        yield from filter(None, value.split(os.pathsep))
+    elif is_own(name) and (name.endswith(("_FILE", "_KEY_PATH")) or name in _FILE_NAMES):
+        yield value
+    elif name in {"DATABASE_URL", "REDIS_URL"}:
+        yield from _files_in_url(value)
+
+
+def _files_in_url(url: str) -> Iterator[str]:
+    """A client key (`sslkey=/path`) or password file of the connection, and SQLite's database."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        return
+    if parts.scheme == "sqlite":
+        yield urllib.parse.unquote(parts.path[1:])
+    for _, value in urllib.parse.parse_qsl(parts.query):
+        if value.startswith("/"):
+            yield value
+
+
+def _own_file_refusal(real: Path, purpose: Purpose, environ: Mapping[str, str]) -> str | None:
+    for path, name in own_files(environ).items():
+        if purpose is Purpose.NOTIFY and name.startswith(NOTIFY_PREFIX):
+            continue
+        if real.is_relative_to(path) or _is_same_file(real, path):
+            return (
+                f"this file belongs to Understudy itself ({name} names it), and no reference "
+                "reaches it. Keep the secret in a file of its own"
+            )
+    return None
+
+
+def _is_same_file(one: Path, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False
+
+
+def _is_for_notify(real: Path, environ: Mapping[str, str]) -> bool:
+    if environ.get(NOTIFY_ROOTS):
+        return _is_under(real, _roots(NOTIFY_ROOTS, environ))
+    for root in _roots(ROOTS, environ):
+        if real.is_relative_to(root):
+            inside = real.relative_to(root)
+            named = inside.name.startswith(NOTIFY_FILE_PREFIX)
+            return named or NOTIFY_FILE_PREFIX in inside.parts[:-1]
+    return False
+
+
+def _is_under(real: Path, roots: list[Path]) -> bool:
+    return any(real.is_relative_to(root) for root in roots)
+
+
+def _roots(variable: str, environ: Mapping[str, str]) -> list[Path]:
+    named = environ.get(variable, DEFAULT_ROOTS)
+    return [Path(root).resolve() for root in named.split(os.pathsep) if root.startswith("/")]
+
+
+def _outside(purpose: Purpose, environ: Mapping[str, str]) -> str:
+    if purpose is Purpose.KAFKA:
+        return f"the file must lie under {environ.get(ROOTS, DEFAULT_ROOTS)} ({ROOTS})"
+    if environ.get(NOTIFY_ROOTS):
+        return (
+            "channels and hooks use only secrets that were made for them, files under "
+            f"{environ[NOTIFY_ROOTS]} ({NOTIFY_ROOTS})"
+        )
+    return (
+        "channels and hooks use only secrets that were made for them, files under "
+        f"{environ.get(ROOTS, DEFAULT_ROOTS)} ({ROOTS}) whose name begins with "
+        f"{NOTIFY_FILE_PREFIX}"
+    )

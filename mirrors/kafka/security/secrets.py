@@ -1,0 +1,191 @@
+"""Secret references to values, only in the process that connects.
+
+`env:NAME` is a variable, `file:/path` a whole file, `properties:/path:key` one key of a file of
+Java properties, as MM2's FileConfigProvider reads it.
+
+What a reference may name depends on the purpose of the secret and on settings of the deployment
+(`secret_purposes`), never on the person who types the reference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.java_properties import read_properties
+from mirrors.kafka.security.secret_scopes import Purpose, name_refusal, path_refusal
+
+MAX_BYTES = 512 * 1024
+HIDDEN = "(hidden)"
+
+
+class SecretUnavailable(UnderstudyError):
+    """A reference leads nowhere, or to where it may not; the sentence names the reference only."""
+
+    code = "secret_unavailable"
+
+
+class Secret:
+    """A value that never prints, pickles or serialises; `reveal()` is the only way out."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def quiet(self) -> str:
+        """The value as a string whose repr is hidden, for clients that demand a `str` in a dict."""
+        return QuietStr(self._value)
+
+    def __repr__(self) -> str:
+        return f"Secret{HIDDEN}"
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+    def __format__(self, format_spec: str) -> str:
+        return HIDDEN
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A secret does not leave its process: pass its reference instead.")
+
+
+class QuietStr(str):
+    """A string that a configuration dictionary can be printed with: its repr hides it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+
+def resolve(
+    reference: str,
+    *,
+    purpose: Purpose = Purpose.KAFKA,
+    environ: Mapping[str, str] | None = None,
+) -> Secret:
+    """The value behind a reference, or SecretUnavailable with a sentence that names it."""
+    environment = os.environ if environ is None else environ
+    scheme, _, rest = reference.partition(":")
+    if scheme == "env" and rest:
+        return _from_environment(reference, rest, purpose, environment)
+    if scheme == "file" and rest:
+        return _from_file(reference, rest, purpose, environment)
+    if scheme == "properties" and rest:
+        return _from_properties(reference, rest, purpose, environment)
+    raise SecretUnavailable(
+        "A secret must be given as a reference, env:NAME or file:/path, never as the value itself."
+    )
+
+
+def check_reference(
+    reference: str,
+    *,
+    purpose: Purpose = Purpose.KAFKA,
+    environ: Mapping[str, str] | None = None,
+) -> str | None:
+    """Why a reference cannot be accepted, without reading it; None when its shape is allowed."""
+    environment = os.environ if environ is None else environ
+    scheme, _, rest = reference.partition(":")
+    try:
+        if scheme == "env" and rest:
+            _check_name(reference, rest, purpose, environment)
+        elif scheme == "file" and rest:
+            _check_path(reference, rest, purpose, environment)
+        elif scheme == "properties" and rest:
+            _check_path(reference, rest.rpartition(":")[0], purpose, environment)
+        else:
+            return "Give a reference, env:NAME or file:/path, not the secret itself."
+    except SecretUnavailable as error:
+        return error.message
+    return None
+
+
+def _check_name(reference: str, name: str, purpose: Purpose, environ: Mapping[str, str]) -> None:
+    if (why := name_refusal(name, purpose, environ)) is not None:
+        raise SecretUnavailable(f"The secret reference {reference} is not allowed: {why}.")
+
+
+def _from_environment(
+    reference: str, name: str, purpose: Purpose, environ: Mapping[str, str]
+) -> Secret:
+    _check_name(reference, name, purpose, environ)
+    value = environ.get(name, "")
+    if not value:
+        raise SecretUnavailable(
+            f"The secret reference {reference} leads nowhere: {name} is not set in the environment "
+            "of the process that connects. Set it there and start that process again."
+        )
+    return Secret(value)
+
+
+def _check_path(reference: str, path: str, purpose: Purpose, environ: Mapping[str, str]) -> Path:
+    # The real path decides: neither .. nor a symbolic link leads out of an allowed root.
+    real = Path(os.path.realpath(path.replace("\x00", "")))
+    if (why := path_refusal(path, real, purpose, environ)) is not None:
+        raise SecretUnavailable(f"The secret reference {reference} is not allowed: {why}.")
+    return real
+
+
+def _from_file(reference: str, path: str, purpose: Purpose, environ: Mapping[str, str]) -> Secret:
+    real = _check_path(reference, path, purpose, environ)
+    try:
+        # Not a FIFO or a device: reading one could wait for ever.
+        if not real.is_file():
+            raise SecretUnavailable(
+                f"The secret reference {reference} leads nowhere: there is no such file where the "
+                "connection is made. Put it there, or correct the reference."
+            )
+        with real.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SecretUnavailable(
+            f"The secret reference {reference} cannot be read: {error.strerror or 'an I/O error'}."
+        ) from None
+    if len(raw) > MAX_BYTES:
+        raise SecretUnavailable(
+            f"The secret reference {reference} is refused: the file is larger than "
+            f"{MAX_BYTES // 1024} KiB, so it is hardly a secret."
+        )
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise SecretUnavailable(
+            f"The secret reference {reference} is refused: the file is not UTF-8 text. Keys and "
+            "certificates are expected in PEM form."
+        ) from None
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise SecretUnavailable(f"The secret reference {reference} leads to an empty file.")
+    return Secret(text)
+
+
+def _from_properties(
+    reference: str, rest: str, purpose: Purpose, environ: Mapping[str, str]
+) -> Secret:
+    path, _, key = rest.rpartition(":")
+    lines, _ = read_properties(_from_file(reference, path, purpose, environ).reveal())
+    # The last line of a key counts, as in Java.
+    value = {line.key: line.value for line in lines}.get(key, "")
+    if not value:
+        raise SecretUnavailable(
+            f"The secret reference {reference} leads nowhere: the file has no such key, or nothing "
+            "behind it."
+        )
+    return Secret(value)

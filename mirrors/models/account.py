@@ -1,0 +1,117 @@
+"""FlowAccount: what a flow owes in all, as of its newest revision."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any
+
+from django.db import models
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
+
+from mirrors.domain.account.totals import Total
+from mirrors.models.flows import Flow, FlowPartition, epoch_ms
+
+
+class FlowAccount(models.Model):
+    """The sum over the flow's topics, written in one transaction with their rows.
+
+    `records` sums the known amounts, `unknown` counts the topic-partitions without one;
+    `observed_at` is the oldest observation of the source in the sum, null where there is none.
+    `states` counts topic-partitions by their account state.
+    """
+
+    flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="account")
+    revision = models.PositiveBigIntegerField(default=0)
+    as_of = models.DateTimeField()
+    # From a sweep of the source, since no runner reports a plan; else from a runner's report.
+    is_swept = models.BooleanField(default=False)
+    records = models.BigIntegerField(default=0)
+    least = models.BigIntegerField(default=0)
+    unknown = models.PositiveIntegerField(default=0)
+    certainty = models.CharField(max_length=16, default="unknown")
+    observed_at = models.DateTimeField(null=True)
+    time_lag_ms = models.BigIntegerField(null=True)
+    partitions = models.PositiveIntegerField(default=0)
+    states = models.JSONField(default=dict)
+    # Names of the first few topics with an unknown amount.
+    unknown_topics = models.JSONField(default=list)
+    topics_copied = models.PositiveIntegerField(default=0)
+    topics_left_out = models.PositiveIntegerField(default=0)
+    # Topics that replication alone will not copy: a person has to act.
+    topics_blocked = models.PositiveIntegerField(default=0)
+    worst_topic = models.CharField(max_length=255, blank=True)
+    # Why the principal sees no topic, or not those that the filters name; empty when it does.
+    not_visible = models.TextField(blank=True)
+
+    def __str__(self) -> str:
+        return f"account of flow {self.flow_id}"
+
+    @property
+    def total(self) -> Total:
+        return Total(
+            records=self.records,
+            least=self.least,
+            unknown=self.unknown,
+            certainty=self.certainty,  # type: ignore[arg-type]
+            observed_at=epoch_ms(self.observed_at),
+            time_lag_ms=self.time_lag_ms,
+            partitions=self.partitions,
+            states=self.states,
+            unknown_topics=tuple(self.unknown_topics),
+        )
+
+
+def repeats_of() -> dict[int, int]:
+    """By flow, of those whose copiers count them."""
+    counted = FlowPartition.objects.filter(repeats__isnull=False).order_by()
+    return dict(counted.values_list("flow").annotate(Sum("repeats")))
+
+
+def with_repeats(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """The same for who reads the flows anyhow: `repeats`, null while nobody counts them."""
+    mine = FlowPartition.objects.filter(flow=OuterRef("pk")).order_by().values("flow")
+    return rows.annotate(repeats=Subquery(mine.annotate(sum=Sum("repeats")).values("sum")))
+
+
+STATES = ("faulted", "gap")
+
+
+@dataclasses.dataclass(frozen=True)
+class Stopped:
+    """`waiting` sums the records behind those partitions whose end is known; of `unknown` ones
+    nobody knows how many wait."""
+
+    partitions: int = 0
+    waiting: int = 0
+    unknown: int = 0
+
+
+def stopped_of(flows: Collection[int] | None = None) -> dict[int, Stopped]:
+    """By flow, of those that have any; of all flows when none are named."""
+    rows = FlowPartition.objects.filter(state__in=STATES).order_by()
+    if flows is not None:
+        rows = rows.filter(flow__in=flows)
+    counts = rows.values_list("flow").annotate(
+        partitions=Count("pk"),
+        unknown=Count("pk", filter=Q(offset_lag=None)),
+        waiting=Sum("offset_lag"),
+    )
+    return {
+        flow: Stopped(partitions, waiting or 0, unknown)
+        for flow, partitions, unknown, waiting in counts
+    }
+
+
+def with_stopped(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """The same for a page that reads its flow anyhow: `stopped` (null for none), `waiting`, and
+    `waiting_unknown`, the number of those of which nobody knows how many records wait."""
+    mine = FlowPartition.objects.filter(flow=OuterRef("pk"), state__in=STATES).order_by()
+    by_flow = mine.values("flow")
+    unknown = Count("pk", filter=Q(offset_lag=None))
+    return rows.annotate(
+        stopped=Subquery(by_flow.annotate(count=Count("pk")).values("count")),
+        waiting=Subquery(by_flow.annotate(sum=Coalesce(Sum("offset_lag"), 0)).values("sum")),
+        waiting_unknown=Subquery(by_flow.annotate(unknown=unknown).values("unknown")),
+    )

@@ -1,0 +1,121 @@
+"""What pages read of many flows in one query: what each owes, and where it is worst."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db.models.functions import Coalesce, Concat
+
+from mirrors.domain.account.totals import Total, combine
+from mirrors.models.flows import Flow, FlowTopic
+from mirrors.models.groups import GroupOffset
+
+
+def flows_with_lag() -> QuerySet[Any]:
+    """Flows with what they owe, as their account was stored: a join, nothing is summed here.
+
+    `owed` is the known sum with its `certainty`, `unknown_partitions` and `observed_at`;
+    `offset_lag` is the same for a reader without room for a certainty: null while any part is
+    unknown.
+    """
+    return _flows_with_lag().all()
+
+
+@functools.cache
+def _flows_with_lag() -> QuerySet[Any]:
+    """The question alone, put together once; `all` asks it anew."""
+    return (
+        labelled_flows()
+        .select_related("account")
+        .annotate(
+            copied=Coalesce(F("account__topics_copied"), 0),
+            left_out=Coalesce(F("account__topics_left_out"), 0),
+            blocked=Coalesce(F("account__topics_blocked"), 0),
+            owed=F("account__records"),
+            unknown_partitions=Coalesce(F("account__unknown"), 0),
+            certainty=Coalesce(F("account__certainty"), Value("unknown")),
+            observed_at=F("account__observed_at"),
+            offset_lag=Case(When(account__unknown=0, then=F("account__records"))),
+            time_lag_ms=F("account__time_lag_ms"),
+            worst_topic=F("account__worst_topic"),
+        )
+    )
+
+
+def labelled_flows() -> QuerySet[Any]:
+    """Flows with their names as people write them, `label`."""
+    rows = Flow.objects.select_related("source", "target", "runner")
+    return rows.annotate(label=Concat("source__alias", Value("->"), "target__alias"))
+
+
+@dataclasses.dataclass(frozen=True)
+class WorstGroup:
+    """A group by its worst topic, with what all the topics that it reads owe together.
+
+    Those records are what it would not find on the target if the source failed now.
+    """
+
+    flow: Flow
+    group: str
+    topic: str
+    time_lag_ms: int | None
+    total: Total
+
+    @property
+    def offset_lag(self) -> int | None:
+        """For a reader without room for a certainty: null while any part is unknown."""
+        return self.total.exact_or_none
+
+
+def worst_topics(limit: int) -> list[FlowTopic]:
+    """The topics furthest behind, over all flows; their flows are joined to these few alone."""
+    worst_first = (F("time_lag_ms").desc(nulls_last=True), "-owed", "-unknown_partitions", "pk")
+    owing = Q(owed__gt=0) | Q(unknown_partitions__gt=0)
+    behind = FlowTopic.objects.filter(owing).exclude(state="skipped").order_by(*worst_first)
+    rows = FlowTopic.objects.filter(pk__in=behind.values("pk")[:limit])
+    return list(rows.select_related("flow__source", "flow__target").order_by(*worst_first))
+
+
+def worst_groups(topics: Sequence[FlowTopic], limit: int) -> list[WorstGroup]:
+    """The groups that read these topics, which come worst first; three queries."""
+    rank = {(row.flow_id, row.topic): at for at, row in enumerate(topics)}
+    flows, names = {flow for flow, _ in rank}, {topic for _, topic in rank}
+    readers = GroupOffset.objects.filter(flow__in=flows, topic__in=names).order_by()
+    best: dict[tuple[int, str], int] = {}
+    for flow, group, topic in readers.values_list("flow", "group", "topic").distinct():
+        at = rank.get((flow, topic))
+        if at is not None:
+            best[flow, group] = min(at, best.get((flow, group), at))
+    chosen = sorted(best, key=lambda key: (best[key], key[1]))[:limit]
+    waiting = _waiting(chosen)
+    return [
+        WorstGroup(
+            flow=topics[best[key]].flow,
+            group=key[1],
+            topic=topics[best[key]].topic,
+            time_lag_ms=topics[best[key]].time_lag_ms,
+            total=waiting[key],
+        )
+        for key in chosen
+    ]
+
+
+def _waiting(groups: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Total]:
+    """What the copied topics that each of these reads owe."""
+    flows, names = {flow for flow, _ in groups}, {group for _, group in groups}
+    read = GroupOffset.objects.filter(flow__in=flows, group__in=names).exclude(topic="").order_by()
+    pairs = set(read.values_list("flow", "group", "topic").distinct())
+    copied = FlowTopic.objects.filter(
+        flow__in=flows, topic__in={topic for *_, topic in pairs}, remote_topic__isnull=False
+    )
+    owed = {(row.flow_id, row.topic): row.total for row in copied}
+    topics: dict[tuple[int, str], list[tuple[str, Total]]] = defaultdict(list)
+    for flow, group, topic in sorted(pairs):
+        if (flow, topic) in owed:
+            topics[flow, group].append((topic, owed[flow, topic]))
+    return {key: combine(topics[key]) for key in groups}

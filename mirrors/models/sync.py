@@ -1,0 +1,103 @@
+"""DutyRun: one run of a periodic duty, or a roll-up of many. What duties found out of a flow."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from mirrors.models.flows import Flow
+
+
+class DutyRun(models.Model):
+    """`slot` is the second at which its turn began: taken once, however many beats there are.
+
+    A frequent duty has one row for equal runs of an hour: `runs` and `totals` since `since`, the
+    rest as the last run left it.
+    """
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="duty_runs")
+    duty = models.CharField(max_length=32)
+    slot = models.BigIntegerField()
+    since = models.DateTimeField()
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    runs = models.PositiveIntegerField(default=1)
+    counts = models.JSONField(default=dict)
+    totals = models.JSONField(default=dict)
+    reasons = models.JSONField(default=list)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ("-slot", "-id")
+        constraints = (
+            models.UniqueConstraint(fields=["flow", "duty", "slot"], name="one_run_per_slot"),
+            models.UniqueConstraint(
+                fields=["flow", "duty"], condition=Q(ended_at=None), name="one_open_run_per_duty"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.duty} of flow {self.flow_id} at {self.slot}"
+
+
+class HeartbeatState(models.Model):
+    """Heartbeats of one direction: the last turn, where they are written, how they arrive.
+
+    `seen_at` is the time in the newest heartbeat that the target has.
+    """
+
+    flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="heartbeat")
+    slot = models.BigIntegerField(default=0)
+    # "source", or "target" where we may only read the source.
+    place = models.CharField(max_length=8, default="source")
+    place_since = models.DateTimeField(null=True)
+    reason = models.TextField(blank=True)
+    error = models.TextField(blank=True)
+    written_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField(null=True)
+    latency_ms = models.BigIntegerField(null=True)
+    clock_skew_ms = models.BigIntegerField(null=True)
+    as_of = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"heartbeats of flow {self.flow_id}"
+
+
+class PlanState(models.TextChoices):
+    ASKED = "asked"
+    READY = "ready"
+    APPLYING = "applying"
+    APPLIED = "applied"
+    STALE = "stale"
+    FAILED = "failed"
+
+
+class FlowPlan(models.Model):
+    """What a flow would change on its target as a worker last saw it; `digest` names just that."""
+
+    flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="plan")
+    state = models.CharField(max_length=16, choices=PlanState, default=PlanState.ASKED)
+    reason = models.TextField(blank=True)
+    digest = models.CharField(max_length=64, blank=True)
+    changes = models.JSONField(default=list)
+    left_out = models.JSONField(default=list)
+    # Of sentences in `left_out`; null in a plan that was stored before there were codes.
+    codes = models.JSONField(null=True)
+    asked_by = models.CharField(max_length=150, blank=True)
+    since = models.DateTimeField()
+    as_of = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"plan of flow {self.flow_id}"
+
+
+class StandbyNote(models.Model):
+    """`digests` by kind, of what is in the topic with the id `topic_id`."""
+
+    flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="standby_note")
+    topic_id = models.CharField(max_length=64, blank=True)
+    digests = models.JSONField(default=dict)
+    as_of = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"what is kept of flow {self.flow_id}"

@@ -1,0 +1,184 @@
+"""One HTTP request to an address that a person typed: bounded, without redirects, not to anywhere.
+
+The name is resolved once, its addresses are judged, and the connection is made to one of those, so
+that a second resolution cannot lead elsewhere. UNDERSTUDY_NOTIFY_ALLOW names what may be reached,
+in the form of UNDERSTUDY_EGRESS_ALLOW; without it everything may but this machine and the
+link-local, multicast and unspecified addresses. Link-local ones (cloud metadata) never are.
+
+A request carries what its settings hold to wherever they point. So that nobody sends a broker's
+password to an address of his own, it sees only secrets that were named for such requests.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import os
+import re
+import urllib.parse
+
+import urllib3
+
+from mirrors.domain.formatting import on_one_line
+from mirrors.kafka.protocol.dns import resolve_host
+from mirrors.kafka.security import egress
+from mirrors.kafka.security.secret_scopes import Purpose
+from mirrors.kafka.security.secrets import check_reference, resolve
+
+VARIABLE = "UNDERSTUDY_NOTIFY_ALLOW"
+RESOLVE_S = 5.0
+TIMEOUT = urllib3.Timeout(connect=5.0, read=10.0)
+_ANSWER_BYTES = 300
+_AGAIN = {408, 425, 429}
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
+# Ours to set, or of the connection itself.
+_OURS = {"host", "content-length", "content-type", "transfer-encoding", "connection"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """`again`: whether another try may help. `words` never hold the address: it may be secret.
+
+    `unsent`: there was no connection, so nothing of the request was received.
+    """
+
+    ok: bool
+    words: str = ""
+    again: bool = False
+    wait_s: float | None = None
+    unsent: bool = False
+
+
+class Refused(Exception):
+    """The address may not be asked, with the reason in a sentence."""
+
+
+def post(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
+    """Ask an address that was judged, without following redirects; never raises.
+
+    A name may lead to several: one that cannot be connected to leaves the request to the next.
+    """
+    try:
+        parts, addresses = _judged(url)
+    except Refused as refusal:
+        return Outcome(False, str(refusal))
+    except OSError:
+        return Outcome(False, "The name of the address does not resolve.", again=True)
+    sent = {"Content-Type": "application/json", "User-Agent": "Understudy", **headers}
+    sent["Host"] = parts.netloc.rpartition("@")[2]
+    for address in addresses:
+        outcome = _post_to(address, parts, body, sent)
+        if not outcome.unsent:
+            break
+    return outcome
+
+
+def _post_to(
+    address: str, parts: urllib.parse.SplitResult, body: bytes, headers: dict[str, str]
+) -> Outcome:
+    try:
+        with _pool(parts, address, parts.hostname or "") as pool:
+            answer = pool.urlopen(
+                "POST",
+                urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, "")),
+                body=body,
+                headers=headers,
+                redirect=False,
+                retries=False,
+                preload_content=False,
+            )
+            text = on_one_line(answer.read(_ANSWER_BYTES).decode("utf-8", "replace"))
+            answer.release_conn()
+    except urllib3.exceptions.SSLError:
+        return Outcome(False, "Its certificate is not trusted or names another host.", again=True)
+    except urllib3.exceptions.NewConnectionError:
+        return Outcome(False, "The connection was refused.", again=True, unsent=True)
+    except urllib3.exceptions.ConnectTimeoutError:
+        return Outcome(False, "It did not answer in time.", again=True, unsent=True)
+    except urllib3.exceptions.TimeoutError:
+        return Outcome(False, "It did not answer in time.", again=True)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        return Outcome(False, f"The connection failed ({type(error).__name__}).", again=True)
+    return _outcome(answer.status, text, answer.headers.get("Retry-After"))
+
+
+def _outcome(status: int, text: str, wait: str | None) -> Outcome:
+    if 200 <= status < 300:
+        return Outcome(True)
+    words = f"It answered {status}{': ' + text if text else ''}."
+    wait_s = float(wait) if wait and wait.isascii() and wait.isdecimal() else None
+    return Outcome(False, words, again=status >= 500 or status in _AGAIN, wait_s=wait_s)
+
+
+def _pool(parts: urllib.parse.SplitResult, address: str, host: str) -> urllib3.HTTPConnectionPool:
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if parts.scheme == "https":
+        return urllib3.HTTPSConnectionPool(
+            address, port, timeout=TIMEOUT, server_hostname=host, assert_hostname=host
+        )
+    return urllib3.HTTPConnectionPool(address, port, timeout=TIMEOUT)
+
+
+def _judged(url: str) -> tuple[urllib.parse.SplitResult, list[str]]:
+    """The parts of the address and the IP addresses that may be connected to, at least one."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        raise Refused("The address cannot be read.") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise Refused("The address must begin with http:// or https:// and name a host.")
+    found = resolve_host(parts.hostname, port, RESOLVE_S)
+    addresses, refusals = [], []
+    for address in dict.fromkeys(str(one[0]) for _, one in found):
+        try:
+            _judge(parts.hostname, address, port)
+        except Refused as refusal:
+            refusals.append(refusal)
+        else:
+            addresses.append(address)
+    if not addresses:
+        raise refusals[0]
+    return parts, addresses
+
+
+def _judge(host: str, address: str, port: int) -> None:
+    ip = ipaddress.ip_address(address)
+    if isinstance(ip, ipaddress.IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    if ip.is_link_local:
+        raise Refused("The address is link-local (cloud metadata lives there): never asked.")
+    rules = {egress.VARIABLE: os.environ.get(VARIABLE, "")}
+    if rules[egress.VARIABLE]:
+        allowed = egress.is_allowed(host, port, environ=rules)
+        if not allowed and not egress.is_allowed(str(ip), port, environ=rules):
+            raise Refused(f"No rule of {VARIABLE} of this deployment allows the address.")
+    elif ip.is_loopback or ip.is_multicast or ip.is_unspecified:
+        raise Refused(
+            f"The address leads to this machine or to nobody. Where that is meant, name it in "
+            f"{VARIABLE} of the service that sends, such as {ip}:{port}."
+        )
+
+
+def is_reference(text: str) -> bool:
+    return text.startswith(("env:", "file:"))
+
+
+def reveal(reference: str) -> str:
+    return resolve(reference, purpose=Purpose.NOTIFY).reveal()
+
+
+def refusal(reference: str) -> str | None:
+    """Why a request may not use a reference; None when it may."""
+    return check_reference(reference, purpose=Purpose.NOTIFY)
+
+
+def check_headers(headers: dict[str, str]) -> str | None:
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(name) or name.lower() in _OURS:
+            return f"{name[:64]!r} cannot be a header of such a request."
+        if not value.isprintable() or not value.isascii() or len(value) > 1000:
+            return f"The value of {name} holds characters that no header may hold."
+        if is_reference(value) and (sentence := refusal(value)):
+            return sentence
+    return None

@@ -1,0 +1,100 @@
+"""Differences that compaction explains: each side may forget what a later record of a key replaced.
+
+A record that one side lacks is explained by a later one of its key there, by being the deletion of
+its key (those go after a while), or by such a deletion behind it on the side that still has it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from mirrors.domain.comparison.alignment import Difference, Row
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.reading.comparison import NULL, Stretches
+from mirrors.models import ComparisonPart
+
+_READ_S = 20.0
+_ASK_S = 10.0
+_WHOLE = {"missing", "extra"}
+
+
+def unexplained(
+    spec: FlowSpec,
+    part: ComparisonPart,
+    firsts: tuple[int, int],
+    differences: Iterable[Difference],
+    tick: Callable[[], None],
+) -> list[Difference]:
+    """What compaction has nothing to do with. A record twice, or two swapped, it never made.
+
+    `firsts` are the offsets at which the stretch begins on either side.
+    """
+    single = [one for row in differences for one in _apart(row)]
+    suspects = [row for row in single if row.kind in _WHOLE]
+    if not suspects:
+        return single
+    here, there = (part.topic, part.partition), (part.remote_topic, part.partition)
+    above = _later(spec.source, here, firsts[0], _beginnings(suspects, 0), tick)
+    below = _later(spec.target, there, firsts[1], _beginnings(suspects, 1), tick)
+    return [row for row in single if row.kind not in _WHOLE or not _explained(row, above, below)]
+
+
+def _beginnings(suspects: Iterable[Difference], side: int) -> dict[bytes, int]:
+    """Key -> the offset behind which a record of it on that side counts as a later one."""
+    found: dict[bytes, int] = {}
+    for row in suspects:
+        own = (row.source, row.target)[side]
+        at = own.offset if own is not None else row.behind[side]
+        key = _key(row.source or row.target)
+        found[key] = max(at, found.get(key, at))
+    return found
+
+
+def _apart(row: Difference) -> list[Difference]:
+    """Where both sides compact by themselves, another record is one forgotten and one not."""
+    if row.kind != "changed":
+        return [row]
+    return [
+        Difference("missing", row.source, behind=row.behind),
+        Difference("extra", None, row.target, behind=row.behind),
+    ]
+
+
+def _explained(row: Difference, above: Mapping[bytes, bool], below: Mapping[bytes, bool]) -> bool:
+    one = row.source or row.target
+    if one is None:
+        return False
+    lacks, has = (below, above) if row.source else (above, below)
+    key = _key(one)
+    return one.parts[1] == NULL or key in lacks or has.get(key, False)
+
+
+def _later(
+    cluster: ClusterSpec,
+    place: Place,
+    start: int,
+    keys: Mapping[bytes, int],
+    tick: Callable[[], None],
+) -> dict[bytes, bool]:
+    """Which keys have a record behind the given offset, up to now, and whether one deletes it."""
+    with Admin(cluster) as admin:
+        end = admin.list_offsets([place], "stable", deadline_s=_ASK_S).raise_first().done[place]
+        first = admin.list_offsets([place], "earliest", deadline_s=_ASK_S).raise_first()
+    found: dict[bytes, bool] = {}
+    until = time.monotonic() + _READ_S
+    window = (max(start, first.done[place]), end)
+    with Stretches(cluster, {place: window}) as side:
+        while side.open and time.monotonic() < until:
+            for piece in side.read().values():
+                for row in piece.rows:
+                    key = _key(row)
+                    if key in keys and row.offset > keys[key]:
+                        found[key] = found.get(key, False) or row.parts[1] == NULL
+            tick()
+    return found
+
+
+def _key(row: Row | None) -> bytes:
+    return bytes(row.parts[0]) if row is not None else b""  # type: ignore[call-overload]

@@ -1,0 +1,130 @@
+"""Comparisons as rows: ask for one, take a turn of it, say how far it is, end it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import F
+from django.utils import timezone
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.models import Comparison, Flow
+from mirrors.models.comparison import OPEN_COMPARISONS, ComparisonState
+from mirrors.services import run_lifecycle
+
+MOST_TOPICS = 500
+SECONDS, MEGABYTES, RECORDS = 120, 512, 50_000
+MOST_SECONDS, MOST_MEGABYTES = 3600, 102_400
+# A worker says something every second or so; the longest it is mute are some calls' deadlines.
+LOST_AFTER = timedelta(seconds=90)
+_MOST_LOST = 3
+
+
+def request_comparison(
+    *,
+    flow: Flow,
+    who: str,
+    topics: Iterable[str] = (),
+    content: bool = True,
+    records: int | None = RECORDS,
+    seconds: int = SECONDS,
+    megabytes: int = MEGABYTES,
+    why: str = "",
+) -> Comparison:
+    """Write the row that a worker takes; the caller enqueues on commit. One at a time a flow."""
+    chosen = sorted(set(topics))
+    if len(chosen) > MOST_TOPICS:
+        sentence = f"{len(chosen)} topics are more than the {MOST_TOPICS} that one run takes."
+        raise InvalidSettings({"topics": [sentence]})
+    return run_lifecycle.request(
+        Comparison,
+        refusal=f"A comparison of {flow.name} runs already. Wait for its end, or abort it.",
+        who=who,
+        noted=why or f"For {flow.name}.",
+        flow=flow,
+        topics=chosen,
+        content=content,
+        records=records,
+        seconds=seconds,
+        megabytes=megabytes,
+        why=why,
+    )
+
+
+def abort_comparison(*, run: Comparison, who: str, why: str = "") -> Comparison:
+    """One that waits ends at once; one that runs within seconds, and keeps what it has found."""
+    rows = Comparison.objects.filter(pk=run.pk)
+    states = {"queued": ComparisonState.QUEUED, "aborted": ComparisonState.ABORTED}
+    run_lifecycle.ask_to_abort(rows, **states, who=who, why=why)
+    run.refresh_from_db()
+    return run
+
+
+def take_turn(*, comparison_id: int) -> Comparison | None:
+    """The comparison for its one worker, or None when another has it, or another one runs."""
+    rows = Comparison.objects.filter(pk=comparison_id, state__in=OPEN_COMPARISONS)
+    run = rows.select_related("flow__source", "flow__target").first()
+    now = timezone.now()
+    if run is None:
+        return None
+    if run.state == ComparisonState.RUNNING:
+        rests = rows.filter(rests=True, turn=run.turn)
+        if not rests.update(rests=False, turn=F("turn") + 1, seen_at=now):
+            return None
+    else:
+        other = Comparison.objects.filter(state=ComparisonState.RUNNING).first()
+        if other is not None:
+            rows.update(reason=f"It waits for comparison {other.pk} of {other.flow.name} to end.")
+            return None
+        queued = rows.filter(state=ComparisonState.QUEUED)
+        if not run_lifecycle.take(
+            queued,
+            state=ComparisonState.RUNNING,
+            reason="A worker asks both clusters.",
+            started_at=now,
+            seen_at=now,
+            turn=1,
+        ):
+            return None
+    run.refresh_from_db()
+    return run
+
+
+def note_progress(*, run: Comparison, **known: Any) -> str:
+    """Say that the worker lives and how far it is; why it must stop, or nothing."""
+    rows = Comparison.objects.filter(pk=run.pk, state=ComparisonState.RUNNING, turn=run.turn)
+    return run_lifecycle.heartbeat(rows, **known)
+
+
+def rest(*, run: Comparison, **known: Any) -> None:
+    """The turn is over, the comparison is not: other tasks come first now."""
+    rows = Comparison.objects.filter(pk=run.pk, state=ComparisonState.RUNNING, turn=run.turn)
+    rows.update(rests=True, seen_at=timezone.now(), **known)
+
+
+def end_comparison(*, comparison_id: int, state: str, reason: str, **known: Any) -> bool:
+    """False when others had ended it."""
+    rows = Comparison.objects.filter(pk=comparison_id, state__in=OPEN_COMPARISONS)
+    return run_lifecycle.end(rows, state=state, reason=reason, **{"rests": False, **known})
+
+
+def waiting_comparisons() -> list[int]:
+    """Comparisons whose message may be lost, or whose worker was: sent again."""
+    now = timezone.now()
+    held = Comparison.objects.filter(state=ComparisonState.RUNNING, rests=False)
+    lost = run_lifecycle.lost(held, now=now, after=LOST_AFTER)
+    for run in lost.filter(lost__gte=_MOST_LOST):
+        reason = (
+            f"Its worker was lost {run.lost + 1} times, so it was given up. What was compared by "
+            "then is below. Look into the log of the worker."
+        )
+        end_comparison(comparison_id=run.pk, state=ComparisonState.FAILED, reason=reason)
+    lost.update(rests=True, lost=F("lost") + 1)
+    queued = Comparison.objects.filter(state=ComparisonState.QUEUED)
+    resting = Comparison.objects.filter(state=ComparisonState.RUNNING, rests=True)
+    return [
+        *run_lifecycle.unclaimed(resting, now=now, since="seen_at"),
+        *run_lifecycle.unclaimed(queued, now=now),
+    ]

@@ -1,0 +1,285 @@
+"""Which range of each partition is compared with which of the target, by the map of offsets.
+
+Target ends are read before positions: all that the flow wrote below those ends lies below these
+positions, so every other record there was written by another producer. The range on the target
+begins where the record before the first compared one ends, so that a foreign record in front of it
+is found (`target_ranges`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from django.db.models import Min
+
+from mirrors.domain.comparison.digests import CHUNK
+from mirrors.domain.offsets.translation import Translation
+from mirrors.domain.specs import FlowSpec
+from mirrors.kafka.admin.topics import Admin, At, Place
+from mirrors.models import Comparison, ComparisonPart, FlowPartition, PartitionMap, RunBlock
+from mirrors.models.comparison import PartVerdict
+from mirrors.services.comparison.metadata import Shape
+from mirrors.services.comparison.target_ranges import Before, TargetRanges
+from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.offsets.translation import translate_offsets
+
+DEADLINE_S = 20.0
+_STEPS = 2000
+_BATCH = 500
+_MIXED = (
+    "With skip.replicated two directions are mixed in one topic, each cluster in an order of its "
+    "own: there is no one order to compare."
+)
+_RECORD_LANE = "record"
+_NO_MAP = (
+    "There is no map of its offsets: nothing of it was copied yet, or by a lane that writes none."
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What both clusters say of one partition; None where they do not."""
+
+    source_start: int | None
+    source_end: int | None
+    target_start: int | None
+    target_end: int | None
+
+
+def plan_parts(*, run: Comparison, spec: FlowSpec, shape: Shape, tick: Callable[[], None]) -> int:
+    """Make the rows of all partitions; how many there are."""
+    bounds, remote = _bounds(run, spec, shape, tick)
+    maps = {
+        (row.topic, row.partition): row
+        for row in PartitionMap.objects.filter(flow=run.flow, position__isnull=False)
+    }
+    firsts = {
+        map_id: (first, downstream)
+        for map_id, first, downstream in RunBlock.objects.filter(map__flow=run.flow)
+        .order_by()
+        .values_list("map")
+        .annotate(Min("first"), Min("downstream"))
+    }
+    planner = _Planner(run, spec, shape, remote, TargetRanges(run.flow, maps))
+    asked: dict[Place, list[int]] = {}
+    for place, known in bounds.items():
+        found = maps.get(place)
+        head = firsts.get(found.pk) if found is not None else None
+        if found is not None and head is not None and found.position is not None:
+            asked[place] = [planner.first(known, head, found.position), found.position]
+    uncopied = _uncopied(run, {at: row for at, row in maps.items() if at in bounds.keys() - asked})
+    answers = translate_offsets(flow=run.flow, places={**dict.fromkeys(bounds, ()), **asked})
+    planner.ranges.look({place: offsets[0] for place, offsets in asked.items()} | uncopied)
+    parts = [
+        planner.part(place, known, asked.get(place), answers.get(place, []), uncopied.get(place))
+        for place, known in bounds.items()
+    ]
+    tick()
+    ComparisonPart.objects.filter(comparison=run).delete()
+    ComparisonPart.objects.bulk_create(parts, batch_size=_BATCH)
+    return len(parts)
+
+
+def _uncopied(run: Comparison, maps: Mapping[Place, PartitionMap]) -> dict[Place, int]:
+    """Positions of partitions of which this flow wrote no record to the target.
+
+    At position 0 nothing was there to copy, and a takeover says how far MirrorMaker 2 had copied.
+    Any other position without a map may belong to copies: the lane `record` writes no map.
+    """
+    lanes = FlowPartition.objects.filter(flow=run.flow, lane=_RECORD_LANE)
+    recorded = set(lanes.values_list("topic", "partition"))
+    return {
+        place: row.position or 0
+        for place, row in maps.items()
+        if place not in recorded and (not row.position or row.map_end is not None)
+    }
+
+
+def _bounds(
+    run: Comparison, spec: FlowSpec, shape: Shape, tick: Callable[[], None]
+) -> tuple[dict[Place, Bounds], dict[str, str]]:
+    """In this order: the target's ends, positions and runs, the source's ends."""
+    theirs, ours = shape.pictures
+    remote = {row.topic: row.remote_topic for row in shape.copied}
+    places = [(row.topic, number) for row in shape.copied for number in range(row.partitions)]
+    there = {
+        place: (remote[place[0]], place[1])
+        for place in places
+        if remote[place[0]] in ours.topics and place[1] < ours.topics[remote[place[0]]].partitions
+    }
+    level: At = "stable" if spec.settings.isolation_level == "read_committed" else "latest"
+    with Admin(spec.target) as target:
+        ends = target.list_offsets(there.values(), "stable", deadline_s=DEADLINE_S).done
+        starts = target.list_offsets(there.values(), "earliest", deadline_s=DEADLINE_S).done
+    tick()
+    refresh_index(flow=run.flow)
+    tick()
+    here = [place for place in places if place[0] in theirs.topics]
+    with Admin(spec.source) as source:
+        first = source.list_offsets(here, "earliest", deadline_s=DEADLINE_S).done
+        last = source.list_offsets(here, level, deadline_s=DEADLINE_S).done
+    tick()
+    return {
+        place: Bounds(
+            source_start=first.get(place),
+            source_end=last.get(place),
+            target_start=starts.get(there[place]) if place in there else None,
+            target_end=ends.get(there[place]) if place in there else None,
+        )
+        for place in places
+    }, remote
+
+
+class _Planner:
+    def __init__(
+        self,
+        run: Comparison,
+        spec: FlowSpec,
+        shape: Shape,
+        remote: Mapping[str, str],
+        ranges: TargetRanges,
+    ) -> None:
+        self._run = run
+        self._spec = spec
+        self._pictures = shape.pictures
+        self._remote = remote
+        self.ranges = ranges
+
+    def first(self, known: Bounds, head: tuple[int, int], position: int) -> int:
+        """The source offset from which on the target must have everything that was asked for."""
+        start = known.source_start or 0
+        begins = head[0]
+        if self._spec.settings.start_from == "earliest" and head[1] == 0:
+            # The flow wrote the target's first record, so nothing before it was left to others.
+            begins = min(begins, start)
+        first = max(start, begins)
+        if self._run.records is not None:
+            first = max(first, position - self._run.records)
+        return min(first, position)
+
+    def part(
+        self,
+        place: Place,
+        known: Bounds,
+        asked: list[int] | None,
+        answers: Iterable[Translation],
+        uncopied: int | None,
+    ) -> ComparisonPart:
+        part = ComparisonPart(
+            comparison=self._run,
+            topic=place[0],
+            partition=place[1],
+            remote_topic=self._remote[place[0]],
+            **self._kinds(place[0]),
+        )
+        if why := self._obstacle(known, asked, uncopied, place):
+            return _unread(part, known, why)
+        if asked is None and self._holds_foreign(place, known, uncopied):
+            return self._foreign_only(part, place, known, uncopied or 0)
+        if asked is None:
+            part.verdict = PartVerdict.SAME
+            part.reason = "Both sides are empty."
+            return part
+        below = [row.downstream for row in answers]
+        if None in below:
+            return _unread(part, known, "The map of offsets does not say where it lies there.")
+        first, position = asked
+        target_first, end = below[0] or 0, below[1] or 0
+        target_start = known.target_start or 0
+        before = self.ranges.before(place, first)
+        if target_first < target_start:
+            first, target_first, why = self._kept(place, first, position, target_start)
+            part.unread, part.reason = first - asked[0], why
+        elif before.end <= target_first:
+            self._say_before(part, known, before, position)
+            target_first = before.end
+        part.source_first = part.next = first
+        part.source_end = position
+        part.target_first = max(target_first, target_start)
+        part.target_end = max(end, known.target_end or 0, part.target_first)
+        return part
+
+    def _holds_foreign(self, place: Place, known: Bounds, uncopied: int | None) -> bool:
+        """Whether the target has records where this flow wrote none."""
+        if uncopied is None:
+            return False
+        begins = max(self.ranges.before(place, uncopied).end, known.target_start or 0)
+        return (known.target_end or 0) > begins
+
+    def _foreign_only(
+        self, part: ComparisonPart, place: Place, known: Bounds, position: int
+    ) -> ComparisonPart:
+        """Compare no record of the source with all that the target has."""
+        before = self.ranges.before(place, position)
+        part.source_first = part.source_end = part.next = position
+        part.target_first = max(before.end, known.target_start or 0)
+        part.target_end = known.target_end
+        if left := max(0, (known.source_end or 0) - position):
+            part.unread, part.reason = left, _NO_MAP
+        return part
+
+    def _say_before(
+        self, part: ComparisonPart, known: Bounds, before: Before, position: int
+    ) -> None:
+        """Say what lies below the range and is not compared."""
+        start = known.target_start or 0
+        if not before.is_known or before.end <= start:
+            return
+        part.reason = (
+            f"Offsets {start} to {before.end - 1} of the target were there before this flow's map "
+            "begins (MirrorMaker 2's copies, or those of an earlier generation); not compared."
+        )
+        asked = known.source_start or 0
+        if self._run.records is not None:
+            asked = max(asked, position - self._run.records)
+        if before.first is not None:
+            part.unread = max(0, before.first - asked)
+
+    def _obstacle(
+        self, known: Bounds, asked: list[int] | None, uncopied: int | None, place: Place
+    ) -> str:
+        if known.target_end is None or known.source_end is None:
+            side = "target" if known.target_end is None else "source"
+            return f"The {side} has no such partition, or does not say where it ends."
+        if self._spec.settings.skip_replicated:
+            return _MIXED
+        if asked is not None or self._holds_foreign(place, known, uncopied):
+            return ""
+        empty = known.source_start == known.source_end
+        if not (empty and known.target_start == known.target_end):
+            return _NO_MAP
+        return ""
+
+    def _kinds(self, topic: str) -> dict[str, bool]:
+        theirs, ours = self._pictures
+        sides = [theirs.topics.get(topic), ours.topics.get(self._remote[topic])]
+        policies = [side.config("cleanup.policy") or "" for side in sides if side is not None]
+        kept = [side.config("message.timestamp.type") for side in sides if side is not None]
+        return {
+            "compacted": any("compact" in policy for policy in policies),
+            "keeps_time": "LogAppendTime" not in kept[1:],
+        }
+
+    def _kept(self, place: Place, first: int, position: int, start: int) -> tuple[int, int, str]:
+        """Where the target's own retention lets it begin."""
+        step = max(CHUNK, (position - first) // _STEPS + 1)
+        offsets = [*range(first, position, step), position]
+        rows = translate_offsets(flow=self._run.flow, places={place: offsets})[place]
+        for row in _known(rows):
+            if row[1] >= start:
+                why = f"The target keeps records from offset {start} on only."
+                return row[0], row[1], why
+        return position, start, "The target keeps none of the records that the source has."
+
+
+def _known(rows: Iterable[Translation]) -> Iterator[tuple[int, int]]:
+    for row in rows:
+        if row.downstream is not None:
+            yield row.upstream, row.downstream
+
+
+def _unread(part: ComparisonPart, known: Bounds, why: str) -> ComparisonPart:
+    part.verdict, part.reason = PartVerdict.UNREAD, why
+    part.unread = max(0, (known.source_end or 0) - (known.source_start or 0))
+    return part

@@ -1,0 +1,249 @@
+"""One step over some partitions: digests of both sides by chunks, then the records that differ.
+
+Both sides are read at the same pace, so that when time is over what was read is a pair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from mirrors.domain.comparison.alignment import Aligner, Difference, Row
+from mirrors.domain.comparison.digests import SideDigest, borders, chain, compare_chunks
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.specs import FlowSpec
+from mirrors.kafka.admin.topics import Place
+from mirrors.kafka.reading.comparison import Piece, Stretches, timed
+from mirrors.models import ComparisonPart, Flow
+from mirrors.services.comparison.compaction import unexplained
+from mirrors.services.offsets.translation import translate_offsets
+
+# A step ends when its chunks are read, or then: a turn is not to be longer than some of them.
+STEP_S = 15.0
+ALIGN_S = 30.0
+CHUNKS = 32
+_MAP_CHANGED = "The map of offsets changed while it was compared; compare again."
+_TOO_SLOW = "Not even one chunk of it was read in {seconds:.0f} s; its records are too large."
+
+
+@dataclasses.dataclass
+class Meter:
+    """How much may still be read; `tick` raises when the comparison is to stop."""
+
+    until: float
+    bytes_left: int
+    tick: Callable[[], None]
+    bytes_read: int = 0
+    align_until: float = 0.0
+
+    def is_open(self) -> bool:
+        return time.monotonic() < self.until and self.bytes_read < self.bytes_left
+
+    def why(self) -> str:
+        if self.bytes_read >= self.bytes_left:
+            return "All the megabytes that it may read were read."
+        return "Its time was over."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one step found in one partition; `refusal` says why it goes no further."""
+
+    part: ComparisonPart
+    next: int
+    source_records: int = 0
+    target_records: int = 0
+    digests: tuple[str, str] = ("", "")
+    differences: tuple[Difference, ...] = ()
+    explained: int = 0
+    refusal: str = ""
+
+
+@dataclasses.dataclass
+class _Pair:
+    part: ComparisonPart
+    source: SideDigest
+    target: SideDigest
+
+
+def take_step(
+    *, flow: Flow, spec: FlowSpec, parts: Iterable[ComparisonPart], meter: Meter
+) -> list[Step]:
+    """Go on in each of these partitions by some chunks."""
+    pairs, steps = _pairs(flow, parts)
+    committed = spec.settings.isolation_level == "read_committed"
+    failed = _read(spec, pairs, meter, committed=committed)
+    meter.align_until = time.monotonic() + ALIGN_S
+    for pair in pairs:
+        if (error := failed.get(pair.part.pk)) is not None:
+            next_ = pair.part.next or 0
+            steps.append(Step(part=pair.part, next=next_, refusal=error.message))
+        else:
+            steps.append(_compare(spec, pair, meter, committed=committed))
+    return steps
+
+
+def _pairs(flow: Flow, parts: Iterable[ComparisonPart]) -> tuple[list[_Pair], list[Step]]:
+    """Chunks of both sides: the map says where a chunk's border lies on the target."""
+    rows = {
+        (part.topic, part.partition): (
+            part,
+            borders(part.next or 0, part.source_end or 0, CHUNKS),
+        )
+        for part in parts
+    }
+    answers = translate_offsets(
+        flow=flow, places={place: offsets for place, (_, offsets) in rows.items()}
+    )
+    pairs: list[_Pair] = []
+    steps: list[Step] = []
+    for place, (part, offsets) in rows.items():
+        there = [row.downstream for row in answers[place]]
+        if part.next == part.source_first:
+            there[0] = part.target_first
+        if offsets[-1] == part.source_end:
+            there[-1] = part.target_end
+        known = [offset for offset in there if offset is not None]
+        if len(known) < len(there) or known != sorted(known):
+            steps.append(Step(part=part, next=part.next or 0, refusal=_MAP_CHANGED))
+        else:
+            pairs.append(_Pair(part, SideDigest(offsets), SideDigest(known)))
+    return pairs, steps
+
+
+def _read(
+    spec: FlowSpec, pairs: list[_Pair], meter: Meter, *, committed: bool
+) -> dict[int, UnderstudyError]:
+    """Fill the digests of both sides, turn by turn; why a partition could not be read."""
+    ours = {_here(pair.part): (pair, pair.source) for pair in pairs}
+    theirs = {_there(pair.part): (pair, pair.target) for pair in pairs}
+    until = time.monotonic() + STEP_S
+    with contextlib.ExitStack() as stack:
+        sides = [
+            (known, stack.enter_context(_stretches(cluster, known, committed=reads)))
+            for cluster, known, reads in (
+                (spec.source, ours, committed),
+                (spec.target, theirs, True),
+            )
+        ]
+        for known, _ in sides:
+            for _, digest in known.values():
+                if digest.borders[0] >= digest.borders[-1]:
+                    digest.reach(digest.borders[-1])
+        while any(side.open for _, side in sides) and time.monotonic() < until:
+            before = sum(side.bytes for _, side in sides)
+            for known, side in sides:
+                for place, piece in side.read().items():
+                    _fold(known[place], piece)
+            meter.bytes_read += sum(side.bytes for _, side in sides) - before
+            meter.tick()
+            if not meter.is_open():
+                break
+        return {
+            known[place][0].part.pk: error
+            for known, side in sides
+            for place, error in side.failed.items()
+        }
+
+
+def _stretches(
+    cluster: object, known: dict[Place, tuple[_Pair, SideDigest]], *, committed: bool
+) -> Stretches:
+    windows = {
+        place: (digest.borders[0], digest.borders[-1]) for place, (_, digest) in known.items()
+    }
+    return Stretches(cluster, windows, committed=committed)  # type: ignore[arg-type]
+
+
+def _fold(known: tuple[_Pair, SideDigest], piece: Piece) -> None:
+    pair, digest = known
+    for row in _faces(pair.part, piece.rows):
+        digest.add(row.offset, row.digest)
+    digest.reach(piece.reached)
+
+
+def _faces(part: ComparisonPart, rows: Iterable[Row]) -> Iterator[Row]:
+    if part.keeps_time:
+        return map(timed, rows)
+    return (row._replace(parts=row.parts[:3]) for row in rows)
+
+
+def _compare(spec: FlowSpec, pair: _Pair, meter: Meter, *, committed: bool) -> Step:
+    part, result = pair.part, compare_chunks(pair.source, pair.target)
+    found: list[Difference] = []
+    explained = 0
+    for first, last in result.ranges:
+        differences = _align(spec, pair, first, last, meter, committed=committed)
+        kept = differences
+        if part.compacted:
+            kept = unexplained(
+                spec,
+                part,
+                (pair.source.borders[first], pair.target.borders[first]),
+                differences,
+                meter.tick,
+            )
+        explained += len(differences) - len(kept)
+        found += kept
+    refusal = ""
+    if not result.chunks:
+        refusal = meter.why() if not meter.is_open() else _TOO_SLOW.format(seconds=STEP_S)
+    return Step(
+        part=part,
+        next=pair.source.borders[result.chunks],
+        source_records=result.source_records,
+        target_records=result.target_records,
+        digests=(
+            chain(part.source_digest, pair.source, result.chunks),
+            chain(part.target_digest, pair.target, result.chunks),
+        ),
+        differences=tuple(found),
+        explained=explained,
+        refusal=refusal,
+    )
+
+
+def _align(
+    spec: FlowSpec, pair: _Pair, first: int, last: int, meter: Meter, *, committed: bool
+) -> list[Difference]:
+    """The records of chunks that differ, one by one."""
+    part, aligner = pair.part, Aligner()
+    here, there = _here(part), _there(part)
+    windows = [(side.borders[first], side.borders[last]) for side in (pair.source, pair.target)]
+    with (
+        Stretches(spec.source, {here: windows[0]}, committed=committed) as source,
+        Stretches(spec.target, {there: windows[1]}) as target,
+    ):
+        aligner.end(left=not source.open, right=not target.open)
+        while any(aligner.wants) and not aligner.is_over:
+            wants = aligner.wants
+            for wanted, side, place, name in (
+                (wants[0], source, here, "left"),
+                (wants[1], target, there, "right"),
+            ):
+                if wanted:
+                    piece = side.read().get(place, Piece())
+                    aligner.feed(**{name: list(_faces(part, piece.rows))})
+                    aligner.end(**{name: not side.open})
+            meter.tick()
+            failed = [*source.failed.values(), *target.failed.values()]
+            if failed or time.monotonic() > meter.align_until:
+                return [*aligner.differences(), _unnamed(windows)]
+        meter.bytes_read += source.bytes + target.bytes
+    return aligner.differences()
+
+
+def _unnamed(windows: list[tuple[int, int]]) -> Difference:
+    """The digests differ, and which record it is could not be read."""
+    source, target = (Row(window[0], b"") for window in windows)
+    return Difference("apart", source, target)
+
+
+def _here(part: ComparisonPart) -> Place:
+    return part.topic, part.partition
+
+
+def _there(part: ComparisonPart) -> Place:
+    return part.remote_topic, part.partition

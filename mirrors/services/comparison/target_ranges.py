@@ -1,0 +1,87 @@
+"""Where the compared range of a partition begins on the target.
+
+It begins behind the last record that is not to be compared, not at the first one that is: a record
+of another producer may lie between the two. What is not compared there:
+
+- copies of records before the first compared one: they end where the run below it ends;
+- before the first run of the map, what MirrorMaker 2 had copied when the flow took over from it
+  (the block says where that ends), and copies of an earlier generation of either topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mirrors.domain.offsets.run_blocks import Block, first_run, follows, read_block
+from mirrors.kafka.admin.topics import Place
+from mirrors.models import Flow, PartitionMap
+from mirrors.models.offsets import Around, blocks_around
+
+_LAST = 2**62
+
+
+class Before(NamedTuple):
+    """What lies on the target below the compared range: up to `end`.
+
+    `first`: the first source offset that the map knows, where the range begins with it; None where
+    it begins behind other copies of the same map. `is_known`: copies of others or of an earlier
+    generation lie there, which are not compared.
+    """
+
+    end: int
+    first: int | None = None
+    is_known: bool = False
+
+
+class TargetRanges:
+    """`look` once with the first compared source offset of each partition, then `before`."""
+
+    def __init__(self, flow: Flow, maps: Mapping[Place, PartitionMap]) -> None:
+        self._flow = flow
+        self._maps = maps
+        self._around: dict[Place, Around] = {}
+        self._ends: dict[Place, int] = {}
+
+    def look(self, firsts: Mapping[Place, int]) -> None:
+        """Read the blocks below these offsets, and how far earlier generations reach."""
+        wanted = {place: (self._maps[place].pk, at - 1) for place, at in firsts.items()}
+        found = blocks_around(wanted.values())
+        self._around.update({place: found[at] for place, at in wanted.items()})
+        self._ends = self._earlier(firsts)
+
+    def before(self, place: Place, first: int) -> Before:
+        """What lies below the record of source offset `first`, or of the next that was copied."""
+        around = self._around[place]
+        if around.body is not None:
+            run, _ = Block(around.body).around(first - 1)
+            if run is not None:
+                return Before(run.downstream + min(run.length, first - run.upstream))
+        end = self._ends.get(place, 0)
+        known = self._maps[place]
+        if around.above is None:
+            taken = known.map_end or 0
+            return Before(max(end, taken), None, is_known=max(end, taken) > 0)
+        taken = follows(around.above) or 0
+        begins = first_run(around.above).upstream
+        return Before(max(end, taken), begins, is_known=max(end, taken) > 0)
+
+    def _earlier(self, firsts: Mapping[Place, int]) -> dict[Place, int]:
+        """Where copies of earlier generations end in the same remote partitions."""
+        rows = PartitionMap.objects.filter(
+            flow=self._flow, position=None, topic__in={topic for topic, _ in firsts}
+        )
+        old: dict[int, Place] = {
+            row.pk: (row.topic, row.partition)
+            for row in rows
+            if (known := self._maps.get((row.topic, row.partition))) is not None
+            and row.into == known.into
+        }
+        ends: dict[Place, int] = {}
+        for (pk, _), around in blocks_around((pk, _LAST) for pk in old).items():
+            if around.body is None:
+                continue
+            *_, last = read_block(around.body)
+            place = old[pk]
+            ends[place] = max(ends.get(place, 0), last.downstream + last.length)
+        return ends

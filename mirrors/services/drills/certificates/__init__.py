@@ -1,0 +1,1 @@
+"""Signed certificates of drills and of failover runs."""

@@ -1,0 +1,98 @@
+"""A certificate on A4: the same tables as its page, in a file that is printed, mailed and filed."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+from xml.sax.saxutils import escape
+
+from reportlab.lib import colors
+from reportlab.lib.pagesizes import A4
+from reportlab.lib.styles import ParagraphStyle
+from reportlab.lib.units import mm
+from reportlab.pdfgen.canvas import Canvas
+from reportlab.platypus import Flowable, Paragraph, SimpleDocTemplate, Spacer, Table
+
+from mirrors.domain.drills.certificates.tables import Sheet, sheets_of, title_of
+from mirrors.domain.formatting import visible
+
+_INK, _FAINT, _LINE = colors.HexColor("#1a1c20"), colors.HexColor("#5c6068"), colors.lightgrey
+_TEXT = ParagraphStyle("text", fontName="Helvetica", fontSize=8.5, leading=11, textColor=_INK)
+_SOFT = ParagraphStyle("soft", parent=_TEXT, textColor=_FAINT)
+_TITLE = ParagraphStyle("title", parent=_TEXT, fontName="Helvetica-Bold", fontSize=16, leading=20)
+_HEAD = ParagraphStyle("head", parent=_TEXT, fontName="Helvetica-Bold", spaceBefore=10)
+_WIDTH = A4[0] - 36 * mm
+# Sentences; name and value; then by the number of columns of the tables with a header.
+_SHARES = {1: (1.0,), 2: (0.3, 0.7), 4: (0.46, 0.18, 0.18, 0.18), 5: (0.34, 0.11, 0.2, 0.1, 0.25)}
+
+
+def draw_pdf(*, document: dict[str, Any], address: str) -> bytes:
+    """`address` is where anybody may verify it."""
+    story: list[Flowable] = [
+        Paragraph(_safe(document["kind"].capitalize()), _SOFT),
+        Paragraph(_safe(title_of(document)), _TITLE),
+        Spacer(1, 2 * mm),
+    ]
+    for sheet in sheets_of(document):
+        story += [Paragraph(_safe(sheet.title), _HEAD), _table(sheet)]
+    words = (
+        "This print is for reading. What is signed is the JSON form of this certificate: verify "
+        f"it, or look this number up, at {address}"
+    )
+    story += [Spacer(1, 4 * mm), Paragraph(_safe(words), _SOFT)]
+    number = document["number"]
+    file = io.BytesIO()
+    paper = SimpleDocTemplate(
+        file,
+        pagesize=A4,
+        leftMargin=18 * mm,
+        rightMargin=18 * mm,
+        topMargin=16 * mm,
+        bottomMargin=18 * mm,
+        title=f"{document['kind'].capitalize()} {number}",
+        author="Understudy",
+        # Equal certificates are equal files.
+        invariant=1,
+    )
+
+    def foot(canvas: Canvas, _: Any) -> None:
+        canvas.setFont("Helvetica", 7.5)
+        canvas.setFillColor(_FAINT)
+        canvas.drawString(18 * mm, 10 * mm, f"Certificate {number}")
+        canvas.drawRightString(A4[0] - 18 * mm, 10 * mm, f"Page {canvas.getPageNumber()}")
+
+    paper.build(story, onFirstPage=foot, onLaterPages=foot)
+    return file.getvalue()
+
+
+def _table(sheet: Sheet) -> Table:
+    rows = [[Paragraph(_safe(cell), _SOFT) for cell in sheet.header]] if sheet.header else []
+    first = _SOFT if len(sheet.rows[0]) == 2 else _TEXT
+    rows += [
+        [Paragraph(_safe(cell), _TEXT if at else first) for at, cell in enumerate(row)]
+        for row in sheet.rows
+    ]
+    shares = _SHARES[len(sheet.rows[0])]
+    table = Table(
+        rows,
+        colWidths=[share * _WIDTH for share in shares],
+        repeatRows=1 if sheet.header else 0,
+        hAlign="LEFT",
+        # One long row must not be higher than a page.
+        splitInRow=1,
+    )
+    table.setStyle(
+        [
+            ("VALIGN", (0, 0), (-1, -1), "TOP"),
+            ("LINEBELOW", (0, 0), (-1, -1), 0.4, _LINE),
+            ("TOPPADDING", (0, 0), (-1, -1), 2),
+            ("BOTTOMPADDING", (0, 0), (-1, -1), 3),
+        ]
+    )
+    return table
+
+
+def _safe(text: str) -> str:
+    """No name becomes markup; what the font has no letter for is written as its code."""
+    plain = visible(text).replace("→", "->")
+    return escape(plain.encode("cp1252", "backslashreplace").decode("cp1252"))

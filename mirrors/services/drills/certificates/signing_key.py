@@ -1,0 +1,103 @@
+"""The key that signs certificates: from the environment, or made once on this host and kept there.
+
+A. The private key is never in the database, in a row of a queue, or in a log. Its public half is a
+   row, so that what was signed with it verifies for ever, on every host.
+B. `UNDERSTUDY_SIGNING_KEY` (or `…_FILE`) is used where it is set: Ed25519 in PEM. Otherwise the
+   first certificate makes a key in `UNDERSTUDY_SIGNING_KEY_PATH`, readable by its owner alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.conf import settings
+
+from mirrors.domain.drills.certificates.signature import fingerprint_of
+from mirrors.domain.errors import UnderstudyError
+from mirrors.models import SigningKey
+
+_OTHERS = 0o077
+
+
+class SigningKeyUnusable(UnderstudyError):
+    """There is a key, or should be, and it cannot be used; the sentence names the place only."""
+
+    code = "signing_key_unusable"
+
+
+def load_key() -> Ed25519PrivateKey:
+    """The key of this process; made when there is none yet."""
+    given: str = settings.UNDERSTUDY_SIGNING_KEY
+    if given:
+        return _parse(given.encode(), "UNDERSTUDY_SIGNING_KEY")
+    path = Path(settings.UNDERSTUDY_SIGNING_KEY_PATH)
+    try:
+        if not path.exists():
+            _make(path)
+        if path.stat().st_mode & _OTHERS:
+            raise SigningKeyUnusable(
+                f"The signing key {path} can be read by others than its owner, so it is not used. "
+                f"If nobody had it, run chmod 600 {path}; else remove it, and a new one is made."
+            )
+        return _parse(path.read_bytes(), str(path))
+    except OSError as error:
+        raise SigningKeyUnusable(
+            f"The signing key {path} cannot be read or made: {error.strerror}. Give the worker a "
+            "directory it may write to (UNDERSTUDY_SIGNING_KEY_PATH), or the key itself "
+            "(UNDERSTUDY_SIGNING_KEY_FILE)."
+        ) from None
+
+
+def publish_key(key: Ed25519PrivateKey) -> bytes:
+    """Keep the public half as a row, once; answers it."""
+    public = key.public_key().public_bytes_raw()
+    SigningKey.objects.get_or_create(
+        fingerprint=fingerprint_of(public),
+        defaults={"public_key": public.hex(), "host": settings.UNDERSTUDY_HOST},
+    )
+    return public
+
+
+def known_keys() -> dict[str, str]:
+    return dict(SigningKey.objects.values_list("fingerprint", "public_key"))
+
+
+def _make(path: Path) -> None:
+    """Whole or not at all, and by one process only, however many begin at once."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    text = Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    mine = path.with_name(f"{path.name}.{secrets.token_hex(6)}")
+    handle = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # A link fails where another process was first: then that one's key is the key.
+        os.link(mine, path)
+    except FileExistsError:
+        pass
+    finally:
+        mine.unlink()
+
+
+def _parse(text: bytes, place: str) -> Ed25519PrivateKey:
+    try:
+        key = serialization.load_pem_private_key(text, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise SigningKeyUnusable(
+            f"{place} is not an Ed25519 private key in PEM without a passphrase. Make one with "
+            "openssl genpkey -algorithm ed25519."
+        )
+    return key

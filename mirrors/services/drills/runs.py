@@ -1,0 +1,144 @@
+"""One drill: it waits, its simulation runs, and it is judged by the flow's objectives.
+
+A. A drill that could not begin, or whose simulation did not end, has failed: none lacks a verdict.
+B. Each change of state is a compare-and-set, so any number of workers may look at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Q
+
+from mirrors.domain.drills.measurement import FlowFigures, StepTimes, measure
+from mirrors.domain.drills.objectives import Measured, Objectives, Verdict, judge
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.runbook.plan_drift import standing_blockers
+from mirrors.domain.failover.verification_level import Verified, verify
+from mirrors.models import DrillRun, FailoverRun, Flow
+from mirrors.models.drills import DrillState
+from mirrors.models.failover import FailoverState
+from mirrors.models.flow_queries import flows_with_lag
+from mirrors.services import run_lifecycle
+from mirrors.services.drills.objectives import objectives_of
+from mirrors.services.errors import Conflict
+from mirrors.services.failover.simulation import simulator
+
+# So long a drill waits for another run of the same flow to end.
+GIVE_UP_AFTER = timedelta(hours=1)
+_AT_ONCE = 100
+
+
+def begin_waiting(*, now: datetime) -> list[int]:
+    """Ask for the simulations of drills that wait; answers the runs to send to a worker."""
+    waiting = DrillRun.objects.filter(state=DrillState.QUEUED)
+    begun = []
+    for run in waiting.select_related("flow__source", "flow__target")[:_AT_ONCE]:
+        if run.flow is None:
+            _fail(run, "Its flow was deleted before it could begin.", now)
+            continue
+        try:
+            begun += _begin(run, run.flow, now)
+        except Conflict as error:
+            if now - run.created_at > GIVE_UP_AFTER:
+                _fail(run, f"It could not begin within an hour. {error.message}", now)
+        except UnderstudyError as error:
+            _fail(run, f"It could not begin. {error.message}", now)
+    return begun
+
+
+def _begin(run: DrillRun, flow: Flow, now: datetime) -> list[int]:
+    objectives = objectives_of(flow=flow)
+    facts = flows_with_lag().filter(pk=flow.pk).values("offset_lag", "time_lag_ms", "as_of").get()
+    figures = {
+        **facts,
+        "as_of": facts["as_of"] and facts["as_of"].isoformat(),
+        "taken_at": now.isoformat(),
+        "objectives_by": objectives.set_by,
+    }
+    with transaction.atomic():
+        simulated = simulator.request_simulation(
+            flow=flow,
+            groups=run.groups,
+            why=f"Drill {run.pk}. {run.reason}"[:500],
+            who=run.requested_by,
+        )
+        mine = DrillRun.objects.filter(pk=run.pk, state=DrillState.QUEUED)
+        if not run_lifecycle.take(
+            mine,
+            state=DrillState.RUNNING,
+            reason="The simulation runs.",
+            run=simulated,
+            started_at=now,
+            objectives=dataclasses.asdict(objectives.spec),
+            figures=figures,
+        ):
+            # Another worker begins it: this simulation must not be.
+            transaction.set_rollback(True)
+            return []
+    return [simulated.pk]
+
+
+def judge_ended(*, now: datetime) -> int:
+    """Give every drill whose simulation has ended its verdict; how many this call judged."""
+    running = DrillRun.objects.filter(state=DrillState.RUNNING)
+    ended = running.filter(Q(run__ended_at__isnull=False) | Q(run=None))
+    rows = ended.select_related("run").prefetch_related("run__steps")[:_AT_ONCE]
+    return sum(_judge(run, now) for run in rows)
+
+
+def _judge(run: DrillRun, now: datetime) -> bool:
+    simulated = run.run
+    if simulated is None:
+        return _fail(run, "Its simulation was deleted with its flow before it had ended.", now)
+    steps = [
+        StepTimes(name=step.name, started_at=step.started_at, ended_at=step.ended_at)
+        for step in simulated.steps.all()
+    ]
+    blockers = standing_blockers("switchover", simulated.plan) if simulated.plan else ()
+    measured = measure(simulated.result, steps, _figures(run), blockers)
+    verdict = judge(Objectives(**run.objectives), measured, trouble=_trouble(simulated))
+    verified = Verified(
+        verification=simulated.verification,  # type: ignore[arg-type]
+        reason=simulated.verification_reason,
+    )
+    return _end(run, measured, verdict, simulated.ended_at or now, verified)
+
+
+def _trouble(simulated: FailoverRun) -> str:
+    return "" if simulated.state == FailoverState.SUCCEEDED else simulated.reason
+
+
+def _figures(run: DrillRun) -> FlowFigures | None:
+    if not run.figures:
+        return None
+    as_of = run.figures["as_of"]
+    return FlowFigures(
+        offset_lag=run.figures["offset_lag"],
+        time_lag_ms=run.figures["time_lag_ms"],
+        as_of=None if as_of is None else datetime.fromisoformat(as_of),
+        taken_at=datetime.fromisoformat(run.figures["taken_at"]),
+    )
+
+
+def _fail(run: DrillRun, why: str, now: datetime) -> bool:
+    objectives = Objectives(**run.objectives)
+    verdict = judge(objectives, Measured(), trouble=why)
+    return _end(run, Measured(), verdict, now, verify(None))
+
+
+def _end(
+    run: DrillRun, measured: Measured, verdict: Verdict, now: datetime, verified: Verified
+) -> bool:
+    return run_lifecycle.end(
+        DrillRun.objects.filter(pk=run.pk, ended_at=None),
+        state=DrillState(verdict.outcome),
+        reason=verdict.sentence,
+        measured=dataclasses.asdict(measured),
+        verdict=verdict.to_dict(),
+        verification=verified.verification,
+        verification_reason=verified.reason,
+        ended_at=now,
+    )

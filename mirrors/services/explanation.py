@@ -1,0 +1,83 @@
+"""Why a topic is copied or a group follows, or not: every rule in order, and what to change."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+from mirrors.domain.explanation import (
+    Explanation,
+    SeenPlace,
+    SeenTopic,
+    explain_group,
+    explain_topic,
+)
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.sync.tasks import GROUPS
+from mirrors.models import Flow, FlowTopic, GroupOffset
+from mirrors.services.clock import moment
+from mirrors.services.sync.runs import pasts
+
+# A group has a row for each partition that it reads; so many say all that there is to say.
+_PLACES = 2000
+
+
+def explain_topic_of(*, flow: Flow, topic: str) -> dict[str, Any]:
+    """The verdict on a topic name, whether it exists or not."""
+    spec = flow.spec
+    row = FlowTopic.objects.filter(flow=flow, topic=topic).first()
+    seen = SeenTopic(state=row.state, reason=row.reason, at=_time(row.as_of)) if row else None
+    found = explain_topic(topic, spec, looked_at=_time(flow.as_of), seen=seen)
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    return {
+        "topic": topic,
+        "remote_topic": policy.remote_topic(topic) if found.replicated else None,
+        **_said(found),
+    }
+
+
+def explain_group_of(*, flow: Flow, group: str, now: datetime) -> dict[str, Any]:
+    """The verdict on a group name, whether it exists or not."""
+    spec = flow.spec
+    rows = GroupOffset.objects.filter(flow=flow)
+    last = rows.order_by("-as_of").values_list("as_of", flat=True).first()
+    places = [
+        SeenPlace(
+            topic=row.topic,
+            partition=row.partition,
+            state=row.sync_state,
+            reason=row.reason,
+            source_offset=row.source_offset,
+            translated=row.translated_offset,
+        )
+        for row in rows.filter(group=group)[:_PLACES]
+    ]
+    found = explain_group(
+        group,
+        spec.settings,
+        looked_at=_time(last),
+        next_look=_next_look(flow, spec.settings.refresh_groups_interval_seconds, now),
+        places=places,
+    )
+    return {"group": group, **_said(found)}
+
+
+def _said(found: Explanation) -> dict[str, Any]:
+    return {
+        "replicated": found.replicated,
+        "reason": found.reason,
+        "rules": [dataclasses.asdict(rule) for rule in found.rules],
+        "fix": found.fix,
+    }
+
+
+def _next_look(flow: Flow, interval_s: int, now: datetime) -> str:
+    past = pasts([flow.pk], now=now).get((flow.pk, GROUPS.name))
+    if past is None or past.slot is None:
+        return "No turn of the duty groups was taken yet."
+    return f"The next look is at {_time(moment((past.slot + interval_s) * 1000))}."
+
+
+def _time(at: datetime | None) -> str:
+    return "" if at is None else f"{at.astimezone(UTC):%H:%M:%S} UTC"

@@ -1,0 +1,237 @@
+"""Consumer groups go back: each that reads on the standby gets its exact place on the old primary.
+
+What the flow back brings is translated by its own map and that of the flow there; a remote topic
+that by its name stays where it is leads to its source topic by the map of the flow there alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.filters.groups import GroupSelection
+from mirrors.domain.groups.checkpoints import IDLE, Move, plan_move
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.offsets.translation import Translation
+from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.kafka.admin.groups import GroupOffset, list_groups, read_offsets, write_offsets
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.models import Divergence, Failback, Flow, OrphanStretch, PartitionMap
+from mirrors.models.failback import OrphanState
+from mirrors.services.clock import Budget
+from mirrors.services.errors import Conflict
+from mirrors.services.groups.survey import look_at_target
+from mirrors.services.offsets.reverse_translation import upstream_of
+from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.offsets.translation import translate_offsets
+
+DEADLINE_S = 60.0
+CLIENT_ID = "understudy-failback"
+
+
+def bring_groups_back(*, run_id: int, act: bool) -> list[dict[str, Any]]:
+    """In a worker: where each group would go on, and with `act` idle groups are put there."""
+    runs = Failback.objects.select_related(
+        "flow__source", "flow__target", "reverse__source", "reverse__target"
+    )
+    run = runs.get(pk=run_id)
+    if run.reverse is None:
+        raise Conflict("There is no flow back yet, so no group can go back.")
+    blocked = {
+        (row["topic"], row["partition"]): row["reason"]
+        for row in run.starts
+        if row["kind"] == "blocked"
+    }
+    rows = _Way(run.flow, run.reverse, blocked).go(act=act)
+    Failback.objects.filter(pk=run.pk).update(groups=rows, groups_at=timezone.now())
+    return rows
+
+
+class _Way:
+    def __init__(self, there: Flow, back: Flow, blocked: Mapping[Place, str]) -> None:
+        self._there, self._back, self._blocked = there, back, blocked
+        self._spec: FlowSpec = back.spec
+        self._budget = Budget(DEADLINE_S)
+        settings = self._spec.settings
+        self._policy: ReplicationPolicy = policy_for(
+            settings, self._spec.source.alias, self._spec.target.alias
+        )
+        self._selection = GroupSelection(settings)
+
+    def go(self, *, act: bool) -> list[dict[str, Any]]:
+        # Groups first: what they have read by then is in the maps that are read after.
+        states, stands = self._on_standby()
+        refresh_index(flow=self._there, deadline_s=self._budget.left_s)
+        refresh_index(flow=self._back, deadline_s=self._budget.left_s)
+        places = self._translated(stands)
+        places = self._with_ends(places)
+        here, places = look_at_target(self._spec.target, places, self._budget)
+        moves = [(place, _plan(place, states, here)) for place in places]
+        if act:
+            moves = self._write(moves)
+        return [_shown(place, move) for place, move in moves]
+
+    def _on_standby(self) -> tuple[dict[str, str], dict[tuple[str, Place], GroupOffset]]:
+        listed = list_groups(self._spec.source, deadline_s=self._budget.left_s)
+        names = [
+            name
+            for name, row in listed.items()
+            if self._selection.decide(name, kind=row.type, protocol=row.protocol_type).chosen
+        ]
+        found = read_offsets(
+            self._spec.source, dict.fromkeys(names), deadline_s=self._budget.left_s
+        )
+        stands = {
+            (name, place): offset
+            for name, answer in found.done.items()
+            for place, offset in answer.done.items()
+        }
+        return {name: listed[name].state for name in names}, stands
+
+    def _translated(self, stands: Mapping[tuple[str, Place], GroupOffset]) -> list[GroupPlace]:
+        home = {
+            (row.remote_topic, row.partition): row.topic
+            for row in Divergence.objects.filter(flow=self._there)
+        }
+        brought = {
+            (row.topic, row.partition): self._policy.remote_topic(row.topic)
+            for row in PartitionMap.objects.filter(flow=self._back, position__isnull=False)
+        }
+        asked: dict[Place, set[int]] = {}
+        for (_, place), offset in stands.items():
+            asked.setdefault(place, set()).add(offset.offset)
+        by_back = {place: rows for place, rows in asked.items() if place in brought}
+        by_there = {p: rows for p, rows in asked.items() if p in home and p not in brought}
+        answers = translate_offsets(flow=self._back, places=by_back)
+        answers |= upstream_of(there=self._there, places=by_there)
+        known = {(place, row.upstream): row for place, rows in answers.items() for row in rows}
+        names = {**home, **brought}
+        places = [
+            _place(group, place, offset, names[place], known.get((place, offset.offset)))
+            for (group, place), offset in sorted(stands.items())
+            if place in names
+        ]
+        return [_left_out(place, self._blocked) for place in places]
+
+    def _with_ends(self, places: Iterable[GroupPlace]) -> list[GroupPlace]:
+        places = list(places)
+        with Admin(self._spec.target, client_id=CLIENT_ID) as admin:
+            there = set(admin.topic_names(deadline_s=self._budget.left_s))
+            wanted = {
+                (place.remote_topic, place.partition)
+                for place in places
+                if place.remote_topic in there
+            }
+            ends = admin.list_offsets(
+                [(topic or "", number) for topic, number in wanted],
+                "latest",
+                deadline_s=self._budget.left_s,
+            ).done
+        return [
+            dataclasses.replace(
+                place, target_end=ends.get((place.remote_topic or "", place.partition))
+            )
+            for place in places
+        ]
+
+    def _write(self, moves: list[tuple[GroupPlace, Move]]) -> list[tuple[GroupPlace, Move]]:
+        movers: dict[str, list[tuple[GroupPlace, Move]]] = {}
+        for place, move in moves:
+            if move.state == "moved":
+                movers.setdefault(place.group, []).append((place, move))
+        failed: dict[tuple[str, Place], str] = {}
+        for group, rows in movers.items():
+            failed |= _move(self._spec.target, group, rows, self._budget)
+        return [
+            (place, Move("failed", None, failed[key]))
+            if (key := (place.group, (place.remote_topic or "", place.partition))) in failed
+            else (place, move)
+            for place, move in moves
+        ]
+
+
+def _place(
+    group: str, place: Place, offset: GroupOffset, topic: str, answer: Translation | None
+) -> GroupPlace:
+    return GroupPlace(
+        group=group,
+        topic=place[0],
+        partition=place[1],
+        remote_topic=topic,
+        source_offset=offset.offset,
+        metadata=offset.metadata,
+        translation=answer,
+    )
+
+
+def _left_out(place: GroupPlace, blocked: Mapping[Place, str]) -> GroupPlace:
+    """What lies under the name on the old primary is not what the group read."""
+    reason = blocked.get((place.topic, place.partition))
+    return place if reason is None else dataclasses.replace(place, left_out=reason)
+
+
+def _plan(place: GroupPlace, standby: Mapping[str, str], here: Mapping[str, str]) -> Move:
+    state = standby.get(place.group, "")
+    if state not in IDLE:
+        reason = f"the group is {state} on the standby: stop its consumers there first"
+        return Move("waiting", None, reason)
+    return plan_move(place, enabled=True, state=here.get(place.group, ""), wrote=None)
+
+
+def _move(
+    target: ClusterSpec, group: str, rows: list[tuple[GroupPlace, Move]], budget: Budget
+) -> dict[tuple[str, Place], str]:
+    wanted = {
+        (place.remote_topic or "", place.partition): GroupOffset(move.to or 0, place.metadata)
+        for place, move in rows
+    }
+    try:
+        answer = write_offsets(target, group, wanted, deadline_s=budget.left_s)
+    except UnderstudyError as error:
+        return {(group, place): error.message for place in wanted}
+    return {(group, place): error.message for place, error in answer.failed.items()}
+
+
+def _shown(place: GroupPlace, move: Move) -> dict[str, Any]:
+    answer = place.translation
+    return {
+        "group": place.group,
+        "topic": place.topic,
+        "partition": place.partition,
+        "to_topic": place.remote_topic,
+        "offset": place.source_offset,
+        "to_offset": answer.downstream if answer is not None else None,
+        "outcome": answer.outcome if answer is not None else "unknown",
+        "stood_at": place.target_offset,
+        "state": move.state,
+        "reason": move.reason or (answer.reason if answer is not None else ""),
+    }
+
+
+# What waits for so long has lost its message or its worker: taking the name over may take 20 s.
+ASK_AGAIN_AFTER = timedelta(seconds=60)
+
+
+def look_at_groups(*, run_id: int, act: bool) -> None:
+    """Where groups would go on, and with `act` putting them there; a refusal is what it says."""
+    try:
+        bring_groups_back(run_id=run_id, act=act)
+    except UnderstudyError as error:
+        row = {"group": "", "topic": "", "partition": None, "state": "failed"}
+        row |= {"reason": error.message}
+        Failback.objects.filter(pk=run_id).update(groups=[row], groups_at=timezone.now())
+
+
+def waiting_orphans() -> list[int]:
+    """Ways back with decisions that no worker did."""
+    old = timezone.now() - ASK_AGAIN_AFTER
+    rows = OrphanStretch.objects.filter(
+        state=OrphanState.DECIDED, since__lt=old, failback__seen_at__lt=old
+    )
+    return sorted(set(rows.values_list("failback", flat=True)))

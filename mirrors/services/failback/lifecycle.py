@@ -1,0 +1,85 @@
+"""Ways back as rows: ask for one, send it again, try again, close it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from mirrors.models import Failback, Flow, Job, claim
+from mirrors.models.failback import FailbackState
+from mirrors.models.flows import DesiredState
+from mirrors.services import run_lifecycle
+from mirrors.services.errors import Conflict
+
+LOST_AFTER = timedelta(seconds=90)
+
+
+def request_failback(*, flow: Flow, who: str, why: str = "") -> Failback:
+    """Write the row that a worker takes; the caller enqueues on commit. One at a time a flow."""
+    check_at_rest(flow)
+    return run_lifecycle.request(
+        Failback,
+        refusal=f"A way back of {flow.name} is under way already. Open it, or close it first.",
+        who=who,
+        noted=why or f"For {flow.name}.",
+        flow=flow,
+        why=why,
+    )
+
+
+def check_at_rest(flow: Flow) -> None:
+    """The flow there must not write: what it wrote later would lie behind the divergence point."""
+    if not is_at_rest(flow):
+        raise Conflict(
+            f"{flow.name} is not stopped. The way back begins when it rests: fail over, or stop it."
+        )
+
+
+def is_at_rest(flow: Flow) -> bool:
+    """It is stopped, and no job of it has still to end."""
+    flow.refresh_from_db(fields=["desired_state"])
+    stopped = flow.desired_state == DesiredState.STOPPED
+    return stopped and not Job.objects.filter(flow=flow, ended_at=None).exists()
+
+
+def check_running(run: Failback) -> None:
+    if run.state != FailbackState.RUNNING:
+        raise Conflict(f"The way back is {run.state}: there is no flow back that runs for it.")
+
+
+def close_failback(*, run: Failback, who: str, why: str) -> Failback:
+    """End it: the flow back goes on as any other, and undecided orphans stay where they are."""
+    rows = Failback.objects.filter(pk=run.pk, ended_at=None)
+    done = run.state == FailbackState.RUNNING
+    state = FailbackState.SUCCEEDED if done else FailbackState.ABORTED
+    reason = f"Closed by {who}: {why}" if why else f"Closed by {who}."
+    if not run_lifecycle.end(rows, state=state, reason=reason, who=who):
+        raise Conflict("This way back has been closed already.")
+    run.refresh_from_db()
+    return run
+
+
+def waiting_failbacks() -> list[int]:
+    """Those that no worker took, or whose worker was lost: preparing again does nothing twice."""
+    now = timezone.now()
+    preparing = Failback.objects.filter(state=FailbackState.PREPARING)
+    lost = run_lifecycle.lost(preparing, now=now, after=LOST_AFTER)
+    for pk in lost.values_list("pk", flat=True):
+        claim(
+            Failback.objects.filter(pk=pk, state=FailbackState.PREPARING),
+            state=FailbackState.QUEUED,
+            reason="The worker that prepared it was lost; another one begins again.",
+            who=run_lifecycle.RECONCILER,
+        )
+    queued = Failback.objects.filter(state=FailbackState.QUEUED)
+    return run_lifecycle.unclaimed(queued, now=now, since="since")
+
+
+def try_again(*, run: Failback, who: str) -> Failback:
+    """One that failed, once its cause is mended."""
+    rows = Failback.objects.filter(pk=run.pk, state=FailbackState.FAILED, ended_at=None)
+    if not claim(rows, state=FailbackState.QUEUED, reason=run_lifecycle.WAITING, who=who):
+        raise Conflict("Only a way back that failed can be tried again.")
+    run.refresh_from_db()
+    return run

@@ -1,0 +1,212 @@
+"""Do what was decided of orphans: bring them over once, or let the flow pass them.
+
+It is done in the flow's own name while it rests: records, their offset runs and the flow's position
+in one transaction. So whatever dies, the position says what is done; a flow that is started takes
+its name back and goes on from there; and the flow back knows by the runs that these records came
+from the other side.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Iterable, Iterator
+
+from django.utils import timezone
+
+from mirrors.domain.errors import Fenced, KafkaRefused, UnderstudyError
+from mirrors.domain.failback.orphans import MARK_HEADER, mark_of
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.offsets.generation import generation_of
+from mirrors.domain.offsets.runs import BlockKey, Run, pack, runs_topic
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.positions import read_positions
+from mirrors.kafka.internal_topics.topic import InternalRecord, consume, ensure_topic
+from mirrors.kafka.producers.flow_writer import Outgoing
+from mirrors.models import Failback, OrphanStretch, claim
+from mirrors.models.failback import OrphanState
+from mirrors.services.failback.lifecycle import check_at_rest
+from mirrors.services.failback.orphans import filter_own
+from mirrors.services.failback.positions import (
+    CLIENT_ID,
+    DEADLINE_S,
+    position_records,
+    positions_topic_of,
+    take_pen,
+)
+from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.run_lifecycle import WORKER
+
+log = logging.getLogger(__name__)
+
+READ_S = 200.0
+_AT_ONCE = 500
+_AT_ONCE_BYTES = 4 << 20
+_DONE = {
+    "replay": OrphanState.REPLAYED,
+    "export": OrphanState.EXPORTED,
+    "drop": OrphanState.DROPPED,
+}
+
+
+def settle_orphans(*, run_id: int) -> int:
+    """In a worker: every stretch that is decided and not done; how many are done now."""
+    run = Failback.objects.select_related("flow__source", "flow__target").get(pk=run_id)
+    rows = list(run.orphans.filter(state=OrphanState.DECIDED))
+    if not rows:
+        return 0
+    done = 0
+    try:
+        check_at_rest(run.flow)
+        settler = _Settler(run)
+    except UnderstudyError as error:
+        for row in rows:
+            _end(row, OrphanState.FAILED, error.message)
+        return 0
+    for row in rows:
+        try:
+            words = settler.settle(row)
+        except Fenced:
+            # Another worker does it, or the flow was started: what is left is done after that.
+            break
+        except UnderstudyError as error:
+            _end(row, OrphanState.FAILED, error.message)
+        except Exception as error:
+            log.exception("Orphans of %s", row)
+            _end(row, OrphanState.FAILED, f"A defect of ours stopped it: {type(error).__name__}.")
+        else:
+            _end(row, _DONE[row.decision], words)
+            done += 1
+    refresh_index(flow=run.flow)
+    return done
+
+
+def _end(row: OrphanStretch, state: str, reason: str) -> None:
+    claim(
+        OrphanStretch.objects.filter(pk=row.pk, state=OrphanState.DECIDED),
+        state=state,
+        reason=reason,
+        who=WORKER,
+    )
+
+
+class _Settler:
+    """Holds the flow's name on the target."""
+
+    def __init__(self, run: Failback) -> None:
+        self._run = run
+        self._spec = run.flow.spec
+        self._positions_topic = positions_topic_of(self._spec)
+        self._runs_topic = runs_topic(self._spec.source.alias)
+        # An earlier settler may have died behind a commit.
+        places = run.orphans.values_list("remote_topic", "partition").distinct()
+        with Admin(self._spec.target, client_id=CLIENT_ID) as admin:
+            factor = self._spec.settings.checkpoints_topic_replication_factor
+            ensure_topic(admin, self._runs_topic, replication_factor=factor, deadline_s=DEADLINE_S)
+            self._pen = take_pen(self._spec, places)
+            # After the fence: now they rest.
+            found = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
+        self._positions = found.places
+
+    def settle(self, row: OrphanStretch) -> str:
+        position = self._positions.get((row.topic, row.partition))
+        if position is None:
+            raise KafkaRefused(
+                f"{self._spec.target.alias} knows no position of {row} any more: somebody took it "
+                "away. Nothing is brought over twice, so nothing is done.",
+                code="no_position",
+            )
+        if position.position >= row.end:
+            return (
+                f"{self._spec.name} stands at {position.position} already, behind all of them: it "
+                "was started meanwhile, or this was done before."
+            )
+        if row.decision == "replay":
+            position = self._replay(row, position)
+        with self._pen.transaction(deadline_s=DEADLINE_S):
+            self._move(position, row.end)
+        self._note(row, row.end)
+        if row.decision == "replay":
+            return f"{row.records} records were brought over, each with the header {MARK_HEADER}."
+        kept = "They can be downloaded here." if row.decision == "export" else ""
+        return f"{row.records} records are not brought over: the flow passes them. {kept}".strip()
+
+    def _replay(self, row: OrphanStretch, position: Position) -> Position:
+        for chunk in _chunks(self._read(row, position.position)):
+            with self._pen.transaction(deadline_s=DEADLINE_S):
+                offsets = self._pen.send(
+                    [self._copy(row, record) for record in chunk], deadline_s=DEADLINE_S
+                )
+                pairs = zip((record.offset for record in chunk), offsets, strict=True)
+                self._pen.send(self._blocks(position, _runs(pairs)), deadline_s=DEADLINE_S)
+                position = dataclasses.replace(position, map_end=offsets[-1] + 1)
+                self._move(position, chunk[-1].offset + 1)
+            position = dataclasses.replace(position, position=chunk[-1].offset + 1)
+            self._note(row, position.position)
+        return position
+
+    def _read(self, row: OrphanStretch, start: int) -> Iterator[InternalRecord]:
+        start = max(start, row.first)
+        records = consume(
+            self._spec.source,
+            row.topic,
+            {row.partition: start},
+            {row.partition: row.end},
+            True,
+            time.monotonic() + READ_S,
+        )
+        within = (record for record in records if start <= record.offset < row.end)
+        return filter_own(run=self._run, row=row, records=within)
+
+    def _copy(self, row: OrphanStretch, record: InternalRecord) -> Outgoing:
+        mark = mark_of(
+            self._spec.source.alias, row.topic, row.partition, record.offset, record.timestamp
+        )
+        return Outgoing(
+            topic=row.remote_topic,
+            partition=row.partition,
+            key=record.key,
+            value=record.value,
+            timestamp=record.timestamp if record.timestamp > 0 else None,
+            headers=[*record.headers, (MARK_HEADER, mark)],
+        )
+
+    def _blocks(self, position: Position, runs: Iterable[Run]) -> Iterator[Outgoing]:
+        born = generation_of(position)
+        for block in pack(None, runs, position.map_end).blocks:
+            key = BlockKey(
+                position.topic,
+                position.partition,
+                born,
+                block.first.upstream,
+                position.target_topic_id,
+            )
+            yield Outgoing(
+                topic=self._runs_topic, partition=0, key=key.to_bytes(), value=block.to_bytes()
+            )
+
+    def _move(self, position: Position, to: int) -> None:
+        row = dataclasses.replace(position, position=to, leader_epoch=None)
+        self._pen.send(position_records(self._positions_topic, [row]), deadline_s=DEADLINE_S)
+
+    def _note(self, row: OrphanStretch, to: int) -> None:
+        OrphanStretch.objects.filter(pk=row.pk).update(settled_to=to, since=timezone.now())
+        Failback.objects.filter(pk=self._run.pk).update(seen_at=timezone.now())
+
+
+def _runs(pairs: Iterable[tuple[int, int]]) -> Iterator[Run]:
+    return (Run(upstream, downstream, 1) for upstream, downstream in pairs)
+
+
+def _chunks(records: Iterable[InternalRecord]) -> Iterator[list[InternalRecord]]:
+    chunk: list[InternalRecord] = []
+    size = 0
+    for record in records:
+        chunk.append(record)
+        size += len(record.key or b"") + len(record.value or b"")
+        if len(chunk) >= _AT_ONCE or size >= _AT_ONCE_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

@@ -1,0 +1,274 @@
+"""Prepare a way back in a worker: list the orphans, set the flow back on its marks, start it.
+
+Every step may be done again after a worker was lost: what is kept is kept once, what is listed is
+read anew as long as nobody decided on it, and a flow back that stands somewhere stays there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+
+from django.db import transaction
+from django.utils import timezone
+
+from mirrors.domain.errors import KafkaRefused, UnderstudyError
+from mirrors.domain.failback.divergence import Divergence as Point
+from mirrors.domain.failback.reverse_flow import (
+    Start,
+    both_ways,
+    changes_of,
+    in_words,
+    left_out_topics,
+    plan_starts,
+    reverse_properties,
+    without_topics,
+)
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.specs import FlowSpec
+from mirrors.models import Divergence, Failback, FailoverStep, Flow, Job, PartitionMap, claim
+from mirrors.models.failback import FailbackState
+from mirrors.models.failover import FailoverState
+from mirrors.models.flows import DesiredState
+from mirrors.services import run_lifecycle
+from mirrors.services.errors import Conflict
+from mirrors.services.failback import orphans
+from mirrors.services.failback.lifecycle import check_at_rest, is_at_rest
+from mirrors.services.failback.positions import (
+    Sides,
+    gone_before,
+    look_at_sides,
+    positions_of_flow,
+    put_to_rest,
+    write_positions,
+)
+from mirrors.services.flows import commands, settings
+from mirrors.services.offsets import divergence_points
+from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.run_lifecycle import WORKER
+
+log = logging.getLogger(__name__)
+
+_SHOWN = 3
+
+
+def prepare_failback(*, run_id: int) -> Flow | None:
+    """In a worker: all up to a flow back that runs. The flow to be reconciled, or None."""
+    rows = Failback.objects.filter(pk=run_id, state=FailbackState.QUEUED)
+    asked = "A worker looks at both clusters."
+    seen = {"seen_at": timezone.now()}
+    if not run_lifecycle.take(rows, state=FailbackState.PREPARING, reason=asked, **seen):
+        return None
+    run = Failback.objects.select_related("flow__source", "flow__target", "flow__runner").get(
+        pk=run_id
+    )
+    try:
+        return _Preparation(run).run()
+    except UnderstudyError as error:
+        _fail(run, error.message)
+    except Exception as error:
+        log.exception("Failback %s", run_id)
+        _fail(run, f"A defect of ours stopped it: {type(error).__name__}. It is in the log.")
+    return None
+
+
+def _fail(run: Failback, reason: str) -> None:
+    claim(
+        Failback.objects.filter(pk=run.pk, state=FailbackState.PREPARING),
+        state=FailbackState.FAILED,
+        reason=reason,
+        who=WORKER,
+    )
+
+
+class _Preparation:
+    """One go; each step may be done again after a worker was lost."""
+
+    def __init__(self, run: Failback) -> None:
+        self._run = run
+        self._flow = run.flow
+        self._there = run.flow.spec
+        self._policy = policy_for(
+            self._there.settings, self._there.source.alias, self._there.target.alias
+        )
+
+    def run(self) -> Flow:
+        check_at_rest(self._flow)
+        put_to_rest(self._there)
+        points = self._points()
+        self._tick("Looking at both sides.")
+        sides = look_at_sides(self._there.source, self._there.target, points)
+        back = self._existing()
+        spec = self._back_spec(back)
+        if back is None or is_at_rest(back):
+            put_to_rest(spec)
+        starts = self._starts(points, spec, sides)
+        spec = self._without_blocked(spec, starts)
+        self._list(_begun(points, starts), sides, back)
+        self._begin(back, spec, starts)
+        return self._start(back, spec, starts)
+
+    def _points(self) -> list[Point]:
+        """As the topic on the standby keeps them; kept now when nobody did."""
+        self._tick("Reading where both sides parted.")
+        refresh_index(flow=self._flow)
+        kept = divergence_points.recall(flow=self._flow)
+        if not kept or self._ran_since(kept):
+            mark = f"failback-{self._run.pk}"
+            divergence_points.keep(flow=self._flow, mark=mark, now=timezone.now())
+        points = divergence_points.points_of(flow=self._flow)
+        if not points:
+            raise KafkaRefused(
+                f"{self._flow.target.alias} knows no position of {self._flow.name}: the flow never "
+                "copied anything there, so there is no way to go back.",
+                code="no_divergence",
+            )
+        return points
+
+    def _ran_since(self, kept: Sequence[Divergence]) -> bool:
+        """Whether somebody started the flow again after its target had taken over."""
+        first = min(row.kept_at for row in kept)
+        return Job.objects.filter(flow=self._flow, started_at__gt=first).exists()
+
+    def _at_rest(self, points: Sequence[Point]) -> list[Point]:
+        """With where the flow stands now: it passed what was settled on an earlier way back."""
+        known = PartitionMap.objects.filter(flow=self._flow, position__isnull=False)
+        stands = {(row.topic, row.partition): row.position or 0 for row in known}
+        return [
+            dataclasses.replace(
+                point, position=max(point.position, stands.get((point.topic, point.partition), 0))
+            )
+            for point in points
+        ]
+
+    def _existing(self) -> Flow | None:
+        rows = Flow.objects.select_related("source", "target", "runner")
+        return rows.filter(source=self._flow.target, target=self._flow.source).first()
+
+    def _back_spec(self, back: Flow | None) -> FlowSpec:
+        wanted = (
+            reverse_properties(self._flow.properties, self._policy)
+            if back is None
+            else both_ways(back.properties, self._policy)
+        )
+        return FlowSpec.build(
+            source=self._there.target, target=self._there.source, properties=wanted
+        )
+
+    def _starts(self, points: list[Point], spec: FlowSpec, sides: Sides) -> list[Start]:
+        policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        known = positions_of_flow(spec)
+        gone = gone_before(self._flow, self._there, points, sides.old)
+        starts = plan_starts(points, policy, known, old=sides.old, new=sides.new, gone=gone)
+        shown = [
+            {"topic": s.topic, "partition": s.partition, "kind": s.kind, "offset": s.offset,
+             "reason": s.reason} for s in starts
+        ]  # fmt: skip
+        Failback.objects.filter(pk=self._run.pk).update(starts=shown)
+        blocked = [start.reason for start in starts if start.kind == "blocked"]
+        if len(blocked) == len(starts):
+            more = f" (and {len(blocked) - _SHOWN} more partitions)" if blocked[_SHOWN:] else ""
+            raise KafkaRefused(" ".join(dict.fromkeys(blocked[:_SHOWN])) + more, code="blocked")
+        return starts
+
+    def _without_blocked(self, spec: FlowSpec, starts: list[Start]) -> FlowSpec:
+        """The flow back leaves out topics whose other side is not the one that was left."""
+        policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        topics = left_out_topics(starts, policy)
+        properties = without_topics(spec.properties, topics)
+        return FlowSpec.build(source=spec.source, target=spec.target, properties=properties)
+
+    def _list(self, points: list[Point], sides: Sides, back: Flow | None) -> None:
+        if self._run.orphans.exclude(decision="").exists():
+            # What a person decided on stays what it was.
+            return
+        self._tick(f"Listing what only {self._flow.source.alias} has.")
+        if back is not None:
+            refresh_index(flow=back)
+        orphans.list_orphans(
+            run=self._run,
+            source=self._there.source,
+            points=[
+                row for row in self._at_rest(points) if (row.topic, row.partition) in sides.old.end
+            ],
+            old=sides.old,
+            back=back,
+            tick=lambda: self._tick(f"Listing what only {self._flow.source.alias} has."),
+        )
+        Failback.objects.filter(pk=self._run.pk).update(listed_at=timezone.now())
+
+    def _begin(self, back: Flow | None, spec: FlowSpec, starts: list[Start]) -> None:
+        """Before the flow back is planned for the first time, its positions are there."""
+        rows = [start.row for start in starts if start.row is not None]
+        if back is not None and rows:
+            check_at_rest(back)
+        self._tick("Writing down where the flow back begins.")
+        write_positions(spec, rows)
+
+    def _start(self, back: Flow | None, spec: FlowSpec, starts: list[Start]) -> Flow:
+        run, who, why = self._run, self._run.requested_by, f"Failback {self._run.pk}."
+        before = None if back is None else dict(back.properties)
+        there = both_ways(self._flow.properties, self._policy)
+        changes = changes_of(self._flow.name, self._flow.properties, there)
+        changes += changes_of(spec.name, before, spec.properties)
+        changes += _fence_of(self._flow)
+        with transaction.atomic():
+            settings.update_flow(flow=self._flow, properties=there, who=who)
+            back = _running(back, self._flow, dict(spec.properties), who, why)
+            claim(
+                Failback.objects.filter(pk=run.pk, state=FailbackState.PREPARING),
+                state=FailbackState.RUNNING,
+                reason=in_words(starts, spec.name),
+                who=WORKER,
+                changes={"reverse": back, "changes": changes, "seen_at": timezone.now()},
+            )
+        return back
+
+    def _tick(self, words: str) -> None:
+        rows = Failback.objects.filter(pk=self._run.pk, state=FailbackState.PREPARING)
+        if not rows.update(seen_at=timezone.now(), reason=words):
+            raise Conflict("It was closed meanwhile.")
+
+
+def _begun(points: Sequence[Point], starts: Sequence[Start]) -> list[Point]:
+    """Without what is left out: of another topic than the one that was copied nothing is listed."""
+    blocked = {(start.topic, start.partition) for start in starts if start.kind == "blocked"}
+    return [row for row in points if (row.remote_topic, row.partition) not in blocked]
+
+
+def _running(
+    back: Flow | None, there: Flow, properties: dict[str, str], who: str, why: str
+) -> Flow:
+    if back is None:
+        return settings.create_flow(
+            source=there.target,
+            target=there.source,
+            properties=properties,
+            runner=there.runner,
+            who=who,
+        )
+    back = settings.update_flow(flow=back, properties=properties, who=who)
+    if back.desired_state == DesiredState.RUNNING:
+        return back
+    return commands.start_flow(flow=back, who=who, why=why)
+
+
+def _fence_of(flow: Flow) -> list[str]:
+    """What still keeps writers from the old primary, and so the flow back."""
+    step = (
+        FailoverStep.objects.filter(
+            run__flow=flow, run__state=FailoverState.SUCCEEDED, name="fence_producers"
+        )
+        .order_by("-run")
+        .first()
+    )
+    rules = step.result.get("rules") if step is not None else None
+    if not rules:
+        return []
+    denied = len({rule["topic"] for rule in rules})
+    return [
+        f"The fence of run {step.run_id if step else ''} denies everybody to write to {denied} "
+        f"topics on {flow.source.alias}. Unless the flow back is a super user there, take it away: "
+        "once the old producers are surely gone."
+    ]

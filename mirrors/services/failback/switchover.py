@@ -1,0 +1,170 @@
+"""Switch back in one act: simulate a switchover of the flow back, and begin it when that succeeds.
+
+What was asked for is told by rows alone: a simulation whose reason carries the mark of its way
+back. So a worker that dies forgets nothing, and a refusal is said once.
+"""
+
+from __future__ import annotations
+
+from django.db.models import Sum
+from django.utils import timezone
+
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.replication_policy import policy_for
+from mirrors.models import Failback, FailoverRun, Flow, FlowAccount, claim
+from mirrors.models.failback import FailbackState, OrphanState
+from mirrors.models.failover import FailoverKind, FailoverState
+from mirrors.models.flows import ObservedState
+from mirrors.services.errors import Conflict
+from mirrors.services.failback.lifecycle import check_running
+from mirrors.services.failover.runbook.commands import newest_simulation, request_execution
+from mirrors.services.failover.runbook.steps.fence import still_fenced
+from mirrors.services.failover.simulation import simulator
+from mirrors.services.run_lifecycle import WORKER
+
+# More than that is not drained within the time that a switchover has for it.
+MOST_LAG = 100_000
+_WAITING = (OrphanState.LISTED, OrphanState.DECIDED, OrphanState.FAILED)
+
+
+def request_switch(*, run: Failback, confirm_alias: str, who: str, why: str) -> FailoverRun:
+    """The simulation that the switchover will follow; the caller enqueues it on commit."""
+    check_running(run)
+    errors = {}
+    if confirm_alias.strip() != run.flow.source.alias:
+        words = f"Type the alias of the cluster to go back to, {run.flow.source.alias}, exactly."
+        errors["confirm_alias"] = [words]
+    if not why.strip():
+        errors["reason"] = ["Say why; it is kept with the run."]
+    if errors:
+        raise InvalidSettings(errors)
+    _check_ready(run)
+    if run.reverse is None:
+        raise Conflict("The flow back was removed, so there is nothing to switch.")
+    return simulator.request_simulation(
+        flow=run.reverse, who=who, why=f"{_mark(run)}{why.strip()}"[:500]
+    )
+
+
+def running_way_back(flow: Flow) -> Failback:
+    """Of the flow that failed over; refused in words where none runs."""
+    run = Failback.objects.filter(flow=flow, state=FailbackState.RUNNING).first()
+    if run is None:
+        words = (
+            f"No way back of {flow.name} runs. Ask for one at failbacks/ first: it brings over "
+            "what was written since, and lists what only the old primary has."
+        )
+        raise InvalidSettings({"kind": [words]})
+    return run
+
+
+def lag_of(run: Failback) -> int | None:
+    """Records at most that the flow back has yet to copy, None while any part is unknown."""
+    account = FlowAccount.objects.filter(flow=run.reverse).first()
+    return None if account is None else account.total.exact_or_none
+
+
+def begin_simulated() -> list[int]:
+    """Beat's: begin the switchovers whose simulation succeeded; the runs to be enqueued."""
+    begun = []
+    rows = Failback.objects.filter(state=FailbackState.RUNNING, reverse__isnull=False)
+    for run in rows.select_related("flow__source", "reverse__source", "reverse__target"):
+        _say_what_failed(run)
+        found = newest_simulation(flow=run.reverse, now=timezone.now()) if run.reverse else None
+        if found is None or not found.why.startswith(_mark(run)) or found.executions.exists():
+            continue
+        try:
+            begun.append(_begin(run, found).pk)
+        except UnderstudyError as error:
+            # Another worker may have been quicker.
+            if not found.executions.exists():
+                _refuse(run, found, error.message)
+    return begun
+
+
+def close_switched() -> None:
+    """A way back whose switchover succeeded is done."""
+    done = FailoverRun.objects.filter(
+        kind=FailoverKind.SWITCHOVER,
+        state=FailoverState.SUCCEEDED,
+        flow__brings_back__state=FailbackState.RUNNING,
+    )
+    for switched in done.select_related("flow__target"):
+        rows = Failback.objects.select_related("flow__source", "flow__target")
+        for run in rows.filter(
+            reverse=switched.flow, state=FailbackState.RUNNING, created_at__lt=switched.created_at
+        ):
+            claim(
+                Failback.objects.filter(pk=run.pk, state=FailbackState.RUNNING),
+                state=FailbackState.SUCCEEDED,
+                reason=f"Switchover {switched.pk} took the clients back to "
+                f"{switched.flow.target.alias}.{_still_fenced(run, switched)}",
+                who=WORKER,
+                changes={"ended_at": timezone.now()},
+            )
+
+
+def _still_fenced(run: Failback, switched: FailoverRun) -> str:
+    """With the same names on both sides the fence keeps the flow there out as well."""
+    policy = policy_for(run.flow.spec.settings, run.flow.source.alias, run.flow.target.alias)
+    if policy.kind != "identity" or still_fenced(run=switched) is None:
+        return ""
+    return (
+        f" It left {run.flow.target.alias} fenced: let producers write there again before you "
+        f"start {run.flow.name}, or the flow is refused there too."
+    )
+
+
+def _say_what_failed(run: Failback) -> None:
+    failed = FailoverRun.objects.filter(
+        flow=run.reverse,
+        kind=FailoverKind.SIMULATION,
+        state__in=(FailoverState.FAILED, FailoverState.ABORTED),
+        why__startswith=_mark(run),
+    )
+    for found in failed:
+        _refuse(run, found, f"simulation {found.pk} {found.state}: {found.reason}")
+
+
+def _begin(run: Failback, found: FailoverRun) -> FailoverRun:
+    if run.reverse is None:
+        raise Conflict("The flow back was removed.")
+    return request_execution(
+        flow=run.reverse,
+        kind="switchover",
+        simulation=found.pk,
+        confirm_alias=run.flow.source.alias,
+        why=found.why,
+        who=found.requested_by,
+    )
+
+
+def _refuse(run: Failback, found: FailoverRun, words: str) -> None:
+    Failback.objects.filter(pk=run.pk).update(reason=f"The switch back was refused: {words}")
+    why = f"Refused. {found.why}"[:500]
+    FailoverRun.objects.filter(pk=found.pk).update(why=why)
+
+
+def _check_ready(run: Failback) -> None:
+    waiting = run.orphans.filter(records__gt=0, state__in=_WAITING)
+    records = waiting.aggregate(records=Sum("records"))["records"]
+    if records:
+        raise Conflict(
+            f"{records} records exist only on {run.flow.source.alias} and are not settled. Decide "
+            "on them first: replay, export or drop."
+        )
+    state = run.reverse.observed_state if run.reverse is not None else ""
+    lag = lag_of(run)
+    if state != ObservedState.RUNNING or lag is None:
+        raise Conflict(
+            f"The flow back is {state or 'gone'}, and its lag is not known. Wait for it."
+        )
+    if lag > MOST_LAG:
+        raise Conflict(
+            f"The flow back is {lag:,} records behind. Wait until it is fewer than {MOST_LAG:,}: a "
+            "switchover refuses producers until all have crossed."
+        )
+
+
+def _mark(run: Failback) -> str:
+    return f"Way back {run.pk}: "

@@ -1,0 +1,108 @@
+"""Beside offsets: what we may do on both clusters, and whether rules can fence the source."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failback.divergence import divergence_topic
+from mirrors.domain.failover.partitions import parts_of, taking_part
+from mirrors.domain.failover.plan_types import FailoverPicture
+from mirrors.domain.failover.preconditions import Asked, FencePicture, Rights
+from mirrors.domain.settings import failover as keys
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.kafka.admin.client_fence import CLIENT_ID, Fence, keep_open
+from mirrors.kafka.admin.permissions import ask_rights
+from mirrors.kafka.admin.temporary_groups import PREFIX
+from mirrors.models import Flow
+
+DEADLINE_S = 10.0
+SOURCE_DEADLINE_S = 8.0
+# A group of the prefix that no simulation makes: rights are asked of names.
+_ANY_THROWAWAY = f"{PREFIX}rights"
+
+
+def with_rights(
+    picture: FailoverPicture,
+    *,
+    flow: Flow,
+    spec: FlowSpec,
+    away: bool,
+    tick: Callable[[], None],
+) -> FailoverPicture:
+    """`away`: the source does not answer, and is not asked once more.
+
+    What takes no part is not asked about: nobody needs a right on it.
+    """
+    mine = taking_part(picture, parts_of(picture))
+    asked = Asked(
+        topics=_names(row.topic for row in mine.partitions),
+        remote_topics=_names(
+            [
+                *(row.remote_topic for row in mine.partitions),
+                *(place.remote_topic or "" for group in mine.groups for place in group.places),
+            ]
+        ),
+        groups=_names(group.group for group in mine.groups if group.places),
+        throwaway=PREFIX,
+        kept_in=divergence_topic(spec.source.alias),
+    )
+    target = _ask(
+        spec.target,
+        topics=(*asked.remote_topics, asked.kept_in),
+        groups=(*asked.groups, _ANY_THROWAWAY),
+        deadline_s=DEADLINE_S,
+    )
+    if _ANY_THROWAWAY in target.groups:
+        may = {**target.groups, PREFIX: target.groups[_ANY_THROWAWAY]}
+        target = dataclasses.replace(target, groups=may)
+    tick()
+    if away or not asked.topics:
+        return dataclasses.replace(picture, asked=asked, target_rights=target)
+    source = _ask(spec.source, topics=asked.topics, groups=(), deadline_s=SOURCE_DEADLINE_S)
+    tick()
+    fence = _fence(flow, spec.source, asked.topics, source)
+    return dataclasses.replace(
+        picture, asked=asked, target_rights=target, source_rights=source, fence=fence
+    )
+
+
+def _ask(
+    spec: ClusterSpec, *, topics: Iterable[str], groups: Iterable[str], deadline_s: float
+) -> Rights:
+    try:
+        return ask_rights(spec, topics=topics, groups=groups, deadline_s=deadline_s)
+    except UnderstudyError as error:
+        return Rights(alias=spec.alias, trouble=error.message)
+
+
+def _fence(
+    flow: Flow, source: ClusterSpec, topics: tuple[str, ...], rights: Rights
+) -> FencePicture:
+    """As the step would find it; it is asked by the same questions."""
+    hooks = keys.hooks_of(flow.properties)
+    seen = FencePicture(how=str(hooks[keys.FENCE] or "acl"), fallback=keys.fallback(hooks))
+    try:
+        with Fence(source, client_id=CLIENT_ID) as fence:
+            there = fence.rules(deadline_s=SOURCE_DEADLINE_S)
+            if there is None:
+                words = "it keeps no access rules (it has no authorizer)."
+                return dataclasses.replace(seen, refused=words)
+            bare = tuple(rule.name for rule in keep_open(topics, there))
+            everybody = fence.lets_in_everybody(deadline_s=SOURCE_DEADLINE_S) if bare else False
+    except UnderstudyError as error:
+        return dataclasses.replace(seen, refused=error.message)
+    if everybody is not False:
+        seen = dataclasses.replace(seen, bare=bare, everybody=everybody)
+    if rights.cluster is not None and "ALTER" not in rights.cluster:
+        words = (
+            "the principal that connects may not make them. Grant Alter on the cluster, which lets "
+            "it give any right there."
+        )
+        return dataclasses.replace(seen, refused=words)
+    return seen
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({name for name in names if name}))

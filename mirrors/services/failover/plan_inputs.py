@@ -1,0 +1,416 @@
+"""Look at both sides for a failover plan: Kafka where it answers, the last samples where not.
+
+The order matters: the target's ends first, so that all below them is in the positions read later;
+then groups, positions and runs; the source's ends last, so that no loss is left out. Each place is
+translated by those same positions, however far a worker has brought the index meanwhile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
+from mirrors.domain.failover.plan_types import FailoverPicture, PartitionPicture
+from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.gaps.lost_ranges import IN_THE_WAY, GapFacts, GapKind
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.patterns.matcher import NamePatterns
+from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
+from mirrors.domain.specs import FlowSpec
+from mirrors.kafka.admin.groups import GroupListing, list_answered_groups
+from mirrors.kafka.admin.topics import Admin, Partial, Place
+from mirrors.kafka.internal_topics.positions import read_positions
+from mirrors.models import Flow, FlowAccount, FlowPartition, FlowTopic, Gap, Job, PartitionMap
+from mirrors.models.account import STATES
+from mirrors.services.clock import milliseconds
+from mirrors.services.failover.left_behind import decisions_of
+from mirrors.services.failover.permissions import with_rights
+from mirrors.services.failover.resume_offsets import copied_to, with_answers
+from mirrors.services.failover.source_groups import GroupsSeen, groups_from_rows, groups_on_source
+from mirrors.services.failover.source_partitions import (
+    CLIENT_ID,
+    Selected,
+    SourceSeen,
+    ask_source,
+    with_recalled,
+    without,
+)
+from mirrors.services.failover.target_topics import read_standing, standing_of
+from mirrors.services.gaps.lost_ranges import facts_of
+from mirrors.services.offsets.mm2_bounds import learn_group_bounds
+from mirrors.services.offsets.reverse_translation import ways_home
+from mirrors.services.offsets.run_index import refresh_index
+
+log = logging.getLogger(__name__)
+
+DEADLINE_S = 20.0
+# A source that may be dead is given less: its last figures are there to fall back on.
+SOURCE_DEADLINE_S = 8.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Look:
+    """The picture, and what a simulation needs to read: `read_to` and `starts` of the target.
+
+    `committed`: whether the flow copies committed records only. `silence` says why the source could
+    not be asked at all, `untold` why it could not of single partitions.
+    """
+
+    picture: FailoverPicture
+    committed: bool
+    read_to: Mapping[Place, int]
+    starts: Mapping[Place, int]
+    topics: Mapping[str, TopicState]
+    silence: str = ""
+    untold: Mapping[Place, str] = dataclasses.field(default_factory=dict)
+
+
+def look(
+    *,
+    flow: Flow,
+    spec: FlowSpec,
+    groups: Iterable[str],
+    now: int,
+    tick: Callable[[], None],
+    source_s: float = SOURCE_DEADLINE_S,
+) -> Look:
+    """Raises when the target does not answer: without it there is nothing to plan.
+
+    `tick` is called between the questions, none of which takes longer than its deadline; `source_s`
+    is the deadline of those to the source.
+    """
+    asked = _Questions(flow, spec, tuple(groups), now, tick, source_s)
+    answers = asked.ask()
+    seen, theirs = answers.groups, answers.source
+    positions = {
+        (row.topic, row.partition): row.position for row in theirs.rows if row.position is not None
+    }
+    picture = asked.picture(answers, positions)
+    return Look(
+        picture=with_rights(picture, flow=flow, spec=spec, away=seen.away, tick=tick),
+        committed=_is_committed(spec),
+        read_to=_copied_by_then(flow, picture, positions, answers.read_to),
+        starts=answers.starts,
+        topics=answers.there.topics,
+        silence=seen.trouble or theirs.silence,
+        untold=theirs.untold,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Answers:
+    """What both clusters said: of the target its groups, topics and logs."""
+
+    listed: Mapping[str, GroupListing]
+    there: ClusterSnapshot
+    read_to: Mapping[Place, int]
+    starts: Mapping[Place, int]
+    ends: Partial[Place, int]
+    groups: GroupsSeen
+    source: SourceSeen
+
+
+class _Questions:
+    """What one look asks, in the order that keeps its answers from contradicting each other."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        spec: FlowSpec,
+        groups: tuple[str, ...],
+        now: int,
+        tick: Callable[[], None],
+        source_s: float,
+    ) -> None:
+        self._flow, self._spec, self._groups = flow, spec, groups
+        self._now, self._tick, self._source_s = now, tick, source_s
+        self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        self._selected = Selected(
+            selection=TopicSelection(spec.settings, self._policy),
+            policy=self._policy,
+            listed=NamePatterns(spec.settings.topics).elements,
+        )
+
+    def ask(self) -> _Answers:
+        listed = _states(self._spec)
+        refresh_index(flow=self._flow)
+        self._tick()
+        rows = _copied(self._flow, self._policy)
+        self._home, self._standing = ways_home(self._flow), read_standing(self._flow)
+        with Admin(self._spec.target, client_id=CLIENT_ID) as target:
+            remote = {(row.remote_topic, row.partition) for row in rows} | {*self._home.values()}
+            named = {topic for topic, _ in remote} | self._standing.topics
+            there = _topics(target, named, self._now)
+            places = _existing(remote, there.topics)
+            read_to = target.list_offsets(places, "stable", deadline_s=DEADLINE_S).done
+            starts = target.list_offsets(places, "earliest", deadline_s=DEADLINE_S).done
+            self._tick()
+            groups = self._ask_groups(rows)
+            source = self._ask_source(target, rows, there, groups)
+            ends = target.list_offsets(places, "latest", deadline_s=DEADLINE_S)
+        return _Answers(
+            listed=listed,
+            there=there,
+            read_to=read_to,
+            starts=starts,
+            ends=ends,
+            groups=groups,
+            source=source,
+        )
+
+    def _ask_groups(self, rows: Iterable[PartitionPicture]) -> GroupsSeen:
+        names = {row.topic: row.remote_topic for row in rows}
+        names |= {place[0]: source[0] for place, source in self._home.items()}
+        seen = _groups(self._flow, self._spec, self._groups, names, self._source_s)
+        self._tick()
+        refresh_index(flow=self._flow)
+        if not seen.trouble:
+            places = [place for group in seen.groups for place in group.places]
+            learn_group_bounds(flow=self._flow, places=places, deadline_s=self._source_s)
+        return seen
+
+    def _ask_source(
+        self,
+        target: Admin,
+        rows: list[PartitionPicture],
+        there: ClusterSnapshot,
+        seen: GroupsSeen,
+    ) -> SourceSeen:
+        positions = _positions(target, self._policy)
+        self._tick()
+        rows = [_at_target(row, positions, there) for row in _with_positions(self._flow, rows)]
+        found = SourceSeen(rows=tuple(rows), silence=seen.trouble)
+        if not seen.away:
+            self._tick()
+            found = ask_source(
+                self._spec.source,
+                rows,
+                self._selected,
+                positions=positions,
+                committed=_is_committed(self._spec),
+                deadline_s=self._source_s,
+                tick=self._tick,
+            )
+        self._tick()
+        return with_recalled(
+            found, flow=self._flow, spec=self._spec, target=target, deadline_s=DEADLINE_S
+        )
+
+    def picture(self, seen: _Answers, positions: Mapping[Place, int]) -> FailoverPicture:
+        flow, spec, theirs = self._flow, self._spec, seen.source
+        here = without(seen.groups.groups, theirs.gone, asked=bool(self._groups))
+        logs = (seen.starts, seen.ends)
+        # One that is named and may not be described is a row of its own.
+        is_named = any(row.partition < 0 for row in theirs.rows)
+        return FailoverPicture(
+            flow=flow.name,
+            policy=self._policy,
+            source_bootstrap=spec.source.bootstrap_servers,
+            target_bootstrap=spec.target.bootstrap_servers,
+            taken_at=self._now,
+            source_trouble=seen.groups.trouble or theirs.trouble,
+            writing=_writing(flow),
+            partitions=tuple(_with_ends(theirs.rows, seen.ends.done)),
+            groups=tuple(
+                with_answers(flow, here, theirs.rows, logs, seen.listed, self._home, positions)
+            ),
+            gone=tuple(sorted({topic for topic, _ in theirs.gone})),
+            gone_at=theirs.gone_at,
+            left_behind=decisions_of(flow),
+            not_visible="" if is_named else _not_visible(flow),
+            standing=standing_of(self._standing, seen.there.topics),
+        )
+
+
+def _states(spec: FlowSpec) -> dict[str, GroupListing]:
+    """The target's groups; also the quickest way to learn that it does not answer."""
+    try:
+        return list_answered_groups(spec.target).groups
+    except UnderstudyError as error:
+        alias = spec.target.alias
+        words = f"The target {alias} cannot be asked, so there is no plan: {error.message}"
+        raise KafkaUnavailable(words, code=error.code) from None
+
+
+def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionPicture]:
+    """Every partition that the flow has a row or a position of; heartbeats are ours."""
+    gaps = {
+        (gap.topic, gap.partition): gap
+        # What waits behind a record that does not cross is counted as not copied.
+        for gap in Gap.objects.filter(flow=flow, closed_at=None).exclude(kind__in=IN_THE_WAY)
+    }
+    kept: dict[Place, FlowPartition | None] = {
+        (row.topic, row.partition): None
+        for row in PartitionMap.objects.filter(flow=flow, position__isnull=False)
+    }
+    kept |= {(row.topic, row.partition): row for row in FlowPartition.objects.filter(flow=flow)}
+    found = [
+        _row(place, row, gaps.get(place), policy)
+        for place, row in sorted(kept.items())
+        if not policy.is_own_heartbeats_topic(place[0])
+    ]
+    named = {topic for topic, _ in kept}
+    return [*found, *_without_partitions(flow, named, policy)]
+
+
+def _row(
+    place: Place, row: FlowPartition | None, gap: Gap | None, policy: ReplicationPolicy
+) -> PartitionPicture:
+    seen = PartitionPicture(
+        topic=place[0],
+        partition=place[1],
+        remote_topic=policy.remote_topic(place[0]),
+        position=None,
+        gap="" if gap is None else gap.reason or f"it is {gap.kind}.",
+        facts=None if gap is None or not gap.facts else facts_of(gap),
+    )
+    if row is None:
+        return seen
+    stable = row.source_stable_end
+    return dataclasses.replace(
+        seen,
+        remote_topic=row.remote_topic or seen.remote_topic,
+        position=row.position,
+        source_end=row.source_end if stable is None else stable,
+        source_end_at=milliseconds(row.as_of),
+        first=row.source_first,
+        is_dense=row.is_dense,
+        is_stopped=row.state in STATES,
+        code=row.code,
+        reason=row.reason,
+    )
+
+
+def _without_partitions(
+    flow: Flow, named: Collection[str], policy: ReplicationPolicy
+) -> Iterator[PartitionPicture]:
+    """Topics that the flow selects and of which no partition has a row."""
+    rows = FlowTopic.objects.filter(flow=flow, code__in=("cannot_be_created", "not_described"))
+    for row in rows.exclude(topic__in=list(named)):
+        for number in range(row.partitions) if row.partitions else (-1,):
+            yield PartitionPicture(
+                topic=row.topic,
+                partition=number,
+                remote_topic=row.remote_topic or policy.remote_topic(row.topic),
+                position=None,
+                is_stopped=True,
+                code=row.code,
+                reason=row.reason,
+            )
+
+
+def _positions(target: Admin, policy: ReplicationPolicy) -> Mapping[Place, Position]:
+    """The committed positions with their ids; none while the topic cannot be read."""
+    try:
+        return read_positions(target, policy.positions_topic(), deadline_s=DEADLINE_S).places
+    except UnderstudyError as error:
+        log.warning("no positions for a failover plan: %s", error.message)
+        return {}
+
+
+def _at_target(
+    row: PartitionPicture, positions: Mapping[Place, Position], there: ClusterSnapshot
+) -> PartitionPicture:
+    """With the finding that the remote topic is not the one that was written."""
+    position = positions.get((row.topic, row.partition))
+    if position is None or row.facts is not None or row.remote_topic in there.failed:
+        return row
+    topic, was = there.topics.get(row.remote_topic), position.target_topic_id
+    kind: GapKind = "remote_missing" if topic is None else "remote_recreated"
+    if topic is not None and (not was or not topic.topic_id or was == topic.topic_id):
+        return row
+    now = "" if topic is None else topic.topic_id
+    facts = GapFacts(
+        kind=kind, position=position.position, first=row.first, end=None, was=was, now=now
+    )
+    return dataclasses.replace(row, facts=facts)
+
+
+def _not_visible(flow: Flow) -> str:
+    """Why the principal does not see what the filters name, as the flow last found."""
+    row = FlowAccount.objects.filter(flow=flow).only("not_visible").first()
+    return row.not_visible if row is not None else ""
+
+
+def _topics(target: Admin, names: set[str], now: int) -> ClusterSnapshot:
+    if not names:
+        return ClusterSnapshot(taken_at=now, cluster_id="", brokers=0, topics={})
+    return target.snapshot(names, now=now, deadline_s=DEADLINE_S)
+
+
+def _existing(places: Iterable[Place], topics: Mapping[str, TopicState]) -> list[Place]:
+    return [
+        (topic, number)
+        for topic, number in sorted(places)
+        if topic in topics and number < topics[topic].partitions
+    ]
+
+
+def _groups(
+    flow: Flow,
+    spec: FlowSpec,
+    names: Iterable[str],
+    remote: Mapping[str, str],
+    deadline_s: float,
+) -> GroupsSeen:
+    try:
+        return groups_on_source(
+            flow=flow, spec=spec, names=names, remote=remote, deadline_s=deadline_s
+        )
+    except UnderstudyError as error:
+        found = groups_from_rows(flow=flow, names=names, remote=remote)
+        trouble = f"{spec.source.alias} cannot be asked: {error.message}"
+        away = isinstance(error, KafkaUnavailable)
+        return dataclasses.replace(found, trouble=trouble, away=away)
+
+
+def _with_positions(flow: Flow, rows: list[PartitionPicture]) -> list[PartitionPicture]:
+    known = PartitionMap.objects.filter(flow=flow, position__isnull=False)
+    positions = {(row.topic, row.partition): row.position for row in known}
+    return [
+        dataclasses.replace(row, position=positions.get((row.topic, row.partition), row.position))
+        for row in rows
+    ]
+
+
+def _copied_by_then(
+    flow: Flow,
+    picture: FailoverPicture,
+    positions: Mapping[Place, int],
+    read_to: Mapping[Place, int],
+) -> dict[Place, int]:
+    """How far groups are read on the target: as far as the positions that their places come from.
+
+    The target's ends were asked for before; what a group reads next may have crossed since.
+    """
+    found, names = dict(read_to), {(row.topic, row.partition): row for row in picture.partitions}
+    read = {(row.topic, row.partition) for group in picture.groups for row in group.places}
+    wanted = {place: positions[place] for place in read & names.keys() & positions.keys()}
+    for place, end in copied_to(flow, wanted).items():
+        remote = (names[place].remote_topic, place[1])
+        if remote in found:
+            found[remote] = max(found[remote], end)
+    return found
+
+
+def _with_ends(
+    rows: Iterable[PartitionPicture], ends: Mapping[Place, int]
+) -> Iterator[PartitionPicture]:
+    for row in rows:
+        yield dataclasses.replace(row, target_end=ends.get((row.remote_topic, row.partition)))
+
+
+def _is_committed(spec: FlowSpec) -> bool:
+    return spec.settings.isolation_level == "read_committed"
+
+
+def _writing(flow: Flow) -> str:
+    if not Job.objects.filter(flow=flow, ended_at=None).exists():
+        return ""
+    return (
+        f"{flow.name} still writes to {flow.target.alias}. A real failover stops it first, so that "
+        "nobody reads what is written behind its back."
+    )

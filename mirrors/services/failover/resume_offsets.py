@@ -1,0 +1,121 @@
+"""Where each group of a failover plan goes on: translations from rows, the ends of the target."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+from mirrors.domain.failover.plan_types import GroupPicture, PartitionPicture
+from mirrors.domain.groups.checkpoints import name_taken
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.offsets.translation import Translation
+from mirrors.kafka.admin.groups import GroupListing
+from mirrors.kafka.admin.topics import Place
+from mirrors.kafka.connection.admin_client import Partial
+from mirrors.models import Flow
+from mirrors.services.offsets.reverse_translation import answers_home
+from mirrors.services.offsets.translation import translate_offsets
+
+
+def with_answers(
+    flow: Flow,
+    groups: Iterable[GroupPicture],
+    source: Iterable[PartitionPicture],
+    target: tuple[Mapping[Place, int], Partial[Place, int]],
+    listed: Mapping[str, GroupListing],
+    home: Mapping[Place, Place],
+    positions: Mapping[Place, int],
+) -> Iterator[GroupPicture]:
+    """Each place with its translation and the ends of both logs, each group with its state there.
+
+    `source`: the partitions as the source was last seen to have them.
+    `listed`: the groups of the target.
+    `home`: remote partitions on the source that came from the target, and go back to themselves.
+    `positions`: how far each partition was copied when the picture was taken.
+    """
+    groups = [_known(group, home) for group in groups]
+    seen = {(row.topic, row.partition): row for row in source}
+    places = [place for group in groups for place in group.places]
+    known = _translations(flow, _asked(places, seen), home, positions)
+    for group in groups:
+        yield dataclasses.replace(
+            group,
+            places=tuple(_with_ends(place, seen, known, *target) for place in group.places),
+            target_state=listed[group.group].state if group.group in listed else "",
+            taken=name_taken(listed[group.group].type) if group.group in listed else "",
+        )
+
+
+def _asked(
+    places: Iterable[GroupPlace], source: Mapping[Place, PartitionPicture]
+) -> dict[Place, set[int]]:
+    """The groups' offsets, and where the log of their partitions begins."""
+    asked: dict[Place, set[int]] = {}
+    for place in places:
+        where = (place.topic, place.partition)
+        start = source[where].source_start if where in source else None
+        offsets = {offset for offset in (place.source_offset, start) if offset is not None}
+        if place.source_offset is not None:
+            asked.setdefault(where, set()).update(offsets)
+    return asked
+
+
+def _translations(
+    flow: Flow,
+    asked: Mapping[Place, set[int]],
+    home: Mapping[Place, Place],
+    positions: Mapping[Place, int],
+) -> dict[tuple[Place, int], Translation]:
+    away = {place: rows for place, rows in asked.items() if place not in home}
+    answers = translate_offsets(flow=flow, places=away, positions=positions, with_bounds=True)
+    answers |= answers_home(flow, {place: asked[place] for place in asked.keys() & home.keys()})
+    return {(where, row.upstream): row for where, rows in answers.items() for row in rows}
+
+
+def copied_to(flow: Flow, positions: Mapping[Place, int]) -> dict[Place, int]:
+    """Behind the last record copied by these positions, on the target; markers do not count."""
+    asked = {place: [position] for place, position in positions.items()}
+    found = translate_offsets(flow=flow, places=asked, positions=positions)
+    return {
+        place: rows[0].downstream
+        for place, rows in found.items()
+        if rows and rows[0].downstream is not None
+    }
+
+
+def _with_ends(
+    place: GroupPlace,
+    source: Mapping[Place, PartitionPicture],
+    known: Mapping[tuple[Place, int], Translation],
+    starts: Mapping[Place, int],
+    ends: Partial[Place, int],
+) -> GroupPlace:
+    """With its translation, and where the logs of both sides begin and end."""
+    here, there = (place.topic, place.partition), (place.remote_topic or "", place.partition)
+    row = source.get(here)
+    start = None if row is None else row.source_start
+    kept = None if start is None else known.get((here, start))
+    # One that did not answer is not one that is not there.
+    silence = ends.failed[there].message if there in ends.failed else ""
+    offset = place.source_offset
+    return dataclasses.replace(
+        place,
+        translation=place.translation if offset is None else known[here, offset],
+        source_start=start,
+        source_end=None if row is None else row.source_last,
+        kept_from=None if kept is None else kept.downstream,
+        target_start=starts.get(there),
+        target_end=ends.done.get(there),
+        trouble=place.trouble or silence,
+    )
+
+
+def _known(group: GroupPicture, home: Mapping[Place, Place]) -> GroupPicture:
+    """Without partitions that no flow can lead back: what they came from is not known."""
+    names = {topic for topic, _ in home}
+    kept = [
+        place
+        for place in group.places
+        if place.topic not in names or (place.topic, place.partition) in home
+    ]
+    return dataclasses.replace(group, places=tuple(kept))

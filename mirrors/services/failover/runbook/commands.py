@@ -1,0 +1,225 @@
+"""What people ask of a run: begin it, agree to it, confirm a step, pause, go on, call it off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.failover.runbook.commands import commands
+from mirrors.domain.failover.runbook.plan_drift import standing_blockers
+from mirrors.domain.failover.runbook.steps import BY_NAME, STEPS, Kind
+from mirrors.domain.formatting import duration
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.settings.failover import hooks_of
+from mirrors.models import FailoverRun, FailoverStep, Flow, claim
+from mirrors.models.failover import FailoverKind, FailoverState, StepState, WaitsFor
+from mirrors.models.transitions import note
+from mirrors.services.clock import milliseconds
+from mirrors.services.errors import Conflict
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.runbook.steps import hooks
+from mirrors.services.failover.runbook.steps.fence import still_fenced
+
+_TOLD = 3
+
+
+def fresh_for() -> timedelta:
+    """How old a simulation may be that a run is begun from."""
+    return timedelta(minutes=settings.UNDERSTUDY_FAILOVER_FRESH_MINUTES)
+
+
+def newest_simulation(*, flow: Flow, now: datetime) -> FailoverRun | None:
+    """The one that a run may be begun from now."""
+    runs = FailoverRun.objects.filter(flow=flow, kind=FailoverKind.SIMULATION)
+    good = runs.filter(state=FailoverState.SUCCEEDED, ended_at__gt=now - fresh_for())
+    return good.exclude(plan=None).first()
+
+
+def needs_second(flow: Flow) -> bool:
+    said = flow.spec.settings.failover_second_person
+    return settings.UNDERSTUDY_FAILOVER_SECOND_PERSON if said is None else said
+
+
+def request_execution(
+    *,
+    flow: Flow,
+    kind: Kind,
+    simulation: int | None,
+    confirm_alias: str,
+    why: str,
+    who: str,
+    groups: Iterable[str] = (),
+) -> FailoverRun:
+    """A switchover or failover of exactly what was simulated. Refused with a sentence a field."""
+    found, errors = _simulation(flow, kind, simulation)
+    if confirm_alias.strip() != flow.target.alias:
+        words = f"Type the target's alias, {flow.target.alias}, exactly; nothing was done."
+        errors["confirm_alias"] = [words]
+    if not why.strip():
+        errors["reason"] = ["Say why; it is kept with the run."]
+    if found is not None and groups and sorted(set(groups)) != found.groups:
+        words = "These are not the groups that were simulated. Leave them out, or simulate these."
+        errors["groups"] = [words]
+    chosen = hooks_of(flow.properties)
+    errors |= hooks.check(chosen)
+    if errors or found is None:
+        raise InvalidSettings(errors)
+    waits = needs_second(flow)
+    with transaction.atomic():
+        run = lifecycle.request_run(
+            flow=flow,
+            kind=kind,
+            groups=found.groups,
+            why=why.strip(),
+            who=who,
+            steps=[(step.name, step.title) for step in STEPS],
+            simulation=found,
+            hooks=chosen,
+            state=FailoverState.WAITING if waits else FailoverState.QUEUED,
+            waits_for=WaitsFor.APPROVAL if waits else "",
+            reason="A second person has to approve it." if waits else "Waiting for a worker.",
+        )
+        _write_commands(run, flow)
+    return run
+
+
+def approve(*, run: FailoverRun, who: str) -> FailoverRun:
+    """By a second person, and only while what was simulated is fresh."""
+    if who == run.requested_by:
+        raise Conflict(f"{who} asked for this run, so somebody else has to approve it.")
+    if run.simulation is None or _age(run.simulation) > fresh_for():
+        limit = duration(fresh_for() / timedelta(milliseconds=1))
+        raise Conflict(
+            f"Its simulation is older than {limit}: abort it, simulate again, and ask again."
+        )
+    _wake(run, WaitsFor.APPROVAL, f"Approved by {who}.", who, approved_by=who)
+    return run
+
+
+def pause(*, run: FailoverRun, who: str) -> FailoverRun:
+    """Before the next step; a step that is under way is looked at no more."""
+    open_ones = FailoverRun.objects.filter(
+        pk=run.pk, state__in=[FailoverState.QUEUED, FailoverState.RUNNING]
+    )
+    if not open_ones.filter(abort_asked_by="").update(pause_asked_by=who):
+        raise Conflict("This run does not run, so there is nothing to pause.")
+    note(run, what="pause asked", who=who, why="")
+    run.refresh_from_db()
+    return run
+
+
+def resume(*, run: FailoverRun, who: str) -> FailoverRun:
+    """Go on after a pause; try again where a step, or its way back, met trouble."""
+    if run.state == FailoverState.RUNNING and run.pause_asked_by:
+        FailoverRun.objects.filter(pk=run.pk).update(pause_asked_by="")
+        run.refresh_from_db()
+        return run
+    if run.state != FailoverState.WAITING or run.waits_for == WaitsFor.APPROVAL:
+        raise Conflict("This run does not wait for that; look at what it says.")
+    with transaction.atomic():
+        _wake(run, run.waits_for, f"Resumed by {who}.", who, pause_asked_by="")
+        run.steps.filter(state__in=[StepState.FAILED, StepState.WAITING]).update(
+            state=StepState.PENDING, attempt=0, acted_at=None, ended_at=None, due_at=None
+        )
+        run.steps.filter(state=StepState.RUNNING).update(due_at=None)
+        run.steps.update(undo_tries=0)
+    return run
+
+
+def confirm(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
+    """A person did what the step asked for, or takes what is not so as it is."""
+    row = run.steps.filter(state__in=[StepState.WAITING, StepState.FAILED]).first()
+    if run.state != FailoverState.WAITING or row is None or run.abort_asked_by:
+        raise Conflict("No step of this run waits for a person.")
+    if row.state == StepState.FAILED and not BY_NAME[row.name].accepts:
+        raise Conflict(
+            f"“{row.does}” cannot be taken as it is: {row.reason} Resume it, or abort the run."
+        )
+    with transaction.atomic():
+        said = f"“{row.does}” was confirmed by {who}.{f' {why}' if why else ''}"
+        _wake(run, run.waits_for, said, who)
+        row.confirmed_by = who
+        if row.state == StepState.FAILED:
+            row.state, row.ended_at = StepState.SUCCEEDED, timezone.now()
+            row.reason = f"Taken as it is by {who}. {row.reason}"
+        else:
+            # What it asked for is done: now it is seen whether it is so.
+            row.state, row.acted_at, row.due_at = StepState.RUNNING, timezone.now(), None
+        row.save(
+            update_fields=["confirmed_by", "state", "ended_at", "reason", "acted_at", "due_at"]
+        )
+    return run
+
+
+def ask_to_lift(*, run: FailoverRun, who: str, why: str) -> FailoverRun:
+    """Producers may write on the source again; the caller sends a worker."""
+    if still_fenced(run=run) is None:
+        raise Conflict("This run left no access rules on its source, or has not ended.")
+    if not why.strip():
+        raise InvalidSettings({"reason": ["Say why: it is kept in the history."]})
+    note(run, what="fence lifted", who=who, why=why.strip())
+    return run
+
+
+def _wake(run: FailoverRun, waits_for: str, words: str, who: str, **changes: str) -> None:
+    now = timezone.now()
+    waiting = FailoverRun.objects.filter(
+        pk=run.pk, state=FailoverState.WAITING, waits_for=waits_for
+    )
+    started = {"started_at": run.started_at or now}
+    more = {"waits_for": "", "holder": "", "next_at": now, **started, **changes}
+    if not claim(waiting, state=FailoverState.RUNNING, reason=words, who=who, changes=more):
+        raise Conflict("This run does not wait for that (any more); look at what it says.")
+    run.refresh_from_db()
+
+
+def _simulation(
+    flow: Flow, kind: Kind, pk: int | None
+) -> tuple[FailoverRun | None, dict[str, list[str]]]:
+    runs = FailoverRun.objects.filter(flow=flow, kind=FailoverKind.SIMULATION)
+    found = None if pk is None else runs.filter(pk=pk).first()
+    words = ""
+    if found is None:
+        words = f"Name a simulation of {flow.name}: only what was simulated is done for real."
+    elif found.state != FailoverState.SUCCEEDED or found.plan is None:
+        words = f"Simulation {found.pk} is {found.state}: {found.reason}"
+    elif _age(found) > fresh_for():
+        limit = duration(fresh_for() / timedelta(milliseconds=1))
+        words = f"Simulation {found.pk} is older than {limit}. Simulate again; it takes seconds."
+    elif kind == "switchover" and (trouble := (found.result or {}).get("source_trouble")):
+        words = f"A switchover needs the source, and it could not be asked: {trouble}"
+    elif kind == "switchover" and (blockers := standing_blockers(kind, found.plan)):
+        more = f" And {len(blockers) - _TOLD} more." if len(blockers) > _TOLD else ""
+        words = f"Something is in the way: {' '.join(blockers[:_TOLD])}{more}"
+    return (None, {"simulation": [words]}) if words else (found, {})
+
+
+def _age(run: FailoverRun) -> timedelta:
+    return timezone.now() - (run.ended_at or run.created_at)
+
+
+def _write_commands(run: FailoverRun, flow: Flow) -> None:
+    spec = flow.spec
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    plan = run.simulation.plan if run.simulation else None
+    texts = commands(
+        source=spec.source.bootstrap_servers,
+        target=spec.target.bootstrap_servers,
+        checkpoints=policy.checkpoints_topic(),
+        plan=plan or {"partitions": [], "places": []},
+    )
+    rows = list(FailoverStep.objects.filter(run=run))
+    for row in rows:
+        row.command = texts[row.name]
+    FailoverStep.objects.bulk_update(rows, ["command"])
+
+
+def seconds_left(run: FailoverRun, now: datetime) -> int:
+    """How long a simulation may still be acted upon."""
+    ended = run.ended_at or run.created_at
+    return max(0, milliseconds(ended + fresh_for()) - milliseconds(now)) // 1000

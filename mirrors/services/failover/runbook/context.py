@@ -1,0 +1,89 @@
+"""What a step is given to work with, and how it keeps its numbers before and after it acts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from mirrors.domain.failover.runbook.state_machine import Outcome
+from mirrors.domain.specs import FlowSpec
+from mirrors.models import FailoverRun, FailoverStep, Flow
+
+Place = tuple[str, int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context:
+    """One step of one run. `alive` is called between questions: it raises when the run is lost.
+
+    `again`: an earlier try may have had an effect already.
+    """
+
+    run: FailoverRun
+    flow: Flow
+    spec: FlowSpec
+    row: FailoverStep
+    alive: Callable[[], None]
+    again: bool = False
+
+    def keep(self, **numbers: Any) -> None:
+        """Written at once: what is needed to undo an act is there before the act."""
+        self.row.result = {**self.row.result, **numbers}
+        self.row.save(update_fields=["result"])
+
+    def kept(self, name: str) -> dict[str, Any]:
+        """The numbers of another step."""
+        found = self.run.steps.filter(name=name).values_list("result", flat=True).first()
+        return dict(found or {})
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The newest plan: the run's own, or the simulated one until there is one."""
+        if self.run.plan is not None:
+            return dict(self.run.plan)
+        simulated = self.run.simulation.plan if self.run.simulation else None
+        return dict(simulated or {"partitions": [], "places": [], "blockers": []})
+
+    @property
+    def source_places(self) -> list[Place]:
+        """The partitions that take part; a topic whose partitions nobody could list has none."""
+        rows = self.plan["partitions"]
+        return [(row["topic"], row["partition"]) for row in rows if row["partition"] >= 0]
+
+    @property
+    def source_answers(self) -> bool:
+        return bool(self.kept("detect").get("source_answers"))
+
+    @property
+    def planned(self) -> bool:
+        return self.run.kind == "switchover"
+
+
+@dataclasses.dataclass(frozen=True)
+class Handler:
+    """The code of a step. `act` answers None when it did what it had to, else what came of it."""
+
+    wait: Callable[[Context], Outcome]
+    act: Callable[[Context], Outcome | None] = lambda _: None
+    undo: Callable[[Context], str] = lambda _: "There is nothing to undo."
+
+
+def done(words: str, **numbers: Any) -> Outcome:
+    return Outcome(what="done", words=words, numbers=numbers)
+
+
+def skipped(words: str, **numbers: Any) -> Outcome:
+    return Outcome(what="skipped", words=words, numbers=numbers)
+
+
+def not_yet(words: str, *, again_ms: int = 1_000, **numbers: Any) -> Outcome:
+    return Outcome(what="not_yet", words=words, numbers=numbers, again_ms=again_ms)
+
+
+def person(words: str, **numbers: Any) -> Outcome:
+    return Outcome(what="person", words=words, numbers=numbers)
+
+
+def failed(words: str, *, again: bool = False, **numbers: Any) -> Outcome:
+    return Outcome(what="failed", words=words, numbers=numbers, again=again)

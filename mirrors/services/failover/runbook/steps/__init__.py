@@ -1,0 +1,1 @@
+"""The steps of a failover run, one file each."""

@@ -1,0 +1,222 @@
+"""Drain: a switchover waits until nothing is left to copy, then the flow stops."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.utils import timezone
+
+from mirrors.domain.account.partition import Owed, PartitionFacts, evaluate
+from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
+from mirrors.domain.failover.runbook.state_machine import Outcome
+from mirrors.domain.formatting import plural
+from mirrors.domain.gaps.lost_ranges import IN_THE_WAY
+from mirrors.kafka.admin.topics import Admin, At
+from mirrors.models import Flow, Gap, Job, PartitionMap
+from mirrors.models.flows import DesiredState
+from mirrors.services.clock import milliseconds
+from mirrors.services.failover.runbook.context import Context, Handler, Place, done, failed, not_yet
+from mirrors.services.flows.commands import start_flow, stop_flow
+from mirrors.services.offsets.run_index import refresh_index
+
+DEADLINE_S = 10.0
+_NAMED = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rest:
+    """What is not on the target yet, of the partitions that take part.
+
+    `owed` are those with something left, `held` names one with an open transaction, `waiting` those
+    that wait for a decision, and `unread` says why others cannot be looked at on the source.
+    """
+
+    owed: tuple[Owed, ...] = ()
+    held: str = ""
+    waiting: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unread: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def behind(self) -> int:
+        return sum(part.records or 0 for part in self.owed)
+
+    @property
+    def most(self) -> str:
+        part = max(self.owed, key=lambda part: part.records or 0, default=None)
+        return "" if part is None else f"{part.topic}-{part.partition}"
+
+
+def _wait(context: Context) -> Outcome:
+    flow = context.flow
+    if context.planned and "drained_at" not in context.row.result:
+        if (outcome := _catch_up(context)) is not None:
+            return outcome
+        context.keep(drained_at=milliseconds(timezone.now()))
+    if "was" not in context.row.result:
+        context.keep(was=flow.desired_state)
+    if flow.desired_state != DesiredState.STOPPED:
+        why = f"{context.run.kind.capitalize()} {context.run.pk}."
+        stop_flow(flow=flow, who=context.run.requested_by, why=why)
+    if Job.objects.filter(flow=flow, ended_at=None).exists():
+        return not_yet(f"{flow.name} is asked to commit and stop.")
+    words = f"{flow.name} is stopped; nobody writes to the remote topics."
+    return done(words) if not context.planned else _stopped(context, words)
+
+
+def _stopped(context: Context, words: str) -> Outcome:
+    """A last look behind the flow's end; a source that died since was drained before."""
+    try:
+        rest = what_is_left(context)
+    except KafkaUnavailable as error:
+        alias = context.spec.source.alias
+        return done(f"{words} {alias} stopped answering after it was drained: {error.message}")
+    if rest.behind:
+        return _again(context, rest)
+    count = len(context.source_places) - len(rest.unread) - len(rest.waiting)
+    copied = f"Everything was copied in {plural(count, 'partition')}."
+    return done(f"{copied} {words}{_left_words(rest)}", unread=dict(rest.unread))
+
+
+def _catch_up(context: Context) -> Outcome | None:
+    """What a switchover waits for; None when nothing is left."""
+    rest = what_is_left(context)
+    numbers: dict[str, Any] = {"behind": rest.behind, "unread": dict(rest.unread)}
+    if rest.held:
+        words = (
+            f"A transaction is open in {rest.held}: what it wrote is copied once it ends. Kafka "
+            "aborts it when its producer's transaction.timeout.ms is over."
+        )
+        return not_yet(words, **numbers)
+    if rest.waiting:
+        return failed(_waiting_words(rest.waiting), **numbers)
+    if not rest.behind:
+        return None
+    words = f"At most {plural(rest.behind, 'record')} behind, most of them in {rest.most}."
+    if context.flow.desired_state != DesiredState.RUNNING:
+        more = f"{context.flow.name} is {context.flow.desired_state}, so they are not replicated."
+        return failed(f"{words} {more} Start it, then resume.", **numbers)
+    return not_yet(words, **numbers)
+
+
+def what_is_left(context: Context) -> Rest:
+    """Asks the source for its ends, and the target for the flow's positions.
+
+    One partition that cannot be looked at holds up no other. Raises when the source as a whole does
+    not answer.
+    """
+    places: list[Place] = context.source_places
+    committed = context.spec.settings.isolation_level == "read_committed"
+    with Admin(context.spec.source, client_id="understudy-failover") as source:
+        last, stable, first = (_ask(source, places, at) for at in ("latest", "stable", "earliest"))
+    context.alive()
+    refresh_index(flow=context.flow, deadline_s=DEADLINE_S)
+    unread = {place: why for answer in (last, stable, first) for place, why in answer[1].items()}
+    known = PartitionMap.objects.filter(flow=context.flow, position__isnull=False)
+    positions = {(row.topic, row.partition): row.position for row in known}
+    ends = (stable if committed else last)[0]
+    told = [place for place in places if place not in unread]
+    owed = [
+        evaluate(
+            PartitionFacts(
+                topic=place[0],
+                partition=place[1],
+                position=positions.get(place),
+                first=first[0][place],
+                end=ends[place],
+                # Then another log is there, and what it holds was never copied.
+                end_below_position=ends[place] < (positions.get(place) or 0),
+            )
+        )
+        for place in told
+    ]
+    held = [place for place in told if committed and stable[0][place] < last[0][place]]
+    return Rest(
+        owed=tuple(part for part in owed if part.records != 0),
+        held=_name(held[0]) if held else "",
+        waiting=_waiting(context, set(told)) | _other_logs(owed),
+        unread={_name(place): why for place, why in unread.items()},
+    )
+
+
+def _ask(
+    source: Admin, places: Sequence[Place], at: At
+) -> tuple[dict[Place, int], dict[Place, str]]:
+    found = source.list_offsets(places, at, deadline_s=DEADLINE_S)
+    if not found.done and any(isinstance(e, KafkaUnavailable) for e in found.failed.values()):
+        found.raise_first()
+    return found.done, {place: error.message for place, error in found.failed.items()}
+
+
+def _waiting(context: Context, places: set[Place]) -> dict[str, str]:
+    rows = Gap.objects.filter(flow=context.flow, closed_at=None).exclude(kind__in=IN_THE_WAY)
+    return {
+        str(gap): gap.reason or f"it is {gap.kind}."
+        for gap in rows
+        if (gap.topic, gap.partition) in places
+    }
+
+
+def _other_logs(owed: Sequence[Owed]) -> dict[str, str]:
+    return {f"{part.topic}-{part.partition}": part.reason for part in owed if part.records is None}
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"
+
+
+def _waiting_words(waiting: Mapping[str, str]) -> str:
+    name, why = next(iter(waiting.items()))
+    more = f" So do {len(waiting) - 1:,} more." if len(waiting) > 1 else ""
+    return (
+        f"{name} waits for a decision, so it is not replicated: {why}{more} Decide on it, then "
+        "resume; or abort, leave it behind by decision, and simulate again."
+    )
+
+
+def _left_words(rest: Rest) -> str:
+    """What nothing can be said of, by name."""
+    left = {**rest.waiting, **rest.unread}
+    if not left:
+        return ""
+    named = "; ".join(f"{name}: {why}" for name, why in list(left.items())[:_NAMED])
+    more = f" And {len(left) - _NAMED:,} more." if len(left) > _NAMED else ""
+    return f" Unknown for {plural(len(left), 'partition')}: {named}{more}"
+
+
+def unanswered(context: Context) -> str:
+    """Before the fence: why a drain could not tell when all is copied; empty when it can."""
+    try:
+        rest = what_is_left(context)
+    except UnderstudyError as error:
+        return error.message
+    left = _left_words(rest).strip()
+    return f"{left} Remove the cause, or leave them behind by decision." if left else ""
+
+
+def _again(context: Context, rest: Rest) -> Outcome:
+    """Somebody wrote after the drain: the flow has to run once more."""
+    start_flow(flow=_fresh(context), who=context.run.requested_by, why="Records came meanwhile.")
+    context.row.result.pop("drained_at", None)
+    context.keep(came_late=rest.behind)
+    return not_yet(
+        f"{plural(rest.behind, 'record')} came to {rest.most} after the drain; drains again."
+    )
+
+
+def _undo(context: Context) -> str:
+    flow = _fresh(context)
+    if context.row.result.get("was") != DesiredState.RUNNING:
+        return f"{flow.name} did not run before."
+    if flow.desired_state == DesiredState.RUNNING:
+        return f"{flow.name} runs."
+    start_flow(flow=flow, who=context.run.requested_by, why=f"Run {context.run.pk} was aborted.")
+    return f"{flow.name} is asked to run again."
+
+
+def _fresh(context: Context) -> Flow:
+    return Flow.objects.select_related("source", "target", "runner").get(pk=context.flow.pk)
+
+
+DRAIN = Handler(wait=_wait, undo=_undo)

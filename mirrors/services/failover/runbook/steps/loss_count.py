@@ -1,0 +1,353 @@
+"""Count what a failover left on the source and what consumers read again, by reading both clusters.
+
+Runs in the last step while the source answers, and afterwards as soon as it is back. It compares
+cluster id and topic ids first: another log under the same name says nothing about this loss.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from mirrors.domain.account.partition import Owed
+from mirrors.domain.account.totals import Count, upper_bound
+from mirrors.domain.failback.divergence import Divergence as Point
+from mirrors.domain.failback.orphans import is_own
+from mirrors.domain.failover.runbook.data_loss import (
+    Amount,
+    counted_sentence,
+    every_partition,
+    sum_owed,
+    topic_words,
+)
+from mirrors.domain.offsets.runs import Run
+from mirrors.domain.specs import FlowSpec
+from mirrors.kafka.admin.groups import read_offsets
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.reading.record_counts import MAX_BYTES, Offsets, read_record_offsets
+from mirrors.models import FailoverRun, Flow, PartitionMap
+from mirrors.services.clock import Budget, milliseconds
+from mirrors.services.failover.runbook.steps.reset_groups import SET
+from mirrors.services.offsets.divergence_points import points_of
+from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.offsets.run_lookup import touching
+from mirrors.services.offsets.translation import translate_offsets
+
+CLIENT_ID = "understudy-loss"
+DEADLINE_S = 45.0
+Tick = Callable[[], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CountedLoss:
+    """What was counted: sums, and a row for each partition and for each group-partition."""
+
+    loss: Amount
+    re_reads: Amount
+    partitions: tuple[dict[str, Any], ...]
+    places: tuple[dict[str, Any], ...]
+    counted_at: datetime
+
+    def to_dict(self, *, source: str) -> dict[str, Any]:
+        """The sums as they are stored and answered."""
+        return {
+            "loss": self.loss.records,
+            "loss_certainty": self.loss.certainty,
+            "loss_unknown": self.loss.unknown,
+            "loss_unknown_words": self.loss.unknown_words,
+            "re_reads": self.re_reads.records,
+            "re_reads_certainty": self.re_reads.certainty,
+            "re_reads_unknown": self.re_reads.unknown,
+            "re_reads_unknown_words": self.re_reads.unknown_words,
+            "sentence": counted_sentence(self.loss, self.re_reads, source=source),
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Range:
+    """Offsets [first, end) of one partition that were not replicated; `gone` of them were deleted
+    on the source before they were counted. `unknown` says why nobody can tell."""
+
+    topic: str
+    partition: int
+    remote_topic: str
+    first: int = 0
+    end: int = 0
+    gone: int = 0
+    unknown: str = ""
+
+    @property
+    def place(self) -> Place:
+        return self.topic, self.partition
+
+
+def count_run(
+    *,
+    run: FailoverRun,
+    flow: Flow,
+    now: datetime,
+    tick: Tick,
+    deadline_s: float = DEADLINE_S,
+    max_bytes: int = MAX_BYTES,
+) -> CountedLoss:
+    """Raises KafkaUnavailable when the source does not answer. `run` has its last plan."""
+    budget, spec = Budget(deadline_s), flow.spec
+    ranges = _ranges(run, flow, spec, budget)
+    tick()
+    committed = spec.settings.isolation_level == "read_committed"
+    windows = {row.place: [(row.first, row.end)] for row in ranges if not row.unknown}
+    found = read_record_offsets(
+        spec.source,
+        windows,
+        deadline_s=budget.left_s / 2,
+        committed=committed,
+        max_bytes=max_bytes,
+        tick=tick,
+    )
+    written = _written_back(flow, ranges)
+    at = milliseconds(now)
+    counted = [(row, _count(row, found.done.get(row.place), written)) for row in ranges]
+    owed = [_owed(row, count, at) for row, count in counted]
+    places = _re_reads(run, flow, spec, budget, max_bytes, tick)
+    return CountedLoss(
+        loss=sum_owed(owed),
+        re_reads=_sum_places(places, at),
+        partitions=tuple(
+            {
+                "topic": row.topic,
+                "partition": row.partition,
+                "first": row.first,
+                "end": row.end,
+                "records": one.records,
+                "certainty": one.certainty,
+                "reason": one.reason,
+            }
+            for (row, _), one in zip(counted, owed, strict=True)
+        ),
+        places=tuple(places),
+        counted_at=now,
+    )
+
+
+def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> list[_Range]:
+    """What of each partition of the plan was not replicated, by what the source holds now."""
+    rows = every_partition(run.plan or {})
+    points = {(row.topic, row.partition): row for row in points_of(flow=flow)}
+    with Admin(spec.source, client_id=CLIENT_ID) as admin:
+        names = {row["topic"] for row in rows if row["topic"]}
+        seen = admin.snapshot(names, now=0, deadline_s=budget.left_s, with_configs=False)
+        places = [
+            (row["topic"], row["partition"])
+            for row in rows
+            if row["topic"] in seen.topics
+            and 0 <= row["partition"] < seen.topics[row["topic"]].partitions
+        ]
+        committed = spec.settings.isolation_level == "read_committed"
+        level = "stable" if committed else "latest"
+        ends = admin.list_offsets(places, level, deadline_s=budget.left_s)  # type: ignore[arg-type]
+        firsts = admin.list_offsets(places, "earliest", deadline_s=budget.left_s)
+    found = []
+    for row in rows:
+        place = (row["topic"], row["partition"])
+        base = _Range(topic=topic_words(row), partition=place[1], remote_topic=row["remote_topic"])
+        # What is owed from elsewhere than the position is owed of a log that was another one
+        # already when the run looked.
+        is_copied = row.get("owed_from", row["position"]) == row["position"]
+        point = points.get(place) if is_copied else None
+        why = seen.failed.get(place[0], "") or _another(
+            point, seen.cluster_id, seen.topics, place, spec.source.alias
+        )
+        error = ends.failed.get(place) or firsts.failed.get(place)
+        if why or error is not None:
+            found.append(dataclasses.replace(base, unknown=why or error.message))  # type: ignore[union-attr]
+            continue
+        found.append(_range(base, _lost_from(row), firsts.done[place], ends.done[place]))
+    return found
+
+
+def _range(base: _Range, begins: int | None, first: int, end: int) -> _Range:
+    begins = first if begins is None else begins
+    gone = max(0, min(first, end) - begins)
+    return dataclasses.replace(base, first=max(begins, first), end=end, gone=gone)
+
+
+def _lost_from(row: Mapping[str, Any]) -> int | None:
+    """The first source offset that is not on the target; None: all that the source holds."""
+    if "owed_from" in row:
+        found: int | None = row["owed_from"]
+        return found
+    if row["position"] is not None:
+        return int(row["position"])
+    if row["source_end"] is not None and row["loss"] is not None:
+        return int(row["source_end"] - row["loss"])
+    return None
+
+
+def _another(
+    point: Point | None, cluster: str, topics: Mapping[str, Any], place: Place, alias: str
+) -> str:
+    """Why what answers now is not the log that was left behind; empty when it is."""
+    if place[1] < 0:
+        return f"The partitions of {place[0] or 'hidden topics'} could not be listed on {alias}."
+    if place[0] not in topics or place[1] >= topics[place[0]].partitions:
+        return f"{place[0]}-{place[1]} is no longer on {alias}."
+    if point is None:
+        return ""
+    if point.source_cluster and point.source_cluster != cluster:
+        return f"{alias} is another cluster than the one that failed over."
+    if point.source_topic_id and point.source_topic_id != topics[place[0]].topic_id:
+        return f"{place[0]} was recreated on {alias} since."
+    return ""
+
+
+def _written_back(flow: Flow, ranges: Iterable[_Range]) -> dict[Place, list[Run]]:
+    """What a flow back wrote into these ranges: nobody lost it."""
+    back = Flow.objects.filter(source=flow.target_id, target=flow.source_id).first()
+    if back is None:
+        return {}
+    known = PartitionMap.objects.filter(flow=back, position__isnull=False)
+    maps = {(row.topic, row.partition): row.pk for row in known}
+    return {
+        row.place: list(touching(maps[key], "downstream", row.first, row.end))
+        for row in ranges
+        if (key := (row.remote_topic, row.partition)) in maps
+    }
+
+
+def _count(row: _Range, read: Offsets | None, written: Mapping[Place, list[Run]]) -> Count | None:
+    if row.unknown:
+        return None
+    offsets = row.end - row.first
+    if offsets <= 0:
+        return upper_bound(row.gone)
+    own = written.get(row.place)
+    found = upper_bound(offsets)
+    if read is not None:
+        is_counted = None if not own else lambda offset: is_own(offset, own)
+        found = read.count(row.first, row.end, is_counted)
+    return found + upper_bound(row.gone)
+
+
+def _owed(row: _Range, count: Count | None, at: int) -> Owed:
+    return Owed(
+        topic=row.topic,
+        partition=row.partition,
+        state="unknown" if count is None else "behind" if count.most else "in_step",
+        records=None if count is None else count.most,
+        certainty="unknown" if count is None else count.certainty,
+        observed_at=at,
+        time_lag_ms=None,
+        reason=row.unknown,
+    )
+
+
+def _re_reads(
+    run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget, max_bytes: int, tick: Tick
+) -> list[dict[str, Any]]:
+    """Records on the target from where each group was set up to where it stood on the source."""
+    step = run.steps.filter(name="reset_groups").first()
+    rows = [row for row in (step.result if step else {}).get("rows", []) if row["state"] in SET]
+    if not rows:
+        return []
+    wanted: dict[str, list[Place]] = {}
+    for row in rows:
+        wanted.setdefault(row["group"], []).append((row["topic"], row["partition"]))
+    stood = read_offsets(spec.source, wanted, deadline_s=budget.left_s)
+    tick()
+    ends = _consumed_to(run, flow, rows, stood.done)
+    with Admin(spec.target, client_id=CLIENT_ID) as admin:
+        remote = {(row["remote_topic"], row["partition"]) for row in rows}
+        starts = admin.list_offsets(remote, "earliest", deadline_s=budget.left_s).done
+    ranges = [_read_again(row, ends, starts) for row in rows]
+    windows: dict[Place, list[tuple[int, int]]] = {}
+    for row, found in zip(rows, ranges, strict=True):
+        if found is not None:
+            windows.setdefault((row["remote_topic"], row["partition"]), []).append(found)
+    read = read_record_offsets(
+        spec.target, windows, deadline_s=budget.left_s, max_bytes=max_bytes, tick=tick
+    )
+    return [
+        _place(row, found, read.done.get((row["remote_topic"], row["partition"])))
+        for row, found in zip(rows, ranges, strict=True)
+    ]
+
+
+def _consumed_to(
+    run: FailoverRun, flow: Flow, rows: Iterable[Mapping[str, Any]], stood: Mapping[str, Any]
+) -> dict[tuple[str, Place], int]:
+    """On the target: behind the last record that each group had consumed on the source."""
+    positions = {
+        (row["topic"], row["partition"]): row["position"]
+        for row in (run.plan or {}).get("partitions", [])
+        if row["position"] is not None
+    }
+    asked: dict[tuple[str, Place], int] = {}
+    for row in rows:
+        place = (row["topic"], row["partition"])
+        offset = stood[row["group"]].done.get(place) if row["group"] in stood else None
+        if offset is not None and place in positions:
+            asked[row["group"], place] = min(offset.offset, positions[place])
+    places: dict[Place, set[int]] = {}
+    for (_, place), offset in asked.items():
+        places.setdefault(place, set()).add(offset)
+    answers = translate_offsets(flow=flow, places=places, positions=positions)
+    known = {
+        (place, one.upstream): one.downstream for place, found in answers.items() for one in found
+    }
+    return {
+        key: at for key, offset in asked.items() if (at := known.get((key[1], offset))) is not None
+    }
+
+
+def _read_again(
+    row: Mapping[str, Any],
+    ends: Mapping[tuple[str, Place], int],
+    starts: Mapping[Place, int],
+) -> tuple[int, int] | None:
+    end = ends.get((row["group"], (row["topic"], row["partition"])))
+    start = starts.get((row["remote_topic"], row["partition"]))
+    if end is None or start is None:
+        return None
+    first = max(row["to"], start)
+    return first, max(first, end)
+
+
+def _place(
+    row: Mapping[str, Any], found: tuple[int, int] | None, read: Offsets | None
+) -> dict[str, Any]:
+    count = None
+    if found is not None:
+        count = upper_bound(found[1] - found[0]) if read is None else read.count(*found)
+    return {
+        "group": row["group"],
+        "topic": row["topic"],
+        "partition": row["partition"],
+        "re_reads": None if count is None else count.most,
+        "certainty": "unknown" if count is None else count.certainty,
+    }
+
+
+def _sum_places(places: Iterable[Mapping[str, Any]], at: int) -> Amount:
+    """Each group-partition counts, also where two groups read the same records again."""
+    return sum_owed(
+        Owed(
+            topic=row["topic"],
+            partition=row["partition"],
+            state="unknown" if row["re_reads"] is None else "in_step",
+            records=row["re_reads"],
+            certainty=row["certainty"],
+            observed_at=at,
+            time_lag_ms=None,
+        )
+        for row in places
+    )
+
+
+def refresh_maps(flow: Flow, deadline_s: float) -> None:
+    """Bring the offset runs of this flow and of the flow back up to date, before a count."""
+    refresh_index(flow=flow, deadline_s=deadline_s)
+    back = Flow.objects.filter(source=flow.target_id, target=flow.source_id).first()
+    if back is not None:
+        refresh_index(flow=back, deadline_s=deadline_s)

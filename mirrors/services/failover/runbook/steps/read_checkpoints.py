@@ -1,0 +1,149 @@
+"""Read checkpoints: the flow has stopped, so this plan is the last; groups are set to its offsets.
+
+Behind the fence nothing is held up by what concerns single groups or partitions: that is named, and
+left out. Only records that a switchover did not copy stop it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.utils import timezone
+
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.domain.failover.runbook.group_progress import Readers, Reading, judge_readers
+from mirrors.domain.failover.runbook.plan_drift import left_to_copy
+from mirrors.domain.failover.runbook.state_machine import Outcome
+from mirrors.domain.formatting import plural
+from mirrors.domain.groups.checkpoints import AT_LEAST
+from mirrors.kafka.admin.groups import list_groups
+from mirrors.models import Flow, PartitionMap
+from mirrors.services.clock import milliseconds
+from mirrors.services.failover.resume_offsets import copied_to
+from mirrors.services.failover.runbook.context import Context, Handler, Place, done, failed, not_yet
+from mirrors.services.failover.runbook.steps.preflight import (
+    active_groups,
+    plan_now,
+    worse_than_simulated,
+)
+from mirrors.services.offsets.divergence_points import keep
+from mirrors.services.offsets.reverse_translation import answers_home, ways_home
+
+DEADLINE_S = 10.0
+_FAR = (1 << 63) - 1
+_NAMED = 3
+
+
+def _wait(context: Context) -> Outcome:
+    _, plan = plan_now(context)
+    said = plan.to_dict()
+    known = [row for row in plan.places if row.downstream_offset is not None]
+    exact = sum(row.outcome not in AT_LEAST for row in known)
+    numbers: dict[str, Any] = {
+        "places": len(plan.places),
+        "exact": exact,
+        "at_least": len(known) - exact,
+        "loss": plan.loss,
+        "re_reads": plan.re_reads,
+        "digest": plan.digest,
+        "changed": list(worse_than_simulated(context, said)),
+    }
+    pending = left_to_copy(said)
+    if context.planned and pending:
+        words = f"{plural(pending, 'record')} would be lost, so this is no switchover any more."
+        return failed(f"{words} Abort it, and look what still writes.", **numbers)
+    context.alive()
+    readers = _readers(context, said["places"]) if context.planned else None
+    if readers is not None and readers.reading:
+        names = ", ".join(readers.reading[:_NAMED])
+        more = ", …" if len(readers.reading) > _NAMED else ""
+        words = (
+            f"{names}{more} still read on {context.spec.source.alias}: what they consume from now "
+            "on is read again. Let them finish, or stop them there."
+        )
+        return not_yet(words, again_ms=2_000, reading=list(readers.reading[:20]), **numbers)
+    words = f"{exact:,} of {plural(len(plan.places), 'group-partition')} have an exact offset"
+    words += f", {len(known) - exact:,} an earlier one." if len(known) > exact else "."
+    kept, numbers["divergence_points"] = _keep_points(context)
+    named = [kept, _stuck_words(context, readers), _changed_words(numbers["changed"])]
+    return done(" ".join([words, *(part for part in named if part)]), **numbers)
+
+
+def _keep_points(context: Context) -> tuple[str, int]:
+    """From now on the target gets records of its own: where both sides diverge is known only now.
+
+    A sentence where they cannot be written; a failback then finds them by the offset runs.
+    """
+    try:
+        points = keep(flow=context.flow, mark=context.run.mark, now=timezone.now())
+    except KafkaRefused as error:
+        return f"The divergence points could not be written: {error.message}", 0
+    return "", len(points)
+
+
+def _readers(context: Context, places: Iterable[Mapping[str, Any]]) -> Readers | None:
+    """Groups with members on the source that have not consumed all that was copied; None when the
+    source does not say."""
+    try:
+        listed = list_groups(context.spec.source, deadline_s=DEADLINE_S)
+    except KafkaUnavailable:
+        return None
+    busy = set(active_groups(context, listed))
+    active = busy.union(context.row.result.get("active_groups") or [])
+    places = [row for row in places if row["group"] in busy]
+    ends = ends_downstream(context.flow, {(row["topic"], row["partition"]) for row in places})
+    behind = [
+        Reading(row["group"], row["topic"], row["partition"], row["source_offset"])
+        for row in places
+        if row["downstream_offset"] is not None
+        and row["downstream_offset"] < ends.get((row["topic"], row["partition"]), 0)
+    ]
+    before = context.row.result.get("readers") or {}
+    found = judge_readers(behind, before, milliseconds(timezone.now()))
+    context.keep(active_groups=sorted(active), readers=found.seen)
+    return found
+
+
+def _stuck_words(context: Context, readers: Readers | None) -> str:
+    if not context.planned:
+        return ""
+    if readers is None:
+        alias = context.spec.source.alias
+        return f"Whether groups still read on {alias} is unknown: it stopped answering."
+    if not readers.stuck:
+        return ""
+    more = len(readers.stuck) - _NAMED
+    names = ", ".join(readers.stuck[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    return (
+        f"Not waited for, since their offsets do not move: {names}. What they consume on "
+        f"{context.spec.source.alias} from now on is read again."
+    )
+
+
+def _changed_words(changed: list[str]) -> str:
+    """What is worse than simulated: by now it stops nothing, and the result names it."""
+    if not changed:
+        return ""
+    more = len(changed) - _NAMED
+    rest = f" And {more:,} more." if more > 0 else ""
+    return f"Since the simulation: {' '.join(changed[:_NAMED])}{rest}"
+
+
+def ends_downstream(flow: Flow, places: Iterable[Place]) -> dict[Place, int]:
+    """Behind the last copied record of each partition, on the target; markers do not count.
+
+    Of remote partitions that came from there: behind the last record that a group here can read.
+    """
+    wanted = set(places)
+    rows = PartitionMap.objects.filter(flow=flow, position__isnull=False)
+    known = {(row.topic, row.partition): row.position or 0 for row in rows}
+    found = copied_to(flow, {place: known[place] for place in wanted & known.keys()})
+    home = wanted & ways_home(flow).keys() - known.keys()
+    for place, answers in answers_home(flow, {place: [_FAR] for place in home}).items():
+        if answers and answers[0].downstream is not None:
+            found[place] = answers[0].downstream
+    return found
+
+
+READ_CHECKPOINTS = Handler(wait=_wait)

@@ -1,0 +1,80 @@
+"""Redirect the producers: first open the cluster that they go to, where an earlier run fenced it.
+
+By then the other side is fenced and drained, so nobody is let in too early. An abort directs them
+back first, and then puts the fence up again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.runbook.state_machine import Outcome
+from mirrors.domain.settings.failover import PRODUCERS
+from mirrors.kafka.admin.client_fence import CLIENT_ID, Fence
+from mirrors.models import FailoverStep
+from mirrors.services.failover.runbook.context import Context, Handler
+from mirrors.services.failover.runbook.steps.fence import (
+    DEADLINE_S,
+    fences_left,
+    lift,
+    put_up_again,
+)
+from mirrors.services.failover.runbook.steps.hooks import hook
+
+_HOOK = hook(PRODUCERS)
+
+
+def fences_kept(context: Context) -> str:
+    """Why a fence that an earlier run left on the target could not be lifted later; empty when
+    there is none, or its rules can be read."""
+    flow = context.flow
+    found = fences_left(source_id=flow.target_id, target_id=flow.source_id)
+    if not found:
+        return ""
+    runs = ", ".join(str(step.run_id) for step in found)
+    words = f"The fence that run {runs} left on {context.spec.target.alias} cannot be lifted:"
+    try:
+        with Fence(context.spec.target, client_id=CLIENT_ID) as fence:
+            there = fence.rules(deadline_s=DEADLINE_S)
+    except UnderstudyError as error:
+        return f"{words} {error.message}"
+    return f"{words} the cluster has no authorizer any more." if there is None else ""
+
+
+def _act(context: Context) -> Outcome | None:
+    opened = _open(context)
+    outcome = _HOOK.act(context)
+    if outcome is None or not opened:
+        return outcome
+    return dataclasses.replace(outcome, words=f"{opened} {outcome.words}")
+
+
+def _open(context: Context) -> str:
+    """Take away what runs in the other direction left on the target; each is kept before that."""
+    flow = context.flow
+    found = fences_left(source_id=flow.target_id, target_id=flow.source_id)
+    for step in found:
+        lifted = {*context.row.result.get("lifted", []), step.pk}
+        context.keep(lifted=sorted(lifted))
+        context.alive()
+        lift(step=step, who=context.run.requested_by)
+    if not found:
+        return ""
+    runs = ", ".join(str(step.run_id) for step in found)
+    return f"The fence of run {runs} on {context.spec.target.alias} was taken away."
+
+
+def _undo(context: Context) -> str:
+    words = _HOOK.undo(context)
+    lifted = FailoverStep.objects.filter(
+        pk__in=context.row.result.get("lifted", []), undone_at__isnull=False
+    )
+    for step in lifted.select_related("run__flow__source"):
+        context.alive()
+        put_up_again(step=step)
+        words += f" {context.spec.target.alias} is fenced again as run {step.run_id} left it."
+    return words
+
+
+REDIRECT_PRODUCERS = Handler(act=_act, wait=_HOOK.wait, undo=_undo)

@@ -1,0 +1,250 @@
+"""Set the groups on the target: idle ones, to the offsets of the last plan, each place once.
+
+What is written is kept before and after, place by place: a place that was set is never set again,
+since its group may have gone on from there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.utils import timezone
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.permissions import lacking_where
+from mirrors.domain.failover.runbook.state_machine import Outcome
+from mirrors.domain.formatting import plural
+from mirrors.domain.groups.checkpoints import IDLE, plan_move
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.offsets.translation import Translation
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin.groups import GroupOffset as Offset
+from mirrors.kafka.admin.groups import delete_group, delete_offsets, read_offsets, write_offsets
+from mirrors.kafka.admin.topics import Place
+from mirrors.models import GroupOffset
+from mirrors.services.clock import Budget
+from mirrors.services.failover.runbook.context import Context, Handler, done, not_yet
+from mirrors.services.groups.store import written_offsets
+from mirrors.services.groups.survey import look_at_target
+
+DEADLINE_S = 20.0
+# So many groups are looked at right before they are written: in between lies little time.
+_AT_ONCE = 20
+# States of a place that is where it shall be, and of one that another try may help.
+SET, AGAIN = ("moved", "in_sync"), ("active", "failed")
+Row = dict[str, Any]
+Key = tuple[str, str, int]
+
+
+def _wait(context: Context) -> Outcome:
+    rows = _rows(context)
+    todo = [row for row in rows if row["state"] not in SET and row["to"] is not None]
+    groups = sorted({row["group"] for row in todo})
+    for start in range(0, len(groups), _AT_ONCE):
+        context.alive()
+        now = set(groups[start : start + _AT_ONCE])
+        _set(context, rows, [row for row in todo if row["group"] in now])
+        context.keep(rows=rows)
+    _remember(context, rows)
+    return _told(context, rows)
+
+
+def _rows(context: Context) -> list[Row]:
+    """As kept by an earlier try, or one for each place of the plan."""
+    if kept := context.row.result.get("rows"):
+        return list(kept)
+    fields = ("group", "topic", "partition", "remote_topic", "source_offset")
+    rows = [
+        {
+            **{name: place[name] for name in fields},
+            "to": place["downstream_offset"],
+            "end": _end(place),
+            "state": "unknown" if place["downstream_offset"] is None else "waiting",
+            "reason": place["reason"],
+        }
+        for place in context.plan["places"]
+    ]
+    context.keep(rows=rows)
+    return rows
+
+
+def _end(place: Row) -> int | None:
+    """The target's end when this was planned."""
+    if place["downstream_offset"] is None or place["waiting"] is None:
+        return None
+    return int(place["downstream_offset"] + place["waiting"])
+
+
+def _set(context: Context, rows: list[Row], mine: Sequence[Row]) -> None:
+    """Look, decide, keep what is to be undone, write; each row says what came of it."""
+    target = context.spec.target
+    states, seen = look_at_target(target, [_place(row) for row in mine], Budget(DEADLINE_S))
+    wrote = written_offsets(flow=context.flow)
+    writes: dict[str, dict[tuple[str, int], Row]] = {}
+    for row, place in zip(mine, seen, strict=True):
+        key = (place.group, place.topic, place.partition)
+        state = states.get(place.group, "")
+        move = plan_move(place, enabled=True, state=state, wrote=wrote.get(key))
+        row["state"], row["reason"] = str(move.state), move.reason
+        row.setdefault("before", place.target_offset)
+        row.setdefault("made", place.group not in states)
+        if move.state == "moved":
+            row["state"] = "waiting"
+            writes.setdefault(place.group, {})[row["remote_topic"], row["partition"]] = row
+    context.keep(rows=rows)
+    for group, places in writes.items():
+        context.alive()
+        _write(context, group, places)
+
+
+def _write(context: Context, group: str, writes: dict[tuple[str, int], Row]) -> None:
+    target = context.spec.target
+    offsets = {place: Offset(row["to"]) for place, row in writes.items()}
+    try:
+        refusals = write_offsets(target, group, offsets, deadline_s=DEADLINE_S).failed
+    except UnderstudyError as error:
+        refusals = dict.fromkeys(writes, error)
+    for place, row in writes.items():
+        refused = refusals.get(place)
+        if refused is None:
+            row["state"] = "moved"
+        else:
+            row["state"] = "active" if refused.code == "group_active" else "failed"
+            row["reason"] = refused.message
+
+
+def _place(row: Row) -> GroupPlace:
+    found = Translation(
+        upstream=row["source_offset"] or 0,
+        downstream=row["to"],
+        outcome="exact",
+        reason=row["reason"],
+    )
+    return GroupPlace(
+        group=row["group"],
+        topic=row["topic"],
+        partition=row["partition"],
+        remote_topic=row["remote_topic"],
+        source_offset=row["source_offset"],
+        translation=found,
+        target_end=row["end"],
+    )
+
+
+def _remember(context: Context, rows: Iterable[Row]) -> None:
+    """The flow's own rows know that we put the groups there."""
+    now = timezone.now()
+    for row in rows:
+        if row["state"] in SET:
+            known = GroupOffset.objects.filter(flow=context.flow, group=row["group"])
+            known.filter(topic=row["topic"], partition=row["partition"]).update(
+                wrote=row["to"],
+                target_offset=row["to"],
+                sync_state=row["state"],
+                reason=row["reason"],
+                as_of=now,
+            )
+
+
+def _told(context: Context, rows: list[Row]) -> Outcome:
+    good = [row for row in rows if row["state"] in SET]
+    rest = [row for row in rows if row["state"] not in SET]
+    numbers = {
+        "moved": sum(row["state"] == "moved" for row in rows),
+        "in_place": sum(row["state"] == "in_sync" for row in rows),
+        "not_moved": len(rest),
+    }
+    words = f"{len(good):,} of {plural(len(rows), 'group-partition')} are at their offset."
+    if rest:
+        row = rest[0]
+        where = f"{row['group']} in {row['topic']}-{row['partition']}"
+        more = f" and {len(rest) - 1:,} more" if len(rest) > 1 else ""
+        words += f" Not set: {where}{more}: {row['reason']}."
+    known = _agreed_to(context)
+    if any(row["state"] in AGAIN and row["group"] not in known for row in rest):
+        return not_yet(words, again_ms=2_000, **numbers)
+    return done(words, **numbers)
+
+
+def _agreed_to(context: Context) -> set[str]:
+    """Groups that a blocker of the simulation named: the run was begun all the same, so they are
+    left as they are instead of waited for."""
+    simulated = context.run.simulation.plan if context.run.simulation else None
+    named = {row["where"] for row in (simulated or {}).get("blockers", [])}
+    target = context.spec.target.alias
+    groups = {row["group"] for row in context.plan["places"]}
+    return {group for group in groups if {group, lacking_where(group, target)} & named}
+
+
+def _undo(context: Context) -> str:
+    """Back to where each stood, where the group is idle and still stands where it was put."""
+    rows = [
+        row
+        for row in context.row.result.get("rows", [])
+        if row["to"] is not None and "before" in row and row["before"] != row["to"]
+    ]
+    undone = Undone()
+    for group in sorted({row["group"] for row in rows}):
+        context.alive()
+        undone += _put_back(context, group, [row for row in rows if row["group"] == group])
+    return undone.words
+
+
+@dataclasses.dataclass(frozen=True)
+class Undone:
+    """How many offsets were put back and taken away, and how many had to stay as they are."""
+
+    back: int = 0
+    gone: int = 0
+    left: int = 0
+
+    def __add__(self, other: Undone) -> Undone:
+        return Undone(self.back + other.back, self.gone + other.gone, self.left + other.left)
+
+    @property
+    def words(self) -> str:
+        said = f"{plural(self.back, 'offset')} put back"
+        if self.gone:
+            said += f", {plural(self.gone, 'offset')} taken away where there was none before"
+        if self.left:
+            said += f"; {self.left:,} left, since their groups work there or went on"
+        return f"{said}."
+
+
+def _put_back(context: Context, group: str, rows: list[Row]) -> Undone:
+    target = context.spec.target
+    states, seen = look_at_target(target, [_place(row) for row in rows], Budget(DEADLINE_S))
+    if states.get(group, "") not in IDLE:
+        return Undone(left=len(rows))
+    ours = [row for row, place in zip(rows, seen, strict=True) if place.target_offset == row["to"]]
+    offsets = {_where(row): Offset(row["before"]) for row in ours if row["before"] is not None}
+    done = write_offsets(target, group, offsets, deadline_s=DEADLINE_S).raise_first().done
+    fresh = {_where(row) for row in ours if row["before"] is None}
+    gone = _take_away(target, group, fresh, made=any(row.get("made") for row in ours))
+    # What stands elsewhere by now, or is gone already, is nobody's of ours.
+    left = sum(
+        place.target_offset not in (None, row["to"], row["before"])
+        for row, place in zip(rows, seen, strict=True)
+    )
+    return Undone(len(done), gone, left)
+
+
+def _take_away(target: ClusterSpec, group: str, fresh: set[Place], *, made: bool) -> int:
+    """Offsets that were not there before; the group itself where the run made it."""
+    if not fresh:
+        return 0
+    if made:
+        found = read_offsets(target, {group: None}, deadline_s=DEADLINE_S).raise_first()
+        if found.done[group].raise_first().done.keys() <= fresh:
+            delete_group(target, group, deadline_s=DEADLINE_S)
+            return len(fresh)
+    return len(delete_offsets(target, group, fresh, deadline_s=DEADLINE_S).raise_first().done)
+
+
+def _where(row: Row) -> Place:
+    return row["remote_topic"], row["partition"]
+
+
+RESET_GROUPS = Handler(wait=_wait, undo=_undo)

@@ -1,0 +1,1 @@
+"""The simulation of a failover: resume offsets, checked by reading the target."""

@@ -1,0 +1,74 @@
+"""The part of a simulation for partitions where both directions lie mixed: each record by itself.
+
+After a failback the streams of both sides cannot be laid side by side, since each has an order of
+its own. Which record is which is told by the maps of both flows; that it is the same, by content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.failback.mixed_partitions import Mixed, prove_mixed
+from mirrors.domain.failover.plan_types import PlacePlan
+from mirrors.domain.failover.read_verification import Proof, Seen
+from mirrors.kafka.admin.topics import Place
+from mirrors.kafka.reading.samples import Window
+from mirrors.models import Flow
+from mirrors.services.failover.simulation.offset_ranges import BEFORE, STRETCH
+from mirrors.services.failover.simulation.temporary_groups import Key, Readings
+from mirrors.services.offsets.reverse_translation import Ways, ways_of
+
+
+class MixedPlaces:
+    """Of a simulation's places those that both flows wrote to, with the twins of their records."""
+
+    def __init__(self, flow: Flow, places: Iterable[PlacePlan], readings: Readings) -> None:
+        rows = [row for row in places if _key(row) in readings.done]
+        ways = ways_of(flow, {(row.topic, row.partition) for row in rows}) if rows else None
+        self._twins: dict[Key, dict[int, int]] = {}
+        for row in rows:
+            place = (row.topic, row.partition)
+            if ways is not None and ways.knows(place) and _is_home(ways, row):
+                seen = readings.done[_key(row)].seen
+                start = (row.downstream_offset or 0) - STRETCH * BEFORE
+                end = seen[-1].offset + 1 if seen else row.downstream_offset or 0
+                self._twins[_key(row)] = ways.twins(place, max(0, start), end)
+
+    def has(self, row: PlacePlan) -> bool:
+        return _key(row) in self._twins
+
+    def windows(self) -> dict[Place, list[Window]]:
+        """What has to be read on the side that is left, to compare."""
+        found: dict[Place, list[Window]] = {}
+        for (_, topic, number), twins in self._twins.items():
+            found.setdefault((topic, number), []).extend((at, at + 1) for at in twins.values())
+        return found
+
+    def prove(
+        self,
+        row: PlacePlan,
+        *,
+        after: list[Seen],
+        before: list[Seen],
+        theirs: Mapping[int, Seen],
+        keeps_time: bool,
+    ) -> Proof:
+        return prove_mixed(
+            Mixed(
+                stands=row.source_offset or 0,
+                after=after,
+                before=before,
+                twins=self._twins[_key(row)],
+                theirs=theirs,
+                again=row.re_reads or 0,
+                keeps_time=keeps_time,
+            )
+        )
+
+
+def _is_home(ways: Ways, row: PlacePlan) -> bool:
+    return ways.home_of((row.topic, row.partition)) == (row.remote_topic, row.partition)
+
+
+def _key(row: PlacePlan) -> Key:
+    return row.group, row.topic, row.partition

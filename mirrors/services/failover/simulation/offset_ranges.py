@@ -1,0 +1,117 @@
+"""Which stretches of offsets a simulation reads: around each place, and what would be lost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.failover.plan_types import PartitionPlan, PlacePlan
+from mirrors.kafka.admin.topics import Place
+from mirrors.kafka.reading.samples import Window
+from mirrors.services.failover.simulation.temporary_groups import AFTER
+
+BEFORE = 8
+# A marker may stand behind each record.
+STRETCH = 2
+# What is read to count lost records; beyond it their number is told by offsets.
+COUNT_A_PARTITION = 20_000
+COUNT_IN_ALL = 200_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """Of one source partition: what is there (`start`), copied (`position`) and committed.
+
+    `owed`: the first offset that is not on the target, None where nobody knows it.
+    """
+
+    start: int
+    position: int
+    end: int | None
+    owed: int | None = None
+
+    @property
+    def lost(self) -> Window:
+        """What of it can be read."""
+        return max(self.start, self.owed or 0), self.end or 0
+
+    @property
+    def gone(self) -> int:
+        """Offsets that are owed and that the source has deleted."""
+        return 0 if self.owed is None else max(0, self.start - self.owed)
+
+
+def countable_places(
+    partitions: Iterable[PartitionPlan], bounds: Mapping[Place, Bounds]
+) -> set[Place]:
+    """The partitions whose lost records are few enough to be read, fewest first."""
+    left, chosen = COUNT_IN_ALL, set()
+    for row in sorted(partitions, key=lambda row: row.loss or 0):
+        loss = row.loss or 0
+        if row.certainty == "observed" and 0 < loss <= min(left, COUNT_A_PARTITION):
+            left -= loss
+            chosen.add((row.topic, row.partition))
+    return chosen
+
+
+def source_windows(
+    places: Iterable[PlacePlan], bounds: Mapping[Place, Bounds]
+) -> dict[Place, list[Window]]:
+    """By partition, which offsets [start, end) to read around groups."""
+    windows: dict[Place, list[Window]] = {}
+    for row in places:
+        at = bounds.get((row.topic, row.partition))
+        if at is None or row.source_offset is None or row.downstream_offset is None:
+            continue
+        near = min(row.source_offset, at.position)
+        start = max(at.start, near - STRETCH * BEFORE)
+        windows.setdefault((row.topic, row.partition), []).append((start, near_end(near, at)))
+    return windows
+
+
+def near_end(offset: int, at: Bounds) -> int:
+    return min(at.position, offset + STRETCH * AFTER)
+
+
+def lost_windows(
+    countable: Iterable[Place], bounds: Mapping[Place, Bounds]
+) -> dict[Place, list[Window]]:
+    """What would be lost."""
+    return {place: [bounds[place].lost] for place in countable}
+
+
+def further_windows(
+    starts: Mapping[Place, Iterable[int]], bounds: Mapping[Place, Bounds]
+) -> dict[Place, list[Window]]:
+    """Where nothing is near a group, as in a compacted or aborted stretch: up to what was copied.
+
+    A few records from each start on are enough; those behind the next one are read from there.
+    """
+    found: dict[Place, list[Window]] = {}
+    for place, rows in starts.items():
+        firsts = sorted(set(rows))
+        found[place] = list(zip(firsts, [*firsts[1:], bounds[place].position], strict=True))
+    return found
+
+
+def target_windows(
+    places: Iterable[PlacePlan], starts: Mapping[Place, int]
+) -> dict[Place, list[Window]]:
+    windows: dict[Place, list[Window]] = {}
+    for row in places:
+        place = (row.remote_topic, row.partition)
+        if row.downstream_offset is not None and place in starts:
+            start = max(starts[place], row.downstream_offset - STRETCH * BEFORE)
+            windows.setdefault(place, []).append((start, row.downstream_offset))
+    return windows
+
+
+def merge(windows: Iterable[Window]) -> list[Window]:
+    """The same offsets in as few windows as can be: near ones become one."""
+    found: list[Window] = []
+    for start, end in sorted(window for window in windows if window[0] < window[1]):
+        if found and start <= found[-1][1] + BEFORE:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found

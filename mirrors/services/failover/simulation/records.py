@@ -1,0 +1,117 @@
+"""What is read of both sides to compare: around groups, further on, and what would be lost."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.plan import FailoverPlan
+from mirrors.domain.failover.read_verification import Seen
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin.topics import Place
+from mirrors.kafka.connection.admin_client import Partial
+from mirrors.kafka.reading.samples import Window, read_windows
+from mirrors.services.failover.plan_inputs import Look
+from mirrors.services.failover.simulation.bidirectional_partitions import MixedPlaces
+from mirrors.services.failover.simulation.offset_ranges import (
+    Bounds,
+    further_windows,
+    merge,
+    near_end,
+    source_windows,
+)
+from mirrors.services.failover.simulation.temporary_groups import AFTER
+
+DEADLINE_S = 30.0
+Tick = Callable[..., None]
+
+
+class Rows:
+    """Records of partitions, looked up by their offsets."""
+
+    def __init__(self, found: Partial[Place, list[Seen]]) -> None:
+        self._found = found.done
+        self._offsets = {place: [row.offset for row in rows] for place, rows in found.done.items()}
+        self.failed = found.failed
+
+    def between(self, place: Place, start: int, end: int) -> list[Seen]:
+        offsets = self._offsets.get(place, [])
+        rows = self._found.get(place, [])
+        return rows[bisect.bisect_left(offsets, start) : bisect.bisect_left(offsets, end)]
+
+    def by_offset(self, place: Place) -> dict[int, Seen]:
+        return {row.offset: row for row in self._found.get(place, [])}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sides:
+    """What was seen of both: of the source around groups (`theirs`), `further` on where nothing is
+    near, and what would be `lost`.
+    """
+
+    look: Look
+    bounds: Mapping[Place, Bounds]
+    theirs: Rows
+    further: Rows
+    ours: Rows
+    lost: Rows
+
+
+def read_source(
+    source: ClusterSpec,
+    look: Look,
+    plan: FailoverPlan,
+    bounds: Mapping[Place, Bounds],
+    mixed: MixedPlaces,
+    tick: Tick,
+) -> tuple[Rows, Rows]:
+    """What lies around each group, and of those near which nothing lies what comes next."""
+    if look.silence:
+        return Rows(Partial()), Rows(Partial())
+    told = [row for row in plan.places if (row.topic, row.partition) not in look.untold]
+    # The source no longer holds what lies around an offset that has expired.
+    plain = [row for row in told if not mixed.has(row) and row.outcome != "expired"]
+    windows = source_windows(plain, bounds)
+    for place, more in mixed.windows().items():
+        windows.setdefault(place, []).extend(more)
+    theirs = read(source, windows, tick, committed=look.committed)
+    starts: dict[Place, list[int]] = {}
+    for row in plain:
+        place, offset = (row.topic, row.partition), row.source_offset or 0
+        if place not in windows or place in theirs.failed:
+            continue
+        end = near_end(offset, bounds[place])
+        if offset < end < bounds[place].position and not theirs.between(place, offset, end):
+            starts.setdefault(place, []).append(end)
+    windows = further_windows(starts, bounds)
+    return theirs, read(source, windows, tick, committed=look.committed, at_most=AFTER)
+
+
+def read(
+    spec: ClusterSpec,
+    windows: Mapping[Place, list[Window]],
+    tick: Tick,
+    *,
+    committed: bool = True,
+    at_most: int | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> Rows:
+    # Those of which so many records are enough stay apart: each begins anew.
+    merged = {place: merge(rows) if at_most is None else rows for place, rows in windows.items()}
+    try:
+        return Rows(
+            read_windows(
+                spec,
+                merged,
+                deadline_s=deadline_s,
+                committed=committed,
+                at_most=at_most,
+                tick=tick,
+            )
+        )
+    except UnderstudyError as error:
+        if error.code in {"stopped", "timeout"}:
+            raise
+        return Rows(Partial(failed=dict.fromkeys(merged, error)))

@@ -1,0 +1,251 @@
+"""A simulation: plan from both sides, then a real reader in throw-away groups proves each place.
+
+A. No topic, no real group and no flow is written. What is made are groups of our own prefix.
+B. Whatever happens, these are deleted: here, or by `sweep` when the worker died.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django.db import DatabaseError
+from django.utils import timezone
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.permissions import lacking_rights
+from mirrors.domain.failover.plan import FailoverPlan, plan_failover
+from mirrors.domain.failover.runbook.plan_drift import standing_blockers
+from mirrors.domain.failover.simulation_result import PlaceResult, Totals, sentence, sum_up, to_json
+from mirrors.domain.failover.verification_level import Compared, Verified, verify
+from mirrors.domain.formatting import plural
+from mirrors.kafka.admin.temporary_groups import PREFIX, delete_groups, find_groups
+from mirrors.models import FailoverRun, Flow
+from mirrors.models.failover import FailoverKind, FailoverState, StepState
+from mirrors.services.clock import milliseconds
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.plan_inputs import DEADLINE_S, SOURCE_DEADLINE_S, Look, look
+from mirrors.services.failover.simulation.bidirectional_partitions import MixedPlaces
+from mirrors.services.failover.simulation.temporary_groups import Readings, read_groups
+from mirrors.services.failover.simulation.verification import compare
+from mirrors.services.run_lifecycle import Stopped, broken
+
+log = logging.getLogger(__name__)
+
+STEPS = (
+    ("look", "Ask both clusters where everything stands, and plan."),
+    ("read", "Start each group at its place on the target, in a throw-away group."),
+    ("compare", "Compare what it reads with the source, record by record."),
+    ("clean", "Delete the throw-away groups."),
+)
+# The task's own limit is behind this.
+SECONDS = 120.0
+NOTE_EVERY_S = 1.0
+# After that the task's time limit has ended any worker: nobody makes a group of this run any more.
+QUIET_AFTER = timedelta(seconds=240)
+
+
+def request_simulation(
+    *, flow: Flow, groups: tuple[str, ...] | list[str] = (), why: str = "", who: str
+) -> FailoverRun:
+    return lifecycle.request_run(
+        flow=flow, kind=FailoverKind.SIMULATION, groups=groups, why=why, who=who, steps=STEPS
+    )
+
+
+def run_simulation(*, run_id: int) -> bool:
+    """Do it, in a worker; True when this call did, False when another had it."""
+    run = lifecycle.take_run(run_id=run_id)
+    if run is None:
+        return False
+    act = _Simulation(run)
+    state: str = FailoverState.FAILED
+    reason = ""
+    try:
+        state, reason = act.perform()
+    except Stopped as stop:
+        state, reason = FailoverState.ABORTED, stop.message
+    except UnderstudyError as error:
+        reason = error.message
+    except DatabaseError:
+        raise
+    except Exception as error:
+        log.exception("simulation %s broke", run.pk)
+        reason = broken(error)
+    swept = act.clean()
+    lifecycle.end_run(run_id=run.pk, state=state, reason=reason, swept=swept, **act.found)
+    return True
+
+
+def prefix_of(run: FailoverRun) -> str:
+    return f"{PREFIX}{run.pk}-{run.mark}-"
+
+
+def sweep() -> int:
+    """Delete what dead workers left on targets; how many runs are known to have left nothing."""
+    lifecycle.end_lost_runs()
+    swept = 0
+    rows = FailoverRun.objects.filter(ended_at__isnull=False, swept_at=None)
+    for run in rows.select_related("flow__target").defer("plan", "result"):
+        quiet = run.ended_at is not None and run.ended_at < timezone.now() - QUIET_AFTER
+        if _delete_groups(run) and quiet:
+            swept += FailoverRun.objects.filter(pk=run.pk).update(swept_at=timezone.now())
+    return swept
+
+
+def _delete_groups(run: FailoverRun) -> bool:
+    target = run.flow.target.spec
+    try:
+        left = find_groups(target, prefix_of(run))
+        failed = delete_groups(target, left).failed
+    except UnderstudyError as error:
+        log.warning("groups of simulation %s are not deleted yet: %s", run.pk, error.message)
+        return False
+    for refused in failed.values():
+        log.warning("a group of simulation %s is not deleted yet: %s", run.pk, refused.message)
+    return not failed
+
+
+class _Simulation:
+    """One run's work, step by step; `found` is what is kept of it, however it ends."""
+
+    def __init__(self, run: FailoverRun) -> None:
+        self.run = run
+        self.found: dict[str, Any] = {}
+        self._until = time.monotonic() + SECONDS
+        self._noted = 0.0
+        self._progress: dict[str, Any] = {}
+        self._read = False
+        self._keep(verify(None))
+
+    def _keep(self, verified: Verified) -> None:
+        self.found["verification"] = verified.verification
+        self.found["verification_reason"] = verified.reason
+
+    def perform(self) -> tuple[str, str]:
+        seen, plan = self._step("look", self._look)
+        self._read = True
+        readings = self._step("read", lambda: self._start_groups(seen, plan))
+        rows, totals = self._step("compare", lambda: self._compare(seen, plan, readings))
+        source, target = self.run.flow.source.alias, self.run.flow.target.alias
+        words = sentence(plan, totals, source=source, target=target)
+        self.found["result"] = to_json(
+            rows,
+            totals,
+            sentence=words,
+            source_trouble=seen.picture.source_trouble,
+            left_behind=[dataclasses.asdict(row) for row in plan.left_behind],
+        )
+        self._keep(_verified(self.found["plan"], totals))
+        # What could not be read of some groups keeps none of the others from being verified.
+        good = not totals.differs and (not totals.unread or totals.unread < totals.places)
+        return (FailoverState.SUCCEEDED if good else FailoverState.FAILED), words
+
+    def clean(self) -> bool:
+        lifecycle.begin_step(run=self.run, name="clean")
+        if not self._read:
+            done, words = True, "None was made."
+        else:
+            lifecycle.note_progress(run=self.run, progress={"step": "clean"})
+            done = _delete_groups(self.run)
+            words = "None is left." if done else "The target refuses for now; it is tried again."
+        state = StepState.SUCCEEDED if done else StepState.FAILED
+        lifecycle.end_step(run=self.run, name="clean", state=state, reason=words)
+        return done
+
+    def _step(self, name: str, act: Callable[[], tuple[Any, str]]) -> Any:
+        lifecycle.begin_step(run=self.run, name=name)
+        self._tick(step=name)
+        found, words = act()
+        lifecycle.end_step(run=self.run, name=name, state=StepState.SUCCEEDED, reason=words)
+        return found
+
+    def _tick(self, **progress: Any) -> None:
+        """Called often; says to the row that the worker lives, and learns whether to stop."""
+        new_step = "step" in progress
+        self._progress = progress if new_step else self._progress | progress
+        if time.monotonic() > self._until:
+            raise UnderstudyError(
+                f"It did not end within {SECONDS:.0f} s. Simulate fewer groups at once.",
+                code="timeout",
+            )
+        if not new_step and time.monotonic() - self._noted < NOTE_EVERY_S:
+            return
+        self._noted = time.monotonic()
+        if stop := lifecycle.note_progress(run=self.run, progress=self._progress):
+            raise Stopped(stop)
+
+    def _look(self) -> tuple[tuple[Look, FailoverPlan], str]:
+        flow = self.run.flow
+        now = milliseconds(timezone.now())
+        seen = look(
+            flow=flow,
+            spec=flow.spec,
+            groups=self.run.groups,
+            now=now,
+            tick=self._tick,
+            # One that was well just now is busy, not dead.
+            source_s=DEADLINE_S if flow.source.reachable else SOURCE_DEADLINE_S,
+        )
+        plan = plan_failover(seen.picture)
+        self.found["plan"] = plan.to_dict()
+        self.found["lacking"] = lacking_rights(self.found["plan"])
+        FailoverRun.objects.filter(pk=self.run.pk).update(plan=self.found["plan"])
+        groups = len({place.group for place in plan.places})
+        standing = len(standing_blockers("switchover", self.found["plan"]))
+        words = (
+            f"{plural(len(plan.partitions), 'partition')}, {plural(groups, 'group')}, "
+            f"{plural(standing, 'thing') if standing else 'nothing'} in the way of a real failover."
+        )
+        return (seen, plan), words
+
+    def _start_groups(self, seen: Look, plan: FailoverPlan) -> tuple[Readings, str]:
+        readings = read_groups(
+            target=self.run.flow.target.spec,
+            prefix=prefix_of(self.run),
+            places=plan.places,
+            read_to=seen.read_to,
+            tick=self._tick,
+        )
+        words = f"{len(readings.done):,} of {len(plan.places):,} places were read."
+        if readings.failed:
+            words += f" {next(iter(readings.failed.values())).message}"
+        return readings, words
+
+    def _compare(
+        self, seen: Look, plan: FailoverPlan, readings: Readings
+    ) -> tuple[tuple[list[PlaceResult], Totals], str]:
+        flow = self.run.flow
+        rows, losses = compare(
+            source=flow.source.spec,
+            target=flow.target.spec,
+            look=seen,
+            plan=plan,
+            readings=readings,
+            mixed=MixedPlaces(flow, plan.places, readings),
+            tick=self._tick,
+        )
+        totals = sum_up(rows, losses)
+        if seen.silence:
+            return (rows, totals), "The source cannot be read, so nothing was compared."
+        words = f"{totals.proven:,} of {totals.places:,} are proven by content."
+        if seen.untold:
+            words += f" {plural(len(seen.untold), 'partition')} of the source could not be asked."
+        return (rows, totals), words
+
+
+def _verified(plan: dict[str, Any], totals: Totals) -> Verified:
+    return verify(
+        Compared(
+            places=totals.places,
+            proven=totals.proven,
+            differs=totals.differs,
+            unread=totals.unread,
+            unknown_losses=totals.loss_unknown,
+            blockers=len(standing_blockers("switchover", plan)),
+        )
+    )

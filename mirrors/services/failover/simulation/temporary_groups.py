@@ -1,0 +1,116 @@
+"""Real readers on the target: each group's place, in a throw-away group that begins there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.plan_types import PlacePlan
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin.temporary_groups import make_group
+from mirrors.kafka.admin.topics import Place
+from mirrors.kafka.connection.admin_client import Partial
+from mirrors.kafka.reading.group_consumer import GroupReading, read_as_group
+
+# Records read a place; the rest is known by offsets.
+AFTER = 16
+READERS = 4
+GROUP_DEADLINE_S = 20.0
+# After that no further group is begun, so that what was read is compared in time.
+READ_S = 60.0
+Key = tuple[str, str, int]  # group, source topic, partition
+Readings = Partial[Key, GroupReading]
+Tick = Callable[..., None]
+
+
+def read_groups(
+    *,
+    target: ClusterSpec,
+    prefix: str,
+    places: Iterable[PlacePlan],
+    read_to: Mapping[Place, int],
+    tick: Tick,
+) -> Readings:
+    """What each group would see first. Some readers work side by side, each with one group.
+
+    Groups for which there is no time left are not read; all others are.
+    """
+    by_group: dict[str, list[PlacePlan]] = {}
+    for place in places:
+        if place.downstream_offset is not None:
+            by_group.setdefault(place.group, []).append(place)
+    result: Readings = Partial()
+    stop = threading.Event()
+    pool = ThreadPoolExecutor(READERS, thread_name_prefix="simulation")
+    try:
+        chosen = {
+            pool.submit(_read_group, target, f"{prefix}{number}", rows, read_to, stop): rows
+            for number, rows in enumerate(by_group.values())
+        }
+        waiting = set(chosen)
+        tick(groups=len(by_group), groups_read=0)
+        until = time.monotonic() + READ_S
+        while waiting:
+            ended, waiting = wait(waiting, timeout=0.3, return_when=FIRST_COMPLETED)
+            if time.monotonic() >= until:
+                waiting -= {future for future in waiting if future.cancel()}
+            for future in ended:
+                part = future.result()
+                result.done |= part.done
+                result.failed |= part.failed
+            tick(groups_read=len(by_group) - len(waiting))
+        late = [row for future, rows in chosen.items() if future.cancelled() for row in rows]
+        result.failed |= {_key(row): _late() for row in late}
+    finally:
+        # An abort ends the readers at their next look, before the groups are deleted.
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+    return result
+
+
+def _read_group(
+    target: ClusterSpec,
+    name: str,
+    rows: list[PlacePlan],
+    read_to: Mapping[Place, int],
+    stop: threading.Event,
+) -> Readings:
+    result: Readings = Partial()
+    keys = {(row.remote_topic, row.partition): _key(row) for row in rows}
+    starts = {(row.remote_topic, row.partition): row.downstream_offset or 0 for row in rows}
+    try:
+        _look(stop)
+        made = make_group(target, name, starts, deadline_s=GROUP_DEADLINE_S)
+        result.failed = {keys[place]: error for place, error in made.failed.items()}
+        ends = {place: read_to.get(place, starts[place]) for place in made.done}
+        seen = read_as_group(
+            target,
+            name,
+            ends,
+            at_most=AFTER,
+            deadline_s=GROUP_DEADLINE_S,
+            tick=lambda: _look(stop),
+        )
+    except UnderstudyError as error:
+        result.failed |= dict.fromkeys(keys.values(), error)
+        return result
+    result.done = {keys[place]: reading for place, reading in seen.done.items()}
+    result.failed |= {keys[place]: error for place, error in seen.failed.items()}
+    return result
+
+
+def _late() -> UnderstudyError:
+    words = f"It was not read within {READ_S:.0f} s, since there are many groups. Simulate fewer."
+    return UnderstudyError(words, code="timeout")
+
+
+def _look(stop: threading.Event) -> None:
+    if stop.is_set():
+        raise UnderstudyError("The simulation was stopped.", code="stopped")
+
+
+def _key(row: PlacePlan) -> Key:
+    return row.group, row.topic, row.partition

@@ -1,0 +1,244 @@
+"""What throw-away groups saw against the source: places proven by content, lost records counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Collection, Iterable, Mapping
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.plan import FailoverPlan
+from mirrors.domain.failover.plan_types import PartitionPlan, PlacePlan
+from mirrors.domain.failover.read_verification import (
+    Proof,
+    Samples,
+    Seen,
+    prove,
+    prove_expired,
+    prove_lower_bound,
+)
+from mirrors.domain.failover.simulation_result import Loss, PlaceResult, Reading, place_result
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.reading.group_consumer import GroupReading
+from mirrors.services.failover.plan_inputs import Look
+from mirrors.services.failover.simulation.bidirectional_partitions import MixedPlaces
+from mirrors.services.failover.simulation.offset_ranges import (
+    BEFORE,
+    STRETCH,
+    Bounds,
+    countable_places,
+    lost_windows,
+    near_end,
+    target_windows,
+)
+from mirrors.services.failover.simulation.records import Rows, Sides, Tick, read, read_source
+from mirrors.services.failover.simulation.temporary_groups import AFTER, Readings
+from mirrors.services.failover.source_partitions import CLIENT_ID
+
+# What is read to learn how fast a group drains.
+PROBE = 20_000
+# What is to be proven comes before what is only counted.
+COUNT_DEADLINE_S = 20.0
+START_DEADLINE_S = 8.0
+
+
+def compare(
+    *,
+    source: ClusterSpec,
+    target: ClusterSpec,
+    look: Look,
+    plan: FailoverPlan,
+    readings: Readings,
+    mixed: MixedPlaces,
+    tick: Tick,
+) -> tuple[list[PlaceResult], list[Loss]]:
+    """A result for each place, and the loss of each partition that the flow selects."""
+    bounds = _bounds(source, look, plan)
+    tick()
+    theirs, further = read_source(source, look, plan, bounds, mixed, tick)
+    ours = read(target, target_windows(plan.places, look.starts), tick)
+    countable = set() if look.silence else countable_places(plan.every_partition, bounds)
+    lost = read(
+        source,
+        lost_windows(countable, bounds),
+        tick,
+        committed=look.committed,
+        deadline_s=COUNT_DEADLINE_S,
+    )
+    rate = _rate(target, plan.places, look.read_to, tick)
+    losses = {
+        (row.topic, row.partition): _loss(row, bounds, countable - lost.failed.keys(), lost)
+        for row in plan.every_partition
+    }
+    sides = Sides(look=look, bounds=bounds, theirs=theirs, further=further, ours=ours, lost=lost)
+    rows = [_result(row, sides, losses, readings, mixed, rate) for row in plan.places]
+    return rows, list(losses.values())
+
+
+def _bounds(source: ClusterSpec, look: Look, plan: FailoverPlan) -> dict[Place, Bounds]:
+    owed = {(row.topic, row.partition): row.owed_from for row in plan.every_partition}
+    fresh = {} if look.silence else _log_starts(source, owed)
+    return {
+        (row.topic, row.partition): Bounds(
+            max(row.source_start or 0, fresh.get((row.topic, row.partition), 0)),
+            row.position if row.position is not None else row.source_start or 0,
+            row.source_end,
+            owed.get((row.topic, row.partition)),
+        )
+        for row in look.picture.partitions
+    }
+
+
+def _log_starts(source: ClusterSpec, places: Iterable[Place]) -> Mapping[Place, int]:
+    """Where each log begins by now: retention goes on while groups are read.
+
+    A reader that begins below gets nothing of the whole partition.
+    """
+    try:
+        with Admin(source, client_id=CLIENT_ID) as admin:
+            wanted = [place for place in places if place[1] >= 0]
+            return admin.list_offsets(wanted, "earliest", deadline_s=START_DEADLINE_S).done
+    except UnderstudyError:
+        return {}
+
+
+def _result(
+    row: PlacePlan,
+    sides: Sides,
+    losses: Mapping[Place, Loss],
+    readings: Readings,
+    mixed: MixedPlaces,
+    rate: float | None,
+) -> PlaceResult:
+    key, place = (row.group, row.topic, row.partition), (row.topic, row.partition)
+    loss = losses.get(place, Loss(records=None, unread=None, how="unknown"))
+    if place not in losses and mixed.has(row):
+        # What came from the target itself is there: nothing of it has to cross.
+        loss = Loss(records=0, unread=0, how="counted")
+    loss = dataclasses.replace(loss, unread=_unread(row, loss, sides))
+    reading, proof = None, None
+    if key in readings.failed:
+        reading = Reading(trouble=readings.failed[key].message)
+    elif key in readings.done:
+        reading = _reading(readings.done[key])
+        proof = _proof(row, sides, readings.done[key], mixed)
+    return place_result(row, loss=loss, reading=reading, proof=proof, rate=rate)
+
+
+def _reading(seen: GroupReading) -> Reading:
+    first = seen.seen[0] if seen.seen else None
+    return Reading(
+        first_offset=first.offset if first else None,
+        first_timestamp=first.timestamp if first else None,
+        first_record_ms=seen.first_ms,
+        records=len(seen.seen),
+        ended=seen.ended,
+    )
+
+
+def _proof(row: PlacePlan, sides: Sides, reading: GroupReading, mixed: MixedPlaces) -> Proof:
+    place, theirs = (row.topic, row.partition), sides.theirs
+    if row.outcome == "expired":
+        return prove_expired(row.downstream_offset or 0, reading.seen, row.skipped, row.reason)
+    if row.outcome == "lower_bound":
+        start = row.downstream_offset or 0
+        return prove_lower_bound(start, reading.seen, row.re_reads, row.reason)
+    if sides.look.silence:
+        return prove(Samples(source_after=None, target_after=reading.seen))
+    if place in sides.look.untold:
+        return Proof(verdict="unproven", reason=sides.look.untold[place])
+    for rows in (theirs, sides.further):
+        if place in rows.failed:
+            return Proof(verdict="unproven", reason=rows.failed[place].message)
+    if mixed.has(row):
+        return mixed.prove(
+            row,
+            after=reading.seen,
+            before=_before(row, sides),
+            theirs=theirs.by_offset(place),
+            keeps_time=_keeps_time(row, sides),
+        )
+    samples = _samples(row, sides, reading)
+    return samples if isinstance(samples, Proof) else prove(samples)
+
+
+def _before(row: PlacePlan, sides: Sides) -> list[Seen]:
+    """What lies on the target right before the group's place."""
+    end = row.downstream_offset or 0
+    return sides.ours.between((row.remote_topic, row.partition), end - STRETCH * BEFORE, end)
+
+
+def _keeps_time(row: PlacePlan, sides: Sides) -> bool:
+    topic = sides.look.topics[row.remote_topic]
+    return topic.config("message.timestamp.type") != "LogAppendTime"
+
+
+def _samples(row: PlacePlan, sides: Sides, reading: GroupReading) -> Samples | Proof:
+    place, offset = (row.topic, row.partition), row.source_offset or 0
+    topic, bounds, theirs = sides.look.topics[row.remote_topic], sides.bounds[place], sides.theirs
+    if offset < bounds.start:
+        words = (
+            f"the source has deleted what it would read next: its log begins at {bounds.start:,} "
+            "by now. Simulate again"
+        )
+        return Proof(verdict="unproven", reason=words)
+    before = theirs.between(place, offset - STRETCH * BEFORE, min(offset, bounds.position))
+    if offset > bounds.position:
+        before = theirs.between(place, bounds.position - STRETCH * BEFORE, bounds.position)
+    end = near_end(offset, bounds)
+    after = theirs.between(place, offset, end)
+    if not after:
+        after = sides.further.between(place, end, bounds.position)[:AFTER]
+    return Samples(
+        source_after=after,
+        target_after=reading.seen,
+        last_consumed=before[-1] if before else None,
+        target_before=_before(row, sides),
+        keeps_time=_keeps_time(row, sides),
+        compacted="compact" in (topic.config("cleanup.policy") or ""),
+    )
+
+
+def _unread(row: PlacePlan, loss: Loss, sides: Sides) -> int | None:
+    place = (row.topic, row.partition)
+    bounds = sides.bounds.get(place)
+    if loss.how != "counted" or bounds is None or bounds.end is None:
+        return row.unread_loss
+    start = max(bounds.position, row.source_offset or 0)
+    return len(sides.lost.between(place, start, bounds.end))
+
+
+def _loss(
+    row: PartitionPlan,
+    bounds: Mapping[Place, Bounds],
+    counted: Collection[Place],
+    lost: Rows,
+) -> Loss:
+    place = (row.topic, row.partition)
+    if row.certainty != "observed" or row.loss is None:
+        how = "unknown" if row.certainty == "unknown" else "last_known"
+        return Loss(records=row.loss, unread=None, how=how, least=row.least)  # type: ignore[arg-type]
+    if row.loss == 0:
+        return Loss(records=0, unread=0, how="counted")
+    if place not in counted:
+        return Loss(records=row.loss, unread=None, how="at_most")
+    at = bounds[place]
+    records = len(lost.between(place, *at.lost))
+    # Nobody can count what the source has deleted before it was copied.
+    return Loss(records=records + at.gone, unread=None, how="at_most" if at.gone else "counted")
+
+
+def _rate(
+    target: ClusterSpec, places: Iterable[PlacePlan], read_to: Mapping[Place, int], tick: Tick
+) -> float | None:
+    """Records a second that a reader here gets of the place with the most to read."""
+    waiting = [row for row in places if row.waiting and row.downstream_offset is not None]
+    if not waiting:
+        return None
+    most = max(waiting, key=lambda row: row.waiting or 0)
+    place, start = (most.remote_topic, most.partition), most.downstream_offset or 0
+    began = time.monotonic()
+    end = min(start + PROBE, read_to.get(place, start))
+    rows = read(target, {place: [(start, end)]}, tick).between(place, start, end)
+    return len(rows) / (time.monotonic() - began) if rows else None

@@ -1,0 +1,187 @@
+"""Where consumer groups stand on the source: as it says now, or as it was last seen to say."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from mirrors.domain.failover.plan_types import GroupPicture
+from mirrors.domain.filters.groups import GroupSelection
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.specs import FlowSpec
+from mirrors.kafka.admin.groups import GroupOffset as Offset
+from mirrors.kafka.admin.groups import list_answered_groups, read_offsets
+from mirrors.kafka.connection.admin_client import Partial
+from mirrors.models import Flow, GroupOffset
+from mirrors.services.clock import milliseconds
+from mirrors.services.groups.store import is_kept, known_groups
+
+Place = tuple[str, int]
+# So long a transaction is waited for that holds a group's offsets.
+HELD_S = 5.0
+PAUSE_S = 0.2
+NOTHING = "it has no offsets in any topic that this flow copies"
+NOT_SEEN = "its offsets were never seen while the source answered"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GroupsSeen:
+    """The groups, and why the source could not be asked; `away`: it does not answer at all."""
+
+    groups: tuple[GroupPicture, ...]
+    trouble: str = ""
+    away: bool = False
+
+
+def groups_on_source(
+    *,
+    flow: Flow,
+    spec: FlowSpec,
+    names: Iterable[str],
+    remote: Mapping[str, str],
+    deadline_s: float,
+) -> GroupsSeen:
+    """These groups, or all that the flow looks after; `remote` names each copied topic's remote."""
+    asked = sorted(set(names))
+    chosen = asked or _looked_after(flow, spec, deadline_s)
+    every: dict[str, Iterable[Place] | None] = dict.fromkeys(chosen)
+    found = read_offsets(spec.source, every, deadline_s=deadline_s)
+    known = _known(flow, chosen)
+    held = _held_back(spec, known, found, deadline_s)
+    pictures = []
+    for group in chosen:
+        if group in found.failed:
+            pictures.append(GroupPicture(group=group, trouble=found.failed[group].message))
+            continue
+        places = tuple(
+            _places(group, found.done[group], held.get(group), known.get(group, set()), remote)
+        )
+        if places or asked:
+            trouble = "" if places else NOTHING
+            pictures.append(GroupPicture(group=group, trouble=trouble, places=places))
+    return GroupsSeen(groups=tuple(pictures))
+
+
+def groups_from_rows(*, flow: Flow, names: Iterable[str], remote: Mapping[str, str]) -> GroupsSeen:
+    """As the duties last saw them: the age of the oldest figure counts for a group."""
+    asked = sorted(set(names))
+    rows = GroupOffset.objects.filter(flow=flow, source_offset__isnull=False)
+    by_group: dict[str, list[GroupOffset]] = {}
+    for row in rows.filter(group__in=asked) if asked else rows:
+        if row.topic in remote:
+            by_group.setdefault(row.group, []).append(row)
+    pictures = []
+    for group in asked or sorted(by_group):
+        seen = by_group.get(group, [])
+        places = tuple(
+            GroupPlace(
+                group=group,
+                topic=row.topic,
+                partition=row.partition,
+                remote_topic=remote[row.topic],
+                source_offset=row.source_offset,
+            )
+            for row in seen
+        )
+        pictures.append(
+            GroupPicture(
+                group=group,
+                places=places,
+                trouble="" if seen else NOT_SEEN,
+                seen_at=milliseconds(min(row.as_of for row in seen)) if seen else None,
+            )
+        )
+    return GroupsSeen(groups=tuple(pictures))
+
+
+def _looked_after(flow: Flow, spec: FlowSpec, deadline_s: float) -> list[str]:
+    """Those listed now; and while a broker is silent, those known: each says what it lacks."""
+    selection = GroupSelection(spec.settings)
+    listed = list_answered_groups(spec.source, deadline_s=deadline_s)
+    chosen = {
+        name
+        for name, row in listed.groups.items()
+        if is_kept(name)
+        and selection.decide(name, kind=row.type, protocol=row.protocol_type).chosen
+    }
+    if not listed.is_whole:
+        chosen.update(set(known_groups(flow=flow, spec=spec)) - listed.groups.keys())
+    return sorted(chosen)
+
+
+def _known(flow: Flow, groups: Iterable[str]) -> dict[str, set[Place]]:
+    found: dict[str, set[Place]] = {}
+    rows = GroupOffset.objects.filter(
+        flow=flow, group__in=list(groups), source_offset__isnull=False
+    )
+    for group, topic, partition in rows.values_list("group", "topic", "partition"):
+        found.setdefault(group, set()).add((topic, partition))
+    return found
+
+
+def _held_back(
+    spec: FlowSpec,
+    known: Mapping[str, set[Place]],
+    found: Partial[str, Partial[Place, Offset]],
+    deadline_s: float,
+) -> dict[str, Partial[Place, Offset]]:
+    """Kafka leaves out an offset that an open transaction holds, unless it is asked by name.
+
+    One that the group had before it names, and says that it is held.
+    """
+    held_now = _busy(found.done)
+    lost = {
+        group: sorted(places)
+        for group, part in found.done.items()
+        if (places := {*held_now.get(group, ()), *known.get(group, set()) - part.done.keys()})
+    }
+    if not lost:
+        return {}
+    until = time.monotonic() + min(deadline_s, HELD_S)
+    held = read_offsets(spec.source, lost, deadline_s=deadline_s).done
+    while (busy := _busy(held)) and time.monotonic() + PAUSE_S < until:
+        # Who reads and writes exactly once holds them for moments, again and again.
+        time.sleep(PAUSE_S)
+        again = read_offsets(spec.source, busy, deadline_s=deadline_s).done
+        for group, part in again.items():
+            for place in part.done:
+                held[group].failed.pop(place, None)
+            held[group].done |= part.done
+    return held
+
+
+def _busy(held: Mapping[str, Partial[Place, Offset]]) -> dict[str, list[Place]]:
+    found = {
+        group: [place for place, error in part.failed.items() if error.code == "busy"]
+        for group, part in held.items()
+    }
+    return {group: places for group, places in found.items() if places}
+
+
+def _places(
+    group: str,
+    found: Partial[Place, Offset],
+    held: Partial[Place, Offset] | None,
+    known: set[Place],
+    remote: Mapping[str, str],
+) -> Iterator[GroupPlace]:
+    done, failed = dict(found.done), dict(found.failed)
+    if held is not None:
+        done |= held.done
+        failed = {place: error for place, error in failed.items() if place not in held.done}
+        failed |= held.failed
+    # One that was known and is no more has expired or was deleted: that is said, not left out.
+    for topic, partition in sorted({*done, *failed, *known}):
+        if topic not in remote:
+            continue
+        error = failed.get((topic, partition))
+        offset = done.get((topic, partition))
+        yield GroupPlace(
+            group=group,
+            topic=topic,
+            partition=partition,
+            remote_topic=remote[topic],
+            trouble=error.message if error else "",
+            source_offset=offset.offset if offset else None,
+        )

@@ -1,0 +1,290 @@
+"""What the source itself says of selected partitions: how far each reaches, which are no more."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.partitions import NOT_COPIED
+from mirrors.domain.failover.plan_types import GroupPicture, PartitionPicture
+from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.replication_policy import ReplicationPolicy
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.topics.plan import LONGEST_NAME
+from mirrors.kafka.admin.topics import Admin, At, Place
+from mirrors.models import Flow
+from mirrors.services.failover.source_groups import NOTHING
+from mirrors.services.gaps.deleted_partitions import recall_gone
+
+CLIENT_ID = "understudy-failover"
+NOT_DESCRIBED = "not_described"
+_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceSeen:
+    """Each partition as the source says it now; the last figure stays, with its age, where it does
+    not.
+
+    `silence` says why nothing could be asked, `untold` why single partitions could not. `gone` are
+    those that the source no longer has; `gone_at` (epoch ms) is set where that is an earlier look.
+    """
+
+    rows: tuple[PartitionPicture, ...]
+    silence: str = ""
+    untold: Mapping[Place, str] = dataclasses.field(default_factory=dict)
+    gone: frozenset[Place] = frozenset()
+    gone_at: int | None = None
+
+    @property
+    def trouble(self) -> str:
+        """One reason for all that is not as the source says it now."""
+        return self.silence or next(iter(self.untold.values()), "")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Selected:
+    """Which topics of the source the flow's filters select, and what each is called there."""
+
+    selection: TopicSelection
+    policy: ReplicationPolicy
+    # What `topics` lists: a name among it may be hidden from us in a listing.
+    listed: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> set[str]:
+        return {name for name in self.listed if _NAME.fullmatch(name) and self.takes(name)}
+
+    def takes(self, topic: str) -> bool:
+        # Heartbeats are ours: nobody misses them.
+        is_ours = self.policy.is_own_heartbeats_topic(topic)
+        return not is_ours and self.selection.decide(topic).replicated
+
+
+def ask_source(
+    spec: ClusterSpec,
+    rows: Iterable[PartitionPicture],
+    selected: Selected,
+    *,
+    positions: Mapping[Place, Position],
+    committed: bool,
+    deadline_s: float,
+    tick: Callable[[], None],
+) -> SourceSeen:
+    """Every selected topic-partition, those without a row too. `deadline_s` is for each question,
+    and `tick` is called between them.
+
+    `positions` are the committed ones: their ids tell another topic of the same name.
+    """
+    known = {(row.topic, row.partition): row for row in rows}
+    gone: frozenset[Place] = frozenset()
+    alive, stops = _told_apart(tick)
+    try:
+        with Admin(spec, client_id=CLIENT_ID) as source:
+            listed = _listed(source, known.keys(), selected, deadline_s, alive)
+            gone = _gone(known.keys(), listed)
+            known = {place: row for place, row in known.items() if place not in gone}
+            known |= _not_copied(known.keys(), listed, selected)
+            known = {place: _described(row, listed) for place, row in known.items()}
+            ends = _ends(source, known, committed=committed, deadline_s=deadline_s, tick=alive)
+    except UnderstudyError as error:
+        if error in stops:
+            raise
+        left = tuple(row for place, row in known.items() if place not in gone)
+        return SourceSeen(rows=left, silence=error.message, gone=gone)
+    found = {place: _with_ends(row, place, ends) for place, row in known.items()}
+    return SourceSeen(
+        rows=tuple(_identified(row, positions, listed) for row in found.values()),
+        untold={place: error.message for place, error in ends.failed.items()},
+        gone=gone,
+    )
+
+
+def _told_apart(tick: Callable[[], None]) -> tuple[Callable[[], None], list[Exception]]:
+    """The same `tick`, and what it raised: an order to stop is no silence of the source."""
+    stops: list[Exception] = []
+
+    def alive() -> None:
+        try:
+            tick()
+        except Exception as stop:
+            stops.append(stop)
+            raise
+
+    return alive, stops
+
+
+class _Ends(NamedTuple):
+    """Log starts, readable ends and last offsets; a partition has all of them or is failed."""
+
+    starts: Mapping[Place, int]
+    ends: Mapping[Place, int]
+    lasts: Mapping[Place, int]
+    failed: Mapping[Place, UnderstudyError]
+
+
+def _ends(
+    source: Admin,
+    known: Mapping[Place, PartitionPicture],
+    *,
+    committed: bool,
+    deadline_s: float,
+    tick: Callable[[], None],
+) -> _Ends:
+    level: At = "stable" if committed else "latest"
+    places = [place for place, row in known.items() if place[1] >= 0 and row.code != NOT_DESCRIBED]
+    tick()
+    ends = source.list_offsets(places, level, deadline_s=deadline_s)
+    tick()
+    starts = source.list_offsets(ends.done, "earliest", deadline_s=deadline_s)
+    tick()
+    lasts = ends.done
+    if committed:
+        lasts = source.list_offsets(starts.done, "latest", deadline_s=deadline_s).done
+    return _Ends(starts.done, ends.done, lasts, {**ends.failed, **starts.failed})
+
+
+def _with_ends(row: PartitionPicture, place: Place, ends: _Ends) -> PartitionPicture:
+    if place not in ends.starts:
+        return row
+    return dataclasses.replace(
+        row,
+        source_end=ends.ends[place],
+        source_last=ends.lasts.get(place),
+        source_end_at=None,
+        source_start=ends.starts[place],
+    )
+
+
+def _listed(
+    source: Admin,
+    known: Collection[Place],
+    selected: Selected,
+    deadline_s: float,
+    tick: Callable[[], None],
+) -> ClusterSnapshot:
+    """The topics that are copied, or were, and all others that the filters select."""
+    names = {topic for topic, _ in known}
+    names |= {name for name in source.topic_names(deadline_s=deadline_s) if selected.takes(name)}
+    names |= selected.named
+    tick()
+    return source.snapshot(names, now=0, deadline_s=deadline_s, with_configs=False)
+
+
+def _not_copied(
+    known: Collection[Place], listed: ClusterSnapshot, selected: Selected
+) -> dict[Place, PartitionPicture]:
+    """What the filters select and no row names; its records would be lost as others would."""
+    topics = {topic for topic, _ in known}
+    found: dict[Place, PartitionPicture] = {}
+    for name, topic in listed.topics.items():
+        if selected.takes(name):
+            for number in range(topic.partitions):
+                if (name, number) not in known:
+                    remote = selected.policy.remote_topic(name)
+                    found[name, number] = _unknown(name, number, remote, NOT_COPIED, "")
+    for name, why in listed.failed.items():
+        if selected.takes(name) and name not in topics:
+            remote = selected.policy.remote_topic(name)
+            found[name, -1] = _unknown(name, -1, remote, NOT_DESCRIBED, why)
+    return found
+
+
+def _described(row: PartitionPicture, listed: ClusterSnapshot) -> PartitionPicture:
+    """One that was copied and can no longer be described: its figures are the last known."""
+    if row.topic not in listed.failed:
+        return row
+    why = listed.failed[row.topic]
+    return dataclasses.replace(row, is_stopped=True, code=NOT_DESCRIBED, reason=why)
+
+
+def _unknown(
+    topic: str, partition: int, remote_topic: str, code: str, reason: str
+) -> PartitionPicture:
+    return PartitionPicture(
+        topic=topic,
+        partition=partition,
+        remote_topic=remote_topic,
+        position=None,
+        is_stopped=code != NOT_COPIED,
+        code=code,
+        reason=reason,
+    )
+
+
+def _identified(
+    row: PartitionPicture, positions: Mapping[Place, Position], listed: ClusterSnapshot
+) -> PartitionPicture:
+    """With the finding that the source holds another topic of that name than was copied."""
+    position, topic = positions.get((row.topic, row.partition)), listed.topics.get(row.topic)
+    if position is None or topic is None or row.facts is not None or row.source_end is None:
+        return row
+    pairs: tuple[tuple[GapKind, str, str], ...] = (
+        ("source_replaced", position.source_cluster, listed.cluster_id),
+        ("recreated", position.source_topic_id, topic.topic_id),
+    )
+    for kind, was, now in pairs:
+        if was and now and was != now:
+            facts = GapFacts(
+                kind=kind,
+                position=position.position,
+                first=row.source_start,
+                end=row.source_end,
+                was=was,
+                now=now,
+            )
+            return dataclasses.replace(row, facts=facts)
+    return row
+
+
+def with_recalled(
+    seen: SourceSeen, *, flow: Flow, spec: FlowSpec, target: Admin, deadline_s: float
+) -> SourceSeen:
+    """Of a source that is silent: what it had lost before is no loss of its death, and has no end
+    that anybody could know."""
+    unknown = [(row.topic, row.partition) for row in seen.rows if row.source_end is None]
+    if not seen.silence or not unknown:
+        return seen
+    found = recall_gone(flow=flow, spec=spec, target=target, places=unknown, deadline_s=deadline_s)
+    return dataclasses.replace(
+        seen,
+        rows=tuple(row for row in seen.rows if (row.topic, row.partition) not in found.places),
+        gone=seen.gone | found.places,
+        gone_at=found.seen_at,
+    )
+
+
+def _gone(places: Collection[Place], listed: ClusterSnapshot) -> frozenset[Place]:
+    """A position outlives its topic, so that a new one of its name is known for another.
+
+    What could not be described is not taken for gone.
+    """
+    there = {name: topic.partitions for name, topic in listed.topics.items()}
+    return frozenset(
+        (topic, number)
+        for topic, number in places
+        if topic not in listed.failed and number >= there.get(topic, 0)
+    )
+
+
+def without(
+    groups: Iterable[GroupPicture], gone: frozenset[Place], *, asked: bool
+) -> tuple[GroupPicture, ...]:
+    """Kafka takes the groups' offsets away with a topic; rows of ours may still name them.
+
+    `asked`: somebody named the groups, so one that has nothing left is told.
+    """
+    found = []
+    for group in groups:
+        places = tuple(row for row in group.places if (row.topic, row.partition) not in gone)
+        if places or not group.places:
+            found.append(dataclasses.replace(group, places=places))
+        elif asked:
+            found.append(dataclasses.replace(group, places=(), trouble=NOTHING))
+    return tuple(found)

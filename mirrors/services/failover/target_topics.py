@@ -1,0 +1,82 @@
+"""How the target's topics stand, as the duties last saw it: drift, and the plan of the flow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mirrors.domain.cluster_snapshot import TopicState
+from mirrors.domain.failover.preconditions import Drifted, Standing
+from mirrors.domain.topics.acls import WRITE_RULES, said_of
+from mirrors.domain.topics.drift import Deviation
+from mirrors.models import Drift, Flow, FlowPlan
+from mirrors.models.drift import DriftState
+from mirrors.services.clock import milliseconds
+
+_LEFT = (DriftState.ACCEPTED, DriftState.IGNORED)
+_RULES = ("topic acl", "group acl")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StandingRows:
+    """What is kept of the last looks; nothing is asked of Kafka a second time."""
+
+    drift: tuple[Drift, ...]
+    plan: FlowPlan | None
+
+    @property
+    def topics(self) -> set[str]:
+        """Remote topics that were not there, or not wholly, when somebody last looked."""
+        gone = {row.name for row in self.drift if row.kind == "deleted topic"}
+        return gone | {
+            name for kind in ("create topic", "add partitions") for name in self.of(kind)
+        }
+
+    def of(self, *kinds: str) -> dict[str, Mapping[str, Any]]:
+        rows = self.plan.changes if self.plan is not None else []
+        return {row["name"]: row for row in rows if row["kind"] in kinds}
+
+
+def read_standing(flow: Flow) -> StandingRows:
+    plan = FlowPlan.objects.filter(flow=flow, as_of__isnull=False).first()
+    rows = Drift.objects.filter(flow=flow, closed_at=None).order_by("opened_at", "pk")
+    return StandingRows(drift=tuple(rows), plan=plan)
+
+
+def standing_of(rows: StandingRows, topics: Mapping[str, TopicState]) -> Standing:
+    """`topics` as the target has them now: what was made meanwhile is not told."""
+    return Standing(
+        seen_at=None
+        if rows.plan is None or rows.plan.as_of is None
+        else milliseconds(rows.plan.as_of),
+        drifted=tuple(_drifted(rows, topics)),
+        missing=tuple(sorted(name for name in rows.of("create topic") if name not in topics)),
+        short=tuple(sorted(_short(rows, topics))),
+        settings=tuple(sorted(rows.of("topic config"))),
+        rules=tuple(sorted(rows.of(*_RULES))),
+        left=tuple(_left(rows)),
+        replicas={name: topic.replication_factor for name, topic in topics.items()},
+    )
+
+
+def _drifted(rows: StandingRows, topics: Mapping[str, TopicState]) -> Iterator[Drifted]:
+    for row in rows.drift:
+        if row.kind == "deleted topic" and row.name in topics:
+            continue
+        facts: dict[str, Any] = {"kind": row.kind, "name": row.name, "key": row.key}
+        seen = Deviation(**facts, expected=row.expected, found=row.found, wanted=row.wanted)
+        yield Drifted(**facts, found=row.found, words=seen.words, decided=row.state in _LEFT)
+
+
+def _left(rows: StandingRows) -> Iterator[str]:
+    """Producers had these rights on the source, and have them nowhere else."""
+    if rows.plan is not None:
+        yield from said_of(WRITE_RULES, rows.plan.left_out, rows.plan.codes)
+
+
+def _short(rows: StandingRows, topics: Mapping[str, TopicState]) -> Iterator[tuple[str, int, int]]:
+    for name, change in rows.of("add partitions").items():
+        needs = int(change["after"])
+        if name in topics and topics[name].partitions < needs:
+            yield name, topics[name].partitions, needs

@@ -1,0 +1,211 @@
+"""What a runner says of a flow, as rows: the latest figures of each topic and partition."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from django.db import models, transaction
+
+from mirrors.domain.account.partition import Owed
+from mirrors.domain.account.totals import Total
+from mirrors.domain.runners.job_files import JobStatus, PartitionStatus, TopicStatus
+from mirrors.models import Flow, FlowPartition, FlowTopic, Job
+from mirrors.services import account as accounts
+from mirrors.services.clock import moment
+from mirrors.services.gaps import foreign_records, lost_ranges
+
+Row = TypeVar("Row", FlowTopic, FlowPartition)
+
+# Figures that do not change are written again this often, so that their age stays true enough.
+_REFRESH = timedelta(seconds=10)
+_BATCH = 500
+_TOPIC_KEY = ("topic",)
+_PARTITION_KEY = ("topic", "partition")
+_TOPIC_FIELDS = (
+    "remote_topic",
+    "state",
+    "reason",
+    "partitions",
+    "offset_lag",
+    "time_lag_ms",
+    "owed",
+    "least",
+    "unknown_partitions",
+    "code",
+    "source_topic_id",
+    "certainty",
+    "states",
+    "account_state",
+)
+# They change with each status; written when something else changes, and every `_REFRESH`.
+_TOPIC_AGES = ("as_of", "observed_at")
+_PARTITION_AGES = ("as_of",)
+_PARTITION_FIELDS = (
+    "remote_topic",
+    "state",
+    "reason",
+    "position",
+    "source_end",
+    "source_stable_end",
+    "source_first",
+    "offset_lag",
+    "time_lag_ms",
+    "certainty",
+    "account_state",
+    "code",
+    "is_dense",
+    "lane",
+    "repeats",
+    "why",
+)
+
+
+def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
+    """Write down a status that is newer than the one in the rows; True when there was one."""
+    as_of = moment(status.as_of)
+    if job.as_of is not None and job.as_of >= as_of:
+        return False
+    with transaction.atomic():
+        # What was last seen stays until there is a plan, with its age: a failover counts on it, and
+        # where the source is dead no plan comes.
+        if status.is_planned:
+            store(
+                flow=flow,
+                topics=status.topics,
+                partitions=status.partitions,
+                not_visible=status.not_visible,
+                as_of=as_of,
+            )
+        lost_ranges.fold(flow=flow, status=status, now=as_of)
+        foreign_records.fold(flow=flow, status=status, now=as_of)
+        Flow.objects.filter(pk=flow.pk).update(as_of=as_of, warnings=list(status.warnings))
+        Job.objects.filter(pk=job.pk).update(
+            as_of=as_of,
+            generation=status.generation,
+            refusal=status.refusal,
+            records=status.records,
+            bytes=status.bytes,
+            lanes=[dataclasses.asdict(row) for row in status.lanes],
+        )
+    return True
+
+
+def store(
+    *,
+    flow: Flow,
+    topics: Sequence[TopicStatus],
+    partitions: Sequence[PartitionStatus],
+    not_visible: str,
+    as_of: datetime,
+    is_swept: bool = False,
+) -> None:
+    """Evaluate what was observed of the flow and make its rows and its account say that."""
+    account = accounts.account_of(topics, partitions, accounts.left_behind_of(flow))
+    topic_rows = [_topic(flow, seen, account.topics[seen.topic], as_of) for seen in topics]
+    partition_rows = [
+        _partition(flow, seen, account.partitions[seen.topic, seen.partition])
+        for seen in partitions
+    ]
+    with transaction.atomic():
+        _replace(
+            FlowPartition, flow, partition_rows, _PARTITION_KEY, _PARTITION_FIELDS, _PARTITION_AGES
+        )
+        _replace(FlowTopic, flow, topic_rows, _TOPIC_KEY, _TOPIC_FIELDS, _TOPIC_AGES)
+        accounts.store(
+            flow=flow, rows=topic_rows, not_visible=not_visible, as_of=as_of, is_swept=is_swept
+        )
+
+
+def _partition(flow: Flow, seen: PartitionStatus, owed: Owed) -> FlowPartition:
+    return FlowPartition(
+        flow=flow,
+        topic=seen.topic,
+        partition=seen.partition,
+        remote_topic=seen.remote_topic,
+        state=seen.state,
+        reason=owed.reason,
+        position=seen.position,
+        source_end=seen.source_end,
+        source_stable_end=seen.source_stable_end,
+        source_first=seen.source_first,
+        offset_lag=owed.records,
+        time_lag_ms=owed.time_lag_ms,
+        certainty=owed.certainty,
+        account_state=owed.state,
+        code=seen.code,
+        is_dense=seen.is_dense,
+        lane=seen.lane,
+        repeats=seen.repeats,
+        why=seen.why,
+        as_of=moment(seen.as_of),
+    )
+
+
+def _topic(flow: Flow, seen: TopicStatus, total: Total, as_of: datetime) -> FlowTopic:
+    return FlowTopic(
+        flow=flow,
+        topic=seen.topic,
+        remote_topic=seen.remote_topic,
+        state=seen.state,
+        reason=seen.reason,
+        partitions=seen.partitions,
+        code=seen.code,
+        source_topic_id=seen.source_topic_id,
+        offset_lag=total.exact_or_none if seen.state != "skipped" else None,
+        time_lag_ms=total.time_lag_ms if seen.state != "skipped" else None,
+        owed=total.records,
+        least=total.least,
+        unknown_partitions=total.unknown,
+        certainty=total.certainty,
+        states=dict(total.states),
+        account_state=total.state,
+        observed_at=None if total.observed_at is None else moment(total.observed_at),
+        as_of=as_of,
+    )
+
+
+def _replace(
+    model: type[Row],
+    flow: Flow,
+    rows: Iterable[Row],
+    key: tuple[str, ...],
+    fields: tuple[str, ...],
+    ages: tuple[str, ...],
+) -> None:
+    """Make the table say what `rows` say, touching only what differs."""
+    known: dict[tuple[Any, ...], Row] = {_key(row, key): row for row in _existing(model, flow)}
+    changed = []
+    for row in rows:
+        before = known.pop(_key(row, key), None)
+        if isinstance(row, FlowPartition) and isinstance(before, FlowPartition):
+            # A slice that has only begun does not know it yet, and the number never falls.
+            row.repeats = before.repeats if row.repeats is None else row.repeats
+        if before is None or _differs(before, row, fields):
+            changed.append(row)
+    model._default_manager.bulk_create(
+        changed,
+        batch_size=_BATCH,
+        update_conflicts=True,
+        unique_fields=["flow", *key],
+        update_fields=[*fields, *ages],
+    )
+    gone = [row.pk for row in known.values()]
+    for start in range(0, len(gone), _BATCH):
+        model._default_manager.filter(pk__in=gone[start : start + _BATCH]).delete()
+
+
+def _existing(model: type[Row], flow: Flow) -> models.QuerySet[Row]:
+    return model._default_manager.filter(flow=flow)
+
+
+def _key(row: models.Model, key: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in key)
+
+
+def _differs(before: Row, after: Row, fields: tuple[str, ...]) -> bool:
+    if after.as_of - before.as_of >= _REFRESH:
+        return True
+    return any(getattr(before, name) != getattr(after, name) for name in fields)

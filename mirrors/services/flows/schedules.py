@@ -1,0 +1,139 @@
+"""Runs that end: a flow at its end, or whose window has closed, rests until it is time again."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+
+from django.db.models import Q, QuerySet
+
+from mirrors.domain.cron import shown
+from mirrors.domain.flows.schedule import Runs, Standing, standing_of
+from mirrors.domain.settings.flow_control import SCHEDULE
+from mirrors.models import Flow, Transition, claim
+from mirrors.models.flows import DesiredState
+from mirrors.services.clock import milliseconds
+from mirrors.services.runners.processes import SUPERVISOR
+
+# The runner ends a run at its window's end; later than this nobody else has.
+_PATIENCE_MS = 5_000
+# Of the rows of a flow's desired state: where a run began, and did not merely go on.
+RUN_BEGAN = Q(to_state=DesiredState.RUNNING) & ~Q(from_state=DesiredState.PAUSED)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What was asked for last. `by_itself`: by nobody. `insists`: with or without a window."""
+
+    at: int
+    by_itself: bool
+    insists: bool
+
+
+def finish(*, flow: Flow, reason: str) -> bool:
+    """What was asked for is done; False when somebody asked for something else meanwhile."""
+    asked = Flow.objects.filter(pk=flow.pk, desired_state=DesiredState.RUNNING)
+    return claim(asked, desired_state=DesiredState.STOPPED, reason=reason, who=SUPERVISOR)
+
+
+def standing(*, flow: Flow, now: datetime) -> Standing | None:
+    """What a run with an end does now, and when the next one begins; None where there is none."""
+    runs = Runs.of(flow.properties)
+    if runs.schedule is None and runs.until is None:
+        return None
+    asked = _asked(flow)
+    return standing_of(
+        runs,
+        desired=flow.desired_state,
+        asked_at=asked.at if asked else None,
+        by_itself=asked is not None and asked.by_itself,
+        ran_since=_ran_since(flow),
+        now=milliseconds(now),
+    )
+
+
+def with_next(*, flow: Flow, reason: str, finished: bool, now: datetime) -> str:
+    """The reason why it rests, and until when: not for a flow that a person stopped."""
+    runs, moment = Runs.of(flow.properties), milliseconds(now)
+    if runs.schedule is None:
+        return reason
+    if not finished and ((asked := _asked(flow)) is None or not asked.by_itself):
+        return reason
+    begins = runs.begins(rests_since=moment, ran_since=_ran_since(flow), now=moment)
+    if begins is None:
+        return reason
+    return f"{reason} The next run is " + ("due." if begins <= moment else f"at {shown(begins)}.")
+
+
+def ends_at(*, flow: Flow, now: datetime) -> int | None:
+    """When its window ends the run that was asked for."""
+    runs, asked = Runs.of(flow.properties), None
+    if runs.window is not None:
+        asked = _asked(flow)
+    if asked is None:
+        return None
+    return runs.ends(asked_at=asked.at, insists=asked.insists, now=milliseconds(now))
+
+
+def keep_times(*, flow: Flow, now: datetime) -> bool:
+    """Begin the next run of a flow that rests, or end one that its window has closed on."""
+    if flow.desired_state == DesiredState.STOPPED:
+        return _start_if_due(flow, now)
+    return flow.desired_state == DesiredState.RUNNING and _end_if_closed(flow, now)
+
+
+def _start_if_due(flow: Flow, now: datetime) -> bool:
+    """Not a flow that a person stopped."""
+    runs, moment = Runs.of(flow.properties), milliseconds(now)
+    if runs.schedule is None or (asked := _asked(flow)) is None or not asked.by_itself:
+        return False
+    begins = runs.begins(rests_since=asked.at, ran_since=_ran_since(flow), now=moment)
+    if begins is None or begins > moment:
+        return False
+    why = f"{SCHEDULE}={runs.schedule}: "
+    why += f"the run of {shown(begins)}." if runs.window is None else "its window is open."
+    stopped = Flow.objects.filter(pk=flow.pk, desired_state=DesiredState.STOPPED)
+    changes = {"forgiven_at": now, "attempt": 0, "retry_at": None}
+    return claim(
+        stopped, desired_state=DesiredState.RUNNING, reason=why, who=SUPERVISOR, changes=changes
+    )
+
+
+def _end_if_closed(flow: Flow, now: datetime) -> bool:
+    """What a runner cannot: none is alive, or the flow began its service out of its window."""
+    runs, moment = Runs.of(flow.properties), milliseconds(now)
+    if runs.window is None or runs.window.is_open(moment) or (asked := _asked(flow)) is None:
+        return False
+    ends = runs.ends(asked_at=asked.at, insists=asked.insists, now=moment)
+    if ends is None or moment < ends + (_PATIENCE_MS if ends > asked.at else 0):
+        return False
+    reason = with_next(flow=flow, reason="Its window is closed.", finished=True, now=now)
+    running = Flow.objects.filter(pk=flow.pk, desired_state=DesiredState.RUNNING)
+    return claim(
+        running,
+        desired_state=DesiredState.STOPPED,
+        reason=reason,
+        who=SUPERVISOR,
+        changes={"reason": reason},
+    )
+
+
+def _rows(flow: Flow) -> QuerySet[Transition]:
+    """The newest first."""
+    return Transition.objects.filter(subject="flow", subject_id=flow.pk, field="desired_state")
+
+
+def _ran_since(flow: Flow) -> int | None:
+    began = _rows(flow).filter(RUN_BEGAN).first()
+    return None if began is None else milliseconds(began.when)
+
+
+def _asked(flow: Flow) -> _Asked | None:
+    newest, *older = [*_rows(flow)[:2], None]
+    if newest is None:
+        return None
+    by_itself = newest.who == SUPERVISOR
+    # A resting flow that a person starts all the same, and one that a person lets go on.
+    rested = older[0] is not None and older[0].who == SUPERVISOR
+    insists = not by_itself and (rested or newest.from_state == DesiredState.PAUSED)
+    return _Asked(milliseconds(newest.when), by_itself, insists)

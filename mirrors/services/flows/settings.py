@@ -1,0 +1,188 @@
+"""Create, change and remove flows, and say beforehand what a change would do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.flows.bandwidth import is_live_edit
+from mirrors.domain.flows.conflicts import check_flow
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.settings.changes import first_edit
+from mirrors.domain.specs import FlowSpec
+from mirrors.models import Cluster, Flow, Job, Runner
+from mirrors.models.flows import DesiredState
+from mirrors.models.setting_changes import keep_edit
+from mirrors.models.transitions import note, record
+from mirrors.services.errors import Conflict
+from mirrors.services.runners.settings import ensure_default_runner
+
+
+def judge_settings(
+    source: Cluster, target: Cluster, properties: Mapping[str, str], itself: Flow | None = None
+) -> tuple[FlowSpec, list[str]]:
+    """The spec and its warnings, judged beside all flows that are not at rest."""
+    if source.pk == target.pk:
+        sentence = f"A flow needs two clusters; {source.alias} is both source and target."
+        raise InvalidSettings({"target": [sentence]})
+    spec = FlowSpec.build(source=source.spec, target=target.spec, properties=dict(properties))
+    others = Flow.objects.select_related("source", "target")
+    if itself is not None:
+        others = others.exclude(pk=itself.pk)
+    elif others.filter(source=source, target=target).exists():
+        raise Conflict(f"A flow {source.alias}->{target.alias} exists already. Change that one.")
+    active = others.exclude(desired_state=DesiredState.STOPPED)
+    ids = dict(Cluster.objects.values_list("alias", "cluster_id"))
+    return spec, check_flow(spec, [other.spec for other in active], ids)
+
+
+def lock_pairs() -> None:
+    """One creation, edit or start at a time, or two flows could each pass and loop together."""
+    list(Cluster.objects.select_for_update().order_by("pk").values_list("pk", flat=True))
+
+
+def lock_flow(flow: Flow) -> Flow:
+    # Without `of`, PostgreSQL would lock clusters and runner too.
+    rows = Flow.objects.select_related("source", "target", "runner")
+    return rows.select_for_update(of=("self",)).get(pk=flow.pk)
+
+
+def forgive_failures(flow: Flow) -> None:
+    """A person acted: what failed before counts no more, and nothing waits for a next try."""
+    flow.forgiven_at, flow.retry_at, flow.attempt = timezone.now(), None, 0
+    flow.save(update_fields=["forgiven_at", "retry_at", "attempt"])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EditPreview:
+    """What an edit changes, what it will restart, and what one should know before."""
+
+    changes: tuple[dict[str, str | None], ...]
+    restarts: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def create_flow(
+    *,
+    source: Cluster,
+    target: Cluster,
+    properties: Mapping[str, str],
+    runner: Runner | None = None,
+    desired_state: str = DesiredState.RUNNING,
+    who: str,
+) -> Flow:
+    """A new flow. Refused with a sentence per key when it could not work or would do harm."""
+    with transaction.atomic():
+        lock_pairs()
+        spec, warnings = judge_settings(source, target, properties)
+        flow = Flow.objects.create(
+            source=source,
+            target=target,
+            runner=runner or ensure_default_runner(who=who),
+            properties=spec.properties,
+            desired_state=desired_state,
+            reason="" if desired_state == DesiredState.STOPPED else "Waiting for the reconciler.",
+            warnings=warnings,
+        )
+        record(flow, field="desired_state", before="", who=who, why="Created.")
+        keep_edit(flow, first_edit(spec.properties), who=who)
+    return flow
+
+
+def preview_update(
+    *, flow: Flow, properties: Mapping[str, str] | None = None, runner: Runner | None = None
+) -> EditPreview:
+    """What `update_flow` with the same arguments would do; raises what it would raise."""
+    after = dict(flow.properties if properties is None else properties)
+    spec, warnings = judge_settings(flow.source, flow.target, after, itself=flow)
+    warnings += _renames(flow, spec)
+    changes = _changes(flow, after, runner)
+    restarts: list[str] = []
+    open_job = Job.objects.filter(flow=flow, ended_at__isnull=True).exists()
+    moved = runner is not None and runner.pk != flow.runner_id
+    is_live = not moved and is_live_edit(flow.properties, after)
+    if changes and not is_live and (open_job or flow.desired_state != DesiredState.STOPPED):
+        keys = ", ".join(str(change["key"]) for change in changes)
+        restarts.append(
+            f"{flow.name}: its job ends at a commit and a new one starts in the runner "
+            f"{runner.name}; no record is lost or repeated."
+            if moved and runner is not None
+            else f"{flow.name}: its slices end at a commit and start again with the new {keys}; "
+            "no record is lost or repeated."
+        )
+    return EditPreview(changes=changes, restarts=tuple(restarts), warnings=tuple(warnings))
+
+
+def update_flow(
+    *,
+    flow: Flow,
+    properties: Mapping[str, str] | None = None,
+    runner: Runner | None = None,
+    who: str,
+) -> Flow:
+    """Change settings or runner. Takes effect at a commit; `generation` tells when it has."""
+    with transaction.atomic():
+        lock_pairs()
+        locked = lock_flow(flow)
+        after = dict(locked.properties if properties is None else properties)
+        spec, warnings = judge_settings(locked.source, locked.target, after, itself=locked)
+        changes = _changes(locked, after, runner)
+        if not changes:
+            return locked
+        locked.properties = spec.properties
+        locked.warnings = warnings
+        locked.runner = runner or locked.runner
+        locked.generation += 1
+        forgive_failures(locked)
+        locked.save(update_fields=["properties", "warnings", "runner", "generation"])
+        keep_edit(locked, changes, who=who)
+        words = [f"{item['key']}: {item['before']} → {item['after']}" for item in changes]
+        note(locked, what=f"generation {locked.generation}", who=who, why="; ".join(words))
+    return locked
+
+
+def delete_flow(*, flow: Flow, who: str) -> None:
+    """Remove a flow that is at rest. What it copied stays, and so do its positions."""
+    with transaction.atomic():
+        locked = lock_flow(flow)
+        copying = Job.objects.filter(flow=locked, ended_at__isnull=True).exists()
+        if copying or locked.desired_state != DesiredState.STOPPED:
+            raise Conflict(
+                f"{locked.name} is not stopped. Stop it, wait until it is, then remove it."
+            )
+        note(locked, what="deleted", who=who, why="")
+        locked.delete()
+
+
+def _changes(
+    flow: Flow, after: Mapping[str, str], runner: Runner | None
+) -> tuple[dict[str, str | None], ...]:
+    before: dict[str, str] = flow.properties
+    found: list[dict[str, Any]] = [
+        {"key": key, "before": before.get(key), "after": after.get(key)}
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
+    ]
+    if runner is not None and runner.pk != flow.runner_id:
+        found.append({"key": "runner", "before": flow.runner.name, "after": runner.name})
+    return tuple(found)
+
+
+def _renames(flow: Flow, after: FlowSpec) -> list[str]:
+    """What an edit does to remote topics that are there already."""
+    old, new = (
+        policy_for(spec.settings, spec.source.alias, spec.target.alias).remote_topic("orders")
+        for spec in (flow.spec, after)
+    )
+    if old == new or not Job.objects.filter(flow=flow).exists():
+        return []
+    return [
+        f"Remote topics get other names ({old} becomes {new}). What was copied stays under the "
+        "old names, and every partition copied so far stops there: its position belongs to the "
+        "old topic. To begin again under the new names, take the positions away first."
+    ]

@@ -1,0 +1,222 @@
+"""Flows of which no runner reports a plan: what they owe is evaluated from a look at their source.
+
+A stopped, failed or waiting flow copies nothing while its source grows. The sweep of the source
+(`monitoring.forecasts.source_scan`) brings the newest list of topics with their ids and the
+ends of partitions;
+positions are those that were last reported. A topic whose id changed owes all that it holds now.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
+from mirrors.domain.runners.job_files import PartitionStatus, TopicStatus
+from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, Gap
+from mirrors.models.flows import ObservedState
+from mirrors.services.clock import milliseconds
+from mirrors.services.flows import progress
+from mirrors.services.gaps.lost_ranges import facts_of
+
+Place = tuple[str, int]
+# A runner reports every few seconds; after this its figures are taken from the sweep.
+SILENT_AFTER = timedelta(seconds=30)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceRanges:
+    """What a sweep saw of a source: log starts, ends and last stable offsets by partition."""
+
+    topics: ClusterSnapshot
+    earliest: Mapping[Place, int]
+    end: Mapping[Place, int]
+    stable: Mapping[Place, int]
+
+
+def unreported_flows(*, cluster: Cluster, now: datetime) -> list[Flow]:
+    """Flows from this source of which no runner reports a plan, and that may be failed over."""
+    passed = (ObservedState.DRAFT, ObservedState.FAILED_OVER)
+    rows = Flow.objects.filter(_is_unreported(now), source=cluster)
+    rows = rows.exclude(observed_state__in=passed).select_related("source", "target")
+    return [flow for flow in rows if _has_valid_settings(flow)]
+
+
+def _is_unreported(now: datetime) -> Q:
+    """No report for a while, or reports without a plan: then the account is not of a runner."""
+    silent = Q(as_of=None) | Q(as_of__lt=now - SILENT_AFTER)
+    no_plan = Q(account=None) | Q(account__is_swept=True)
+    old = Q(account__as_of__lt=now - SILENT_AFTER)
+    return silent | old | (no_plan & Q(since__lt=now - SILENT_AFTER))
+
+
+def _has_valid_settings(flow: Flow) -> bool:
+    """Settings of an earlier version may be refused by now; the flow's page says which."""
+    try:
+        return bool(flow.spec)
+    except InvalidSettings:
+        return False
+
+
+def selected_places(flow: Flow, source: ClusterSnapshot) -> list[Place]:
+    """Every topic-partition of the source that the flow's filters select."""
+    select = _selection(flow)
+    return [
+        (name, partition)
+        for name, topic in source.topics.items()
+        if select.decide(name).replicated
+        for partition in range(topic.partitions)
+    ]
+
+
+def observe(*, flow: Flow, seen: SourceRanges, now: datetime) -> None:
+    """Evaluate the flow from the look at its source, unless its runner reported meanwhile."""
+    if not Flow.objects.filter(_is_unreported(now), pk=flow.pk).exists():
+        return
+    rows = list(FlowTopic.objects.filter(flow=flow))
+    known = {row.topic: row for row in rows}
+    parts: dict[str, dict[int, FlowPartition]] = defaultdict(dict)
+    for part in FlowPartition.objects.filter(flow=flow):
+        parts[part.topic][part.partition] = part
+    gaps = {
+        (gap.topic, gap.partition): facts_of(gap)
+        for gap in Gap.objects.filter(flow=flow, closed_at=None)
+    }
+    topics: list[TopicStatus] = []
+    partitions: list[PartitionStatus] = []
+    look = _Look(flow, seen, gaps, milliseconds(now), now - (flow.as_of or now))
+    for name in sorted(known.keys() | seen.topics.topics.keys() | seen.topics.failed.keys()):
+        status = look.topic(name, known.get(name))
+        if status is None:
+            continue
+        topics.append(status)
+        if status.state != "skipped":
+            partitions += look.partitions(status, known.get(name), parts[name])
+    progress.store(
+        flow=flow, topics=topics, partitions=partitions, not_visible="", as_of=now, is_swept=True
+    )
+
+
+class _Look:
+    """One look at a source, as statuses of one flow."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        seen: SourceRanges,
+        gaps: Mapping[Place, GapFacts],
+        now: int,
+        silent: timedelta,
+    ) -> None:
+        self._seen = seen
+        self._gaps = gaps
+        self._now = now
+        self._silent_ms = round(silent.total_seconds() * 1000)
+        self._select = _selection(flow)
+        self._policy = _policy(flow)
+        self._source = flow.source.alias
+        committed = flow.spec.settings.isolation_level == "read_committed"
+        self._ends = seen.stable if committed else seen.end
+
+    def topic(self, name: str, known: FlowTopic | None) -> TopicStatus | None:
+        """None for a topic that is not there and of which nothing was known."""
+        state = self._seen.topics.topics.get(name)
+        verdict = self._select.decide(name)
+        if known is None and (state is None or not verdict.replicated):
+            return None
+        if state is None and name not in self._seen.topics.failed:
+            return self._status(name, known, state, "skipped", "deleted_on_source")
+        if not verdict.replicated:
+            return self._status(name, known, state, "skipped", "filtered", verdict.reason)
+        if state is None:
+            why = self._seen.topics.failed[name]
+            return self._status(name, known, state, "faulted", "not_described", why)
+        if known is not None and known.state == "faulted":
+            return self._status(name, known, state, "faulted", known.code, known.reason)
+        return self._status(name, known, state, "pending", "", known.reason if known else "")
+
+    def _status(
+        self,
+        name: str,
+        known: FlowTopic | None,
+        state: TopicState | None,
+        word: str,
+        code: str,
+        reason: str = "",
+    ) -> TopicStatus:
+        if code == "deleted_on_source":
+            reason = f"was deleted on {self._source}; what was copied of it stays on the target"
+        remote = known.remote_topic if known else None
+        return TopicStatus(
+            topic=name,
+            remote_topic=remote or self._policy.remote_topic(name),
+            state=word,  # type: ignore[arg-type]
+            reason=reason,
+            partitions=state.partitions if state else known.partitions if known else 0,
+            code=code,
+            # That of the copied generation: a changed id is found again by the next look.
+            source_topic_id=known.source_topic_id if known else state.topic_id if state else "",
+        )
+
+    def partitions(
+        self, topic: TopicStatus, known: FlowTopic | None, parts: Mapping[int, FlowPartition]
+    ) -> Iterator[PartitionStatus]:
+        state = self._seen.topics.topics.get(topic.topic)
+        if state is None:
+            for part in parts.values():
+                yield self._partition(topic, part.partition, part, is_other=False)
+            return
+        was = known.source_topic_id if known else ""
+        is_other = bool(was and state.topic_id and was != state.topic_id)
+        for number in range(state.partitions):
+            yield self._partition(topic, number, parts.get(number), is_other=is_other)
+
+    def _partition(
+        self, topic: TopicStatus, number: int, part: FlowPartition | None, *, is_other: bool
+    ) -> PartitionStatus:
+        place = (topic.topic, number)
+        position = part.position if part else None
+        first, end = self._seen.earliest.get(place), self._ends.get(place)
+        gap = self._gaps.get(place)
+        if is_other and position is not None and gap is None:
+            gap = GapFacts(kind="recreated", position=position, first=first, end=end)
+        is_below = gap is None and None not in (end, position) and (end or 0) < (position or 0)
+        lag = part.time_lag_ms if part else None
+        return PartitionStatus(
+            topic=topic.topic,
+            partition=number,
+            remote_topic=topic.remote_topic or "",
+            state="gap" if gap else topic.state,
+            reason=part.reason if part else topic.reason,
+            position=position,
+            source_end=self._seen.end.get(place, part.source_end if part else None),
+            source_stable_end=end if end is not None else part.source_stable_end if part else None,
+            # What was in step then may be as old as the silence.
+            time_lag_ms=self._silent_ms if lag is None else lag + self._silent_ms,
+            lane=part.lane if part else "",
+            why=part.why if part else "",
+            as_of=self._now if end is not None else milliseconds(part.as_of) if part else 0,
+            gap=gap,
+            code=topic.code or (part.code if part else ""),
+            source_first=first if first is not None else part.source_first if part else None,
+            source_end_below_position=is_below,
+            is_dense=part.is_dense if part else False,
+            repeats=part.repeats if part else None,
+        )
+
+
+def _policy(flow: Flow) -> ReplicationPolicy:
+    spec = flow.spec
+    return policy_for(spec.settings, spec.source.alias, spec.target.alias)
+
+
+def _selection(flow: Flow) -> TopicSelection:
+    return TopicSelection(flow.spec.settings, _policy(flow))

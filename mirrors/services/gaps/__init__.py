@@ -1,0 +1,1 @@
+"""Data loss that a person decides on: lost ranges, foreign records, deleted partitions."""

@@ -1,0 +1,48 @@
+"""What the source had lost already when it was last seen: told by what is stored, not by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from mirrors.domain.failover.partitions import Listed, gone_by_then
+from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.specs import FlowSpec
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.internal_topics.positions import read_positions
+from mirrors.models import Flow, FlowTopic
+from mirrors.services.clock import milliseconds
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Gone:
+    """Partitions that were copied and that the source had no more; `seen_at` (epoch ms) by then,
+    None where there are none."""
+
+    places: frozenset[Place] = frozenset()
+    seen_at: int | None = None
+
+
+def recall_gone(
+    *, flow: Flow, spec: FlowSpec, target: Admin, places: Collection[Place], deadline_s: float
+) -> Gone:
+    """Of these partitions, by the topics that the flow's last plan listed.
+
+    Calls Kafka: when a position was written is on the target alone. Raises UnderstudyError.
+    """
+    # Those that were deleted are named as well; the source did not list them.
+    listed_topics = FlowTopic.objects.filter(flow=flow).exclude(code="deleted_on_source")
+    rows = list(listed_topics.values_list("topic", "partitions", "as_of"))
+    if not rows or not places:
+        return Gone()
+    listed = Listed(
+        partitions={topic: partitions for topic, partitions, _ in rows},
+        at=max(milliseconds(as_of) for _, _, as_of in rows),
+    )
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    known = read_positions(target, policy.positions_topic(), deadline_s=deadline_s)
+    written = {place: known.written[place] for place in places if place in known.written}
+    selection = TopicSelection(spec.settings, policy)
+    found = gone_by_then(listed, written, lambda topic: selection.decide(topic).replicated)
+    return Gone(places=found, seen_at=listed.at if found else None)

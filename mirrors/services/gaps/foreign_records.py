@@ -1,0 +1,147 @@
+"""Records of other producers in remote topics, as gap events with exact offsets; nothing stops.
+
+- An event grows while more is found within the hour, so that a producer that never stops makes a
+  row an hour and partition.
+- It is closed as it is opened: there is nothing to decide. While more is found, the flow is
+  degraded (`find_ongoing`), and the alert rule `foreign_writes` fires.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import CharField, Count, Min, OuterRef, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Cast, Concat
+
+from mirrors.domain.gaps.foreign_records import (
+    ONGOING,
+    ForeignWrites,
+    Stretch,
+    in_words,
+    unknown_yet,
+)
+from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
+from mirrors.models import Flow, Gap
+from mirrors.models.gaps import GapKind, GapState
+from mirrors.models.transitions import note
+
+RUNNER = "runner"
+ONE_EVENT = timedelta(hours=1)
+_CLOSED = "Nothing is to be decided: copying continues, at other offsets of the remote partition."
+
+
+def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
+    """Take up what the runner tells; what was taken up before is known by its offsets."""
+    for row in status.partitions:
+        if row.strangers:
+            _take(flow, row, now)
+
+
+def find_ongoing(*, now: datetime, flow: Flow | None = None) -> dict[int, ForeignWrites]:
+    """By flow, of one or of all, what other producers are writing now."""
+    rows = Gap.objects.filter(kind=GapKind.REMOTE_WRITTEN, seen_at__gt=now - ONGOING)
+    if flow is not None:
+        rows = rows.filter(flow=flow)
+    newest = rows.filter(flow=OuterRef("flow")).order_by("-seen_at", "-pk").values("pk")[:1]
+    places = Concat("topic", Value("-"), Cast("partition", CharField()))
+    sums = rows.order_by().values("flow").annotate(
+        records=Sum("count", default=0),
+        partitions=Count(places, distinct=True),
+        since=Min("opened_at"),
+        newest=Subquery(newest),
+    )  # fmt: skip
+    found = {row["flow"]: row for row in sums}
+    if not found:
+        return {}
+    last = Gap.objects.select_related("flow__source", "flow__target")
+    events = last.in_bulk([row["newest"] for row in found.values()])
+    return {
+        pk: ForeignWrites(
+            records=row["records"],
+            partitions=row["partitions"],
+            since=row["since"],
+            last_at=events[row["newest"]].seen_at,
+            place=_remote(events[row["newest"]]),
+            last=events[row["newest"]].facts["end"] - 1,
+        )
+        for pk, row in found.items()
+        if row["newest"] in events
+    }
+
+
+def _remote(event: Gap) -> str:
+    flow = event.flow
+    policy = policy_for(flow.spec.settings, flow.source.alias, flow.target.alias)
+    return f"{policy.remote_topic(event.topic)}-{event.partition}"
+
+
+def _take(flow: Flow, row: PartitionStatus, now: datetime) -> None:
+    with transaction.atomic():
+        events = _events(flow, row)
+        new = unknown_yet(row.strangers, max((event.facts["end"] for event in events), default=0))
+        if not new:
+            return
+        last = events[0] if events and events[0].opened_at > now - ONE_EVENT else None
+        if last is None:
+            _open(flow, row, new, now)
+        else:
+            _grow(last, flow, row, new, now)
+
+
+def _events(flow: Flow, row: PartitionStatus) -> list[Gap]:
+    """Of this very remote topic, the newest first; one made anew counts its offsets anew."""
+    rows: QuerySet[Gap] = Gap.objects.select_for_update().filter(
+        flow=flow, topic=row.topic, partition=row.partition, kind=GapKind.REMOTE_WRITTEN
+    )
+    return [event for event in rows.order_by("-id") if event.facts["now"] == row.remote_topic_id]
+
+
+def _open(flow: Flow, row: PartitionStatus, new: Sequence[Stretch], now: datetime) -> None:
+    words = _words(flow, row, new)
+    event = Gap.objects.create(
+        flow=flow,
+        topic=row.topic,
+        partition=row.partition,
+        kind=GapKind.REMOTE_WRITTEN,
+        state=GapState.CLOSED,
+        reason=words,
+        count=sum(stretch.records for stretch in new),
+        facts=_facts(row, new[0].first, new[-1].last),
+        opened_at=now,
+        seen_at=now,
+        closed_at=now,
+        closed_why=_CLOSED,
+    )
+    note(flow, what="gap: remote written", who=RUNNER, why=f"{event}: {words}")
+
+
+def _grow(
+    event: Gap, flow: Flow, row: PartitionStatus, new: Sequence[Stretch], now: datetime
+) -> None:
+    begin = event.facts["position"]
+    known = [stretch for stretch in row.strangers if stretch.first >= begin]
+    count = (event.count or 0) + sum(stretch.records for stretch in new)
+    told = sum(stretch.records for stretch in known)
+    words = _words(flow, row, known)
+    if told != count:
+        words += f" {count} records of others since {event.opened_at:%H:%M} UTC in all."
+    Gap.objects.filter(pk=event.pk).update(
+        reason=words, count=count, facts=_facts(row, begin, new[-1].last), seen_at=now
+    )
+
+
+def _words(flow: Flow, row: PartitionStatus, stretches: Sequence[Stretch]) -> str:
+    remote = f"{row.remote_topic}-{row.partition}"
+    return in_words(stretches, remote=remote, target=flow.target.alias)
+
+
+def _facts(row: PartitionStatus, first: int, last: int) -> dict[str, object]:
+    facts = GapFacts(
+        kind="remote_written", position=first, first=None, end=last + 1, now=row.remote_topic_id
+    )
+    return dataclasses.asdict(facts)

@@ -1,0 +1,260 @@
+"""Gaps as rows: opened and closed by what a runner says, decided on by people, told to the runner.
+
+A decision holds for the facts that its row showed. When the runner shows others, the row opens
+again: nobody decided on those.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from django.db import transaction
+from django.db.models import F
+
+from mirrors.domain.gaps.lost_ranges import IN_THE_WAY, Choice, Decision, GapFacts
+from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
+from mirrors.models import Flow, Gap, claim
+from mirrors.models.gaps import GapKind, GapState
+from mirrors.models.transitions import note, record
+from mirrors.services.errors import Conflict
+from mirrors.services.offsets.reverse_translation import upstream_span
+
+RUNNER = "runner"
+STOP = "stop"
+_INDEX_KNOWS_AFTER = timedelta(minutes=1)
+_CHOICES = {"accept": GapState.ACCEPTED, "restart": GapState.RESTARTED}
+
+
+def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
+    """Make the open gaps those that the runner names; one that it names no more closes itself."""
+    known = {(gap.topic, gap.partition): gap for gap in _open(flow)}
+    if not known and not any(row.gap for row in status.partitions):
+        return
+    seen = {(row.topic, row.partition): row for row in status.partitions}
+    for place, row in seen.items():
+        if row.gap is not None:
+            _take(flow, known.get(place), row, row.gap, now)
+    for place, gap in known.items():
+        found = seen.get(place)
+        # Until its plan is made, a runner names no partition.
+        if status.topics and (found is None or _is_over(gap, found)):
+            _close(flow, gap, found, now)
+
+
+def decide(*, gap: Gap, choice: str, who: str, why: str, shown: str, now: datetime) -> Gap:
+    """`stop` leaves all as it is, on the record; `shown` is the digest of the facts decided on."""
+    with transaction.atomic():
+        flow = Flow.objects.select_for_update(of=("self",)).get(pk=gap.flow_id)
+        gap = Gap.objects.select_for_update(of=("self",)).get(pk=gap.pk)
+        _check(gap, choice, shown)
+        said = {"decided_by": who, "decided_at": now, "decided_why": why}
+        if choice == STOP:
+            Gap.objects.filter(pk=gap.pk).update(**said)
+        else:
+            claim(
+                Gap.objects.filter(pk=gap.pk, state=GapState.OPEN, closed_at=None),
+                state=_CHOICES[choice],
+                reason=gap.reason,
+                who=who,
+                changes=said,
+            )
+            # The runner takes a decision up as it does an edit, but nothing restarts.
+            Flow.objects.filter(pk=flow.pk).update(generation=F("generation") + 1)
+        words = f"{gap}: {in_words(facts_of(gap))} {why}".strip()
+        note(flow, what=f"gap: {choice}", who=who, why=words)
+    gap.refresh_from_db()
+    return gap
+
+
+def decisions_of(*, flow: Flow) -> tuple[Decision, ...]:
+    """What the runner is to do of the gaps that are still there."""
+    choices = {str(state): choice for choice, state in _CHOICES.items()}
+    rows = _open(flow).filter(state__in=choices).order_by("pk")
+    return tuple(
+        Decision(
+            topic=row.topic,
+            partition=row.partition,
+            choice=cast("Choice", choices[row.state]),
+            facts=facts_of(row),
+        )
+        for row in rows
+    )
+
+
+def facts_of(gap: Gap) -> GapFacts:
+    return GapFacts(**gap.facts)
+
+
+def digest_of(gap: Gap) -> str:
+    """Names exactly the facts that a person sees; the source's end moves on and is none of them."""
+    # A row of an earlier version lacks what has no meaning for it.
+    facts = {field.name: gap.facts.get(field.name) for field in dataclasses.fields(GapFacts)}
+    facts["end"] = facts["end"] if gap.kind == "truncated" else None
+    text = json.dumps([gap.topic, gap.partition, facts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def remote_offsets(gap: Gap) -> tuple[int | None, int | None]:
+    """First and last offset of the remote topic that others wrote, that it lost, or that hold
+    copies of which no position tells; else None."""
+    if gap.kind == GapKind.REMOTE_WRITTEN:
+        return gap.facts["position"], gap.facts["end"] - 1
+    if gap.kind not in (GapKind.REMOTE_TRUNCATED, GapKind.POSITIONS_LOST):
+        return None, None
+    facts = facts_of(gap)
+    return facts.lost_there or facts.copied_there or (None, None)
+
+
+def in_words(facts: GapFacts) -> str:
+    kind, lost = facts.kind.replace("_", " "), facts.lost or facts.lost_there or facts.copied_there
+    if lost is None:
+        return f"{kind} at position {facts.position}."
+    where = "" if facts.lost else " of the remote partition"
+    return f"{kind}: offsets {lost[0]} to {lost[1]}{where}, {facts.count} in all."
+
+
+def _open(flow: Flow) -> Any:
+    return Gap.objects.filter(flow=flow, closed_at=None)
+
+
+def _check(gap: Gap, choice: str, shown: str) -> None:
+    if gap.closed_at is not None or gap.state != GapState.OPEN:
+        raise Conflict(
+            f"The gap of {gap} is {gap.state}; there is nothing to decide any more.", code="decided"
+        )
+    if shown and shown != digest_of(gap):
+        raise Conflict(
+            f"The gap of {gap} has other numbers by now: {in_words(facts_of(gap))} Look again and "
+            "decide on these.",
+            code="stale",
+        )
+    facts = facts_of(gap)
+    if choice == STOP:
+        return
+    if choice == "restart" and facts.kind in IN_THE_WAY:
+        raise Conflict(
+            f"Copied anew, {gap} would meet the same records again. Choose accept, which passes "
+            "them by, or stop, which waits until the target takes them.",
+            code="in_the_way",
+        )
+    at = facts.first if choice == "restart" else facts.accepted_at
+    if facts.first is None and facts.kind not in IN_THE_WAY:
+        raise Conflict(
+            f"What the source still holds of {gap} is not known yet, so nobody can say where "
+            "copying would go on. Ask again when the source answers.",
+            code="unknown",
+        )
+    if at is None:
+        raise Conflict(
+            f"No number says from where on {gap} holds other records than those copied, so nobody "
+            "can say where copying would go on. Choose restart, or stop.",
+            code="unknown",
+        )
+
+
+def _take(
+    flow: Flow, gap: Gap | None, row: PartitionStatus, facts: GapFacts, now: datetime
+) -> None:
+    if gap is not None and gap.kind in IN_THE_WAY and facts.position > cast("int", gap.position):
+        # That one was got past between two looks, and this is another.
+        _close(flow, gap, row, now)
+        gap = None
+    if gap is not None:
+        facts = _completed(facts, facts_of(gap))
+    lost = facts.lost or _copies_lost(flow, gap, row, facts, now) or (None, None)
+    values = {
+        "kind": facts.kind,
+        "reason": row.reason,
+        "position": facts.position,
+        "first_available": facts.first,
+        "source_end": facts.end,
+        "first_lost": lost[0],
+        "last_lost": lost[1],
+        "count": facts.count,
+        "facts": dataclasses.asdict(facts),
+        "seen_at": now,
+    }
+    if gap is None:
+        gap = Gap.objects.create(
+            flow=flow, topic=row.topic, partition=row.partition, opened_at=now, **values
+        )
+        record(gap, field="state", before="", who=RUNNER, why=row.reason)
+        note(flow, what="gap: opened", who=RUNNER, why=f"{gap}: {in_words(facts)}")
+        return
+    same = gap.facts == values["facts"] and gap.reason == row.reason
+    if same and (gap.first_lost, gap.last_lost) == lost:
+        return
+    before = digest_of(gap)
+    gap.facts, gap.kind = dataclasses.asdict(facts), facts.kind
+    if gap.state != GapState.OPEN and digest_of(gap) != before:
+        why = f"The numbers changed before the decision could be done: {in_words(facts)}"
+        claim(Gap.objects.filter(pk=gap.pk), state=GapState.OPEN, reason=why, who=RUNNER)
+        note(flow, what="gap: open again", who=RUNNER, why=f"{gap}: {why}")
+    Gap.objects.filter(pk=gap.pk).update(**values)
+
+
+def _is_over(gap: Gap, row: PartitionStatus) -> bool:
+    if row.gap is None and gap.kind in IN_THE_WAY:
+        # It is tried again and again, and while it is, nothing is known.
+        return row.position is not None and row.position > cast("int", gap.position)
+    # A lane's verdict has no numbers yet.
+    return row.gap is None and row.state != "gap"
+
+
+def _completed(facts: GapFacts, before: GapFacts) -> GapFacts:
+    """While the source does not answer its offsets stay what they were when it last did: nothing
+    else is wrong by that, and a decision holds."""
+    if facts.first is not None:
+        return facts
+    end = before.end if facts.end is None else facts.end
+    asked = dataclasses.replace(facts, first=before.first, end=end)
+    return before if asked == before else facts
+
+
+def _copies_lost(
+    flow: Flow, gap: Gap | None, row: PartitionStatus, facts: GapFacts, now: datetime
+) -> tuple[int | None, int | None] | None:
+    """First and last source offset whose copies the target lost, or whose position it lost, as far
+    as the map knows them.
+
+    The index is seconds behind the runner: asked again for a minute, not for ever.
+    """
+    there = facts.lost_there or facts.copied_there
+    if there is None:
+        return None
+    known = None
+    if gap is not None and gap.kind == facts.kind:
+        known = gap.first_lost, gap.last_lost
+        if gap.opened_at < now - _INDEX_KNOWS_AFTER:
+            return known
+    place = row.topic, row.partition
+    return upstream_span(flow, place, there[0], there[1] + 1) or known
+
+
+def _close(flow: Flow, gap: Gap, row: PartitionStatus | None, now: datetime) -> None:
+    if row is None:
+        why = "The flow does not copy this partition any more."
+    elif gap.state == GapState.OPEN:
+        why = (
+            "It has crossed since."
+            if gap.kind in IN_THE_WAY
+            else "The runner can read on from the position again."
+        )
+    elif gap.kind in IN_THE_WAY:
+        why = f"Copying goes on behind it, as {gap.decided_by} decided."
+    else:
+        why = f"Copying went on, as {gap.decided_by} decided."
+    ends = gap.state if gap.state != GapState.OPEN and row is not None else GapState.CLOSED
+    changes = {"closed_at": now, "closed_why": why}
+    if claim(
+        Gap.objects.filter(pk=gap.pk, closed_at=None, state=gap.state),
+        state=ends,
+        reason=gap.reason,
+        who=RUNNER,
+        changes=changes,
+    ):
+        note(flow, what="gap: closed", who=RUNNER, why=f"{gap}: {why}")

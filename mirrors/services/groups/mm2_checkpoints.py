@@ -1,0 +1,181 @@
+"""The duty `checkpoints`: where each group would go on, written for MM2's own clients to read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db import transaction
+
+from mirrors.domain.groups.checkpoints import Move, plan_checkpoint, plan_move
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.internal_topics.records import Checkpoint
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.specs import FlowSpec
+from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic
+from mirrors.kafka.internal_topics.topic_tail import Bookmark, find_tail, read_tail
+from mirrors.models import Flow, GroupBookmark, KnownCheckpoint
+from mirrors.services.clock import Budget, moment
+from mirrors.services.groups.store import is_kept_checkpoint, store_places, written_offsets
+from mirrors.services.groups.survey import Survey, find_groups, survey_groups
+
+Key = tuple[str, str, int]
+_BATCH = 500
+_UNIQUE = ("flow", "group", "topic", "partition")
+_NEXT_TURN = "it is moved in the next turn of the group offsets"
+
+
+def look_for_groups(context: DutyContext) -> Outcome:
+    """The duty `groups`: which groups there are on the source, and which are left out and why."""
+    flow = flow_of(context)
+    verdicts, missing = find_groups(
+        flow=flow,
+        spec=context.spec,
+        now=moment(context.now),
+        budget=Budget(context.deadline_s),
+    )
+    chosen = sum(verdict.chosen for verdict in verdicts.values())
+    return Outcome(
+        counts={"groups": chosen, "left_out": len(verdicts) - chosen},
+        reasons=(
+            *([missing] if missing else []),
+            *summed((v.reason, name) for name, v in sorted(verdicts.items()) if not v.chosen),
+        ),
+    )
+
+
+def emit_checkpoints(context: DutyContext) -> Outcome:
+    """Write those that tell more than the last one, and note where every group stands."""
+    flow, spec, now = flow_of(context), context.spec, moment(context.now)
+    budget = Budget(context.deadline_s)
+    survey = survey_groups(flow=flow, spec=spec, now=now, budget=budget)
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    topic = policy.checkpoints_topic()
+    with Admin(spec.target, client_id="understudy-checkpoints") as admin:
+        ensure_topic(
+            admin,
+            topic,
+            replication_factor=spec.settings.checkpoints_topic_replication_factor,
+            deadline_s=budget.left_s,
+        )
+        known = _known(flow, admin, topic, budget)
+    plans = [
+        plan_checkpoint(place, known.get((place.group, place.remote_topic or "", place.partition)))
+        for place in survey.places
+    ]
+    rows = [Row(plan.checkpoint.key, plan.checkpoint.value, 0) for plan in plans if plan.checkpoint]
+    if rows:
+        append(spec.target, topic, rows, deadline_s=budget.left_s)
+    note_places(flow=flow, spec=spec, survey=survey, now=now)
+    return Outcome(
+        counts={
+            "groups": len(survey.groups),
+            "partitions": len(survey.places),
+            "emitted": len(rows),
+        },
+        reasons=summed(
+            (plan.reason, f"{place.group} in {place.topic}-{place.partition}")
+            for place, plan in zip(survey.places, plans, strict=True)
+            if plan.checkpoint is None and not plan.is_quiet
+        ),
+    )
+
+
+def note_places(*, flow: Flow, spec: FlowSpec, survey: Survey, now: datetime) -> None:
+    """What a look shows, without an act: a group that would move waits for its turn."""
+    wrote = written_offsets(flow=flow)
+    found = [(place, _waiting(spec, survey, place, wrote)) for place in survey.places]
+    store_places(flow=flow, groups=survey.groups, found=found, now=now)
+
+
+def _waiting(spec: FlowSpec, survey: Survey, place: GroupPlace, wrote: dict[Key, int]) -> Move:
+    move = plan_move(
+        place,
+        enabled=spec.settings.sync_group_offsets_enabled,
+        state=survey.states.get(place.group, ""),
+        wrote=wrote.get((place.group, place.topic, place.partition)),
+    )
+    if move.state != "moved":
+        return move
+    return Move("waiting", None, f"{move.reason}; {_NEXT_TURN}")
+
+
+def summed(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Each reason once, with how often and one example: the rows say it for each group."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for reason, example in reasons:
+        counts[reason] += 1
+        examples.setdefault(reason, example)
+    return tuple(
+        f"{examples[reason]}: {reason}."
+        if count == 1
+        else f"{count} places, such as {examples[reason]}: {reason}."
+        for reason, count in counts.most_common()
+    )
+
+
+def flow_of(context: DutyContext) -> Flow:
+    return Flow.objects.select_related("source", "target").get(pk=context.flow_id)
+
+
+def _known(flow: Flow, admin: Admin, topic: str, budget: Budget) -> dict[Key, Checkpoint]:
+    """The last checkpoint of each group and remote partition, whoever wrote it."""
+    mark, _ = GroupBookmark.objects.get_or_create(flow=flow)
+    before = Bookmark(mark.checkpoints_id, mark.checkpoints_next)
+    tail = find_tail(admin, topic, before, deadline_s=budget.left_s)
+    if tail is not None:
+        last: dict[Key, Checkpoint] = {}
+        for record in read_tail(admin.spec, tail, deadline_s=budget.left_s):
+            try:
+                row = Checkpoint.read(record.key, record.value)
+            except MalformedRecord:
+                continue  # a tombstone, or not MM2's; Java's readers leave it out as well
+            if is_kept_checkpoint(row):
+                last[row.group, row.topic, row.partition] = row
+        with transaction.atomic():
+            if tail.anew:
+                KnownCheckpoint.objects.filter(flow=flow).delete()
+            _remember(flow, last.values())
+            GroupBookmark.objects.filter(pk=mark.pk).update(
+                checkpoints_id=tail.done.topic_id, checkpoints_next=tail.done.next
+            )
+    rows = KnownCheckpoint.objects.filter(flow=flow).order_by()
+    return {
+        (row.group, row.topic, row.partition): Checkpoint(
+            row.group,
+            row.topic,
+            row.partition,
+            row.upstream,
+            row.downstream,
+            json.loads(row.metadata),
+        )
+        for row in rows.iterator()
+    }
+
+
+def _remember(flow: Flow, checkpoints: Iterable[Checkpoint]) -> None:
+    KnownCheckpoint.objects.bulk_create(
+        [
+            KnownCheckpoint(
+                flow=flow,
+                group=row.group,
+                topic=row.topic,
+                partition=row.partition,
+                upstream=row.upstream,
+                downstream=row.downstream,
+                # Clients write NUL bytes there, which a database refuses.
+                metadata=json.dumps(row.metadata),
+            )
+            for row in checkpoints
+        ],
+        batch_size=_BATCH,
+        update_conflicts=True,
+        unique_fields=_UNIQUE,
+        update_fields=("upstream", "downstream", "metadata"),
+    )

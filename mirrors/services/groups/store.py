@@ -1,0 +1,200 @@
+"""Rows of a flow's groups: which there are, where they stand, and what we did with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from django.db import transaction
+
+from mirrors.domain.filters.groups import GroupSelection, GroupVerdict
+from mirrors.domain.groups.checkpoints import Move
+from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.internal_topics.records import Checkpoint
+from mirrors.domain.specs import FlowSpec
+from mirrors.domain.topics.plan import LONGEST_NAME
+from mirrors.kafka.admin.groups import GroupListing, GroupsListed
+from mirrors.models import Flow, GroupOffset
+from mirrors.models.groups import LONGEST_GROUP, NO_PARTITION
+
+Place = tuple[str, int]
+Key = tuple[str, str, int]
+EXCLUDED = "excluded"
+_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
+_BATCH = 500
+_NEW = "found on the source; it is looked at in the next turn"
+_NO_OFFSETS = "the group has no committed offset on the source"
+_KEY = ("flow", "group", "topic", "partition")
+_FIELDS = (
+    "remote_topic",
+    "source_offset",
+    "translated_offset",
+    "target_offset",
+    "outcome",
+    "sync_state",
+    "reason",
+    "wrote",
+    "as_of",
+)
+
+
+def is_kept(group: str) -> bool:
+    """Whether the database can hold the name; Kafka itself sets no limit."""
+    return 0 < len(group) <= LONGEST_GROUP and "\0" not in group
+
+
+def is_kept_checkpoint(row: Checkpoint) -> bool:
+    """Others write there too: one of a partition that Kafka would not name is left out as well."""
+    named = _TOPIC.fullmatch(row.topic) is not None and row.partition >= 0
+    return named and is_kept(row.group)
+
+
+def has_looked(*, flow: Flow) -> bool:
+    return GroupOffset.objects.filter(flow=flow).exists()
+
+
+def known_groups(*, flow: Flow, spec: FlowSpec) -> list[str]:
+    """The groups to look after, as the last look found them and the settings now say."""
+    rows = GroupOffset.objects.filter(flow=flow).exclude(sync_state=EXCLUDED)
+    names = rows.order_by("group").values_list("group", flat=True).distinct()
+    selection = GroupSelection(spec.settings)
+    return [name for name in names if selection.decide(name).chosen]
+
+
+def known_places(*, flow: Flow) -> dict[str, set[Place]]:
+    """Where each group had an offset when it was last looked at."""
+    found: dict[str, set[Place]] = {}
+    rows = GroupOffset.objects.filter(flow=flow, partition__gt=NO_PARTITION).order_by()
+    for group, topic, partition in rows.values_list("group", "topic", "partition"):
+        found.setdefault(group, set()).add((topic, partition))
+    return found
+
+
+def written_offsets(*, flow: Flow) -> dict[Key, int]:
+    """Where we last put each group on the target, or found it standing as on the source."""
+    rows = GroupOffset.objects.filter(flow=flow, wrote__isnull=False).order_by()
+    return {
+        (group, topic, partition): wrote
+        for group, topic, partition, wrote in rows.values_list(
+            "group", "topic", "partition", "wrote"
+        )
+        if wrote is not None
+    }
+
+
+def store_listing(
+    *, flow: Flow, spec: FlowSpec, listed: GroupsListed, now: datetime
+) -> dict[str, GroupVerdict]:
+    """Take in which groups there are on the source; answers the verdict on each.
+
+    While a broker is silent, a group that is not listed may be one of its own: it stays.
+    """
+    selection = GroupSelection(spec.settings)
+    verdicts = {
+        name: _verdict(selection, group) for name, group in listed.groups.items() if is_kept(name)
+    }
+    with transaction.atomic():
+        rows = GroupOffset.objects.filter(flow=flow)
+        seen = rows.order_by("partition").values_list("group", "sync_state", "reason")
+        before = {group: (state, reason) for group, state, reason in seen}
+        # A group's places outlive it as long as the target has them.
+        if listed.is_whole:
+            _delete(flow, before.keys() - verdicts.keys(), whole_only=True)
+        changed = {
+            name: verdict
+            for name, verdict in verdicts.items()
+            if _is_news(verdict, *before.get(name, ("", "")))
+        }
+        _delete(flow, changed)
+        fresh = [
+            GroupOffset(
+                flow=flow,
+                group=name,
+                sync_state="waiting" if verdict.chosen else EXCLUDED,
+                reason=_NEW if verdict.chosen else verdict.reason,
+                as_of=now,
+            )
+            for name, verdict in changed.items()
+        ]
+        GroupOffset.objects.bulk_create(fresh, batch_size=_BATCH)
+        rows.filter(sync_state=EXCLUDED).update(as_of=now)
+    return verdicts
+
+
+def store_places(
+    *,
+    flow: Flow,
+    groups: Collection[str],
+    found: Iterable[tuple[GroupPlace, Move]],
+    now: datetime,
+) -> None:
+    """Make the rows of these groups say what was found; nothing on either side leaves no row."""
+    wrote = written_offsets(flow=flow)
+    rows = [
+        _row(flow, place, move, wrote.get((place.group, place.topic, place.partition)), now)
+        for place, move in found
+        if place.source_offset is not None or place.target_offset is not None or place.trouble
+    ]
+    empty = set(groups) - {row.group for row in rows}
+    rows += [
+        GroupOffset(flow=flow, group=name, sync_state="unknown", reason=_NO_OFFSETS, as_of=now)
+        for name in sorted(empty)
+    ]
+    kept = {(row.group, row.topic, row.partition) for row in rows}
+    with transaction.atomic():
+        known = GroupOffset.objects.filter(flow=flow).exclude(sync_state=EXCLUDED).order_by()
+        gone = [
+            pk
+            for pk, *key in known.values_list("pk", "group", "topic", "partition")
+            if key[0] in groups and tuple(key) not in kept
+        ]
+        for start in range(0, len(gone), _BATCH):
+            GroupOffset.objects.filter(pk__in=gone[start : start + _BATCH]).delete()
+        GroupOffset.objects.bulk_create(
+            rows,
+            batch_size=_BATCH,
+            update_conflicts=True,
+            unique_fields=_KEY,
+            update_fields=_FIELDS,
+        )
+
+
+def _row(
+    flow: Flow, place: GroupPlace, move: Move, wrote: int | None, now: datetime
+) -> GroupOffset:
+    resume = resume_of(place)
+    if move.state in ("moved", "in_sync"):
+        wrote = place.target_offset
+    return GroupOffset(
+        flow=flow,
+        group=place.group,
+        topic=place.topic,
+        partition=place.partition,
+        remote_topic="" if place.left_out else place.remote_topic or "",
+        source_offset=place.source_offset,
+        translated_offset=resume.downstream,
+        target_offset=place.target_offset,
+        outcome=resume.outcome if place.translation or resume.downstream is not None else "",
+        sync_state=move.state,
+        reason=move.reason or resume.reason,
+        wrote=wrote,
+        as_of=now,
+    )
+
+
+def _verdict(selection: GroupSelection, group: GroupListing) -> GroupVerdict:
+    return selection.decide(group.name, kind=group.type, protocol=group.protocol_type)
+
+
+def _is_news(verdict: GroupVerdict, state: str, reason: str) -> bool:
+    if verdict.chosen:
+        return state in ("", EXCLUDED)
+    return (state, reason) != (EXCLUDED, verdict.reason)
+
+
+def _delete(flow: Flow, groups: Collection[str], *, whole_only: bool = False) -> None:
+    names = sorted(groups)
+    for start in range(0, len(names), _BATCH):
+        rows = GroupOffset.objects.filter(flow=flow, group__in=names[start : start + _BATCH])
+        (rows.filter(partition=NO_PARTITION) if whole_only else rows).delete()

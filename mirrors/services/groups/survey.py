@@ -1,0 +1,276 @@
+"""Where a flow's groups stand on both sides, and where they would go on: looked at, not changed.
+
+Read in this order, so that nothing is told that is ahead: source offsets, positions and runs, both
+logs' ends. What the groups do on the target is read last, as near to an act as can be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from mirrors.domain.filters.groups import GroupVerdict
+from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.groups.checkpoints import name_taken
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.offsets.translation import Translation
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.kafka.admin.groups import GroupOffset, list_answered_groups, read_offsets
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.connection.admin_client import Partial
+from mirrors.models import Flow
+from mirrors.services.clock import Budget
+from mirrors.services.groups.store import has_looked, known_groups, known_places, store_listing
+from mirrors.services.offsets.mm2_bounds import learn_bounds
+from mirrors.services.offsets.reverse_translation import other_way
+from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.offsets.translation import translate_offsets
+
+_MIXED = (
+    "with skip.replicated two directions are mixed in one topic, each cluster in an order of its "
+    "own: one offset there could pass records that the group has not read"
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Survey:
+    """All places of all chosen groups; `states` of those groups that exist on the target."""
+
+    groups: tuple[str, ...]
+    places: tuple[GroupPlace, ...]
+    states: dict[str, str]
+
+
+def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) -> Survey:
+    """Raises when a whole cluster does not answer; what fails for one group is its own trouble."""
+    if not has_looked(flow=flow):
+        find_groups(flow=flow, spec=spec, now=now, budget=budget)
+    groups = known_groups(flow=flow, spec=spec)
+    known = known_places(flow=flow)
+    seen = _on_source(spec.source, groups, known, budget)
+    places = _selected(spec, seen)
+    refresh_index(flow=flow, deadline_s=budget.left_s)
+    if spec.settings.skip_replicated and not _is_settled(flow, budget):
+        places = [_mixed(place) for place in places]
+    else:
+        places = _translated(flow, places)
+        if learn_bounds(flow=flow, answers=_answers(places), deadline_s=budget.left_s):
+            places = _translated(flow, places)
+    places = _with_source_log(spec.source, places, budget)
+    with Admin(spec.target, client_id="understudy-groups") as admin:
+        places = _with_ends(admin, places, budget)
+    states, places = look_at_target(spec.target, places, budget)
+    return Survey(groups=tuple(groups), places=tuple(places), states=states)
+
+
+def _is_settled(flow: Flow, budget: Budget) -> bool:
+    """Whether the flow in the other direction rests, so that both maps together tell each place."""
+    there = other_way(flow)
+    if there is not None:
+        refresh_index(flow=there, deadline_s=budget.left_s)
+    return there is not None
+
+
+def find_groups(
+    *, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget
+) -> tuple[dict[str, GroupVerdict], str]:
+    """Look which groups there are on the source, and which of them the flow looks after; and why
+    some are missing."""
+    listed = list_answered_groups(spec.source, deadline_s=budget.left_s)
+    return store_listing(flow=flow, spec=spec, listed=listed, now=now), listed.reason
+
+
+def look_at_target(
+    target: ClusterSpec, places: Iterable[GroupPlace], budget: Budget
+) -> tuple[dict[str, str], list[GroupPlace]]:
+    """States first, offsets second: a group that works in between shows in one of them."""
+    places = list(places)
+    wanted: dict[str, list[Place]] = {}
+    for place in places:
+        if place.remote_topic is not None and place.target_end is not None:
+            wanted.setdefault(place.group, []).append((place.remote_topic, place.partition))
+    if not wanted:
+        return {}, places
+    listed = list_answered_groups(target, deadline_s=budget.left_s).groups
+    states = {name: listed[name].state for name in wanted if name in listed}
+    taken = {
+        name: f"{why} on {target.alias}"
+        for name in wanted
+        if name in listed and (why := name_taken(listed[name].type))
+    }
+    mine = {name: rows for name, rows in wanted.items() if name not in taken}
+    offsets = read_offsets(target, mine, deadline_s=budget.left_s) if mine else Partial()
+    return states, [_at_target(place, offsets, taken) for place in places]
+
+
+def _at_target(
+    place: GroupPlace,
+    offsets: Partial[str, Partial[Place, GroupOffset]],
+    taken: Mapping[str, str],
+) -> GroupPlace:
+    if place.remote_topic is None or place.target_end is None:
+        return place
+    if place.group in taken:
+        return dataclasses.replace(place, target_offset=None, target_trouble=taken[place.group])
+    if place.group in offsets.failed:
+        trouble = offsets.failed[place.group].message
+        return dataclasses.replace(place, target_offset=None, target_trouble=trouble)
+    found, where = offsets.done[place.group], (place.remote_topic, place.partition)
+    error, offset = found.failed.get(where), found.done.get(where)
+    return dataclasses.replace(
+        place,
+        target_offset=offset.offset if offset else None,
+        target_trouble=error.message if error else "",
+    )
+
+
+def _on_source(
+    source: ClusterSpec, groups: list[str], known: Mapping[str, set[Place]], budget: Budget
+) -> list[GroupPlace]:
+    """Every place that a group has an offset in, or had when it was last looked at."""
+    every: dict[str, Iterable[Place] | None] = dict.fromkeys(groups)
+    found = read_offsets(source, every, deadline_s=budget.left_s)
+    lost = {
+        group: sorted(before - part.done.keys())
+        for group, part in found.done.items()
+        if (before := known.get(group, set())) - part.done.keys()
+    }
+    # Kafka leaves out what an open transaction holds, unless it is asked for by name.
+    again = read_offsets(source, lost, deadline_s=budget.left_s) if lost else Partial()
+    places: list[GroupPlace] = []
+    for group in groups:
+        if group in found.failed:
+            trouble = found.failed[group].message
+            rows = known.get(group, set())
+            places += [_troubled(group, place, trouble) for place in sorted(rows)]
+            continue
+        places += _of_group(group, found.done[group], lost.get(group, []), again)
+    return places
+
+
+def _of_group(
+    group: str,
+    found: Partial[Place, GroupOffset],
+    lost: list[Place],
+    again: Partial[str, Partial[Place, GroupOffset]],
+) -> Iterable[GroupPlace]:
+    second = again.done.get(group, Partial())
+    offsets = {**found.done, **second.done}
+    for place in sorted({*offsets, *found.failed, *lost}):
+        error = found.failed.get(place) or second.failed.get(place) or again.failed.get(group)
+        if error is not None:
+            yield _troubled(group, place, error.message)
+            continue
+        at = offsets.get(place)
+        yield GroupPlace(
+            group=group,
+            topic=place[0],
+            partition=place[1],
+            source_offset=at.offset if at else None,
+            metadata=at.metadata if at else "",
+        )
+
+
+def _troubled(group: str, place: Place, trouble: str) -> GroupPlace:
+    return GroupPlace(group=group, topic=place[0], partition=place[1], trouble=trouble)
+
+
+def _selected(spec: FlowSpec, places: list[GroupPlace]) -> list[GroupPlace]:
+    """Each with the name of its remote topic, or why it has none."""
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    selection = TopicSelection(spec.settings, policy)
+    verdicts = {topic: selection.decide(topic) for topic in {place.topic for place in places}}
+    return [
+        dataclasses.replace(
+            place,
+            remote_topic=policy.remote_topic(place.topic),
+            left_out="" if verdict.replicated else f"the flow does not copy it: {verdict.reason}",
+        )
+        for place in places
+        for verdict in (verdicts[place.topic],)
+    ]
+
+
+def _mixed(place: GroupPlace) -> GroupPlace:
+    """Both directions write into one topic there, each in its own order: no one offset is right."""
+    if place.left_out or place.source_offset is None:
+        return place
+    found = Translation(
+        upstream=place.source_offset, downstream=None, outcome="unknown", reason=_MIXED
+    )
+    return dataclasses.replace(place, translation=found)
+
+
+def _answers(places: Iterable[GroupPlace]) -> dict[Place, list[Translation]]:
+    found: dict[Place, list[Translation]] = {}
+    for place in places:
+        if place.translation is not None:
+            found.setdefault((place.topic, place.partition), []).append(place.translation)
+    return found
+
+
+def _translated(flow: Flow, places: list[GroupPlace]) -> list[GroupPlace]:
+    asked: dict[Place, set[int]] = {}
+    for place in places:
+        if not place.left_out and place.source_offset is not None:
+            asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
+    answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
+    found = {(where, row.upstream): row for where, rows in answers.items() for row in rows}
+    return [
+        dataclasses.replace(
+            place,
+            translation=found.get(((place.topic, place.partition), place.source_offset or 0)),
+        )
+        if not place.left_out and place.source_offset is not None
+        else place
+        for place in places
+    ]
+
+
+def _with_source_log(
+    source: ClusterSpec, places: list[GroupPlace], budget: Budget
+) -> list[GroupPlace]:
+    """Where each partition's log begins and ends now: whether a committed offset still exists."""
+    wanted = {
+        (place.topic, place.partition)
+        for place in places
+        if not place.left_out and place.source_offset is not None
+    }
+    if not wanted:
+        return places
+    with Admin(source, client_id="understudy-groups") as admin:
+        starts = admin.list_offsets(wanted, "earliest", deadline_s=budget.left_s).done
+        ends = admin.list_offsets(wanted, "latest", deadline_s=budget.left_s).done
+    return [
+        dataclasses.replace(place, source_start=starts.get(where), source_end=ends.get(where))
+        for place in places
+        for where in ((place.topic, place.partition),)
+    ]
+
+
+def _with_ends(admin: Admin, places: list[GroupPlace], budget: Budget) -> list[GroupPlace]:
+    remote = {place.remote_topic for place in places if not place.left_out and place.remote_topic}
+    if not remote:
+        return places
+    state = admin.snapshot(remote, now=0, deadline_s=budget.left_s, with_configs=False)
+    wanted = {
+        (name, number) for name, topic in state.topics.items() for number in range(topic.partitions)
+    } & {(place.remote_topic or "", place.partition) for place in places}
+    ends = admin.list_offsets(wanted, "latest", deadline_s=budget.left_s)
+    starts = admin.list_offsets(wanted, "earliest", deadline_s=budget.left_s).done
+    found = []
+    for place in places:
+        where = (place.remote_topic or "", place.partition)
+        trouble = state.failed.get(where[0], "")
+        if where in ends.failed:
+            trouble = ends.failed[where].message
+        if trouble and not place.left_out:
+            place = dataclasses.replace(place, trouble=place.trouble or trouble)
+        found.append(
+            dataclasses.replace(
+                place, target_start=starts.get(where), target_end=ends.done.get(where)
+            )
+        )
+    return found

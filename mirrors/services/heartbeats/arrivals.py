@@ -1,0 +1,75 @@
+"""Heartbeats as they arrive on their targets: watched for a moment, with the time of each."""
+
+from __future__ import annotations
+
+import time
+
+from django.utils import timezone
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.sync.heartbeats import Arrival
+from mirrors.kafka.internal_topics.heartbeats import Watcher
+from mirrors.services.clock import milliseconds
+from mirrors.services.heartbeats.connections import OPEN
+from mirrors.services.heartbeats.schedule import Turn
+
+# Long enough for a commit, short for a worker.
+WATCH_S = 2.5
+
+
+def begin(turns: list[Turn]) -> dict[int, Watcher]:
+    """Target's key -> its watcher, which from now on misses nothing."""
+    watchers = {}
+    for target in {turn.flow.target_id: turn.flow.target for turn in turns}.values():
+        topics = {
+            topic
+            for turn in turns
+            if turn.flow.target_id == target.pk and (topic := turn.topic) is not None
+        }
+        if not topics or target.reachable is False or OPEN.is_paused(target):
+            continue
+        try:
+            watcher = OPEN.watcher(target)
+        except UnderstudyError:
+            continue  # the look at the cluster says why; here nothing arrives
+        watcher.begin(topics)
+        watchers[target.pk] = watcher
+    return watchers
+
+
+def watch(watchers: dict[int, Watcher], turns: list[Turn]) -> None:
+    """Until all have arrived that were written just now, or the time is up."""
+    waiting = [turn for turn in turns if turn.topic is not None and not turn.error]
+    until = time.monotonic() + WATCH_S
+    while watchers and waiting and time.monotonic() < until:
+        for target in list(watchers):
+            _poll(watchers, target, turns)
+        waiting = [turn for turn in waiting if not turn.has_arrived()]
+    for target, watcher in watchers.items():
+        for turn in turns:
+            if turn.flow.target_id == target and turn.topic is not None:
+                turn.unread = watcher.refusals.get(turn.topic, "")
+        watcher.rest()
+
+
+def _poll(watchers: dict[int, Watcher], target: int, turns: list[Turn]) -> None:
+    """One record of one target; a watcher that broke is let go, the others watch on."""
+    try:
+        found = watchers[target].arrival(wait_s=0.1 / len(watchers))
+    except UnderstudyError as error:
+        del watchers[target]
+        OPEN.drop_watcher(target)
+        for turn in turns:
+            if turn.flow.target_id == target:
+                turn.unread = error.message
+        return
+    if found is not None:
+        topic, key, value = found
+        _note(turns, target, topic, Arrival(key, value, milliseconds(timezone.now())))
+
+
+def _note(turns: list[Turn], target: int, topic: str, arrival: Arrival) -> None:
+    """One source beats to all its targets, so what arrived on another target does not count."""
+    for turn in turns:
+        if turn.flow.target_id == target and turn.topic == topic:
+            turn.arrivals.append(arrival)

@@ -1,0 +1,157 @@
+"""Heartbeats of all flows: each turn taken once, written in one go, and watched as they arrive.
+
+(a) A turn is taken in the database before anything is written: two beats write no heartbeat twice.
+(b) A producer and a watcher per cluster are kept in the process; what failed is opened anew.
+(c) Figures are rows of the last look; the age on a page is counted from the newest heartbeat.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.sync.heartbeats import figures, newest
+from mirrors.domain.sync.schedule import Outcome
+from mirrors.services.clock import moment
+from mirrors.services.heartbeats import arrivals
+from mirrors.services.heartbeats.connections import OPEN
+from mirrors.services.heartbeats.schedule import Turn, emitting, interval_s, take_turns
+from mirrors.services.sync.runs import close_run, open_run
+
+NAME = "heartbeats"
+WRITE_S = 2.0
+# So often arrivals are watched.
+WATCH_EVERY = timedelta(seconds=15)
+
+
+@dataclasses.dataclass(frozen=True)
+class Beat:
+    """How many flows were due, and after how many seconds one of them may be due again."""
+
+    due: int
+    again_s: float | None
+
+
+def beat(*, now: datetime) -> Beat:
+    """Write what is due, of all flows at once; now and then watch it arrive."""
+    flows = emitting()
+    turns = take_turns(flows, now)
+    watched = [turn for turn in turns if _is_watched(turn, now)]
+    watchers = arrivals.begin(watched)
+    before = {turn.flow.pk: (turn.state.place, turn.state.error) for turn in turns}
+    _write(turns, now)
+    arrivals.watch(watchers, watched)
+    for turn in turns:
+        if turn in watched:
+            _keep_figures(turn, now)
+        elif before[turn.flow.pk] != (turn.state.place, turn.error):
+            _keep(turn, now)
+    seconds = timezone.now().timestamp()
+    waits = [every - seconds % every for every in {interval_s(spec) for _, spec in flows}]
+    return Beat(due=len(turns), again_s=min(waits, default=None))
+
+
+def _is_watched(turn: Turn, now: datetime) -> bool:
+    as_of = turn.state.as_of
+    return as_of is None or now - as_of >= WATCH_EVERY
+
+
+def _write(turns: list[Turn], now: datetime) -> None:
+    """Where each turn belongs; what the source refuses goes to the target at once."""
+    on_source = [turn for turn in turns if turn.state.place == "source"]
+    _write_in_place(turns, now)
+    refused = [turn for turn in on_source if turn.state.place == "target"]
+    open_now = [turn for turn in refused if not OPEN.is_paused(turn.flow.target)]
+    _write_in_place(open_now, now)
+    for turn in open_now:
+        if turn.error:
+            turn.state.reason = turn.refusal
+
+
+def _write_in_place(turns: list[Turn], now: datetime) -> None:
+    for place in {turn.place.pk: turn.place for turn in turns}.values():
+        here = [turn for turn in turns if turn.place.pk == place.pk]
+        factor = max(turn.spec.settings.heartbeats_topic_replication_factor for turn in here)
+        try:
+            writer = OPEN.writer(place, factor)
+            failed = writer.write((turn.beat for turn in here), deadline_s=WRITE_S)
+        except UnderstudyError as error:
+            failed = {(turn.beat.source, turn.beat.target): error for turn in here}
+        for turn in here:
+            _judge(turn, failed.get((turn.beat.source, turn.beat.target)), now)
+        if failed:
+            OPEN.drop(place, pause=any(e.code != "not_authorised" for e in failed.values()))
+
+
+def _judge(turn: Turn, error: UnderstudyError | None, now: datetime) -> None:
+    """Where we may not write on the source, they belong on the target from now on."""
+    state = turn.state
+    turn.error = error.message if error else ""
+    if error is None:
+        state.written_at = now
+        if state.place == "source":
+            state.reason, state.place_since = "", None
+    elif error.code == "not_authorised" and state.place == "source":
+        alias = turn.flow.target.alias
+        turn.error, turn.refusal = "", error.message
+        state.place, state.place_since = "target", now
+        state.reason = (
+            f"{error.message} So they are written on {alias}, as MirrorMaker 2 does: they prove "
+            f"that {alias} can be written, not that records come through."
+        )
+
+
+def _keep_figures(turn: Turn, now: datetime) -> None:
+    seen = figures(
+        turn.arrivals,
+        source=turn.beat.source,
+        target=turn.beat.target,
+        fresh=turn.beat.timestamp,
+    )
+    state = turn.state
+    arrived = None if seen.seen_at is None else moment(seen.seen_at)
+    state.seen_at = newest(state.seen_at, arrived, now)
+    state.latency_ms, state.clock_skew_ms = seen.latency_ms, seen.clock_skew_ms
+    state.as_of = now
+    _keep(turn, now)
+    run = open_run(flow_id=turn.flow.pk, name=NAME, slot=turn.slot, now=now)
+    if run is not None:
+        counts = {"watched": 1, "arrived": int(turn.has_arrived())}
+        outcome = Outcome(counts=counts, reasons=tuple(_reasons(turn)))
+        close_run(run=run, outcome=outcome, error=turn.error, fold=True)
+
+
+def _reasons(turn: Turn) -> Iterator[str]:
+    if turn.state.reason:
+        yield turn.state.reason
+    elif turn.topic is None:
+        yield (
+            "This flow does not carry heartbeats topics, so none arrives: "
+            "heartbeats.replication.enabled is false and topics does not name them."
+        )
+    elif turn.unread:
+        yield f"Whether it arrives cannot be seen. {turn.unread}"
+    elif not turn.error and not turn.has_arrived():
+        waited = arrivals.WATCH_S
+        yield f"The newest had not arrived after {waited} s; the next look tells more."
+
+
+def _keep(turn: Turn, now: datetime) -> None:
+    turn.state.error = turn.error
+    turn.state.save(
+        update_fields=[
+            "place",
+            "place_since",
+            "reason",
+            "error",
+            "written_at",
+            "seen_at",
+            "latency_ms",
+            "clock_skew_ms",
+            "as_of",
+        ]
+    )

@@ -1,0 +1,104 @@
+"""Turns of heartbeats: which flows are due, and each taken once in the database."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.internal_topics.records import Heartbeat
+from mirrors.domain.specs import FlowSpec
+from mirrors.domain.sync.heartbeats import Arrival, carried_as
+from mirrors.models import Cluster, Flow, HeartbeatState
+from mirrors.models.flows import DesiredState
+from mirrors.services.clock import milliseconds
+from mirrors.services.heartbeats.connections import OPEN
+
+# While heartbeats are written on the target, the source is tried again after so long.
+SOURCE_AGAIN = timedelta(minutes=10)
+
+
+@dataclasses.dataclass
+class Turn:
+    """One heartbeat of one flow, from being due to having been seen."""
+
+    flow: Flow
+    spec: FlowSpec
+    state: HeartbeatState
+    beat: Heartbeat
+    slot: int
+    error: str = ""
+    refusal: str = ""  # why the source did not take it
+    unread: str = ""  # why the target did not show what arrived
+    arrivals: list[Arrival] = dataclasses.field(default_factory=list)
+
+    @property
+    def place(self) -> Cluster:
+        return self.flow.source if self.state.place == "source" else self.flow.target
+
+    @property
+    def topic(self) -> str | None:
+        """Where it will arrive; None when nothing can be told from an arrival."""
+        return carried_as(self.spec) if self.state.place == "source" else None
+
+    def has_arrived(self) -> bool:
+        wanted = (self.beat.key, self.beat.value)
+        return any((arrival.key, arrival.value) == wanted for arrival in self.arrivals)
+
+
+def emitting() -> list[tuple[Flow, FlowSpec]]:
+    """Flows that run and ask for heartbeats."""
+    rows = Flow.objects.select_related("source", "target", "heartbeat")
+    found = []
+    for flow in rows.filter(desired_state=DesiredState.RUNNING):
+        with contextlib.suppress(InvalidSettings):
+            spec = flow.spec
+            if spec.settings.emit_heartbeats_enabled:
+                found.append((flow, spec))
+    return found
+
+
+def interval_s(spec: FlowSpec) -> int:
+    return spec.settings.emit_heartbeats_interval_seconds
+
+
+def take_turns(flows: list[tuple[Flow, FlowSpec]], now: datetime) -> list[Turn]:
+    due = [turn for flow, spec in flows if (turn := _turn(flow, spec, now)) is not None]
+    if not due:
+        return []
+    with transaction.atomic():
+        return [turn for turn in due if _take(turn)]
+
+
+def _turn(flow: Flow, spec: FlowSpec, now: datetime) -> Turn | None:
+    state = getattr(flow, "heartbeat", None) or HeartbeatState(flow=flow)
+    at = milliseconds(now)
+    seconds = at // 1000
+    slot = seconds - seconds % interval_s(spec)
+    if state.slot >= slot:
+        return None
+    if state.place == "target" and _is_source_due(flow, state, now):
+        state.place = "source"
+    beat = Heartbeat(flow.source.alias, flow.target.alias, at)
+    turn = Turn(flow, spec, state, beat, slot)
+    if turn.place.reachable is False or OPEN.is_paused(turn.place):
+        return None
+    return turn
+
+
+def _is_source_due(flow: Flow, state: HeartbeatState, now: datetime) -> bool:
+    """At each turn while the target fails as well, else seldom."""
+    if flow.source.reachable is False or OPEN.is_paused(flow.source):
+        return False
+    return bool(state.error) or now - (state.place_since or now) > SOURCE_AGAIN
+
+
+def _take(turn: Turn) -> bool:
+    """The turn is ours when nobody moved the slot before us."""
+    if turn.state.pk is None:
+        turn.state, _ = HeartbeatState.objects.get_or_create(flow=turn.flow)
+    rows = HeartbeatState.objects.filter(pk=turn.state.pk, slot__lt=turn.slot)
+    return rows.update(slot=turn.slot) == 1

@@ -1,0 +1,1 @@
+"""Import, export, takeover of a running MirrorMaker 2, flow templates."""

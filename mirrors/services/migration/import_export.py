@@ -1,0 +1,145 @@
+"""Imports and exports: a plan that changes nothing, then exactly that plan in one transaction."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from django.db import transaction
+
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.migration.export import write_mm2
+from mirrors.domain.migration.imports.line_verdicts import Line
+from mirrors.domain.migration.imports.plan import (
+    KINDS,
+    LONGEST_TEXT,
+    ImportKind,
+    ImportPlan,
+    Place,
+    plan_import,
+)
+from mirrors.domain.specs import ClusterSpec
+from mirrors.models import Cluster, Flow
+from mirrors.models.flows import DesiredState
+from mirrors.services.clusters import changed_fields, create_cluster, problems_of
+from mirrors.services.errors import Conflict
+from mirrors.services.flows.settings import create_flow
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Imported:
+    """What an import made, and which clusters were here already and fit."""
+
+    clusters: tuple[str, ...]
+    reused: tuple[str, ...]
+    flows: tuple[Flow, ...]
+
+
+def preview_import(*, kind: ImportKind, text: str) -> ImportPlan:
+    """A verdict for every line, judged beside the rows there are. Creates nothing."""
+    rows = Flow.objects.select_related("source", "target")
+    active = rows.exclude(desired_state=DesiredState.STOPPED)
+    ids = dict(Cluster.objects.values_list("alias", "cluster_id"))
+    plan = plan_import(kind, text, existing=[flow.spec for flow in active], ids=ids)
+    return plan.refuse([*_cluster_problems(plan), *_flow_problems(plan)])
+
+
+def apply_import(*, kind: ImportKind, text: str, digest: str, who: str) -> Imported:
+    """Make what the preview with this digest showed: all of it or nothing. Flows are at rest."""
+    with transaction.atomic():
+        plan = preview_import(kind=kind, text=text)
+        if plan.refused:
+            raise InvalidSettings(_errors(plan.refused))
+        if plan.digest != digest:
+            raise Conflict(
+                "What this import would do is not what was previewed: the text or the clusters "
+                "and flows here have changed since. Preview it again, then apply that."
+            )
+        known = {cluster.alias: cluster for cluster in Cluster.objects.all()}
+        made = {
+            spec.alias: create_cluster(spec=spec, who=who)
+            for spec in plan.clusters
+            if spec.alias not in known
+        }
+        clusters = known | made
+        flows = [
+            create_flow(
+                source=clusters[spec.source.alias],
+                target=clusters[spec.target.alias],
+                properties=spec.properties,
+                desired_state=DesiredState.STOPPED,
+                who=who,
+            )
+            for spec in plan.flows
+        ]
+    reused = tuple(spec.alias for spec in plan.clusters if spec.alias in known)
+    return Imported(clusters=tuple(made), reused=reused, flows=tuple(flows))
+
+
+def export_flows(*, flows: Sequence[Flow] | None = None) -> str:
+    """These flows, or all, as one file for MirrorMaker 2."""
+    rows = Flow.objects.select_related("source", "target").order_by("pk")
+    chosen = list(rows) if flows is None else list(flows)
+    if not chosen:
+        raise UnderstudyError("There is no flow to export. Create one first.", code="nothing")
+    return write_mm2([flow.spec for flow in chosen])
+
+
+def text_of(raw: bytes) -> str:
+    """A file's bytes as text; what is not UTF-8 is refused with the line it is on."""
+    if len(raw) > LONGEST_TEXT:
+        raise UnderstudyError(
+            f"The file has {len(raw)} bytes; at most {LONGEST_TEXT} are read.", code="too_large"
+        )
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = raw[: error.start].count(b"\n") + 1
+        raise UnderstudyError(
+            f"The file is not UTF-8 text: line {number} holds the byte 0x{raw[error.start]:02X}. "
+            "Save it as UTF-8, or write such letters as \\uXXXX.",
+            code="not_text",
+        ) from None
+
+
+def kind_of(word: str) -> ImportKind:
+    for kind in KINDS:
+        if kind == word:
+            return kind
+    raise InvalidSettings({"kind": [f"It must be one of {', '.join(KINDS)}."]})
+
+
+def _cluster_problems(plan: ImportPlan) -> Iterator[tuple[Place, str]]:
+    known = {cluster.alias: cluster for cluster in Cluster.objects.all()}
+    for spec in plan.clusters:
+        cluster = known.get(spec.alias)
+        if cluster is None:
+            yield from _refusals(spec)
+            continue
+        for field in changed_fields(cluster=cluster, spec=spec):
+            yield (
+                (spec.alias, field),
+                f"{spec.alias} is registered here with another {field}. Change the cluster or the "
+                "text, so that both say the same.",
+            )
+
+
+def _refusals(spec: ClusterSpec) -> Iterator[tuple[Place, str]]:
+    for field, sentences in problems_of(spec).items():
+        for sentence in sentences:
+            yield (spec.alias, field), sentence
+
+
+def _flow_problems(plan: ImportPlan) -> Iterator[tuple[Place, str]]:
+    names = {flow.name for flow in Flow.objects.select_related("source", "target")}
+    for spec in plan.flows:
+        if spec.name in names:
+            yield (spec.name, ""), f"A flow {spec.name} exists already. Remove it, or this line."
+
+
+def _errors(refused: Sequence[Line]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in refused:
+        where = "" if line.number is None else f"Line {line.number}: "
+        found.setdefault(line.key, []).append(f"{where}{line.reason}")
+    return found

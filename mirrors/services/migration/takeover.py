@@ -1,0 +1,107 @@
+"""Takeover from MirrorMaker 2: see that it is quiet, then start the flow where it stood.
+
+The positions themselves are read by the runner, after its own fence; here is only the check.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.migration.takeover import Signs, read_stand, watched_topics
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.sync.schedule import Outcome
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import read_to_end
+from mirrors.kafka.mm2_activity import ends_of, group_state, selected_topics
+from mirrors.models import DutyRun, Flow
+from mirrors.models.flows import DesiredState
+from mirrors.services.clock import milliseconds
+from mirrors.services.errors import Conflict
+from mirrors.services.flows.commands import start_flow
+from mirrors.services.flows.jobs import TAKEOVER
+from mirrors.services.sync.runs import close_run, open_run
+
+DUTY = TAKEOVER
+SECONDS = 10
+LONGEST_S = 20
+DEADLINE_S = 7.0
+
+
+def ask_check(*, flow: Flow, seconds: int, now: datetime) -> DutyRun:
+    """The row that a worker fills; the caller enqueues `check_takeover` on commit."""
+    if not 1 <= seconds <= LONGEST_S:
+        raise InvalidSettings({"seconds": [f"It must be a whole number from 1 to {LONGEST_S}."]})
+    if flow.desired_state != DesiredState.STOPPED:
+        raise Conflict(
+            f"{flow.name} is not stopped: what it copies itself would look like MirrorMaker 2. "
+            "Stop it, then check."
+        )
+    run = open_run(flow_id=flow.pk, name=DUTY, slot=milliseconds(now), now=now)
+    if run is None:
+        raise Conflict(f"MirrorMaker 2 is being looked at for {flow.name} already. Wait for that.")
+    return run
+
+
+def last_check(*, flow: Flow) -> DutyRun | None:
+    return DutyRun.objects.filter(flow=flow, duty=DUTY).first()
+
+
+def run_check(
+    *,
+    run_id: int,
+    seconds: int,
+    start: bool,
+    who: str,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """In a worker. True when MM2 is quiet; with `start` the flow is started then."""
+    rows = DutyRun.objects.select_related("flow__source", "flow__target")
+    run = rows.filter(pk=run_id, ended_at=None).first()
+    if run is None:
+        return False
+    try:
+        signs = look(run.flow, seconds=seconds, sleep=sleep)
+        sentences = signs.sentences(run.flow.source.alias, run.flow.target.alias)
+        if signs.quiet and start:
+            start_flow(flow=run.flow, who=who, why="Took over from MirrorMaker 2, which is quiet.")
+    except UnderstudyError as error:
+        close_run(run=run, outcome=Outcome(counts={"quiet": 0}), error=error.message)
+        return False
+    counts = {
+        "quiet": int(signs.quiet),
+        "moved": len(signs.moved),
+        "positions": signs.stand.partitions,
+        "started": int(signs.quiet and start),
+    }
+    close_run(run=run, outcome=Outcome(counts=counts, reasons=sentences))
+    return signs.quiet
+
+
+def look(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Signs:
+    """Where MM2 stands and whether it moves: what it writes is looked at twice, `seconds` apart."""
+    spec = flow.spec
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    with Admin(spec.source, client_id="understudy-takeover") as source:
+        here = source.snapshot(now=0, deadline_s=DEADLINE_S, with_configs=False)
+    admin = Admin(spec.target, client_id="understudy-takeover")
+    try:
+        records = read_to_end(admin, policy.offsets_topic(), deadline_s=DEADLINE_S)
+        stand = read_stand([(record.key, record.value) for record in records], spec.source.alias)
+        watched = watched_topics(policy, stand, selected_topics(spec, here))
+        before = ends_of(admin, watched)
+        sleep(seconds)
+        after = ends_of(admin, watched)
+    finally:
+        admin.close()
+    group, state = group_state(spec)
+    return Signs(
+        seconds=seconds,
+        group_name=group,
+        group=state,
+        before=before,
+        after=after,
+        stand=stand,
+    )

@@ -1,0 +1,185 @@
+"""Keep where both sides parted, when the target of a flow is promoted; and find it again.
+
+The topic on the target is the truth, the rows are its copy. Asked twice for the same promotion, the
+first answer stays: by then the target has records of its own, and its end says nothing any more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from django.db import transaction
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.failback.divergence import Divergence as Point
+from mirrors.domain.failback.divergence import diverge, divergence_topic, keep_first
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.offsets.generation import generation_of
+from mirrors.domain.offsets.run_blocks import Block
+from mirrors.domain.offsets.runs import Run
+from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
+from mirrors.domain.specs import FlowSpec
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.internal_topics.positions import read_positions
+from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic, read_to_end
+from mirrors.models import Divergence, Flow, PartitionMap
+from mirrors.models.offsets import blocks_around
+from mirrors.services.clock import milliseconds, moment
+from mirrors.services.offsets.run_index import refresh_index
+
+CLIENT_ID = "understudy-divergence"
+DEADLINE_S = 20.0
+_BATCH = 400
+_FIELDS = tuple(
+    field.name
+    for field in dataclasses.fields(Point)
+    if field.name not in ("topic", "partition", "at")
+)
+
+
+def keep(
+    *, flow: Flow, mark: str, now: datetime, deadline_s: float = DEADLINE_S
+) -> list[Divergence]:
+    """The divergence point of every partition that the flow copied; nobody may write for it now.
+
+    `mark` names the promotion, such as a run's. Calls Kafka; raises when the target does not
+    answer, and then may be called again with the same mark.
+    """
+    until = time.monotonic() + deadline_s
+    spec = flow.spec
+    refresh_index(flow=flow, deadline_s=deadline_s)
+    with Admin(spec.target, client_id=CLIENT_ID) as admin:
+        known = _read(admin, spec.source.alias, until)
+        fresh = _look(flow, spec, admin, mark, milliseconds(now), until)
+        points = {place: keep_first(known.get(place), point) for place, point in fresh.items()}
+        new = [point for place, point in points.items() if known.get(place) != point]
+        if new:
+            _write(spec, admin, new, until)
+    return _store(flow, points.values())
+
+
+def recall(*, flow: Flow, deadline_s: float = DEADLINE_S) -> list[Divergence]:
+    """What the topic on the target keeps, as rows: for a database that lost or never had them."""
+    spec = flow.spec
+    with Admin(spec.target, client_id=CLIENT_ID) as admin:
+        known = _read(admin, spec.source.alias, time.monotonic() + deadline_s)
+    return _store(flow, known.values())
+
+
+def points_of(*, flow: Flow) -> list[Point]:
+    """The rows as the rules take them."""
+    return [
+        Point(
+            topic=row.topic,
+            partition=row.partition,
+            at=milliseconds(row.kept_at),
+            **{name: getattr(row, name) for name in _FIELDS},
+        )
+        for row in Divergence.objects.filter(flow=flow)
+    ]
+
+
+def _look(
+    flow: Flow, spec: FlowSpec, admin: Admin, mark: str, at: int, until: float
+) -> dict[Place, Point]:
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    rows = _positions(policy, admin, until)
+    remote = {place: (policy.remote_topic(place[0]), place[1]) for place in rows}
+    there = set(admin.topic_names(deadline_s=_left(until)))
+    places = [found for found in remote.values() if found[0] in there]
+    runs = _last_runs(flow, rows)
+    ends = _ends(admin, places, until)
+    points = {}
+    for place, row in rows.items():
+        last, end = runs.get(place), ends.get(remote[place])
+        if end is None and remote[place] in ends and last is not None:
+            # The target refuses to tell. Without its point nobody would look for what only this
+            # side has, so the end of what the flow wrote stands for it.
+            end = max(last.downstream + last.length, row.map_end or 0)
+        if end is not None:
+            name = remote[place][0]
+            points[place] = diverge(row, remote_topic=name, last=last, end=end, mark=mark, at=at)
+    return points
+
+
+def _ends(admin: Admin, places: Iterable[Place], until: float) -> Mapping[Place, int | None]:
+    """Without partitions that the target does not have: a remote topic created again may have
+    fewer. None where it refuses to tell. Raises where it does not answer."""
+    found = admin.list_offsets(places, "latest", deadline_s=_left(until))
+    refused: dict[Place, int | None] = {}
+    for place, error in found.failed.items():
+        if isinstance(error, KafkaUnavailable):
+            raise error
+        if error.code != "not_found":
+            refused[place] = None
+    return {**found.done, **refused}
+
+
+def _positions(policy: ReplicationPolicy, admin: Admin, until: float) -> Mapping[Place, Position]:
+    found = read_positions(admin, policy.positions_topic(), deadline_s=_left(until)).places
+    # Heartbeats are ours: nobody misses them, and they go both ways at all times.
+    return {
+        place: row for place, row in found.items() if not policy.is_own_heartbeats_topic(place[0])
+    }
+
+
+def _last_runs(flow: Flow, rows: Mapping[Place, Position]) -> dict[Place, Run]:
+    """The last run of each partition below its position, in the generation of that position."""
+    born = {(*place, generation_of(row)): row.position for place, row in rows.items()}
+    maps = {
+        row.pk: (row.topic, row.partition, row.generation)
+        for row in PartitionMap.objects.filter(flow=flow)
+    }
+    wanted = {(pk, born[key] - 1): (key[0], key[1]) for pk, key in maps.items() if key in born}
+    found: dict[Place, Run] = {}
+    for at, around in blocks_around(wanted).items():
+        run = None if around.body is None else Block(around.body).around(at[1])[0]
+        if run is not None:
+            found[wanted[at]] = run
+    return found
+
+
+def _read(admin: Admin, source_alias: str, until: float) -> dict[Place, Point]:
+    known: dict[Place, Point] = {}
+    topic = divergence_topic(source_alias)
+    for record in read_to_end(admin, topic, deadline_s=_left(until)):
+        try:
+            point = Point.read(record.key, record.value)
+        except MalformedRecord:
+            continue  # one that a person took away
+        known[point.topic, point.partition] = point
+    return known
+
+
+def _write(spec: FlowSpec, admin: Admin, points: Iterable[Point], until: float) -> None:
+    topic = divergence_topic(spec.source.alias)
+    factor = spec.settings.checkpoints_topic_replication_factor
+    ensure_topic(admin, topic, replication_factor=factor, deadline_s=_left(until))
+    rows = [Row(point.key, point.value, 0) for point in points]
+    append(spec.target, topic, rows, deadline_s=_left(until))
+
+
+def _store(flow: Flow, points: Iterable[Point]) -> list[Divergence]:
+    """The rows become what the points say; of partitions that are no more none is left."""
+    rows = [
+        Divergence(
+            flow=flow,
+            topic=point.topic,
+            partition=point.partition,
+            kept_at=moment(point.at),
+            **{name: getattr(point, name) for name in _FIELDS},
+        )
+        for point in points
+    ]
+    with transaction.atomic():
+        Divergence.objects.filter(flow=flow).delete()
+        Divergence.objects.bulk_create(rows, batch_size=_BATCH)
+    return rows
+
+
+def _left(until: float) -> float:
+    return max(0.5, until - time.monotonic())

@@ -1,0 +1,104 @@
+"""Keep the index of runs up: which flows are due, and catching up where an answer asks for it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.offsets.translation import Translation
+from mirrors.kafka.admin.groups import read_offsets
+from mirrors.models import Flow, FlowPartition, PartitionMap
+from mirrors.services.offsets.mm2_bounds import learn_bounds
+from mirrors.services.offsets.run_index import refresh_index
+from mirrors.services.offsets.translation import translate_offsets
+
+log = logging.getLogger(__name__)
+
+Place = tuple[str, int]
+# A worker's, and a person's who waits for the answer.
+# What a worker has read by then is kept, and the next one goes on from there.
+WORKER_DEADLINE_S = 15.0
+PATIENCE_S = 4.0
+
+
+def due_flows() -> list[int]:
+    """Flows that have copied on since their runs were read; not those whose target is away."""
+    moved = Exists(_moved().filter(flow=OuterRef("pk")))
+    flows = Flow.objects.filter(moved).exclude(target__reachable=False).order_by("pk")
+    return list(flows.values_list("pk", flat=True))
+
+
+def catch_up(*, flow_id: int) -> None:
+    flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
+    if flow is None:
+        return
+    try:
+        refresh_index(flow=flow, deadline_s=WORKER_DEADLINE_S)
+    except UnderstudyError as error:
+        # Asked again in seconds; the page of the cluster says what is wrong with it.
+        log.info("The offset runs of %s cannot be read: %s", flow.name, error.message)
+
+
+def translate_now(
+    *, flow: Flow, places: Mapping[Place, Iterable[int]], deadline_s: float = PATIENCE_S
+) -> dict[Place, list[Translation]]:
+    """As the index knows it; where more was copied than it knows, it catches up first.
+
+    May call Kafka, for `deadline_s` at most: not for pages. When the target does not answer, what
+    is known counts: it is never ahead of the group. What another replicator copied gets a safe
+    lower bound.
+    """
+    asked = {place: list(offsets) for place, offsets in places.items()}
+    until = time.monotonic() + deadline_s
+    answers = _caught_up(flow, asked, deadline_s)
+    if learn_bounds(flow=flow, answers=answers, deadline_s=max(0.5, until - time.monotonic())):
+        answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
+    return answers
+
+
+def _caught_up(
+    flow: Flow, asked: Mapping[Place, list[int]], deadline_s: float
+) -> dict[Place, list[Translation]]:
+    answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
+    doubtful = {
+        place for place, rows in answers.items() if any(row.outcome != "exact" for row in rows)
+    }
+    if not doubtful or not is_behind(flow=flow, places=doubtful):
+        return answers
+    try:
+        refresh_index(flow=flow, deadline_s=deadline_s)
+    except UnderstudyError as error:
+        log.info("The offset runs of %s cannot be read: %s", flow.name, error.message)
+        return answers
+    again = {place: asked[place] for place in asked if place in doubtful}
+    return answers | translate_offsets(flow=flow, places=again, with_bounds=True)
+
+
+def is_behind(*, flow: Flow, places: Iterable[Place]) -> bool:
+    """Whether one of these partitions was copied further than the index knows."""
+    wanted = set(places)
+    rows = _moved().filter(flow=flow, topic__in={topic for topic, _ in wanted})
+    return any(place in wanted for place in rows.values_list("topic", "partition"))
+
+
+def group_places(*, flow: Flow, group: str) -> tuple[dict[Place, list[int]], dict[Place, str]]:
+    """Where a group stands in the partitions that the flow copies; and where that is not known."""
+    rows = FlowPartition.objects.filter(flow=flow).values_list("topic", "partition")
+    found = read_offsets(flow.source.spec, {group: list(rows)}, deadline_s=PATIENCE_S)
+    offsets = found.raise_first().done[group]
+    known = {place: [row.offset] for place, row in sorted(offsets.done.items())}
+    return known, {place: error.message for place, error in sorted(offsets.failed.items())}
+
+
+def _moved() -> QuerySet[FlowPartition]:
+    current = PartitionMap.objects.filter(
+        flow=OuterRef("flow"),
+        topic=OuterRef("topic"),
+        partition=OuterRef("partition"),
+        position=OuterRef("position"),
+    )
+    return FlowPartition.objects.filter(~Exists(current), position__isnull=False)

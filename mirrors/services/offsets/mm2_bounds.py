@@ -1,0 +1,230 @@
+"""Learn from MM2's offset syncs and checkpoints where groups resume in what MM2 copied.
+
+Called by workers after a translation that left offsets unknown. Kafka is asked only for those, and
+what was found stays in rows (`OffsetBounds`), from which pages and a failover answer, also when the
+source is gone. `domain.offset_bounds` says why a bound is safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from django.utils import timezone
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.offsets.mm2_bounds import Pair, candidates
+from mirrors.domain.offsets.translation import Translation
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.specs import FlowSpec
+from mirrors.kafka.reading.mm2_offset_syncs import (
+    compare_pairs,
+    find_copies,
+    locate_pairs,
+    read_pairs,
+    starts_of,
+)
+from mirrors.models import Flow, KnownCheckpoint, OffsetBounds, PartitionMap
+from mirrors.services.offsets.translation import translate_offsets
+
+log = logging.getLogger(__name__)
+
+Place = tuple[str, int]
+# The topic of syncs is read again after this, for MM2 may have run once more.
+READ_AGAIN = timedelta(minutes=10)
+# Partitions in one go, and pairs tried for an offset: a pair may be of an earlier topic.
+MOST_PLACES = 500
+TRIES = 8
+# Partitions in which a record itself is looked for at once; the others wait for the next turn.
+MOST_SEARCHED = 50
+DEADLINE_S = 20.0
+
+
+def learn_group_bounds(*, flow: Flow, places: Iterable[GroupPlace], deadline_s: float) -> bool:
+    """For groups; True when an answer may be better now. Never raises: unknown stays unknown."""
+    asked: dict[Place, set[int]] = {}
+    for place in places:
+        if not place.left_out and place.source_offset is not None:
+            asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
+    answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
+    return learn_bounds(flow=flow, answers=answers, deadline_s=deadline_s)
+
+
+def learn_bounds(
+    *, flow: Flow, answers: Mapping[Place, Iterable[Translation]], deadline_s: float
+) -> bool:
+    """Prove a nearer pair for each of these answers that is no place of a record."""
+    wanted = {
+        place: sorted(
+            {row.upstream for row in rows if row.outcome in ("unknown", "lower_bound")},
+            reverse=True,
+        )
+        for place, rows in answers.items()
+    }
+    wanted = {place: rows for place, rows in wanted.items() if rows}
+    if not wanted:
+        return False
+    try:
+        return _Learner(flow, wanted, min(deadline_s, DEADLINE_S)).learn()
+    except UnderstudyError as error:
+        log.info("The offset syncs of %s cannot be read: %s", flow.name, error.message)
+        return False
+
+
+class _Learner:
+    def __init__(self, flow: Flow, wanted: Mapping[Place, list[int]], deadline_s: float) -> None:
+        self._flow = flow
+        self._until = time.monotonic() + deadline_s
+        maps = PartitionMap.objects.filter(
+            flow=flow, topic__in={topic for topic, _ in wanted}, position__isnull=False
+        )
+        found = {(row.topic, row.partition): row for row in maps.select_related("bounds")}
+        # What this flow never copied, nor took over, has no bound.
+        self._maps = {at: row for at, row in found.items() if at in wanted and row.position}
+        self._wanted = {at: wanted[at] for at in sorted(self._maps)[:MOST_PLACES]}
+        self._rows: dict[Place, OffsetBounds] = {
+            at: row.bounds
+            for at, row in self._maps.items()
+            if at in self._wanted and hasattr(row, "bounds")
+        }
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.5, self._until - time.monotonic())
+
+    def learn(self) -> bool:
+        if not self._wanted:
+            return False
+        spec = self._flow.spec
+        self._read_again(spec)
+        is_new = False
+        for _ in range(TRIES):
+            tried = self._next_pairs()
+            if not tried or time.monotonic() > self._until:
+                break
+            is_new |= self._prove(spec, tried)
+        for _ in range(TRIES):
+            found = self._checkpoints(spec)
+            if not found or time.monotonic() > self._until:
+                break
+            is_new |= self._locate(spec, found)
+        for _ in range(TRIES):
+            if time.monotonic() > self._until or not self._approach(spec):
+                break
+            is_new = True
+        return is_new
+
+    def _read_again(self, spec: FlowSpec) -> None:
+        old = timezone.now() - READ_AGAIN
+        stale = [at for at in self._wanted if at not in self._rows or self._rows[at].as_of < old]
+        if not stale:
+            return
+        policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        topics = (
+            (spec.source, policy.offset_syncs_topic(spec.target.alias)),
+            (spec.target, policy.offset_syncs_topic(spec.source.alias)),
+        )
+        limits = {at: self._maps[at].position or 0 for at in stale}
+        found = read_pairs(topics, limits, deadline_s=self._left_s / 2)
+        starts = starts_of(spec, self._remote(spec, stale), deadline_s=self._left_s / 2)
+        for at in stale:
+            row = self._rows.setdefault(at, OffsetBounds(map=self._maps[at]))
+            pairs = found.get(at, [])
+            start = starts.get(at)
+            if start is not None and not candidates(pairs, start.upstream):
+                pairs = [start, *pairs]
+            row.pairs = [list(pair) for pair in pairs]
+            row.as_of = timezone.now()
+            row.save()
+
+    def _next_pairs(self) -> dict[Place, Pair]:
+        """For each partition the nearest pair that is neither proven nor refuted."""
+        tried: dict[Place, Pair] = {}
+        for place, offsets in self._wanted.items():
+            row = self._rows[place]
+            proven, refuted = _pairs(row.proven), _pairs(row.refuted)
+            for offset in offsets:
+                for pair in candidates({*_pairs(row.pairs), *proven}, offset):
+                    if pair in proven:
+                        break
+                    if pair not in refuted:
+                        tried.setdefault(place, pair)
+                        break
+        return tried
+
+    def _checkpoints(self, spec: FlowSpec) -> dict[Place, Pair]:
+        """Of partitions in which an offset has no proven pair: the nearest checkpoint below it."""
+        policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        found: dict[Place, Pair] = {}
+        for place, offsets in self._wanted.items():
+            row = self._rows[place]
+            proven, refuted = _pairs(row.proven), _pairs(row.refuted)
+            bare = [at for at in offsets if not candidates(proven, at)]
+            if not bare:
+                continue
+            known = KnownCheckpoint.objects.filter(
+                flow=self._flow,
+                topic=policy.remote_topic(place[0]),
+                partition=place[1],
+                upstream__lte=bare[0],
+            ).order_by("-upstream", "-downstream")
+            pairs = [Pair(*one) for one in known.values_list("upstream", "downstream")[:TRIES]]
+            fresh = next((pair for pair in pairs if pair not in refuted), None)
+            if fresh is not None:
+                found[place] = fresh
+        return found
+
+    def _locate(self, spec: FlowSpec, found: Mapping[Place, Pair]) -> bool:
+        remote = self._remote(spec, found)
+        located = locate_pairs(spec, found, remote, deadline_s=self._left_s)
+        for place, pair in located.items():
+            row = self._rows[place]
+            if pair is None:
+                row.refuted.append(list(found[place]))
+            else:
+                row.pairs.append(list(pair))
+                row.proven.append(list(pair))
+            row.save(update_fields=["pairs", "proven", "refuted"])
+        return any(pair is not None for pair in located.values())
+
+    def _approach(self, spec: FlowSpec) -> bool:
+        """Look behind each bound for the record itself: what was read is then not read again."""
+        known = translate_offsets(flow=self._flow, places=self._wanted, with_bounds=True)
+        wanted: dict[Place, tuple[int, int]] = {}
+        for place, rows in known.items():
+            refuted = _pairs(self._rows[place].refuted)
+            for row in rows:
+                at = row.downstream
+                if row.outcome != "lower_bound" or at is None or row.re_reads == 0:
+                    continue
+                if Pair(row.upstream, at) not in refuted and len(wanted) < MOST_SEARCHED:
+                    wanted.setdefault(place, (row.upstream, at))
+        if not wanted:
+            return False
+        found = find_copies(spec, wanted, self._remote(spec, wanted), deadline_s=self._left_s)
+        for place, pair in found.items():
+            row_of = self._rows[place]
+            (row_of.refuted if pair is None else row_of.proven).append(
+                list(wanted[place] if pair is None else pair)
+            )
+            row_of.save(update_fields=["proven", "refuted"])
+        return bool(found)
+
+    def _remote(self, spec: FlowSpec, places: Iterable[Place]) -> dict[Place, Place]:
+        policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        return {place: (policy.remote_topic(place[0]), place[1]) for place in places}
+
+    def _prove(self, spec: FlowSpec, tried: Mapping[Place, Pair]) -> bool:
+        verdicts = compare_pairs(spec, tried, self._remote(spec, tried), deadline_s=self._left_s)
+        for place, is_same in verdicts.items():
+            row, pair = self._rows[place], list(tried[place])
+            (row.proven if is_same else row.refuted).append(pair)
+            row.save(update_fields=["proven", "refuted"])
+        return any(verdicts.values())
+
+
+def _pairs(rows: Iterable[Iterable[int]]) -> list[Pair]:
+    return [Pair(*row) for row in rows]

@@ -1,0 +1,1 @@
+"""Deletion of offset runs that no longer translate an offset."""

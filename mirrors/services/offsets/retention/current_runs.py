@@ -1,0 +1,145 @@
+"""Blocks of current runs taken off the topic of runs and its index, once neither log needs them.
+
+(a) The engine never writes such a key again: it goes on with the last block alone, and begins
+    others at its position or behind. So a tombstone from here stands behind all there is of it.
+(b) First the tombstones, acknowledged, then the rows, as with earlier generations.
+(c) What lies in either log is translated as before, in this index and in one that is built anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from datetime import datetime, timedelta
+
+from django.db.models import Min, QuerySet
+
+from mirrors.domain.offsets.retention import Border, Starts, blocks_between, border
+from mirrors.domain.replication_policy import policy_for
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.models import (
+    Comparison,
+    Failback,
+    FailoverRun,
+    Flow,
+    GroupOffset,
+    PartitionMap,
+    RunBlock,
+)
+from mirrors.models.flows import DesiredState
+from mirrors.services.offsets.retention.old_runs import CLIENT_ID, DEADLINE_S, MOST, take_off
+from mirrors.services.offsets.reverse_translation import other_way
+
+log = logging.getLogger(__name__)
+
+# Longer than anybody holds a record that was read and not yet judged; shorter than beat's interval.
+SETTLED = timedelta(minutes=30)
+_BATCH = 400
+
+
+def flows_with_runs() -> list[int]:
+    """Flows whose clusters are to be asked what they still hold."""
+    current = PartitionMap.objects.filter(position__isnull=False)
+    answering = current.exclude(flow__source__reachable=False).exclude(
+        flow__target__reachable=False
+    )
+    return list(answering.order_by("flow").values_list("flow", flat=True).distinct())
+
+
+def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) -> int:
+    """How many blocks went; those that are left wait for the next turn. Calls Kafka.
+
+    Raises KafkaUnavailable or KafkaRefused when a cluster does not answer.
+    """
+    if why := _why_all_stay(flow):
+        log.info("All runs of %s stay: %s", flow.name, why)
+        return 0
+    until = time.monotonic() + deadline_s
+    maps = list(PartitionMap.objects.filter(flow=flow, position__isnull=False).exclude(into=""))
+    starts, groups = _starts(flow, maps, until), _lowest_of_groups(flow)
+    gone, why_not = 0, Counter[str]()
+    seen: list[PartitionMap] = []
+    for known in maps:
+        place = (known.topic, known.partition)
+        if known.starts_at is not None and now - known.starts_at < SETTLED:
+            why_not["both clusters were asked only just now"] += 1
+            continue
+        found = border(
+            before=Starts(known.source_start, known.target_start),
+            now=starts[place],
+            groups=groups.get(place, Starts()),
+            position=known.position or 0,
+        )
+        if found is None:
+            why_not["one of both logs begins where it did, or nobody knows where"] += 1
+        elif gone < MOST and time.monotonic() < until:
+            gone += take_off(flow, known, due_blocks(known, found), until=until)
+        known.source_start, known.target_start = starts[place]
+        known.starts_at = now
+        seen.append(known)
+    PartitionMap.objects.bulk_update(
+        seen, ["source_start", "target_start", "starts_at"], batch_size=_BATCH
+    )
+    told = "; ".join(f"{reason} ({count} partitions)" for reason, count in why_not.most_common())
+    log.info("Runs of %s before both logs: %s blocks went; %s", flow.name, gone, told or "no doubt")
+    return gone
+
+
+def due_blocks(known: PartitionMap, at: Border) -> QuerySet[RunBlock]:
+    """Within a map both sides rise, so each is one look-up in its index."""
+    rows = RunBlock.objects.filter(map=known)
+    firsts = rows.values_list("first", flat=True)
+    oldest = firsts.order_by("first").first()
+    upstream = firsts.filter(first__lte=at.upstream).order_by("-first").first()
+    downstream = firsts.filter(downstream__lte=at.downstream).order_by("-downstream").first()
+    if oldest is None or upstream is None or downstream is None:
+        return rows.none()
+    between = blocks_between(oldest=oldest, upstream=upstream, downstream=downstream)
+    return rows.filter(first__gte=between.start, first__lt=between.stop)
+
+
+def _why_all_stay(flow: Flow) -> str:
+    """Who goes back or compares asks for the past; what lies there is theirs until they end."""
+    if flow.desired_state == DesiredState.STOPPED and flow.divergences.exists():
+        return "its target was promoted"
+    if other_way(flow) is not None:
+        return "it leads back from a target that was promoted"
+    if FailoverRun.objects.filter(flow=flow, ended_at=None).exists():
+        return "a failover or a simulation is under way"
+    ways_back = (flow.failbacks.all(), Failback.objects.filter(reverse=flow))
+    if any(rows.filter(ended_at=None).exists() for rows in ways_back):
+        return "a way back is under way"
+    if Comparison.objects.filter(flow=flow, ended_at=None).exists():
+        return "a comparison is under way"
+    return ""
+
+
+def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[Place, Starts]:
+    """The first offsets of both logs as they are now; of what a cluster does not name, None."""
+    spec = flow.spec
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    remote = {
+        (known.topic, known.partition): (policy.remote_topic(known.topic), known.partition)
+        for known in maps
+    }
+    if not remote:
+        return {}
+    with Admin(spec.source, client_id=CLIENT_ID) as admin:
+        here = admin.list_offsets(list(remote), "earliest", deadline_s=_left(until)).done
+    with Admin(spec.target, client_id=CLIENT_ID) as admin:
+        there = admin.list_offsets(remote.values(), "earliest", deadline_s=_left(until)).done
+    return {place: Starts(here.get(place), there.get(name)) for place, name in remote.items()}
+
+
+def _lowest_of_groups(flow: Flow) -> dict[Place, Starts]:
+    """Where the group that stands furthest back does, on either side, as the duties last saw it."""
+    rows = GroupOffset.objects.filter(flow=flow).exclude(topic="").order_by()
+    lowest = rows.values_list("topic", "partition").annotate(
+        Min("source_offset"), Min("target_offset")
+    )
+    return {(topic, number): Starts(here, there) for topic, number, here, there in lowest}
+
+
+def _left(until: float) -> float:
+    return max(0.5, until - time.monotonic())

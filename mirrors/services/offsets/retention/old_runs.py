@@ -1,0 +1,155 @@
+"""Runs of earlier generations taken off the topic of runs and out of its index, once they may go.
+
+(a) First the tombstones, acknowledged, then the rows: who dies in between does it again.
+(b) What is current is never touched, and so no answer of a translation changes.
+(c) An index that is rebuilt later meets the tombstones behind the blocks, or neither.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from django.db.models import QuerySet
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.offsets.retention import OldRuns, RemoteLog, retirement
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.runs import BlockKey, runs_topic
+from mirrors.domain.replication_policy import policy_for
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import Row, append
+from mirrors.models import Flow, PartitionMap, RunBlock
+
+log = logging.getLogger(__name__)
+
+CLIENT_ID = "understudy-retiring"
+DEADLINE_S = 30.0
+# Written and deleted at once, and in one turn.
+_CHUNK = 500
+MOST = 50_000
+
+
+def flows_with_old_runs() -> list[int]:
+    """Flows whose target is to be asked whether runs may go."""
+    old = PartitionMap.objects.filter(position__isnull=True).exclude(into="")
+    return list(old.order_by("flow").values_list("flow", flat=True).distinct())
+
+
+def retire_runs(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
+    """How many blocks went; those that are left wait for the next turn. Calls Kafka.
+
+    Raises KafkaUnavailable or KafkaRefused when the target does not answer.
+    """
+    until = time.monotonic() + deadline_s
+    maps = list(PartitionMap.objects.filter(flow=flow, position__isnull=True).exclude(into=""))
+    if not maps:
+        return 0
+    with Admin(flow.target.spec, client_id=CLIENT_ID) as admin:
+        logs = _Remote(flow, admin, until).logs(maps)
+    gone, why = 0, Counter[str]()
+    for old in maps:
+        verdict = retirement(_facts(old), logs[old.pk])
+        why[verdict.reason] += 1
+        if verdict.is_due and gone < MOST and time.monotonic() < until:
+            gone += _take_away(flow, old, until)
+    told = "; ".join(f"{reason} ({count} partitions)" for reason, count in why.most_common())
+    log.info("Runs of earlier generations of %s: %s blocks went; %s", flow.name, gone, told)
+    return gone
+
+
+class _Remote:
+    """What the target holds of the topics that old runs lead to."""
+
+    def __init__(self, flow: Flow, admin: Admin, until: float) -> None:
+        spec = flow.spec
+        self._policy = policy_for(spec.settings, flow.source.alias, flow.target.alias)
+        self._admin = admin
+        self._until = until
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.5, self._until - time.monotonic())
+
+    def logs(self, maps: list[PartitionMap]) -> dict[int, RemoteLog]:
+        seen = self._admin.snapshot(now=0, deadline_s=self._left_s, with_configs=False)
+        # Of a topic that a list leaves out nobody knows whether it is hidden: asked by its name,
+        # the cluster says which.
+        names = {self._policy.remote_topic(old.topic) for old in maps} - seen.topics.keys()
+        asked = self._admin.snapshot(names, now=0, deadline_s=self._left_s, with_configs=False)
+        hidden = seen.failed.keys() | asked.failed.keys()
+        by_id = {state.topic_id: name for name, state in (seen.topics | asked.topics).items()}
+        places = {old.pk: (by_id[old.into], old.partition) for old in maps if old.into in by_id}
+        wanted = sorted(set(places.values()))
+        starts = self._admin.list_offsets(wanted, "earliest", deadline_s=self._left_s).done
+        return {
+            old.pk: RemoteLog(gone=False, start=starts.get(places[old.pk]))
+            if old.pk in places
+            else RemoteLog(gone=not hidden)
+            for old in maps
+        }
+
+
+def _facts(old: PartitionMap) -> OldRuns:
+    last = _last(old)
+    current = PartitionMap.objects.filter(
+        flow=old.flow_id, topic=old.topic, partition=old.partition, position__isnull=False
+    ).first()
+    newest = None if current is None else _last(current)
+    superseded = newest is not None and (last is None or newest.topic_offset > last.topic_offset)
+    if last is None:
+        return OldRuns(superseded=superseded, ends=None)
+    *_, run = read_block(bytes(last.body))
+    return OldRuns(superseded=superseded, ends=run.downstream + run.length)
+
+
+def _last(known: PartitionMap) -> RunBlock | None:
+    return RunBlock.objects.filter(map=known).order_by("-first").first()
+
+
+def _take_away(flow: Flow, old: PartitionMap, until: float) -> int:
+    """The map itself goes with its last block."""
+    blocks = RunBlock.objects.filter(map=old)
+    gone = take_off(flow, old, blocks, until=until)
+    if not blocks.exists():
+        PartitionMap.objects.filter(pk=old.pk, position__isnull=True).delete()
+    return gone
+
+
+def take_off(flow: Flow, of: PartitionMap, blocks: QuerySet[RunBlock], *, until: float) -> int:
+    """Blocks of one map off the topic and out of the index, a chunk at a time; how many went."""
+    gone = 0
+    for chunk in _chunks(blocks):
+        keys = [
+            BlockKey(of.topic, of.partition, of.generation, first, of.into) for _, first in chunk
+        ]
+        rows = [Row(key.to_bytes(), None, 0) for key in keys]
+        left = max(0.5, until - time.monotonic())
+        append(flow.target.spec, runs_topic(flow.source.alias), rows, deadline_s=left)
+        RunBlock.objects.filter(pk__in=[pk for pk, _ in chunk]).delete()
+        gone += len(chunk)
+        if gone >= MOST or time.monotonic() > until:
+            break
+    return gone
+
+
+def _chunks(blocks: QuerySet[RunBlock]) -> Iterator[list[tuple[int, int]]]:
+    rows = blocks.order_by("first").values_list("pk", "first")
+    while chunk := list(rows[:_CHUNK]):
+        yield chunk
+
+
+log = logging.getLogger(__name__)
+
+
+def take_turn(retire: Callable[[Flow], int], *, flow_id: int, what: str) -> None:
+    """A cluster that does not answer is asked again the next time; a flow that is gone is none."""
+    flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
+    if flow is None:
+        return
+    try:
+        retire(flow)
+    except UnderstudyError as error:
+        log.info("%s of %s stay for now: %s", what, flow.name, error.message)

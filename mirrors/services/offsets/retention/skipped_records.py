@@ -1,0 +1,120 @@
+"""Notes of what `skip.replicated` left out, taken off the topic of runs once nobody can ask.
+
+They say why a record of the source has none on the target. The index does not know them, so the
+topic is read through, once an hour, for flows that leave something out; who reads this cluster with
+`skip.replicated` reads the topic at each epoch's start, and has less to read then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.offsets.retention import notes_due
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.runs import BlockKey, is_left_out, left_out, runs_topic
+from mirrors.domain.offsets.truncation_marks import begins_again, is_cut
+from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.internal_topics.topic import InternalRecord, Row, append, consume
+from mirrors.models import Flow, PartitionMap
+from mirrors.models.flows import DesiredState
+from mirrors.services.offsets.retention.old_runs import CLIENT_ID, DEADLINE_S, MOST
+
+log = logging.getLogger(__name__)
+
+# Topic, partition, generation -> of each block the first offset, its key and where its runs end.
+_Notes = dict[tuple[str, int, str], dict[int, tuple[bytes, int]]]
+_CHUNK = 500
+
+
+def flows_with_notes() -> list[int]:
+    """Flows that may have written some; where one was never asked to, there is nothing to read."""
+    rows = Flow.objects.exclude(desired_state=DesiredState.STOPPED).order_by("pk")
+    return [flow.pk for flow in rows.only("properties") if _leaves_out(flow)]
+
+
+def retire_notes(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
+    """How many blocks went; those that are left wait for the next turn. Calls Kafka.
+
+    Raises KafkaUnavailable or KafkaRefused when a cluster does not answer.
+    """
+    until = time.monotonic() + deadline_s
+    topic = runs_topic(flow.source.alias)
+    notes = _read(flow, topic, until - deadline_s / 2)
+    current = {
+        (known.topic, known.partition): left_out(known.generation)
+        for known in PartitionMap.objects.filter(flow=flow, position__isnull=False)
+    }
+    places = sorted({key[:2] for key in notes} & current.keys())
+    starts: dict[Place, int] = {}
+    if places:
+        with Admin(flow.source.spec, client_id=CLIENT_ID) as admin:
+            left = max(0.5, until - time.monotonic())
+            starts = admin.list_offsets(places, "earliest", deadline_s=left).done
+    due = [
+        row
+        for (name, number, born), blocks in notes.items()
+        if (name, number) in current
+        for row in _due(
+            blocks, is_current=current[name, number] == born, start=starts.get((name, number))
+        )
+    ]
+    gone = 0
+    for at in range(0, min(len(due), MOST), _CHUNK):
+        chunk = due[at : at + _CHUNK]
+        append(flow.target.spec, topic, chunk, deadline_s=max(0.5, until - time.monotonic()))
+        gone += len(chunk)
+    log.info("Notes of what %s left out: %s of %s blocks went", flow.name, gone, _count(notes))
+    return gone
+
+
+def _due(
+    blocks: dict[int, tuple[bytes, int]], *, is_current: bool, start: int | None
+) -> Iterator[Row]:
+    ends = {first: end for first, (_, end) in blocks.items()}
+    for first in notes_due(ends, is_current=is_current, start=start):
+        yield Row(blocks[first][0], None, 0)
+
+
+def _read(flow: Flow, topic: str, until: float) -> _Notes:
+    """As far as the time allows: the rest is further back in no turn, for the topic shrinks."""
+    notes: _Notes = {}
+    with Admin(flow.target.spec, client_id=CLIENT_ID) as admin:
+        left = max(0.5, until - time.monotonic())
+        first = admin.list_offsets([(topic, 0)], "earliest", deadline_s=left).done
+        last = admin.list_offsets([(topic, 0)], "stable", deadline_s=left).done
+    start, end = first.get((topic, 0)), last.get((topic, 0))
+    if start is None or end is None or start >= end:
+        return notes
+    with contextlib.suppress(KafkaUnavailable):
+        for record in consume(flow.target.spec, topic, {0: start}, {0: end}, True, until):
+            _take(notes, record)
+    return notes
+
+
+def _take(notes: _Notes, record: InternalRecord) -> None:
+    raw = record.key or b""
+    try:
+        key = BlockKey.from_bytes(raw)
+        if not is_left_out(key.generation) or is_cut(key) or begins_again(key) is not None:
+            return
+        blocks = notes.setdefault((key.topic, key.partition, key.generation), {})
+        if record.value is None:
+            blocks.pop(key.first, None)
+            return
+        *_, run = read_block(record.value)
+        blocks[key.first] = raw, run.upstream + run.length
+    except (MalformedRecord, ValueError) as error:
+        log.warning("A record at offset %s is left out: %s.", record.offset, error)
+
+
+def _count(notes: _Notes) -> int:
+    return sum(map(len, notes.values()))
+
+
+def _leaves_out(flow: Flow) -> bool:
+    return str(flow.properties.get("skip.replicated", "")).strip().lower() == "true"

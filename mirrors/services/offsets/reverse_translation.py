@@ -1,0 +1,218 @@
+"""Offsets of the standby to those of the old primary: by the runs of both flows, from rows alone.
+
+Between a pair of flows that copy the same names, one flow's map tells half of it: what it left out
+came from the other side and lies there at an offset of its own. `amend` completes the answers of
+such a flow while the other one rests; `upstream_of` answers for remote topics that no flow brings
+back. What is not in the rows of either flow by then is later than what is asked about.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from django.db.models import F
+
+from mirrors.domain.failback.mixed_partitions import read_again
+from mirrors.domain.failback.reverse_translation import (
+    bring_back,
+    downstream_between,
+    upstream_between,
+)
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.translation import Translation
+from mirrors.models import (
+    Divergence,
+    Failback,
+    FailoverRun,
+    Flow,
+    Job,
+    OrphanStretch,
+    PartitionMap,
+    RunBlock,
+)
+from mirrors.models.failback import OrphanState
+from mirrors.models.failover import FailoverKind, FailoverState
+from mirrors.models.flows import DesiredState
+from mirrors.services.offsets.run_lookup import beside, touching, until
+
+Place = tuple[str, int]
+_FAR = (1 << 63) - 1
+_SETTLED = (OrphanState.REPLAYED, OrphanState.EXPORTED, OrphanState.DROPPED)
+
+
+def other_way(flow: Flow) -> Flow | None:
+    """The flow in the other direction, when it rests and its target was promoted."""
+    rows = Flow.objects.filter(
+        source=flow.target_id, target=flow.source_id, desired_state=DesiredState.STOPPED
+    )
+    # Each look-up asks, and mostly there is none: that is said without a flow's many columns.
+    there = rows.filter(divergences__isnull=False).first() if rows.exists() else None
+    if there is None or Job.objects.filter(flow=there, ended_at=None).exists():
+        return None
+    return there
+
+
+def amend(
+    *, flow: Flow, answers: Mapping[Place, list[Translation]]
+) -> dict[Place, list[Translation]]:
+    """The same answers, but of partitions that the other flow wrote before its target took over.
+
+    Places are source topics of `flow`, which are remote topics there.
+    """
+    there = other_way(flow) if answers else None
+    if there is None:
+        return dict(answers)
+    ways = Ways(there, answers, flow)
+    return {
+        place: [ways.back(place, answer.upstream) for answer in rows]
+        if ways.knows(place, own_name=True)
+        else list(rows)
+        for place, rows in answers.items()
+    }
+
+
+def upstream_of(
+    *, there: Flow, places: Mapping[Place, Iterable[int]]
+) -> dict[Place, list[Translation]]:
+    """Of remote topics of the flow there: where a group that reads them goes on at its source."""
+    ways = Ways(there, places, None)
+    return {
+        place: [ways.back(place, offset) for offset in offsets]
+        for place, offsets in places.items()
+        if ways.knows(place)
+    }
+
+
+def ways_of(flow: Flow, places: Iterable[Place]) -> Ways | None:
+    """What both flows together know of these source partitions; None while both run."""
+    there = other_way(flow)
+    return None if there is None else Ways(there, places, flow)
+
+
+def ways_home(flow: Flow) -> dict[Place, Place]:
+    """Remote partitions that by their name stay where they are, each with its source partition.
+
+    They lie on the source of `flow`, which does not copy them: they came from its target.
+    """
+    there = other_way(flow)
+    if there is None:
+        return {}
+    rows = Divergence.objects.filter(flow=there).exclude(remote_topic=F("topic"))
+    places = {(row.remote_topic, row.partition): (row.topic, row.partition) for row in rows}
+    known = _maps(there, {topic for topic, _ in places.values()})
+    return {place: home for place, home in places.items() if home in known}
+
+
+def answers_home(
+    flow: Flow, places: Mapping[Place, Iterable[int]]
+) -> dict[Place, list[Translation]]:
+    """Of partitions that `ways_home` names: where a group that reads them goes on at home."""
+    there = other_way(flow) if places else None
+    return {} if there is None else upstream_of(there=there, places=places)
+
+
+def upstream_span(flow: Flow, place: Place, start: int, end: int) -> tuple[int, int] | None:
+    """First and last source offset of what the flow wrote at offsets [start, end) of its target."""
+    known = _maps(flow, {place[0]}).get(place)
+    found = None
+    for run in () if known is None else touching(known.pk, "downstream", start, end):
+        first = run.upstream + max(0, start - run.downstream)
+        last = run.upstream + min(run.length, end - run.downstream) - 1
+        found = (first if found is None else found[0], last)
+    return found
+
+
+class Ways:
+    """What is known of some remote topics of one flow whose target was promoted."""
+
+    def __init__(self, there: Flow, places: Iterable[Place], back: Flow | None) -> None:
+        names = {topic for topic, _ in places}
+        rows = Divergence.objects.filter(flow=there, remote_topic__in=names)
+        self._points = {(row.remote_topic, row.partition): row for row in rows}
+        self._there = _maps(there, {point.topic for point in self._points.values()})
+        self._back = {} if back is None else _maps(back, names)
+        kept_at = max((point.kept_at for point in self._points.values()), default=None)
+        self._waiting = _undecided(there, kept_at)
+        # Such a run waited for the last record: it left nothing behind.
+        self._complete = set(
+            FailoverRun.objects.filter(
+                flow=there, kind=FailoverKind.SWITCHOVER, state=FailoverState.SUCCEEDED
+            ).values_list("mark", flat=True)
+        )
+
+    def knows(self, place: Place, *, own_name: bool = False) -> bool:
+        point = self._points.get(place)
+        if point is None or (own_name and point.topic != point.remote_topic):
+            return False
+        return (point.topic, point.partition) in self._there
+
+    def home_of(self, place: Place) -> Place:
+        """The source partition of the flow there that this remote one came from."""
+        point = self._points[place]
+        return point.topic, point.partition
+
+    def twins(self, place: Place, start: int, end: int) -> dict[int, int]:
+        """Of the offsets [start, end) on the old primary: where the same records lie here."""
+        found: dict[int, int] = {}
+        back = self._back.get(place)
+        for run in touching(self._there[self.home_of(place)].pk, "first", start, end):
+            for at in range(max(start, run.upstream), min(end, run.upstream + run.length)):
+                found[at] = run.downstream + at - run.upstream
+        for run in () if back is None else touching(back.pk, "downstream", start, end):
+            for at in range(max(start, run.downstream), min(end, run.downstream + run.length)):
+                found[at] = run.upstream + at - run.downstream
+        return found
+
+    def back(self, place: Place, asked: int) -> Translation:
+        point = self._points[place]
+        source = (point.topic, point.partition)
+        forth, back = self._there[source], self._back.get(place)
+        found: int | None = None
+        tail = 0
+        if back is not None:
+            found = downstream_between(asked, **beside(back, "first", asked))
+            last = RunBlock.objects.filter(map=back.pk).order_by("-first").first()
+            for run in read_block(bytes(last.body)) if last is not None else ():
+                tail = run.downstream + run.length
+            tail = max(tail, back.map_end or 0)
+        answer = bring_back(
+            asked,
+            forth=upstream_between(asked, **beside(forth, "downstream", asked)),
+            back=found,
+            rest=forth.position or 0,
+            tail=tail,
+            undecided=point.mark not in self._complete
+            if self._waiting is None
+            else source in self._waiting,
+        )
+        return self._with_re_reads(answer, forth, back)
+
+    def _with_re_reads(
+        self, answer: Translation, forth: PartitionMap, back: PartitionMap | None
+    ) -> Translation:
+        """Each side has an order of its own: behind the place may lie what was read there."""
+        asked, place = answer.upstream, answer.downstream or 0
+        brought = () if back is None else touching(back.pk, "downstream", place, _FAR)
+        again = read_again(
+            asked,
+            place,
+            forth=until(asked, "downstream", touching(forth.pk, "first", place, _FAR)),
+            back=until(asked, "upstream", brought),
+        )
+        return dataclasses.replace(answer, re_reads=again)
+
+
+def _maps(flow: Flow, topics: set[str]) -> dict[Place, PartitionMap]:
+    rows = PartitionMap.objects.filter(flow=flow, topic__in=topics, position__isnull=False)
+    return {(row.topic, row.partition): row for row in rows}
+
+
+def _undecided(there: Flow, kept_at: datetime | None) -> set[Place] | None:
+    """Partitions with orphans that wait for a decision; None when nobody has looked since."""
+    run = Failback.objects.filter(flow=there, listed_at__gte=kept_at).first() if kept_at else None
+    if run is None:
+        return None
+    rows = OrphanStretch.objects.filter(failback=run, records__gt=0)
+    return {(row.topic, row.partition) for row in rows.exclude(state__in=_SETTLED)}

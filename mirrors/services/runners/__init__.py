@@ -1,0 +1,1 @@
+"""Runner processes: settings, logs, process checks, cleanup."""

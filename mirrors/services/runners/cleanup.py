@@ -1,0 +1,68 @@
+"""What the reconciler sees to beside the flows: stray spec files, idle runners, other hosts."""
+
+from __future__ import annotations
+
+import logging
+
+from django.conf import settings
+from django.db.models import Q
+
+from mirrors import launcher
+from mirrors.models import Flow, Runner, claim
+from mirrors.models.flows import DesiredState, ObservedState
+from mirrors.models.runners import RunnerState
+from mirrors.services.process_liveness import is_served
+from mirrors.services.runners import processes
+from mirrors.services.runners.processes import SUPERVISOR, directory_of
+
+log = logging.getLogger(__name__)
+
+
+def tidy() -> None:
+    _remove_strangers()
+    _look_at_idle_runners()
+
+
+def hosts_elsewhere(*, flow_id: int | None = None) -> set[str]:
+    """Other hosts whose workers must look as well."""
+    runners = Runner.objects.exclude(host__in=["", settings.UNDERSTUDY_HOST])
+    if flow_id is not None:
+        runners = runners.filter(Q(flows=flow_id) | Q(jobs__flow=flow_id, jobs__ended_at=None))
+    return set(runners.values_list("host", flat=True))
+
+
+def name_unserved(*, hosts: set[str]) -> None:
+    """Flows whose runner belongs to a host without a worker: nobody can supervise them."""
+    for host in hosts:
+        if is_served(host):
+            continue
+        reason = (
+            f"No worker serves {host}, the host of its runner, so nobody supervises it. Start one "
+            "there, or give the runner another host."
+        )
+        flows = Flow.objects.filter(runner__host=host).exclude(reason=reason)
+        for flow in flows.exclude(desired_state=DesiredState.STOPPED):
+            claim(
+                Flow.objects.filter(pk=flow.pk, observed_state=flow.observed_state),
+                observed_state=ObservedState.DEGRADED,
+                reason=reason,
+                who=SUPERVISOR,
+            )
+
+
+def _remove_strangers() -> None:
+    """A spec whose flow is not in the database is nobody's wish any more."""
+    known = set(Flow.objects.values_list("pk", flat=True))
+    for runner in Runner.objects.filter(host__in=["", settings.UNDERSTUDY_HOST]):
+        for path in (directory_of(runner) / launcher.FLOWS_DIR).glob("*.spec.json"):
+            name = path.name.removesuffix(".spec.json")
+            if name.isdecimal() and int(name) not in known:
+                log.warning("removing the spec of flow %s, which does not exist", name)
+                launcher.remove_spec(directory_of(runner), int(name))
+
+
+def _look_at_idle_runners() -> None:
+    """A runner without flows may live on or die; its row should say so all the same."""
+    here = Runner.objects.filter(host=settings.UNDERSTUDY_HOST, flows=None)
+    for runner in here.exclude(state=RunnerState.ABSENT):
+        processes.look(runner=runner)

@@ -1,0 +1,130 @@
+"""Runners: register and change them. Their processes are looked after in `processes`."""
+
+from __future__ import annotations
+
+import re
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.models import Runner
+from mirrors.models.flows import ObservedState
+from mirrors.models.runners import RunnerState
+from mirrors.models.transitions import note
+from mirrors.services.errors import Conflict
+from mirrors.services.process_liveness import is_served
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_HOST = re.compile(r"[A-Za-z0-9._-]{0,253}")
+_MASTER = re.compile(
+    r"local(\[(0*[1-9]\d{0,4}|\*)(,\s*\d{1,3})?\])?|spark://[\w.\-]+:\d{1,5}(,[\w.\-]+:\d{1,5})*"
+    r"|yarn|k8s://[\w.\-:/\[\]]+"
+)
+
+
+def create_runner(
+    *, name: str, master: str, slots: int | None = None, host: str = "", who: str
+) -> Runner:
+    """Register a runner; it is started when the first flow needs it."""
+    _validate(name=name, master=master, slots=slots, host=host)
+    try:
+        with transaction.atomic():
+            runner = Runner.objects.create(
+                name=name, master=master, slots=slots or slots_of(master), host=host
+            )
+            note(runner, what="created", who=who, why=f"Master {master}.")
+    except IntegrityError:
+        raise Conflict(f"A runner named {name} is registered already.") from None
+    return runner
+
+
+def update_runner(
+    *,
+    runner: Runner,
+    master: str | None = None,
+    slots: int | None = None,
+    host: str | None = None,
+    who: str,
+) -> Runner:
+    """Change a runner. Another master takes a new process; its flows go on where they committed."""
+    wanted = {"master": master, "slots": slots, "host": host}
+    with transaction.atomic():
+        locked = Runner.objects.select_for_update().get(pk=runner.pk)
+        changed = {
+            name: value
+            for name, value in wanted.items()
+            if value is not None and value != getattr(locked, name)
+        }
+        if not changed:
+            return locked
+        _validate(name=locked.name, master=master or locked.master, slots=slots, host=host or "")
+        if (
+            "host" in changed
+            and locked.state in {"starting", "ready", "degraded"}
+            and is_served(locked.host)
+        ):
+            raise Conflict(
+                f"The runner {locked.name} runs on {locked.host}. Stop its flows and end it there "
+                "before it moves."
+            )
+        for name, value in changed.items():
+            setattr(locked, name, value)
+        locked.save(update_fields=list(changed))
+        # What failed in the runner as it was is no reason to wait.
+        locked.flows.filter(observed_state=ObservedState.BACKING_OFF).update(
+            forgiven_at=timezone.now(), retry_at=None, attempt=0
+        )
+        note(locked, what="edited", who=who, why=f"Changed {', '.join(changed)}.")
+    return locked
+
+
+def restarts_of_update(*, runner: Runner, master: str | None = None) -> list[str]:
+    """What an edit will restart, one sentence each."""
+    if master is None or master == runner.master or runner.state == RunnerState.ABSENT:
+        return []
+    flows = [flow.name for flow in runner.flows.select_related("source", "target")]
+    copying = f" {', '.join(flows)} stop at a commit and go on in the new process." if flows else ""
+    return [f"Runner {runner.name}: its process ends and starts again on {master}.{copying}"]
+
+
+def ensure_default_runner(*, who: str) -> Runner:
+    """The runner of flows that name none, made from the settings when it is first wanted."""
+    runner, created = Runner.objects.get_or_create(
+        name=settings.UNDERSTUDY_RUNNER_NAME,
+        defaults={
+            "master": settings.UNDERSTUDY_RUNNER_MASTER,
+            "slots": slots_of(settings.UNDERSTUDY_RUNNER_MASTER),
+        },
+    )
+    if created:
+        note(runner, what="created", who=who, why="The first flow needs one.")
+    return runner
+
+
+def slots_of(master: str) -> int:
+    found = re.match(r"local\[(\d+)", master)
+    return int(found[1]) if found else settings.UNDERSTUDY_RUNNER_SLOTS
+
+
+def _validate(*, name: str, master: str, slots: int | None, host: str) -> None:
+    errors: dict[str, list[str]] = {}
+    if not _NAME.fullmatch(name):
+        errors["name"] = [
+            "A runner's name is 1 to 63 letters, digits, dashes or underscores, "
+            "and begins with a letter or digit."
+        ]
+    if not _MASTER.fullmatch(master):
+        errors["master"] = [
+            f"{master!r} is not a Spark master: use local[256,4], spark://host:7077, yarn or "
+            "k8s://host:port."
+        ]
+    if not _HOST.fullmatch(host):
+        errors["host"] = [
+            "A host is the name that a worker goes by: letters, digits, dots, dashes, underscores."
+        ]
+    if slots is not None and not 1 <= slots <= 100_000:
+        errors["slots"] = ["A runner has 1 to 100000 slots."]
+    if errors:
+        raise InvalidSettings(errors)

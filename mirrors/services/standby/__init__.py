@@ -1,0 +1,1 @@
+"""Our own state on the target cluster: its backup, and the rebuild from it."""

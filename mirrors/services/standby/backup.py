@@ -1,0 +1,83 @@
+"""The duty `standby`: a flow's settings, plan and last simulation, kept on its target.
+
+What lies there is enough to begin again with an empty database, next to the positions and the runs
+that are there anyway. Only what changed is written; a topic that was made anew gets all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mirrors.domain.standby.flow_definition import flow_body
+from mirrors.domain.standby.records import Kind, digest_of, kept_topic, to_records
+from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic
+from mirrors.models import FailoverRun, Flow, FlowPlan, StandbyNote
+from mirrors.models.failover import FailoverKind
+from mirrors.services.clock import Budget, moment
+
+CLIENT_ID = "understudy-standby"
+
+
+def keep_flow(context: DutyContext) -> Outcome:
+    """Write what differs from what was written last."""
+    flow = Flow.objects.select_related("source", "target", "runner").get(pk=context.flow_id)
+    spec, budget = context.spec, Budget(context.deadline_s)
+    topic = kept_topic(spec.source.alias)
+    note, _ = StandbyNote.objects.get_or_create(flow=flow)
+    with Admin(spec.target, client_id=CLIENT_ID) as admin:
+        topic_id = ensure_topic(
+            admin,
+            topic,
+            replication_factor=spec.settings.checkpoints_topic_replication_factor,
+            deadline_s=budget.left_s,
+        )
+    known = note.digests if note.topic_id == topic_id else {}
+    bodies = dict(_bodies(flow, context))
+    digests = {kind: digest_of(body) for kind, body in bodies.items()}
+    due = [kind for kind in bodies if digests[kind] != known.get(kind)]
+    rows = [
+        Row(key, value, 0)
+        for kind in due
+        for key, value in to_records(flow.name, kind, bodies[kind])
+    ]
+    if rows:
+        append(spec.target, topic, rows, deadline_s=budget.left_s)
+    changes = {"topic_id": topic_id, "digests": known | digests, "as_of": moment(context.now)}
+    StandbyNote.objects.filter(pk=note.pk).update(**changes)
+    return Outcome(counts={"written": len(due)})
+
+
+def _bodies(flow: Flow, context: DutyContext) -> Iterator[tuple[Kind, dict[str, Any]]]:
+    runner, desired = flow.runner.name, flow.desired_state
+    yield "flow", flow_body(context.spec, runner=runner, desired=desired)
+    plan = FlowPlan.objects.filter(flow=flow, as_of__isnull=False).first()
+    if plan is not None:
+        # Without the time of the look: an equal plan is no change.
+        names = ("changes", "left_out", "codes", "digest")
+        yield "plan", {name: getattr(plan, name) for name in names}
+    run = (
+        FailoverRun.objects.filter(flow=flow, kind=FailoverKind.SIMULATION, plan__isnull=False)
+        .exclude(ended_at=None)
+        .order_by("-id")
+        .first()
+    )
+    if run is not None:
+        yield "simulation", _simulation(run)
+
+
+def _simulation(run: FailoverRun) -> dict[str, Any]:
+    texts = ("state", "reason", "why", "requested_by", "mark", "groups", "plan", "result")
+    times = ("created_at", "started_at", "ended_at")
+    steps = run.steps.values("number", "name", "does", "state", "reason")
+    return {
+        **{name: getattr(run, name) for name in texts},
+        **{name: _time(getattr(run, name)) for name in times},
+        "steps": list(steps),
+    }
+
+
+def _time(at: Any) -> str | None:
+    return None if at is None else at.isoformat()

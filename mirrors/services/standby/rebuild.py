@@ -1,0 +1,242 @@
+"""An empty database filled from what lies on a standby cluster: flows, plans, the index of runs.
+
+Flows come back at rest: whether one may write to its target again after a disaster is a person's
+to say. What they copied goes on where it stands, since the positions lie on the target as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.domain.standby.flow_definition import read_flow
+from mirrors.domain.standby.records import Kept, from_records, is_kept_topic
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import read_to_end
+from mirrors.models import (
+    Cluster,
+    FailoverRun,
+    FailoverStep,
+    Flow,
+    FlowPlan,
+    PartitionMap,
+    RunBlock,
+    Runner,
+)
+from mirrors.models.failover import FailoverKind
+from mirrors.models.flows import DesiredState
+from mirrors.models.sync import PlanState
+from mirrors.services.clock import Budget
+from mirrors.services.clusters import changed_fields, create_cluster
+from mirrors.services.errors import Conflict
+from mirrors.services.flows.settings import create_flow
+from mirrors.services.offsets.run_index import refresh_index
+
+CLIENT_ID = "understudy-rebuild"
+DEADLINE_S = 60.0
+_KEPT_AT_REST = "Restored from what lies on {target}, at rest. It was {desired} when it was kept."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """The flows that were made, and a sentence for each thing that a person should know."""
+
+    flows: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+
+def rebuild(
+    *,
+    spec: ClusterSpec,
+    who: str,
+    merge: bool = False,
+    start: bool = False,
+    deadline_s: float = DEADLINE_S,
+) -> Rebuilt:
+    """Make every flow that is kept on this cluster; refused where rows are there, unless `merge`.
+
+    What is there already is never changed. `start` has flows run again that ran when they were
+    kept.
+    """
+    if not merge:
+        _refuse_full(spec)
+    budget = Budget(deadline_s)
+    kept, said = _read(spec, budget)
+    if not kept:
+        raise UnderstudyError(
+            f"Nothing is kept on {spec.alias} at {spec.bootstrap_servers}: it has no topic "
+            "mm2-flow.<source>.internal with a flow in it. It is the target of flows that is asked "
+            f"for, and flows write there once a minute. {' '.join(said)}".strip(),
+            code="nothing",
+        )
+    flows = []
+    for name in sorted({row.flow for row in kept}):
+        bodies = {row.kind: row.body for row in kept if row.flow == name}
+        try:
+            flow = _restore(name, bodies, who=who, start=start, said=said)
+        except UnderstudyError as error:
+            said.append(f"{name} is not restored: {error.message}")
+            continue
+        flows.append(flow)
+    for flow in flows:
+        said.append(_fill_index(flow, budget))
+    return Rebuilt(flows=tuple(flow.name for flow in flows), sentences=tuple(said))
+
+
+def _refuse_full(spec: ClusterSpec) -> None:
+    flows = Flow.objects.count()
+    clusters = Cluster.objects.exclude(alias=spec.alias).count()
+    if flows or clusters:
+        raise Conflict(
+            f"This database is not empty: it has {flows} flows and {clusters} other clusters. "
+            "Nothing was read or changed. Ask for --merge to add what is missing and leave what is "
+            "there as it is, or point DATABASE_URL at an empty database.",
+            code="not_empty",
+        )
+
+
+def _read(spec: ClusterSpec, budget: Budget) -> tuple[list[Kept], list[str]]:
+    kept: list[Kept] = []
+    said: list[str] = []
+    with Admin(spec, client_id=CLIENT_ID) as admin:
+        seen = admin.snapshot(now=0, deadline_s=budget.left_s, with_configs=False)
+        for topic in sorted(filter(is_kept_topic, seen.topics)):
+            records = read_to_end(admin, topic, deadline_s=budget.left_s)
+            found, trouble = from_records((record.key, record.value) for record in records)
+            kept += found
+            said += [f"In {topic}: {sentence}" for sentence in trouble]
+    return kept, said
+
+
+def _restore(
+    name: str, bodies: dict[str, dict[str, Any]], *, who: str, start: bool, said: list[str]
+) -> Flow:
+    if "flow" not in bodies:
+        raise UnderstudyError("its settings are not there, only what belongs to them.")
+    try:
+        kept = read_flow(bodies["flow"])
+    except ValueError as error:
+        raise UnderstudyError(f"{error}.") from None
+    if kept.name != name:
+        raise UnderstudyError(f"its record describes {kept.name}.")
+    with transaction.atomic():
+        source, target = (_cluster(one, who, said) for one in (kept.source, kept.target))
+        desired = DesiredState.STOPPED
+        if start and kept.desired == DesiredState.RUNNING:
+            desired = DesiredState.RUNNING
+        flow = create_flow(
+            source=source,
+            target=target,
+            properties=kept.properties,
+            runner=Runner.objects.filter(name=kept.runner).first(),
+            desired_state=desired,
+            who=who,
+        )
+        if desired == DesiredState.STOPPED:
+            words = _KEPT_AT_REST.format(target=target.alias, desired=kept.desired or "at rest")
+            Flow.objects.filter(pk=flow.pk).update(reason=words)
+        if kept.runner not in ("", flow.runner.name):
+            said.append(
+                f"{name} ran in the runner {kept.runner}, which is not registered here; it gets "
+                f"the runner {flow.runner.name}."
+            )
+        _plan(flow, bodies.get("plan"))
+        _simulation(flow, bodies.get("simulation"))
+    return flow
+
+
+def _cluster(spec: ClusterSpec, who: str, said: list[str]) -> Cluster:
+    known = Cluster.objects.filter(alias=spec.alias).first()
+    if known is None:
+        return create_cluster(spec=spec, who=who)
+    if changed := changed_fields(cluster=known, spec=spec):
+        sentence = (
+            f"{spec.alias} is registered here with another {', '.join(changed)} than what is kept; "
+            "it stays as it is here."
+        )
+        if sentence not in said:
+            said.append(sentence)
+    return known
+
+
+def _plan(flow: Flow, body: dict[str, Any] | None) -> None:
+    if body is None:
+        return
+    now = timezone.now()
+    FlowPlan.objects.create(
+        flow=flow,
+        state=PlanState.READY,
+        reason="As it was kept on the target; a worker looks again soon.",
+        digest=str(body.get("digest", ""))[:64],
+        changes=_list(body.get("changes")),
+        left_out=_list(body.get("left_out")),
+        codes=_object(body.get("codes")),
+        since=now,
+        as_of=now,
+    )
+
+
+def _simulation(flow: Flow, body: dict[str, Any] | None) -> None:
+    """The run as it ended. Its throw-away groups are known to be gone, or a sweep finds them."""
+    ended = _time(body, "ended_at")
+    if body is None or ended is None or body.get("state") not in ("succeeded", "failed", "aborted"):
+        return
+    run = FailoverRun.objects.create(
+        flow=flow,
+        kind=FailoverKind.SIMULATION,
+        state=body["state"],
+        reason=str(body.get("reason", "")),
+        since=ended,
+        groups=_list(body.get("groups")),
+        why=str(body.get("why", ""))[:500],
+        requested_by=str(body.get("requested_by", ""))[:150],
+        mark=str(body.get("mark", ""))[:16],
+        plan=_object(body.get("plan")),
+        result=_object(body.get("result")),
+        started_at=_time(body, "started_at"),
+        ended_at=ended,
+        swept_at=ended,
+    )
+    FailoverRun.objects.filter(pk=run.pk).update(created_at=_time(body, "created_at") or ended)
+    FailoverStep.objects.bulk_create(
+        FailoverStep(
+            run=run,
+            number=number,
+            name=str(step.get("name", ""))[:32],
+            does=str(step.get("does", ""))[:200],
+            state=str(step.get("state", ""))[:16],
+            reason=str(step.get("reason", "")),
+        )
+        for number, step in enumerate(_list(body.get("steps")), start=1)
+        if isinstance(step, dict)
+    )
+
+
+def _fill_index(flow: Flow, budget: Budget) -> str:
+    try:
+        refresh_index(flow=flow, deadline_s=budget.left_s)
+    except UnderstudyError as error:
+        return f"{flow.name} is restored; its index of runs fills itself later: {error.message}"
+    places = PartitionMap.objects.filter(flow=flow, position__isnull=False).count()
+    blocks = RunBlock.objects.filter(map__flow=flow).count()
+    return f"{flow.name} is restored, with the positions of {places} partitions, {blocks} blocks."
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _time(body: dict[str, Any] | None, name: str) -> datetime | None:
+    text = (body or {}).get(name)
+    return parse_datetime(text) if isinstance(text, str) else None

@@ -1,0 +1,89 @@
+"""The rows of duties: a turn is taken once, equal frequent runs become one row, lost runs end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.db import IntegrityError, transaction
+from django.db.models import Count, Max, Q
+from django.utils import timezone
+
+from mirrors.domain.sync.schedule import Outcome, Past, total
+from mirrors.models import DutyRun
+from mirrors.services.clock import milliseconds
+
+# A run that is open for longer has lost its worker.
+LOST_AFTER = timedelta(seconds=90)
+SHOWN_REASONS = 100
+# No duty is rarer than daily.
+_REMEMBERED = timedelta(days=2)
+_LOST = "Its worker was lost before it ended; the next turn does it again."
+
+
+def open_run(*, flow_id: int, name: str, slot: int, now: datetime) -> DutyRun | None:
+    """The turn's row, or None when it was taken or the last run has not ended."""
+    try:
+        with transaction.atomic():
+            return DutyRun.objects.create(
+                flow_id=flow_id, duty=name, slot=slot, since=now, started_at=now
+            )
+    except IntegrityError:
+        return None
+
+
+def close_run(*, run: DutyRun, outcome: Outcome, error: str = "", fold: bool = False) -> None:
+    """Write down what became of a run; with `fold` equal ones of an hour become one row."""
+    reasons = list(outcome.reasons[:SHOWN_REASONS])
+    if (more := len(outcome.reasons) - SHOWN_REASONS) > 0:
+        reasons.append(f"And {more} more.")
+    with transaction.atomic():
+        # Ended meanwhile: it took so long that it counted as lost.
+        row = DutyRun.objects.select_for_update().filter(pk=run.pk, ended_at=None).first()
+        if row is None:
+            return
+        row.ended_at = timezone.now()
+        row.counts, row.totals = outcome.counts, outcome.counts
+        row.reasons, row.error = reasons, error
+        if fold:
+            _fold(row)
+        row.save()
+
+
+def _fold(row: DutyRun) -> None:
+    """Take the row before into this one, whose slot then stays the last that was taken."""
+    rows = DutyRun.objects.filter(flow_id=row.flow_id, duty=row.duty, slot__lt=row.slot)
+    before = rows.first()
+    if before is None or before.ended_at is None or before.error != row.error:
+        return
+    if before.since.replace(minute=0, second=0, microsecond=0) != row.since.replace(
+        minute=0, second=0, microsecond=0
+    ):
+        return
+    row.since, row.runs = before.since, before.runs + 1
+    row.totals = total(before.totals, row.counts)
+    before.delete()
+
+
+def end_lost(*, now: datetime) -> int:
+    lost = DutyRun.objects.filter(ended_at=None, started_at__lt=now - LOST_AFTER)
+    return lost.update(ended_at=now, error=_LOST)
+
+
+def pasts(flow_ids: Iterable[int], *, now: datetime) -> dict[tuple[int, str], Past]:
+    """(flow, duty) -> its last turn, and whether it runs; what is older is due whatever it was."""
+    since = milliseconds(now - _REMEMBERED) // 1000
+    rows = DutyRun.objects.filter(flow__in=list(flow_ids), slot__gte=since).order_by()
+    found = rows.values_list("flow_id", "duty").annotate(
+        last=Max("slot"), runs=Count("pk", filter=Q(ended_at=None))
+    )
+    return {(flow, duty): Past(slot=last, runs=runs > 0) for flow, duty, last, runs in found}
+
+
+def last_runs(flow_id: int) -> dict[str, DutyRun]:
+    """The last run of each duty of a flow."""
+    last = DutyRun.objects.filter(flow=flow_id).order_by().values("duty").annotate(at=Max("slot"))
+    wanted = Q(pk=None)
+    for row in last:
+        wanted |= Q(duty=row["duty"], slot=row["at"])
+    return {run.duty: run for run in DutyRun.objects.filter(wanted, flow=flow_id)}

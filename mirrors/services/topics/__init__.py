@@ -1,0 +1,1 @@
+"""Synchronization of topics, their configs and ACLs; manual changes on the target."""

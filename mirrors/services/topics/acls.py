@@ -1,0 +1,153 @@
+"""Access rules on the target: which are not in step, and bringing them into step."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.specs import FlowSpec
+from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.domain.topics.acls import AclPlan, AclRule, Names, is_complete, plan_acls
+from mirrors.domain.topics.drift import Deviation, Place, Ruling, rule_on
+from mirrors.domain.topics.manual_changes import rule_place, rules_by_hand
+from mirrors.kafka.admin.acls import Acls
+from mirrors.kafka.admin.groups import list_groups
+from mirrors.kafka.admin.topics import Admin
+from mirrors.models import Flow
+from mirrors.models.flows import DesiredState
+from mirrors.services.clock import CALL_S, Budget, moment
+from mirrors.services.failover.runbook.steps.fence import rules_in_place
+from mirrors.services.topics.drift_store import (
+    carried_rules,
+    findings_of,
+    note_rules,
+    store_findings,
+)
+
+_KINDS = ("acl",)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AclLook:
+    """What is not in step, and what of it somebody took away by hand; None: no rules are kept."""
+
+    plan: AclPlan
+    ruled: dict[Place, tuple[Deviation, Ruling]] = dataclasses.field(default_factory=dict)
+    read: bool = True
+
+    def undecided(self) -> tuple[AclRule, ...]:
+        """What to make but for what people decided to leave."""
+        return tuple(rule for rule in self.plan.make if not self._ruling(rule).decided)
+
+    def due(self) -> tuple[AclRule, ...]:
+        """What the duty makes by itself."""
+        return tuple(rule for rule in self.plan.make if not self._ruling(rule).leave)
+
+    def held(self, *, decided_only: bool = False) -> tuple[str, ...]:
+        rulings = (ruling for _, ruling in self.ruled.values() if ruling.leave)
+        return tuple(row.reason for row in rulings if row.decided or not decided_only)
+
+    def _ruling(self, rule: AclRule) -> Ruling:
+        _, ruling = self.ruled.get(rule_place(rule), (None, Ruling(False, "")))
+        return ruling
+
+
+def sync_acls(context: DutyContext) -> Outcome:
+    """The duty `topic acls`: make the access rules that the source has, by the flow's scope."""
+    return _bring(context)
+
+
+def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
+    """Only what people want put back; answers a sentence for each that failed."""
+    outcome = _bring(context, places)
+    return outcome.reasons if outcome.counts["failed"] else ()
+
+
+def look_at_acls(context: DutyContext, source: Acls, target: Acls, budget: Budget) -> AclLook:
+    """Rules to make and take, and why others stay; nothing where one side keeps no rules at all."""
+    spec, complete = context.spec, is_complete(context.spec)
+    theirs = source.rules(groups_too=complete, deadline_s=budget.left_s)
+    ours = None
+    if theirs is not None:
+        ours = target.rules(groups_too=complete, deadline_s=budget.left_s)
+    if theirs is None or ours is None:
+        alias = spec.source.alias if theirs is None else spec.target.alias
+        why = f"Cluster {alias} has no authorizer, so there are no access rules to carry."
+        return AclLook(plan=AclPlan(left=(why,)), read=False)
+    # The fence of a failover stays on the source: on the target producers shall write.
+    fence = rules_in_place(flow_id=context.flow_id)
+    theirs = [rule for rule in theirs if rule not in fence]
+    made = carried_rules(context.flow_id)
+    plan = plan_acls(
+        theirs,
+        ours,
+        spec,
+        names=_names(spec, budget) if complete else None,
+        ours=made,
+        shared_with=_other_flow(context.flow_id) if complete else "",
+    )
+    known, grace_s = findings_of(context.flow_id), spec.settings.drift_grace_seconds
+    ruled = {
+        found.place: (
+            found,
+            rule_on(found, known.get(found.place), now=context.now, grace_s=grace_s),
+        )
+        for found in rules_by_hand(plan.make, made)
+    }
+    return AclLook(plan=plan, ruled=ruled)
+
+
+def _bring(context: DutyContext, only: frozenset[Place] | None = None) -> Outcome:
+    budget = Budget(context.deadline_s, call_s=CALL_S)
+    with Acls(context.spec.source) as source, Acls(context.spec.target) as target:
+        look = look_at_acls(context, source, target, budget)
+        due = look.due()
+        if only is not None:
+            due = tuple(rule for rule in due if rule_place(rule) in only)
+        made = target.create_rules(due, deadline_s=budget.left_s)
+        taken = target.delete_rules(
+            look.plan.take if only is None else (), deadline_s=budget.left_s
+        )
+    _note(context, look, tuple(made.done), tuple(taken.done))
+    failed = [error.message for part in (made, taken) for error in part.failed.values()]
+    counts = {"made": len(made.done), "taken": len(taken.done), "failed": len(failed)}
+    return Outcome(counts=counts, reasons=(*failed, *look.held(), *look.plan.left))
+
+
+def _note(
+    context: DutyContext, look: AclLook, made: tuple[AclRule, ...], taken: tuple[AclRule, ...]
+) -> None:
+    """Remember which rules are the flow's own now, and what was found."""
+    if not look.read:
+        return
+    now = moment(context.now)
+    note_rules(context.flow_id, made=made, gone=(*taken, *look.plan.gone), now=now)
+    put = {rule_place(rule) for rule in made}
+    store_findings(context.flow_id, look.ruled, kinds=_KINDS, put_back=put, now=now)
+
+
+def _names(spec: FlowSpec, budget: Budget) -> Names:
+    with Admin(spec.source) as source, Admin(spec.target) as target:
+        theirs = source.topic_names(deadline_s=budget.left_s)
+        ours = target.topic_names(deadline_s=budget.left_s)
+    groups = list_groups(spec.source, deadline_s=budget.left_s)
+    return Names(
+        source_topics=frozenset(theirs), target_topics=frozenset(ours), groups=frozenset(groups)
+    )
+
+
+def _other_flow(flow_id: int) -> str:
+    """A flow into the same target that may want the same rules, empty when there is none."""
+    flow = Flow.objects.filter(pk=flow_id).first()
+    if flow is None:
+        return ""
+    others = Flow.objects.select_related("source", "target").exclude(pk=flow_id)
+    others = others.filter(target=flow.target).exclude(desired_state=DesiredState.STOPPED)
+    for other in others.order_by("pk"):
+        try:
+            wants = other.spec.settings.sync_topic_acls_enabled
+        except InvalidSettings:
+            wants = True
+        if wants:
+            return other.name
+    return ""

@@ -1,0 +1,188 @@
+"""Settings of remote topics brought into step, and the whole plan of a flow."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+from mirrors.domain.errors import KafkaRefused, UnderstudyError
+from mirrors.domain.filters.topics import ConfigSelection
+from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.domain.topics.acls import NOT_IN_PLAN, UNREAD_RULES, AclPlan
+from mirrors.domain.topics.drift import Place
+from mirrors.domain.topics.manual_changes import next_baselines, place_of
+from mirrors.domain.topics.plan import NewTopic
+from mirrors.domain.topics.sync_plan import ConfigChange, SyncPlan
+from mirrors.kafka.admin.acls import Acls
+from mirrors.kafka.admin.rejected_configs import Created, alter_settings, create_topics
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from mirrors.services.clock import CALL_S, Budget, moment
+from mirrors.services.topics.acls import AclLook, look_at_acls
+from mirrors.services.topics.differences import TopicLook, look_at_topics
+from mirrors.services.topics.drift_store import (
+    keep_baselines,
+    note_applied,
+    note_rules,
+    store_findings,
+)
+
+_TOPIC_KINDS = ("partitions", "deleted topic")
+_KINDS = ("topic config", *_TOPIC_KINDS)
+
+
+def sync_configs(context: DutyContext) -> Outcome:
+    """The duty `topic configs`: bring the settings of remote topics into step."""
+    budget = Budget(context.deadline_s, call_s=CALL_S)
+    with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
+        look = look_at_topics(context, source, target, budget)
+        due = look.due()
+        failed = _alter(target, due, budget)
+    done = [change for change in due if place_of(change) not in failed]
+    _note(context, look, done, failed)
+    return Outcome(
+        counts={
+            "topics": len(look.topics.copied),
+            "changed": len(done),
+            "failed": len(failed),
+        },
+        reasons=(*_sentences(failed), *look.held(), *look.left),
+    )
+
+
+def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
+    """Only what people want put back; answers a sentence for each that failed."""
+    budget = Budget(context.deadline_s, call_s=CALL_S)
+    with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
+        look = look_at_topics(context, source, target, budget)
+        due = [change for change in look.configs if place_of(change) in places]
+        failed = _alter(target, due, budget)
+        wanted = {name for kind, name, _ in places if kind == "deleted topic"}
+        new = [topic for topic in look.topics.create if topic.remote_topic in wanted]
+        made = create_topics(target, _specs(new), deadline_s=budget.left_s)
+    done = [change for change in due if place_of(change) not in failed]
+    _note(context, look, done, failed, made={str(name) for name in made.done})
+    return (*_sentences(failed), *_not_created(made))
+
+
+def look(context: DutyContext) -> SyncPlan:
+    """Everything that is not in step, whichever duties are on, but for what people decided on."""
+    budget = Budget(context.deadline_s, call_s=CALL_S)
+    spec = context.spec
+    with contextlib.ExitStack() as stack:
+        source, target = (stack.enter_context(Admin(side)) for side in (spec.source, spec.target))
+        seen = look_at_topics(context, source, target, budget)
+        theirs, ours = (stack.enter_context(Acls(side)) for side in (spec.source, spec.target))
+        try:
+            rules = look_at_acls(context, theirs, ours, budget)
+        except KafkaRefused as error:
+            unread = f"{NOT_IN_PLAN} {error.message}"
+            plan = AclPlan(left=(unread,), codes={unread: UNREAD_RULES})
+            rules = AclLook(plan=plan, read=False)
+    stay = (*rules.held(decided_only=True), *rules.plan.left)
+    now = moment(context.now)
+    topics = {place: row for place, row in seen.ruled.items() if place[0] in _TOPIC_KINDS}
+    store_findings(context.flow_id, topics, kinds=_TOPIC_KINDS, put_back=(), now=now)
+    faults = tuple(
+        f"{row.topic} is not copied: {row.reason}." for row in seen.topics.skipped if row.fault
+    )
+    return SyncPlan(
+        create=_but_decided(seen),
+        grow=seen.topics.grow,
+        configs=seen.undecided(),
+        acls=rules.undecided(),
+        take=rules.plan.take,
+        left_out=(*faults, *seen.held(decided_only=True), *seen.left, *stay),
+        codes=rules.plan.codes,
+    )
+
+
+def apply(context: DutyContext, plan: SyncPlan) -> tuple[str, ...]:
+    """Do all of it; answers a sentence for each thing that failed."""
+    budget = Budget(context.deadline_s, call_s=CALL_S)
+    with Admin(context.spec.target) as target:
+        made = create_topics(target, _specs(plan.create), deadline_s=budget.left_s)
+        wanted = {growth.remote_topic: growth.partitions for growth in plan.grow}
+        grown = target.grow_topics(wanted, deadline_s=budget.left_s)
+        failed = _alter(target, plan.configs, budget)
+    with Acls(context.spec.target) as acls:
+        granted = acls.create_rules(plan.acls, deadline_s=budget.left_s)
+        taken = acls.delete_rules(plan.take, deadline_s=budget.left_s)
+    note_applied(context.flow_id, (row for row in plan.configs if place_of(row) not in failed))
+    note_rules(
+        context.flow_id,
+        made=tuple(granted.done),
+        gone=tuple(taken.done),
+        now=moment(context.now),
+    )
+    errors: Iterable[UnderstudyError] = (
+        *grown.failed.values(),
+        *granted.failed.values(),
+        *taken.failed.values(),
+    )
+    return (*_not_created(made), *(error.message for error in errors), *_sentences(failed))
+
+
+def _note(
+    context: DutyContext,
+    look: TopicLook,
+    done: Iterable[ConfigChange],
+    failed: dict[Place, str],
+    made: Iterable[str] = (),
+) -> None:
+    """Remember how the remote topics are left, and what somebody did to them."""
+    put_back = {place_of(change) for change in done}
+    put_back |= {("deleted topic", name, "") for name in made}
+    held = {place for place in look.ruled if place not in put_back}
+    pending = {place_of(change) for change in look.configs} - put_back
+    after = next_baselines(
+        look.topics.copied,
+        look.source,
+        look.target,
+        ConfigSelection(context.spec.settings),
+        look.baselines,
+        unsettled=held | pending,
+        failed=failed,
+    )
+    keep_baselines(context.flow_id, look.baselines, after)
+    store_findings(
+        context.flow_id, look.ruled, kinds=_KINDS, put_back=put_back, now=moment(context.now)
+    )
+
+
+def _but_decided(seen: TopicLook) -> tuple[NewTopic, ...]:
+    decided = {name for (kind, name, _), (_, rule) in seen.ruled.items() if rule.decided}
+    return tuple(new for new in seen.topics.create if new.remote_topic not in decided)
+
+
+def _specs(topics: Iterable[NewTopic]) -> list[NewTopicSpec]:
+    return [
+        NewTopicSpec(
+            name=topic.remote_topic,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            configs=topic.configs,
+        )
+        for topic in topics
+    ]
+
+
+def _alter(target: Admin, changes: Iterable[ConfigChange], budget: Budget) -> dict[Place, str]:
+    """Why settings could not be changed, each on its own: one that is refused stops no other."""
+    rows = {(change.remote_topic, change.key): change for change in changes}
+    wanted: dict[str, dict[str, str | None]] = {}
+    for (name, key), change in rows.items():
+        wanted.setdefault(name, {})[key] = change.after
+    done = alter_settings(target, wanted, deadline_s=budget.left_s)
+    return {place_of(rows[at]): error.message for at, error in done.failed.items()}
+
+
+def _sentences(failed: dict[Place, str]) -> tuple[str, ...]:
+    """One for each answer of the cluster: a topic that may not be changed has one for all keys."""
+    return tuple(dict.fromkeys(failed.values()))
+
+
+def _not_created(made: Created) -> tuple[str, ...]:
+    return (
+        *(error.message for error in made.failed.values()),
+        *(refused.sentence(name) for name, refused in made.refused.items()),
+    )

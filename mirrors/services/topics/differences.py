@@ -1,0 +1,98 @@
+"""A look at the topics of both clusters: what is not in step, and what somebody made so by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.filters.topics import ConfigSelection
+from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.topics.configs import plan_configs
+from mirrors.domain.topics.drift import Baseline, Deviation, Place, Ruling, rule_on
+from mirrors.domain.topics.manual_changes import configs_by_hand, place_of, topics_by_hand
+from mirrors.domain.topics.plan import TopicPlan, plan_topics
+from mirrors.domain.topics.sync_plan import ConfigChange
+from mirrors.kafka.admin.topics import Admin
+from mirrors.services.clock import Budget
+from mirrors.services.topics.drift_store import baselines_of, findings_of
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TopicLook:
+    """Both clusters, what is not in step, and what of it somebody made so on the target."""
+
+    topics: TopicPlan
+    source: ClusterSnapshot
+    target: ClusterSnapshot
+    configs: tuple[ConfigChange, ...]
+    left: tuple[str, ...]
+    baselines: dict[str, Baseline]
+    ruled: dict[Place, tuple[Deviation, Ruling]]
+
+    def due(self) -> tuple[ConfigChange, ...]:
+        """What the duty makes by itself."""
+        return tuple(row for row in self.configs if not self._ruling(place_of(row)).leave)
+
+    def undecided(self) -> tuple[ConfigChange, ...]:
+        """What to make but for what people decided to leave."""
+        return tuple(row for row in self.configs if not self._ruling(place_of(row)).decided)
+
+    def held(self, *, decided_only: bool = False) -> tuple[str, ...]:
+        rulings = (ruling for _, ruling in self.ruled.values() if ruling.leave)
+        return tuple(row.reason for row in rulings if row.decided or not decided_only)
+
+    def _ruling(self, place: Place) -> Ruling:
+        _, ruling = self.ruled.get(place, (None, Ruling(False, "")))
+        return ruling
+
+
+def look_at_topics(context: DutyContext, source: Admin, target: Admin, budget: Budget) -> TopicLook:
+    """The plan of topics, and both clusters with the settings of the topics that it copies."""
+    now, spec = context.now, context.spec
+    theirs = source.snapshot(now=now, deadline_s=budget.left_s, with_configs=False)
+    ours = target.snapshot(now=now, deadline_s=budget.left_s, with_configs=False)
+    plan = plan_topics(theirs, ours, spec)
+    names = [row.topic for row in plan.copied]
+    theirs = add_configs(source, theirs, names, deadline_s=budget.left_s)
+    remote = [row.remote_topic for row in plan.copied]
+    ours = add_configs(target, ours, remote, deadline_s=budget.left_s)
+    selection = ConfigSelection(spec.settings)
+    create = tuple(
+        dataclasses.replace(new, configs=selection.at_creation(theirs.topics[new.topic].configs))
+        for new in plan.create
+    )
+    configs, left = plan_configs(theirs, ours, spec, plan.copied)
+    baselines = baselines_of(context.flow_id)
+    known, grace_s = findings_of(context.flow_id), spec.settings.drift_grace_seconds
+    found = topics_by_hand(plan.copied, ours, baselines)
+    if spec.settings.sync_topic_configs_enabled:
+        found += configs_by_hand(configs, ours, baselines)
+    return TopicLook(
+        topics=dataclasses.replace(plan, create=create),
+        source=theirs,
+        target=ours,
+        configs=configs,
+        left=left,
+        baselines=baselines,
+        ruled={
+            row.place: (row, rule_on(row, known.get(row.place), now=now, grace_s=grace_s))
+            for row in found
+        },
+    )
+
+
+def add_configs(
+    admin: Admin, seen: ClusterSnapshot, names: Iterable[str], *, deadline_s: float
+) -> ClusterSnapshot:
+    """The picture with the configs of these topics; `failed` has those that are not told."""
+    wanted = [name for name in names if name in seen.topics]
+    found = admin.describe_configs(wanted, deadline_s=deadline_s)
+    topics = {
+        name: dataclasses.replace(seen.topics[name], configs=configs)
+        for name, configs in found.done.items()
+    }
+    failed = {name: error.message for name, error in found.failed.items()}
+    return dataclasses.replace(
+        seen, topics={**seen.topics, **topics}, failed={**seen.failed, **failed}
+    )

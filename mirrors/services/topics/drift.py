@@ -1,0 +1,92 @@
+"""A person decides on drift: it stays, it is put back, or nobody wants to hear of it for a time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.topics import drift
+from mirrors.domain.topics.drift import Place
+from mirrors.models import Drift, Flow, claim
+from mirrors.models.drift import DriftState
+from mirrors.models.transitions import note
+from mirrors.services.clock import milliseconds
+from mirrors.services.errors import Conflict
+from mirrors.services.topics import acls, configs
+from mirrors.services.topics.drift_store import digest_of as _digest
+
+DEADLINE_S = 40.0
+_STATES = {
+    "accept": DriftState.ACCEPTED,
+    "fix": DriftState.FIXING,
+    "ignore": DriftState.IGNORED,
+}
+
+
+def decide(
+    *,
+    finding: Drift,
+    choice: str,
+    who: str,
+    why: str,
+    until: datetime | None = None,
+    shown: str = "",
+    now: datetime,
+) -> Drift:
+    """The caller enqueues `fix_drift` after `fix`. `shown` is the digest of what was decided on."""
+    expires_at = None if until is None else milliseconds(until)
+    sentence = drift.refusal(
+        finding.kind, choice, why=why, expires_at=expires_at, now=milliseconds(now)
+    )
+    if sentence is not None:
+        field = "expires_at" if "expire" in sentence or "until" in sentence else "choice"
+        raise InvalidSettings({field if why.strip() else "reason": [sentence]})
+    with transaction.atomic():
+        flow = Flow.objects.select_for_update(of=("self",)).get(pk=finding.flow_id)
+        row = Drift.objects.select_for_update(of=("self",)).get(pk=finding.pk)
+        if row.closed_at is not None:
+            raise Conflict(f"{row} is in step again since {row.closed_at:%Y-%m-%d %H:%M} UTC.")
+        if shown and shown != digest_of(row):
+            raise Conflict(
+                f"{row} was changed again since it was read. Read what stands there now.",
+                code="stale",
+            )
+        said = {"decided_by": who[:150], "decided_at": now, "decided_why": why, "expires_at": until}
+        rows = Drift.objects.filter(pk=row.pk, state=row.state, closed_at=None)
+        claim(rows, state=_STATES[choice], reason=row.reason, who=who, changes=said)
+        expires = "" if until is None else f" until {drift.time_of(milliseconds(until))}"
+        note(flow, what=f"drift: {choice}", who=who, why=f"{row}{expires}: {why}")
+    row.refresh_from_db()
+    return row
+
+
+def digest_of(finding: Drift) -> str:
+    """Names exactly what a person sees: what stands there, and what the flow wants there."""
+    return _digest(finding.place, finding.found, finding.wanted)
+
+
+def fix_now(*, flow_id: int, now: datetime) -> None:
+    """In a worker: put back what people decided to; what Kafka refuses is the finding's reason."""
+    flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
+    rows = Drift.objects.filter(flow=flow_id, state=DriftState.FIXING, closed_at=None)
+    wanted: frozenset[Place] = frozenset((row.kind, row.name, row.key) for row in rows)
+    if flow is None or not wanted:
+        return
+    try:
+        context = DutyContext(
+            flow_id=flow_id, spec=flow.spec, now=milliseconds(now), deadline_s=DEADLINE_S / 2
+        )
+        failed: tuple[str, ...] = ()
+        if any(kind != "acl" for kind, _, _ in wanted):
+            failed = configs.put_back(context, wanted)
+        if any(kind == "acl" for kind, _, _ in wanted):
+            failed += acls.put_back(context, wanted)
+    except UnderstudyError as error:
+        failed = (error.message,)
+    if failed:
+        Drift.objects.filter(flow=flow_id, state=DriftState.FIXING, closed_at=None).update(
+            state=DriftState.OPEN, reason=f"It could not be put back. {' '.join(failed[:3])}"
+        )

@@ -1,0 +1,146 @@
+"""A flow's plan: a worker looks and stores it, a person reads it and has exactly it applied."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.domain.topics.sync_plan import SyncPlan
+from mirrors.models import Flow, FlowPlan
+from mirrors.models.sync import PlanState
+from mirrors.models.transitions import note
+from mirrors.services.clock import milliseconds, moment
+from mirrors.services.errors import Conflict
+from mirrors.services.topics import acl_previews, configs
+
+DEADLINE_S = 40.0
+# An act that is open for longer has lost its worker.
+LOST_AFTER = timedelta(seconds=90)
+_OPEN = (PlanState.ASKED, PlanState.APPLYING)
+
+
+def plan_duty(context: DutyContext) -> Outcome:
+    """The duty `plan`: look, so that what is shown is not old."""
+    plan = configs.look(context)
+    _store(context, plan, PlanState.READY, "")
+    return Outcome(counts={"changes": len(plan.changes())}, reasons=plan.left_out)
+
+
+def ask_look(*, flow: Flow, now: datetime) -> FlowPlan:
+    """Have a worker look now; the caller enqueues `look_at_plan`. One that works goes on."""
+    row, made = FlowPlan.objects.get_or_create(flow=flow, defaults={"since": now})
+    if made or not _busy(row, now):
+        row.state, row.since, row.reason = PlanState.ASKED, now, "A worker looks at both clusters."
+        row.save(update_fields=["state", "since", "reason"])
+    return row
+
+
+def look_now(*, flow_id: int, now: datetime) -> None:
+    """In a worker: look because somebody asked; a refusal is what the plan then says."""
+    flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
+    row = FlowPlan.objects.filter(flow=flow_id).first()
+    if flow is None or row is None or row.state == PlanState.APPLYING:
+        return
+    try:
+        context = _context(flow, now)
+        _store(context, configs.look(context), PlanState.READY, "")
+    except UnderstudyError as error:
+        FlowPlan.objects.filter(pk=row.pk).update(
+            state=PlanState.FAILED, reason=error.message, since=now
+        )
+
+
+def ask_apply(*, flow: Flow, digest: str, who: str, now: datetime) -> FlowPlan:
+    """Take the plan that a person has read; the caller enqueues `apply_plan`."""
+    with transaction.atomic():
+        row = FlowPlan.objects.select_for_update().filter(flow=flow).first()
+        if row is None or row.as_of is None:
+            raise Conflict(f"{flow.name} has no plan yet. Have a worker look first.")
+        if _busy(row, now) and row.state == PlanState.APPLYING:
+            raise Conflict(f"The plan of {flow.name} is being applied. Wait for its outcome.")
+        if row.digest != digest:
+            raise Conflict(
+                f"The plan of {flow.name} went stale: its clusters or settings changed since it "
+                "was read. Read the new one and apply that.",
+                code="stale",
+            )
+        if not row.changes:
+            raise Conflict(f"The plan of {flow.name} has no change in it: all is in step.")
+        row.state, row.since, row.asked_by = PlanState.APPLYING, now, who[:150]
+        row.reason = f"A worker applies {len(row.changes)} changes, asked for by {who}."
+        row.save(update_fields=["state", "since", "asked_by", "reason"])
+        why = f"{len(row.changes)} changes of {digest[:12]}."
+        note(flow, what="plan applied", who=who, why=why)
+        acl_previews.note_read(flow=flow, plan=row, who=who, now=now)
+    return row
+
+
+def apply_now(*, flow_id: int, now: datetime) -> None:
+    """In a worker: look again, and apply only if it is still exactly the plan that was read."""
+    flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
+    row = FlowPlan.objects.filter(flow=flow_id, state=PlanState.APPLYING).first()
+    if flow is None or row is None:
+        return
+    try:
+        context = _context(flow, now)
+        fresh = configs.look(context)
+        if fresh.digest != row.digest:
+            reason = (
+                "Nothing was applied: the clusters changed after the plan was read. This is new."
+            )
+            _store(context, fresh, PlanState.STALE, reason)
+            return
+        failed = configs.apply(context, fresh)
+    except UnderstudyError as error:
+        FlowPlan.objects.filter(pk=row.pk).update(
+            state=PlanState.FAILED, reason=f"Not applied. {error.message}", since=now
+        )
+        return
+    if failed:
+        reason = f"{len(failed)} of {len(row.changes)} changes failed. {' '.join(failed[:5])}"
+        FlowPlan.objects.filter(pk=row.pk).update(state=PlanState.FAILED, reason=reason, since=now)
+        return
+    done = SyncPlan(left_out=fresh.left_out, codes=fresh.codes)
+    reason = f"{len(row.changes)} changes were applied, asked for by {row.asked_by}."
+    _store(context, done, PlanState.APPLIED, reason)
+
+
+def _context(flow: Flow, now: datetime) -> DutyContext:
+    return DutyContext(
+        flow_id=flow.pk, spec=flow.spec, now=milliseconds(now), deadline_s=DEADLINE_S / 2
+    )
+
+
+def _busy(row: FlowPlan, now: datetime) -> bool:
+    return row.state in _OPEN and now - row.since < LOST_AFTER
+
+
+def _store(context: DutyContext, plan: SyncPlan, state: PlanState, reason: str) -> None:
+    """Write the plan down; one that a person has applied meanwhile is left to that."""
+    now = moment(context.now)
+    written = {
+        "state": state,
+        "reason": reason,
+        "digest": plan.digest,
+        "changes": [change.to_dict() for change in plan.changes()],
+        "left_out": list(plan.left_out),
+        "codes": dict(plan.codes),
+        "since": now,
+        "as_of": now,
+    }
+    with transaction.atomic():
+        row, _ = FlowPlan.objects.select_for_update().get_or_create(
+            flow_id=context.flow_id, defaults={"since": now}
+        )
+        if state == PlanState.READY and row.state == PlanState.APPLYING and _busy(row, now):
+            return
+        if (
+            state == PlanState.READY
+            and row.state == PlanState.APPLIED
+            and row.digest == plan.digest
+        ):
+            written |= {"state": row.state, "reason": row.reason, "since": row.since}
+        FlowPlan.objects.filter(pk=row.pk).update(**written)

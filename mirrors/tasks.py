@@ -1,0 +1,341 @@
+"""Celery's ways in: an id comes in, a service is called. Each may run twice or never.
+
+A task's name is what messages carry, so it stays whatever file the task lies in.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from celery import Task, shared_task
+from django.db import DatabaseError
+from django.utils import timezone
+
+from mirrors.services import clusters, process_liveness, retention
+from mirrors.services.comparison.lifecycle import waiting_comparisons
+from mirrors.services.comparison.worker import run_turn
+from mirrors.services.drills import runs, schedules
+from mirrors.services.drills.certificates import issuance
+from mirrors.services.failback import groups, orphan_resolution, preparation, switchover
+from mirrors.services.failback.lifecycle import waiting_failbacks
+from mirrors.services.failover.lifecycle import waiting_runs
+from mirrors.services.failover.runbook.lease import due_runs
+from mirrors.services.failover.runbook.steps import fence, loss_recount
+from mirrors.services.failover.runbook.worker import advance
+from mirrors.services.failover.simulation import simulator
+from mirrors.services.flows import jobs as job_rows
+from mirrors.services.flows import reconciler
+from mirrors.services.heartbeats import emitter
+from mirrors.services.migration import takeover
+from mirrors.services.offsets import index_refresh
+from mirrors.services.offsets.retention import current_runs, old_runs, skipped_records
+from mirrors.services.offsets.retention.old_runs import take_turn
+from mirrors.services.runners import cleanup
+from mirrors.services.sync import scheduler
+from mirrors.services.topics import drift, plans
+
+log = logging.getLogger(__name__)
+
+# After a change a flow is looked at so often, until it is as asked; then beat goes on.
+LOOKS = 12
+LOOK_AGAIN_S = 0.25
+
+
+@shared_task(name="mirrors.tasks.reconcile", bind=True)
+def reconcile(self: Task) -> None:
+    """Sent by beat: look at every flow of this host, and have the other hosts do the same."""
+    process_liveness.see(kind=process_liveness.BEAT, name="beat", pid=0)
+    _reconcile_here(self)
+    hosts = cleanup.hosts_elsewhere()
+    _pass_on(hosts)
+    cleanup.name_unserved(hosts=hosts)
+
+
+@shared_task(name="mirrors.tasks.reconcile_host", bind=True)
+def reconcile_host(self: Task) -> None:
+    """Sent by another host's worker to this host's own queue."""
+    _reconcile_here(self)
+
+
+@shared_task(name="mirrors.tasks.reconcile_flow")
+def reconcile_flow(flow_id: int, looks: int = LOOKS) -> None:
+    """Sent when a person changed something: do not wait for beat, neither to act nor to see."""
+    reconciler.reconcile(flow_id=flow_id)
+    if looks > 1 and not job_rows.is_settled(flow_id=flow_id):
+        reconcile_flow.apply_async(args=[flow_id, looks - 1], countdown=LOOK_AGAIN_S, expires=10)
+    _pass_on(cleanup.hosts_elsewhere(flow_id=flow_id))
+
+
+@shared_task(name="mirrors.tasks.show_sign", bind=True)
+def show_sign(self: Task) -> None:
+    """Sent by beat too: a reconciler that hangs must not make beat look dead."""
+    process_liveness.see(kind=process_liveness.BEAT, name="beat", pid=0)
+    process_liveness.see(kind=process_liveness.WORKER, name=_name(self), pid=os.getppid())
+
+
+def _reconcile_here(task: Any) -> None:
+    try:
+        process_liveness.see(
+            kind=process_liveness.RECONCILE_WORKER, name=_name(task), pid=os.getppid()
+        )
+        reconciler.reconcile()
+    except DatabaseError as error:
+        # Beat asks again in two seconds; a traceback each time would bury the log.
+        log.error("reconcile: the database refuses: %s", error)
+
+
+def _name(task: Any) -> str:
+    return str(task.request.hostname or "in this process")
+
+
+def _pass_on(hosts: set[str]) -> None:
+    for host in sorted(hosts):
+        reconcile_host.apply_async(queue=f"reconcile.{host}", expires=EXPIRES)
+
+
+@shared_task(name="mirrors.tasks.run_test")
+def run_test(test_id: int) -> None:
+    clusters.run_test(test_id=test_id)
+
+
+@shared_task(name="mirrors.tasks.check_clusters")
+def check_clusters() -> None:
+    send_each(check_cluster, clusters.due_clusters(), queue="collect", expires=9.0)
+
+
+@shared_task(name="mirrors.tasks.check_cluster")
+def check_cluster(cluster_id: int) -> None:
+    clusters.check_cluster(cluster_id=cluster_id)
+
+
+@shared_task(name="mirrors.tasks.sweep_tests")
+def sweep_tests() -> None:
+    clusters.sweep_tests()
+
+
+DUTY_EXPIRES = 5.0
+RUNS_EXPIRES = 5.0
+RETIRING_EXPIRES = 3000.0
+# So often beat asks for heartbeats.
+HEARTS_S = 2.5
+
+
+@shared_task(name="mirrors.tasks.run_due_duties")
+def run_due_duties() -> None:
+    for flow_id, name in scheduler.due_duties(now=timezone.now()):
+        run_duty.apply_async(args=[flow_id, name], queue="default", expires=DUTY_EXPIRES)
+
+
+@shared_task(name="mirrors.tasks.run_duty")
+def run_duty(flow_id: int, name: str) -> None:
+    scheduler.run_duty(flow_id=flow_id, name=name, now=timezone.now())
+
+
+@shared_task(name="mirrors.tasks.beat_hearts")
+def beat_hearts(until: float | None = None) -> None:
+    """Beat comes rarely, or an idle deployment would spend itself; shorter intervals go on here."""
+    again_s = emitter.beat(now=timezone.now()).again_s
+    now = timezone.now().timestamp()
+    until = until or now + HEARTS_S
+    if again_s is not None and now + again_s < until:
+        beat_hearts.apply_async(args=[until], countdown=again_s, expires=HEARTS_S)
+
+
+@shared_task(name="mirrors.tasks.look_at_plan")
+def look_at_plan(flow_id: int) -> None:
+    plans.look_now(flow_id=flow_id, now=timezone.now())
+
+
+@shared_task(name="mirrors.tasks.apply_plan")
+def apply_plan(flow_id: int) -> None:
+    plans.apply_now(flow_id=flow_id, now=timezone.now())
+
+
+@shared_task(name="mirrors.tasks.fix_drift")
+def fix_drift(flow_id: int) -> None:
+    drift.fix_now(flow_id=flow_id, now=timezone.now())
+
+
+@shared_task(name="mirrors.tasks.refresh_runs")
+def refresh_runs() -> None:
+    for flow_id in index_refresh.due_flows():
+        refresh_runs_of.delay(flow_id)
+
+
+@shared_task(name="mirrors.tasks.refresh_runs_of", expires=RUNS_EXPIRES)
+def refresh_runs_of(flow_id: int) -> None:
+    index_refresh.catch_up(flow_id=flow_id)
+
+
+@shared_task(name="mirrors.tasks.retire_runs")
+def retire_runs() -> None:
+    for task, due in (
+        (retire_runs_of, old_runs.flows_with_old_runs()),
+        (retire_blocks_of, current_runs.flows_with_runs()),
+        (retire_notes_of, skipped_records.flows_with_notes()),
+    ):
+        send_each(task, due, queue="collect", expires=RETIRING_EXPIRES)
+
+
+@shared_task(name="mirrors.tasks.retire_runs_of")
+def retire_runs_of(flow_id: int) -> None:
+    take_turn(lambda flow: old_runs.retire_runs(flow=flow), flow_id=flow_id, what="Old runs")
+
+
+@shared_task(name="mirrors.tasks.retire_blocks_of")
+def retire_blocks_of(flow_id: int) -> None:
+    take_turn(
+        lambda flow: current_runs.retire_blocks(flow=flow, now=timezone.now()),
+        flow_id=flow_id,
+        what="Runs before both logs",
+    )
+
+
+@shared_task(name="mirrors.tasks.retire_notes_of")
+def retire_notes_of(flow_id: int) -> None:
+    take_turn(
+        lambda flow: skipped_records.retire_notes(flow=flow),
+        flow_id=flow_id,
+        what="Notes of what was left out",
+    )
+
+
+@shared_task(name="mirrors.tasks.prune")
+def prune() -> dict[str, int]:
+    return retention.prune()
+
+
+@shared_task(name="mirrors.tasks.run_failover", soft_time_limit=150, time_limit=170)
+def run_failover(run_id: int) -> None:
+    """A simulation in one go; a real run turn by turn, each of which sends the next."""
+    if simulator.run_simulation(run_id=run_id):
+        return
+    turn = advance(run_id=run_id)
+    if turn.changed_flow is not None:
+        reconcile_flow.delay_on_commit(turn.changed_flow)
+    if turn.again_s is not None:
+        expires = turn.again_s + EXPIRES
+        run_failover.apply_async(args=[run_id], countdown=turn.again_s, expires=expires)
+
+
+@shared_task(name="mirrors.tasks.lift_fence")
+def lift_fence(run_id: int, who: str) -> None:
+    fence.lift_fence(run_id=run_id, who=who)
+
+
+@shared_task(name="mirrors.tasks.count_loss", soft_time_limit=150, time_limit=170)
+def count_loss(run_id: int) -> None:
+    """What an ended failover left on its source, counted once that is back."""
+    loss_recount.recount(run_id=run_id)
+
+
+@shared_task(name="mirrors.tasks.sweep_failovers")
+def sweep_failovers() -> None:
+    now = timezone.now()
+    send_each(run_failover, [*waiting_runs(), *due_runs(now=now)])
+    send_each(count_loss, loss_recount.due_counts(now=now))
+    simulator.sweep()
+
+
+@shared_task(name="mirrors.tasks.run_drills")
+def run_drills() -> None:
+    """Judge and certify what has ended, take what is due, and begin what waits."""
+    now = timezone.now()
+    runs.judge_ended(now=now)
+    issuance.issue_missing(now=now)
+    schedules.take_due(now=now)
+    send_each(run_failover, runs.begin_waiting(now=now))
+
+
+@shared_task(name="mirrors.tasks.run_failback", soft_time_limit=270, time_limit=290)
+def run_failback(run_id: int) -> None:
+    flow = preparation.prepare_failback(run_id=run_id)
+    if flow is not None:
+        reconcile_flow.delay_on_commit(flow.pk)
+
+
+@shared_task(name="mirrors.tasks.settle_orphans", soft_time_limit=570, time_limit=590)
+def settle_orphans(run_id: int) -> None:
+    orphan_resolution.settle_orphans(run_id=run_id)
+
+
+@shared_task(name="mirrors.tasks.bring_groups_back", soft_time_limit=90, time_limit=100)
+def bring_groups_back(run_id: int, act: bool) -> None:
+    groups.look_at_groups(run_id=run_id, act=act)
+
+
+@shared_task(name="mirrors.tasks.sweep_failbacks")
+def sweep_failbacks() -> None:
+    send_each(run_failback, waiting_failbacks())
+    send_each(settle_orphans, groups.waiting_orphans())
+    send_each(run_failover, switchover.begin_simulated())
+    switchover.close_switched()
+
+
+@shared_task(name="mirrors.tasks.check_takeover")
+def check_takeover(run_id: int, flow_id: int, seconds: int, start: bool, who: str) -> None:
+    if takeover.run_check(run_id=run_id, seconds=seconds, start=start, who=who) and start:
+        reconcile_flow.delay_on_commit(flow_id)
+
+
+@shared_task(name="mirrors.tasks.run_comparison", soft_time_limit=150, time_limit=170)
+def run_comparison(comparison_id: int) -> None:
+    """Some seconds of it; then it goes to the end of the queue, so that others have their turn."""
+    if run_turn(comparison_id=comparison_id):
+        run_comparison.delay(comparison_id)
+
+
+@shared_task(name="mirrors.tasks.sweep_comparisons")
+def sweep_comparisons() -> None:
+    send_each(run_comparison, waiting_comparisons())
+
+
+__all__ = [
+    "apply_plan",
+    "beat_hearts",
+    "bring_groups_back",
+    "check_cluster",
+    "check_clusters",
+    "check_takeover",
+    "count_loss",
+    "fix_drift",
+    "lift_fence",
+    "look_at_plan",
+    "prune",
+    "reconcile",
+    "reconcile_flow",
+    "reconcile_host",
+    "refresh_runs",
+    "refresh_runs_of",
+    "retire_blocks_of",
+    "retire_notes_of",
+    "retire_runs",
+    "retire_runs_of",
+    "run_comparison",
+    "run_drills",
+    "run_due_duties",
+    "run_duty",
+    "run_failback",
+    "run_failover",
+    "run_test",
+    "settle_orphans",
+    "show_sign",
+    "sweep_comparisons",
+    "sweep_failbacks",
+    "sweep_failovers",
+    "sweep_tests",
+]
+
+
+# Beat asks again so often; what no worker took by then is sent anew.
+EXPIRES = 10.0
+
+
+def send_each(
+    task: Task, ids: Iterable[int], *, queue: str = "default", expires: float = EXPIRES
+) -> None:
+    for row_id in ids:
+        task.apply_async(args=[row_id], queue=queue, expires=expires)

@@ -1,0 +1,287 @@
+"""Pages of comparisons: the list, the form that asks for one, one of them live with its tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import QuerySet, Value
+from django.db.models.functions import Concat
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from mirrors import tasks
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.formatting import arrow
+from mirrors.forms.comparison import ComparisonForm
+from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Flow, Role, needs
+from mirrors.models.comparison import OPEN_COMPARISONS, ComparisonState, PartVerdict, Verdict
+from mirrors.services.comparison import lifecycle
+from mirrors.views.failover.result_tables import COMPARISON
+from mirrors.views.page import curl, filter_of, render_page
+from mirrors.views.tables import Column, Question, file_of
+
+# A verdict, and the state whose shape and colour it has.
+SHOWN = {"same": "succeeded", "partly": "attention", "differs": "critical", "unread": "unknown"}
+WORDS = {"same": "the same", "partly": "the same so far", "unread": "not read"}
+ABOUTS = ("topic", "partition", "config", "acl", "group", "content")
+_NAMES = {
+    "topic": "Topics",
+    "partition": "Partitions",
+    "config": "Settings",
+    "acl": "Access rules",
+    "group": "Group offsets",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One tab with its table."""
+
+    label: str
+    template: str
+    question: Question
+    labels: dict[str, str]
+    rows: Callable[[Comparison], QuerySet[Any]]
+
+
+def _findings(run: Comparison) -> QuerySet[ComparisonFinding]:
+    return ComparisonFinding.objects.filter(comparison=run)
+
+
+def _parts(run: Comparison) -> QuerySet[ComparisonPart]:
+    return ComparisonPart.objects.filter(comparison=run)
+
+
+FINDINGS = Question(
+    columns=(
+        Column("about", "About", ("about", "name", "partition")),
+        Column("weight", "Weight", ("weight", "id")),
+        Column("kind", "What", ("kind", "name", "partition")),
+        Column("name", "Name", ("name", "partition", "source_offset")),
+        Column("partition", "Partition", ("partition", "name"), number=True),
+        Column("source_offset", "Source offset", ("source_offset",), number=True),
+        Column("target_offset", "Target offset", ("target_offset",), number=True),
+        Column("sentence", "In words"),
+    ),
+    search=("name", "sentence"),
+    default="weight",
+    filters={"about": ABOUTS, "weight": ("differs", "note")},
+)
+PARTITIONS = Question(
+    columns=(
+        Column("topic", "Topic", ("topic", "partition")),
+        Column("partition", "Partition", ("partition", "topic"), number=True),
+        Column("verdict", "Content", ("verdict", "topic", "partition")),
+        Column(
+            "source_records",
+            "Source records",
+            ("source_records",),
+            number=True,
+            title="Records that were read on the source",
+        ),
+        Column(
+            "target_records",
+            "Target records",
+            ("target_records",),
+            number=True,
+            title="Records that were read on the target",
+        ),
+        Column("differences", "Differences", ("differences",), number=True),
+        Column(
+            "explained",
+            "Compacted",
+            ("explained",),
+            number=True,
+            title="Records that only one side still has, as compaction leaves them",
+        ),
+        Column(
+            "unread",
+            "Not read",
+            ("unread",),
+            number=True,
+            title="Source offsets that were asked for and not compared",
+        ),
+        Column("source_first", "From", ("source_first",), number=True),
+        Column("next", "To", ("next",), number=True, title="Compared up to, but without"),
+        Column("target_first", "Target from", ("target_first",), number=True),
+        Column("target_end", "Target to", ("target_end",), number=True),
+        Column("source_digest", "Digest", title="Of the source; where all agrees, of the target"),
+        Column("target_digest", "Target digest"),
+        Column("reason", "Reason"),
+    ),
+    search=("topic", "remote_topic", "reason"),
+    default="verdict",
+    filters={"verdict": tuple(PartVerdict.values)},
+)
+PARTS = {
+    "findings": Part(
+        "What was found",
+        "mirrors/comparison/_findings.html",
+        FINDINGS,
+        {"about": "About", "weight": "Weight"},
+        _findings,
+    ),
+    "partitions": Part(
+        "Partitions",
+        "mirrors/comparison/_partitions.html",
+        PARTITIONS,
+        {"verdict": "Content"},
+        _parts,
+    ),
+}
+
+
+def mark(run: Comparison) -> Any:
+    """Give a comparison the state and the word that its page shows."""
+    marked: Any = run
+    marked.shown = SHOWN.get(run.verdict, "unknown") if run.verdict else run.state
+    marked.words = WORDS.get(run.verdict, run.verdict)
+    return marked
+
+
+def aspects_of(run: Comparison) -> list[dict[str, Any]]:
+    """One line an aspect; one of which nothing could be compared says why."""
+    return [
+        {
+            **row,
+            "label": _NAMES.get(row["about"], row["about"]),
+            "state": "critical" if row["differs"] else "good" if row["compared"] else "unknown",
+        }
+        for row in (run.summary or {}).get("aspects", [])
+    ]
+
+
+QUESTION = Question(
+    columns=(
+        Column("pk", "Comparison", ("pk",), number=True),
+        Column("label", "Flow", ("flow__source__alias", "flow__target__alias")),
+        Column("state", "State", ("state",)),
+        Column("verdict", "Result", ("verdict",)),
+        Column("created_at", "Asked", ("created_at",)),
+        Column("ended_at", "Lasted"),
+        Column("requested_by", "By", ("requested_by",)),
+        Column("reason", "In words"),
+    ),
+    search=("label", "requested_by", "reason", "why"),
+    default="-pk",
+    filters={"state": tuple(ComparisonState.values), "verdict": tuple(Verdict.values)},
+)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_comparisons(request: HttpRequest) -> HttpResponseBase:
+    found = (
+        Comparison.objects.select_related("flow__source", "flow__target")
+        .defer("summary")
+        .annotate(label=Concat("flow__source__alias", Value("->"), "flow__target__alias"))
+    )
+    if download := QUESTION.export(request, found, "comparisons"):
+        return download
+    table = QUESTION.table(request, found)
+    filters = [
+        filter_of("state", "State", ComparisonState.values, table.chosen),
+        filter_of("verdict", "Result", Verdict.values, table.chosen),
+    ]
+    for run in table.page:
+        mark(run)
+    context = {"table": table, "filters": filters}
+    return render_page(request, "mirrors/comparison/list.html", context, section="compare", every=3)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.OPERATOR)
+def add_comparison(request: HttpRequest) -> HttpResponse:
+    """Ask for one; a link may name the flow."""
+    if request.method == "POST":
+        form = ComparisonForm(request.POST)
+        if form.is_valid():
+            try:
+                run = lifecycle.request_comparison(who=request.user.get_username(), **form.asked())
+            except UnderstudyError as error:
+                form.add_error(None, error.message)
+            else:
+                tasks.run_comparison.delay_on_commit(run.pk)
+                return redirect("comparison", pk=run.pk)
+    else:
+        named = request.GET.get("flow", "")
+        form = ComparisonForm(initial={"flow": int(named) if named.isdecimal() else None})
+    context = {"form": form, "flows": Flow.objects.exists()}
+    status = 400 if form.errors else 200
+    return render_page(
+        request, "mirrors/comparison/form.html", context, section="compare", status=status
+    )
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_comparison(request: HttpRequest, pk: int, part: str = "findings") -> HttpResponseBase:
+    found = Comparison.objects.select_related("flow__source", "flow__target")
+    run = mark(get_object_or_404(found, pk=pk))
+    shown = PARTS[part]
+    if download := shown.question.export(request, shown.rows(run), f"comparison-{pk}-{part}"):
+        return download
+    table = shown.question.table(request, shown.rows(run))
+    context: dict[str, Any] = {
+        "run": run,
+        "title": f"Comparison of {arrow(run.flow.name)}",
+        "is_open": run.state in OPEN_COMPARISONS,
+        "aspects": aspects_of(run),
+        "totals": (run.summary or {}).get("content"),
+        "table": table,
+        "filters": [
+            filter_of(field, shown.labels[field], values, table.chosen)
+            for field, values in shown.question.filters.items()
+        ],
+        "tab": part,
+        "tab_template": shown.template,
+        "tabs": [(name, one.label, _tab(pk, name)) for name, one in PARTS.items()],
+        "commands": _commands(request, run),
+    }
+    if file := file_of(request, context, COMPARISON, f"comparison-{pk}"):
+        return file
+    every = 1 if context["is_open"] else None
+    return render_page(
+        request, "mirrors/comparison/detail.html", context, section="compare", every=every
+    )
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def abort(request: HttpRequest, pk: int) -> HttpResponse:
+    run = get_object_or_404(Comparison, pk=pk)
+    try:
+        lifecycle.abort_comparison(run=run, who=request.user.get_username())
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    return redirect("comparison", pk=pk)
+
+
+def _tab(pk: int, part: str) -> str:
+    if part == "findings":
+        return reverse("comparison", args=[pk])
+    return reverse("comparison-part", args=[pk, part])
+
+
+def _commands(request: HttpRequest, run: Comparison) -> list[dict[str, str]]:
+    body = {
+        "flow": run.flow_id,
+        "topics": run.topics,
+        "content": run.content,
+        "records": run.records,
+        "seconds": run.seconds,
+        "megabytes": run.megabytes,
+    }
+    path = f"comparisons/{run.pk}/"
+    return [
+        curl(request, "Compare again", "POST", "comparisons/", body),
+        curl(request, "Read this comparison", "GET", path),
+        curl(request, "What it found", "GET", f"{path}findings/"),
+        curl(request, "Its partitions", "GET", f"{path}partitions/"),
+    ]

@@ -1,0 +1,166 @@
+"""Certificates: read, printed, downloaded; and the page where anybody may verify one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.core.cache import cache
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_http_methods, require_safe
+
+from mirrors.domain.drills.certificates.signature import LONGEST, Verification
+from mirrors.domain.drills.certificates.tables import sheets_of, state_of, title_of
+from mirrors.models import Certificate, Role, SigningKey, needs
+from mirrors.services.drills.certificates.issuance import evidence_of, verify_text
+from mirrors.services.drills.certificates.pdf import draw_pdf
+from mirrors.services.errors import TooMany
+from mirrors.views.page import curl, render_page
+from mirrors.views.tables import clean
+
+_A_MINUTE = 60
+# A form's own words around the longest certificate, each letter of which may be three.
+_MOST_SENT = 3 * LONGEST + 64 * 1024
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_certificate(request: HttpRequest, number: str) -> HttpResponse:
+    known = _known(number)
+    found = verify_text(text=known.text.encode())
+    context = {
+        "certificate": known,
+        "verification": found,
+        "title": title_of(found.document) if found.document else f"Certificate {number}",
+        "result": found.document["result"] if found.document else "",
+        "result_state": state_of(found.document) if found.document else "unknown",
+        "sheets": sheets_of(found.document) if found.genuine and found.document else (),
+        "kept": _evidence(known) is not None,
+        "later": known.supplemented_by.all(),
+        "address": request.build_absolute_uri(reverse("verify-one", args=[number])),
+        "commands": [
+            curl(request, "Read this certificate", "GET", f"certificates/{number}/"),
+        ],
+    }
+    return render_page(request, "mirrors/drills/certificate.html", context, section="drills")
+
+
+@require_safe
+@needs(Role.VIEWER)
+def download_certificate(request: HttpRequest, number: str, form: str) -> HttpResponse:
+    """`json` is the certificate itself, `pdf` its print, `evidence` what its digest speaks of."""
+    known = _known(number)
+    if form == "pdf":
+        found = verify_text(text=known.text.encode())
+        if not found.genuine or found.document is None:
+            raise Http404("No print is made of a certificate that does not verify.")
+        address = request.build_absolute_uri(reverse("verify-one", args=[number]))
+        body, mime = draw_pdf(document=found.document, address=address), "application/pdf"
+        return _file(body, mime, f"certificate-{number}.pdf")
+    if form == "evidence":
+        evidence = _evidence(known)
+        if evidence is None:
+            raise Http404("Its evidence was dropped because of its age; its digest stays.")
+        return _file(evidence, "application/json", f"evidence-{number}.json")
+    return _file(known.text.encode(), "application/json", f"certificate-{number}.json")
+
+
+@csrf_exempt
+@login_not_required
+@needs(Role.NONE)
+@require_http_methods(["GET", "HEAD", "POST"])
+def verify_any(request: HttpRequest) -> HttpResponse:
+    """Paste or upload one; nothing of it is kept, so no form's token is asked for."""
+    if request.method != "POST":
+        number = request.GET.get("number", "").strip()
+        if number:
+            return verify_one(request, number)
+        return _verify_page(request)
+    if refused := _throttled(request):
+        return refused
+    if int(request.META.get("CONTENT_LENGTH") or 0) > _MOST_SENT:
+        words = f"That is larger than {LONGEST // 1024} KiB, and no certificate is."
+        return _verify_page(request, error=words, status=413)
+    given = _given(request)
+    if not given:
+        return _verify_page(request, error="Paste a certificate, or choose its file.", status=422)
+    return _verify_page(request, found=verify_text(text=given))
+
+
+@login_not_required
+@needs(Role.NONE)
+@require_safe
+def verify_one(request: HttpRequest, number: str) -> HttpResponse:
+    """The certificate of a number, as it was issued here; the number is its secret."""
+    if refused := _throttled(request):
+        return refused
+    known = Certificate.objects.filter(number=clean(number)[:64]).first()
+    if known is None:
+        words = "No certificate of that number was issued here. Compare it letter by letter."
+        return _verify_page(request, error=words, status=404)
+    return _verify_page(request, found=verify_text(text=known.text.encode()))
+
+
+def _given(request: HttpRequest) -> bytes:
+    """An upload counts before pasted text; a bit more than the longest is enough to refuse it."""
+    file = request.FILES.get("file")
+    if file is not None:
+        return bytes(file.read(LONGEST + 1))
+    # Pasting adds space around a text, and none is inside of a certificate.
+    return request.POST.get("text", "").strip().encode("utf-8", "surrogatepass")
+
+
+def _verify_page(
+    request: HttpRequest, *, found: Verification | None = None, error: str = "", status: int = 200
+) -> HttpResponse:
+    genuine = found is not None and found.genuine
+    document = found.document if found is not None and genuine else None
+    context: dict[str, Any] = {
+        "found": found,
+        "error": error,
+        "title": title_of(document) if document else "Verify a certificate",
+        "sheets": sheets_of(document) if document else (),
+        "keys": SigningKey.objects.order_by("-pk")[:10],
+    }
+    response = render(request, "mirrors/drills/verify_certificate.html", context, status=status)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _throttled(request: HttpRequest) -> HttpResponse | None:
+    """So many a minute from one address; counted in this process, without a row or a queue."""
+    minute = int(timezone.now().timestamp()) // _A_MINUTE
+    key = f"verify:{request.META.get('REMOTE_ADDR', '')}:{minute}"
+    limit = settings.UNDERSTUDY_VERIFICATIONS_PER_MINUTE
+    cache.add(key, 0, timeout=2 * _A_MINUTE)
+    try:
+        asked = cache.incr(key)
+    except ValueError:
+        # Pushed out by many other addresses: it counts anew.
+        asked = 1
+    if asked <= limit:
+        return None
+    error = TooMany(
+        f"{limit} verifications within a minute came from your address, which is the limit here. "
+        "Wait a minute, or verify on your own machine: the command is verify_certificate."
+    )
+    return _verify_page(request, error=error.message, status=429)
+
+
+def _known(number: str) -> Certificate:
+    rows = Certificate.objects.select_related("drill_run__run", "failover", "supplements")
+    return get_object_or_404(rows, number=clean(number)[:64])
+
+
+def _evidence(known: Certificate) -> bytes | None:
+    return evidence_of(known.drill_run.run if known.drill_run else known.failover)
+
+
+def _file(body: bytes, mime: str, name: str) -> HttpResponse:
+    disposition = f'attachment; filename="{name}"'
+    return HttpResponse(body, content_type=mime, headers={"Content-Disposition": disposition})

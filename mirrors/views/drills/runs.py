@@ -1,0 +1,164 @@
+"""Pages of drills: what became of each, one of them, their schedules, the button for one now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Value
+from django.db.models.functions import Concat
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from mirrors import tasks
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.formatting import arrow
+from mirrors.models import Drill, DrillRun, Flow, Role, needs
+from mirrors.models.drills import DrillState
+from mirrors.models.failover import Verification
+from mirrors.services.drills import schedules
+from mirrors.services.drills.certificates.issuance import evidence_of
+from mirrors.views.page import curl, filter_of, render_page
+from mirrors.views.tables import Column, Question
+
+HISTORY = Question(
+    columns=(
+        Column("pk", "Drill", ("pk",), number=True),
+        Column("flow_name", "Flow", ("flow_name",)),
+        Column("state", "Result", ("state",)),
+        Column("verification", "Verified", ("verification",)),
+        Column("created_at", "When", ("created_at",)),
+        Column("measured.rpo_ms", "RPO", number=True, title="Age of the oldest record not copied"),
+        Column("measured.loss", "Lost", number=True, title="Records that would be lost"),
+        Column("measured.rto_ms", "RTO", number=True, title="Until every group reads again"),
+        Column("certificate.number", "Certificate"),
+        Column("reason", "Reason"),
+    ),
+    search=("flow_name", "reason", "requested_by"),
+    default="-pk",
+    filters={"state": tuple(DrillState.values), "verification": tuple(Verification.values)},
+)
+SCHEDULES = Question(
+    columns=(
+        Column("pk", "Schedule", ("pk",), number=True),
+        Column("label", "Flow", ("flow__source__alias", "flow__target__alias")),
+        Column("schedule", "When", ("schedule",)),
+        Column("time_zone", "Time zone", ("time_zone",)),
+        Column("next_at", "Next"),
+        Column("groups", "Groups"),
+        Column("changed_by", "By", ("changed_by",)),
+    ),
+    search=("label", "schedule", "time_zone", "changed_by"),
+    default="label",
+)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_runs(request: HttpRequest) -> HttpResponseBase:
+    rows = DrillRun.objects.select_related("certificate")
+    if download := HISTORY.export(request, rows, "drills", mark=_flat):
+        return download
+    table = HISTORY.table(request, rows)
+    for run in table.page:
+        _mark(run)
+    states = filter_of("state", "Result", DrillState.values, table.chosen)
+    verified = filter_of("verification", "Verified", Verification.values, table.chosen)
+    context = {
+        "table": table,
+        "filters": [states, verified],
+        "tab": "history",
+        "commands": [curl(request, "Read the history", "GET", "drill-runs/")],
+    }
+    return render_page(request, "mirrors/drills/list.html", context, section="drills", every=5)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_schedules(request: HttpRequest) -> HttpResponseBase:
+    now = timezone.now()
+    rows = Drill.objects.select_related("flow__source", "flow__target").annotate(
+        label=Concat("flow__source__alias", Value("->"), "flow__target__alias")
+    )
+
+    def mark(drill: Any) -> Any:
+        drill.next_at = schedules.next_at(drill, now=now)
+        return drill
+
+    if download := SCHEDULES.export(request, rows, "drill-schedules", mark=mark):
+        return download
+    table = SCHEDULES.table(request, rows)
+    for drill in table.page:
+        mark(drill)
+    context = {
+        "table": table,
+        "filters": [],
+        "tab": "schedules",
+        "commands": [
+            curl(request, "Schedule one", "POST", "drills/", {"flow": 1, "schedule": "0 3 * * 1"})
+        ],
+    }
+    return render_page(request, "mirrors/drills/list.html", context, section="drills", every=5)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_run(request: HttpRequest, pk: int) -> HttpResponse:
+    rows = DrillRun.objects.select_related("certificate", "run", "flow__source", "flow__target")
+    run = _mark(get_object_or_404(rows, pk=pk))
+    is_open = run.ended_at is None
+    context = {
+        "run": run,
+        "is_open": is_open,
+        "title": f"Drill {run.pk} of {arrow(run.flow_name)}",
+        "verdict": run.verdict or {},
+        "tone": _tone(run),
+        "kept": evidence_of(run.run) is not None,
+        "commands": [curl(request, "Read this drill", "GET", f"drill-runs/{pk}/")],
+    }
+    every = 2 if is_open or run.certificate_number == "" else None
+    return render_page(request, "mirrors/drills/run.html", context, section="drills", every=every)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def drill_now(request: HttpRequest, pk: int) -> HttpResponse:
+    """One click: no question is asked, since nothing real is touched."""
+    flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
+    try:
+        run = schedules.request_drill(flow=flow, who=request.user.get_username())
+    except UnderstudyError as error:
+        messages.warning(request, error.message)
+        known = DrillRun.objects.filter(flow=flow, ended_at=None).first()
+        return redirect("drill-run", pk=known.pk) if known else redirect("flow", pk=pk)
+    tasks.run_drills.delay_on_commit()
+    return redirect("drill-run", pk=run.pk)
+
+
+def _tone(run: DrillRun) -> str:
+    """Green only where all is verified and every objective was met."""
+    good = run.state == DrillState.PASSED and run.verification == Verification.VERIFIED
+    return "good" if good else "attention"
+
+
+def _mark(run: Any) -> Any:
+    """What templates read of a drill; relations that may be missing become empty words."""
+    certificate = getattr(run, "certificate", None)
+    run.certificate_number = certificate.number if certificate else ""
+    run.missed = {row["objective"] for row in (run.verdict or {}).get("breaches", [])}
+    return run
+
+
+class _Facts:
+    """A dictionary whose keys read as attributes, for the columns of a download."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.__dict__.update(facts)
+
+
+def _flat(run: Any) -> Any:
+    run.measured = _Facts(run.measured or {})
+    return run

@@ -1,0 +1,77 @@
+"""What only the old primary has, record by record: a page of it, and the download.
+
+Who may only look sees counts and offsets; what is in records is for those who decide on them.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from typing import Any
+
+from django.http import HttpRequest, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from mirrors.models import OrphanStretch, Role, needs
+from mirrors.services.failback import orphans
+from mirrors.views.page import curl, render_page
+from mirrors.views.tables import Column, download
+
+SHOWN_RECORDS = 50
+_COLUMNS = tuple(
+    Column(name, name)
+    for name in ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+)
+
+
+@require_safe
+@needs(Role.OPERATOR)
+def show_orphans(request: HttpRequest, pk: int, stretch: int) -> HttpResponseBase:
+    rows = OrphanStretch.objects.select_related("failback__flow__source", "failback__flow__target")
+    row = get_object_or_404(rows, pk=stretch, failback=pk)
+    if (kind := request.GET.get("as")) in {"csv", "jsonl"}:
+        return _export(row, str(kind))
+    given = request.GET.get("from", "0")
+    start = int(given) if given.isdecimal() and len(given) < 13 else 0
+    found = [
+        {**record, "shown_key": _text(record, "key"), "shown_value": _text(record, "value")}
+        for record in orphans.read_records(stretch=row, start=start, count=SHOWN_RECORDS)
+    ]
+    address = f"failbacks/{pk}/orphans/{row.pk}/records/"
+    context = {
+        "row": row,
+        "run": row.failback,
+        "title": f"Orphans of {row}",
+        "records": found,
+        "start": start,
+        "before": max(0, start - SHOWN_RECORDS) if start else None,
+        "after": start + len(found) if start + len(found) < row.kept else None,
+        "commands": [curl(request, "Read them", "GET", address)],
+    }
+    return render_page(request, "mirrors/failback/orphans.html", context, section="failovers")
+
+
+def _export(row: OrphanStretch, kind: str) -> StreamingHttpResponse:
+    """JSON lines have every byte; a spreadsheet gets text, made safe for it."""
+    records = orphans.read_records(stretch=row)
+    name = f"orphans-{row.topic}-{row.partition}"
+    if kind == "csv":
+        return download("csv", _COLUMNS, map(_flat, records), name)
+    return StreamingHttpResponse(
+        (f"{json.dumps(each)}\n" for each in records),
+        content_type="application/jsonl; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}.jsonl"'},
+    )
+
+
+def _flat(record: dict[str, Any]) -> types.SimpleNamespace:
+    names = (column.key for column in _COLUMNS)
+    cells = {name: _text(record, name) for name in names}
+    return types.SimpleNamespace(**{**cells, "headers": json.dumps(record["headers"])})
+
+
+def _text(record: dict[str, Any], name: str) -> Any:
+    """Bytes that are no text are shown as base64."""
+    return record.get(name, record.get(f"{name}_base64"))

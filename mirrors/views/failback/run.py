@@ -1,0 +1,233 @@
+"""Pages of the way back: ask for it, follow it, decide on what only the old primary has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from mirrors import tasks
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.formatting import arrow
+from mirrors.models import (
+    Divergence,
+    Failback,
+    FailoverRun,
+    Flow,
+    OrphanStretch,
+    Role,
+    needs,
+    role_of,
+)
+from mirrors.models.failback import FailbackState, OrphanState
+from mirrors.services.failback import lifecycle, orphans, switchover
+from mirrors.services.failover.runbook.steps.fence import fences_left
+from mirrors.views.failover.result_tables import FAILBACK, FAILBACKS
+from mirrors.views.page import curl, render_page
+from mirrors.views.tables import file_of, first
+
+SHOWN_ROWS = 200
+_BUSY = (FailbackState.QUEUED, FailbackState.PREPARING)
+CHOICES = {
+    "replay": "Bring them over: each is written once into the topic on the new primary, with its "
+    "key, value, headers and time, and a header that says where it comes from.",
+    "export": "Leave them behind, and keep them here for download.",
+    "drop": "Leave them behind. They stay on the old primary as long as it retains them.",
+}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.VIEWER)
+def ask_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
+    """GET says what will be done; POST, with a reason, does it."""
+    if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
+        raise PermissionDenied("This needs the role operator.")
+    flow = get_object_or_404(Flow.objects.select_related("source", "target", "runner"), pk=pk)
+    if request.method != "POST":
+        return _asking(request, flow)
+    why = request.POST.get("reason", "").strip()[:500]
+    if not why:
+        return _asking(request, flow, "Say why: it is kept in the history.", 422)
+    try:
+        run = lifecycle.request_failback(flow=flow, who=request.user.get_username(), why=why)
+    except UnderstudyError as error:
+        return _asking(request, flow, error.message, 409)
+    tasks.run_failback.delay_on_commit(run.pk)
+    return redirect("failback", pk=run.pk)
+
+
+def _asking(
+    request: HttpRequest, flow: Flow, error: str = "", status: int = 200
+) -> HttpResponseBase:
+    points = Divergence.objects.filter(flow=flow)
+    body = {"flow": flow.pk, "reason": "…"}
+    context: dict[str, Any] = {
+        "flow": flow,
+        "error": error,
+        "points": points,
+        "total": points.count(),
+        "runs": Failback.objects.filter(flow=flow),
+        "open_run": Failback.objects.filter(flow=flow, ended_at=None).first(),
+        "commands": [
+            curl(request, "Go back over REST", "POST", "failbacks/", body),
+            curl(request, "Where both sides parted", "GET", f"flows/{flow.pk}/divergence/"),
+        ],
+    }
+    if file := file_of(request, context, FAILBACKS, f"{flow.source.alias}-{flow.target.alias}"):
+        return file
+    first(context, SHOWN_ROWS, "points", "runs")
+    return render_page(
+        request, "mirrors/failback/begin.html", context, section="failovers", status=status
+    )
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
+    runs = Failback.objects.select_related(
+        "flow__source", "flow__target", "reverse__source", "reverse__target"
+    )
+    run = get_object_or_404(runs, pk=pk)
+    rows = list(run.orphans.all())
+    is_open = run.ended_at is None
+    context: dict[str, Any] = {
+        "run": run,
+        "title": f"Way back of {arrow(run.flow.name)}",
+        "is_open": is_open,
+        "busy": run.state in _BUSY,
+        "orphans": rows,
+        "totals": _totals(rows),
+        "choices": CHOICES,
+        "starts": run.starts,
+        "groups": run.groups,
+        "fences": [
+            *fences_left(source_id=run.flow.source_id, target_id=run.flow.target_id),
+            *fences_left(source_id=run.flow.target_id, target_id=run.flow.source_id),
+        ],
+        "lag": switchover.lag_of(run) if run.reverse_id else None,
+        "switches": FailoverRun.objects.filter(
+            flow=run.reverse_id, created_at__gte=run.created_at
+        ).defer("plan", "result"),
+        "commands": _commands(request, run),
+    }
+    if file := file_of(request, context, FAILBACK, f"failback-{pk}"):
+        return file
+    first(context, SHOWN_ROWS, *(sheet.rows for sheet in FAILBACK.values()))
+    every = 1 if run.state in _BUSY else 3 if is_open else None
+    return render_page(
+        request, "mirrors/failback/run.html", context, section="failovers", every=every
+    )
+
+
+def _totals(rows: list[OrphanStretch]) -> dict[str, int]:
+    waits = (OrphanState.LISTED, OrphanState.FAILED)
+    return {
+        "records": sum(row.records for row in rows),
+        "waiting": sum(row.records for row in rows if row.state in waits),
+        "gone": sum(row.gone for row in rows),
+        "partitions": len(rows),
+    }
+
+
+def _commands(request: HttpRequest, run: Failback) -> list[dict[str, str]]:
+    path, why = f"failbacks/{run.pk}/", {"reason": "…"}
+    decision = {"decision": "replay", **why}
+    return [
+        curl(request, "Read this way back", "GET", path),
+        curl(request, "Orphans by partition", "GET", f"{path}orphans/"),
+        curl(request, "Decide on them", "POST", f"{path}decide/", decision),
+        curl(request, "Put idle groups back", "POST", f"{path}groups/", {"act": True}),
+        curl(request, "Switch back", "POST", f"{path}switch/", {"confirm_alias": "…", **why}),
+    ]
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def decide(request: HttpRequest, pk: int) -> HttpResponse:
+    """Of one partition's orphans, or of all that wait."""
+    run = get_object_or_404(Failback.objects.select_related("flow"), pk=pk)
+    chosen = request.POST.get("stretch", "")
+    places = None
+    if chosen.isdecimal():
+        row = get_object_or_404(OrphanStretch, pk=int(chosen[:18]), failback=run)
+        places = [(row.topic, row.partition)]
+    try:
+        count = orphans.decide(
+            run=run,
+            decision=request.POST.get("decision", ""),
+            places=places,
+            who=request.user.get_username(),
+            why=request.POST.get("reason", "").strip()[:500],
+            now=timezone.now(),
+        )
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    else:
+        tasks.settle_orphans.delay_on_commit(run.pk)
+        messages.success(request, f"Decided for {count} partitions; a worker does it.")
+    return redirect("failback", pk=pk)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def groups(request: HttpRequest, pk: int) -> HttpResponse:
+    run = get_object_or_404(Failback, pk=pk)
+    try:
+        lifecycle.check_running(run)
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    else:
+        tasks.bring_groups_back.delay_on_commit(run.pk, request.POST.get("act") == "yes")
+        messages.success(request, "A worker asks both clusters for their groups.")
+    return redirect("failback", pk=pk)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def retry(request: HttpRequest, pk: int) -> HttpResponse:
+    run = get_object_or_404(Failback, pk=pk)
+    try:
+        lifecycle.try_again(run=run, who=request.user.get_username())
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    else:
+        tasks.run_failback.delay_on_commit(run.pk)
+    return redirect("failback", pk=pk)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def close(request: HttpRequest, pk: int) -> HttpResponse:
+    run = get_object_or_404(Failback, pk=pk)
+    why = request.POST.get("reason", "").strip()[:500]
+    try:
+        lifecycle.close_failback(run=run, who=request.user.get_username(), why=why)
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    return redirect("failback", pk=pk)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def switch(request: HttpRequest, pk: int) -> HttpResponse:
+    """One act: what it simulates now, a switchover does as soon as that has succeeded."""
+    rows = Failback.objects.select_related("flow__source", "reverse")
+    run = get_object_or_404(rows, pk=pk)
+    try:
+        found = switchover.request_switch(
+            run=run,
+            confirm_alias=request.POST.get("confirm_alias", "")[:100],
+            who=request.user.get_username(),
+            why=request.POST.get("reason", "").strip()[:400],
+        )
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+        return redirect("failback", pk=pk)
+    tasks.run_failover.delay_on_commit(found.pk)
+    return redirect("failover", pk=found.pk)

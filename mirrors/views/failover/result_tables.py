@@ -1,0 +1,161 @@
+"""The rows of a simulation as its page and its downloads show them, worst first."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from django.http import HttpRequest, StreamingHttpResponse
+
+from mirrors.domain.failover.runbook.data_loss import every_partition
+from mirrors.models import FailoverRun
+from mirrors.views.tables import Column, Sheet, download
+
+# A word of a proof, and the state whose shape and colour it has.
+STATES = {
+    "proven": "succeeded",
+    "differs": "critical",
+    "unproven": "unknown",
+    "unread": "attention",
+}
+_WORST = ("differs", "unread", "unproven", "proven")
+COLUMNS = tuple(
+    Column(key, key)
+    for key in (
+        "group",
+        "topic",
+        "partition",
+        "remote_topic",
+        "source_offset",
+        "downstream_offset",
+        "outcome",
+        "verdict",
+        "loss",
+        "loss_is",
+        "unread_loss",
+        "re_reads",
+        "skipped",
+        "in_order",
+        "compared",
+        "last_consumed_at",
+        "first_offset",
+        "first_timestamp",
+        "first_record_ms",
+        "waiting",
+        "drain_ms",
+        "reason",
+    )
+)
+
+
+def failed_first(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Places that are wrong or unknown come first, then those that lose or wait most."""
+    marked = [{**row, "state": STATES.get(row["verdict"], "unknown")} for row in rows]
+    return sorted(
+        marked,
+        key=lambda row: (
+            _WORST.index(row["verdict"]),
+            -(row["unread_loss"] or 0),
+            -(row["waiting"] or 0),
+            row["group"],
+            row["topic"],
+            row["partition"],
+        ),
+    )
+
+
+def partitions_at_risk(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """Partitions that lose something, or of which nobody knows; the most first."""
+    rows = [dict(row) for row in every_partition(plan) if row["loss"] != 0]
+    return sorted(rows, key=lambda row: (row["loss"] is not None, -(row["loss"] or 0)))
+
+
+def download_rows(request: HttpRequest, run: FailoverRun) -> StreamingHttpResponse | None:
+    kind = request.GET.get("as")
+    if kind not in {"csv", "json"} or request.GET.get("of"):
+        return None
+    rows = (run.result or {}).get("partitions", [])
+    each = (types.SimpleNamespace(**row) for row in failed_first(rows))
+    return download(kind, COLUMNS, each, f"simulation-{run.pk}")
+
+
+_STEPS = (
+    "number",
+    "name",
+    "does",
+    "state",
+    "attempt",
+    "started_at",
+    "ended_at",
+    "reason",
+    "undo_reason",
+)
+SIMULATION = {
+    "steps": Sheet("steps", _STEPS),
+    "findings": Sheet("found", ("weight", "code", "where", "sentence", "page")),
+    "lossy": Sheet(
+        "lossy",
+        ("topic", "partition", "position", "source_end", "source_end_age_ms", "loss", "reason"),
+    ),
+    "clients": Sheet("plan.clients", ("group", "bootstrap", "topics", "pattern", "sentence")),
+}
+EXECUTION = {
+    "steps": Sheet("rows", _STEPS),
+    "places": Sheet(
+        "places",
+        (
+            "group",
+            "topic",
+            "remote_topic",
+            "partition",
+            "source_offset",
+            "downstream_offset",
+            "state",
+            "reason",
+        ),
+    ),
+}
+FAILBACK = {
+    "orphans": Sheet(
+        "orphans",
+        (
+            "topic",
+            "partition",
+            "remote_topic",
+            "state",
+            "records",
+            "bytes",
+            "first",
+            "end",
+            "gone",
+            "reason",
+            "decision",
+            "decided_by",
+            "decided_why",
+        ),
+    ),
+    "groups": Sheet(
+        "groups",
+        ("group", "topic", "partition", "offset", "to_topic", "to_offset", "state", "reason"),
+    ),
+    "switches": Sheet("switches", ("pk", "kind", "state", "created_at", "reason")),
+    "starts": Sheet("starts", ("topic", "partition", "kind", "offset", "reason")),
+}
+FAILBACKS = {
+    "points": Sheet(
+        "points",
+        ("topic", "partition", "position", "remote_topic", "downstream", "how", "kept_at"),
+    ),
+    "runs": Sheet("runs", ("pk", "created_at", "state", "requested_by", "reason")),
+}
+COMPARISON = {"aspects": Sheet("aspects", ("about", "compared", "differs", "left_out"))}
+
+
+def findings_of(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is in the way of a real failover, then what to know."""
+    return [
+        {**row, "weight": weight}
+        for weight, name in (("in the way", "blockers"), ("to know", "warnings"))
+        for row in plan.get(name, [])
+    ]

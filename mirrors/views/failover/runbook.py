@@ -1,0 +1,283 @@
+"""Pages of switchovers and failovers: begin one from a simulation, follow it live, steer it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from mirrors import tasks
+from mirrors.domain.account.sentences import amount
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.failover.preconditions import effective_fence
+from mirrors.domain.failover.runbook.plan_drift import blast_radius, standing_blockers
+from mirrors.domain.failover.runbook.steps import BY_NAME, KINDS
+from mirrors.domain.formatting import arrow
+from mirrors.domain.settings import failover as keys
+from mirrors.models import FailoverRun, FailoverStep, Flow, Role, needs
+from mirrors.models.failover import OPEN_RUNS, FailoverState, WaitsFor
+from mirrors.services.failover.runbook import commands
+from mirrors.services.failover.runbook.steps.fence import still_fenced
+from mirrors.services.failover.script import script_of
+from mirrors.views.failover.result_tables import EXECUTION
+from mirrors.views.page import curl, render_page
+from mirrors.views.tables import file_of, first
+
+SHOWN_ROWS = 200
+# What a person may press, by what the run waits for; abort is there as long as it is open.
+_MAY = {
+    WaitsFor.APPROVAL: ("approve",),
+    WaitsFor.PAUSE: ("resume",),
+    WaitsFor.PERSON: ("confirm", "resume"),
+    WaitsFor.TROUBLE: ("resume", "confirm"),
+}
+_WORDS = {
+    "approve": "Approve it",
+    "confirm": "Confirm the step",
+    "resume": "Resume",
+    "pause": "Pause",
+}
+_VERBS: dict[str, Callable[..., FailoverRun]] = {
+    "approve": commands.approve,
+    "confirm": commands.confirm,
+    "pause": commands.pause,
+    "resume": commands.resume,
+}
+_HOW = {
+    "acl": "access rules deny WRITE",
+    "webhook": "a webhook",
+    "command": "a command",
+    "person": "a person confirms it",
+    "none": "nothing, on purpose",
+}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.OPERATOR)
+def begin(request: HttpRequest, pk: int) -> HttpResponse:
+    """What it will touch, from a fresh simulation; then the typed alias and the reason."""
+    rows = Flow.objects.select_related("source", "target")
+    flow = get_object_or_404(rows, pk=pk)
+    given = request.POST
+    errors: dict[str, list[str]] = {}
+    trouble, status = "", 200
+    if request.method == "POST":
+        number = given.get("simulation", "")
+        kind = given.get("kind", "")
+        is_number = number.isascii() and number.isdecimal() and len(number) < 19
+        try:
+            if kind not in KINDS:
+                raise InvalidSettings({"kind": ["Choose switchover or failover."]})
+            run = commands.request_execution(
+                flow=flow,
+                kind="switchover" if kind == "switchover" else "failover",
+                simulation=int(number) if is_number else None,
+                confirm_alias=given.get("confirm_alias", ""),
+                why=given.get("reason", "").replace("\x00", "")[:500],
+                who=request.user.get_username(),
+            )
+        except InvalidSettings as error:
+            errors, status = error.fields, 422
+        except UnderstudyError as error:
+            trouble, status = error.message, 409
+        else:
+            tasks.run_failover.delay_on_commit(run.pk)
+            return redirect("failover", pk=run.pk)
+    context = {**_begin_context(request, flow), "errors": errors, "trouble": trouble}
+    context["given"] = {name: given.get(name, "") for name in ("kind", "reason", "confirm_alias")}
+    return render_page(
+        request, "mirrors/failover/begin.html", context, section="failovers", status=status
+    )
+
+
+def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
+    now = timezone.now()
+    simulation = commands.newest_simulation(flow=flow, now=now)
+    hooks = keys.hooks_of(flow.properties)
+    plan = simulation.plan if simulation is not None else None
+    fence = effective_fence(
+        (plan or {}).get("fence"),
+        how=str(hooks[keys.FENCE]),
+        fallback=keys.fallback(hooks),
+        source=flow.source.alias,
+    )
+    body = {
+        "flow": flow.pk,
+        "kind": "switchover",
+        "simulation": simulation.pk if simulation else None,
+        "confirm_alias": flow.target.alias,
+        "reason": "…",
+    }
+    return {
+        "flow": flow,
+        "simulation": simulation,
+        "old": FailoverRun.objects.filter(flow=flow, kind="simulation").first(),
+        "minutes_left": commands.seconds_left(simulation, now) // 60 if simulation else 0,
+        "radius": blast_radius(plan) if plan else None,
+        "blockers": standing_blockers("switchover", plan)[:30] if plan else (),
+        "warnings": [row["sentence"] for row in plan.get("warnings", [])[:30]] if plan else [],
+        "fence": fence,
+        "needs_second": commands.needs_second(flow),
+        "hooks": [
+            ("Producers are kept out by", _HOW[fence.how]),
+            ("Consumers are started by", _HOW[hooks[keys.CONSUMERS]]),
+            ("Producers are redirected by", _HOW[hooks[keys.PRODUCERS]]),
+        ],
+        "commands": [curl(request, "Begin it", "POST", "failovers/", body)],
+    }
+
+
+def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
+    """The steps live, with what is asked of a person now."""
+    is_open = run.state in OPEN_RUNS
+    steps = [_shown(step) for step in run.steps.defer("result")]
+    current = next((step for step in steps if step.row.state in ("waiting", "failed")), None)
+    verbs, fence = _verbs(run, current), still_fenced(run=run)
+    result = run.result or {}
+    places = result.get("partitions", [])
+    context = {
+        "run": run,
+        "title": f"{run.kind.capitalize()} {arrow(run.flow.name)}",
+        "is_open": is_open,
+        "steps": steps,
+        "verbs": verbs,
+        "undoing": bool(run.abort_asked_by) and is_open,
+        "radius": blast_radius(run.plan) if run.plan else None,
+        "totals": result.get("totals"),
+        "amounts": _amounts(run, result.get("totals") or {}),
+        "rows": [step.row for step in steps],
+        "places": sorted(places, key=lambda row: row["state"] in ("moved", "in_sync")),
+        "more_places": len(places) - SHOWN_ROWS,
+        "fences": [fence] if fence else [],
+        "certificates": run.certificates.order_by("pk"),
+        "commands": _commands(request, run, [verb for verb, _ in verbs], fence is not None),
+    }
+    if file := file_of(request, context, EXECUTION, f"{run.kind}-{run.pk}"):
+        return file
+    first(context, SHOWN_ROWS, "places")
+    every = 1 if is_open else None
+    return render_page(
+        request, "mirrors/failover/runbook.html", context, section="failovers", every=every
+    )
+
+
+def _amounts(run: FailoverRun, totals: dict[str, Any]) -> dict[str, str]:
+    """What was not replicated and what is read again, as predicted and as counted afterwards."""
+    found = {
+        name: amount(totals.get(name), totals.get(f"{name}_certainty", "counted"))
+        for name in ("loss", "re_reads")
+    }
+    if run.counted is None or totals.get("loss_certainty") == "counted":
+        return found
+    return found | {
+        f"counted_{name}": amount(run.counted[name], run.counted[f"{name}_certainty"])
+        for name in ("loss", "re_reads")
+    }
+
+
+def _commands(
+    request: HttpRequest, run: FailoverRun, verbs: list[str], fenced: bool
+) -> list[dict[str, str]]:
+    path = f"failovers/{run.pk}/"
+    found = [curl(request, "Read this run", "GET", path)]
+    found += [curl(request, _WORDS[verb], "POST", f"{path}{verb}/", {}) for verb in verbs]
+    if fenced:
+        found.append(curl(request, "Lift its fence", "POST", f"{path}lift/", {"reason": "…"}))
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class ShownStep:
+    """A step's row with what the runbook says of it."""
+
+    row: FailoverStep
+    step: Any
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """The shape and colour, and the word."""
+        if self.row.undone_at:
+            return "resting", "undone"
+        words = {
+            "running": ("working", "running"),
+            "pending": ("pending", "to come"),
+            "waiting": ("attention", "waits for you"),
+        }
+        return words.get(self.row.state, (self.row.state, self.row.state))
+
+
+def _shown(row: FailoverStep) -> ShownStep:
+    return ShownStep(row, BY_NAME.get(row.name))
+
+
+def _verbs(run: FailoverRun, current: ShownStep | None) -> list[tuple[str, str]]:
+    names: tuple[str, ...]
+    if run.abort_asked_by:
+        names = ("resume",) if run.state == FailoverState.WAITING else ()
+    elif run.state == FailoverState.WAITING:
+        names = _MAY[WaitsFor(run.waits_for)]
+    elif run.state not in OPEN_RUNS:
+        names = ()
+    else:
+        held = bool(run.pause_asked_by)
+        names = () if held else ("pause",)
+    words = dict(_WORDS)
+    if current is not None and current.row.state == "failed":
+        words |= {"resume": "Try again", "confirm": "Take it as it is"}
+        if not current.step.accepts:
+            names = tuple(name for name in names if name != "confirm")
+    return [(name, words[name]) for name in names]
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+    """Approve, confirm, pause or resume."""
+    run = get_object_or_404(FailoverRun.objects.select_related("simulation"), pk=pk)
+    try:
+        _VERBS[verb](run=run, who=request.user.get_username())
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    else:
+        tasks.run_failover.delay_on_commit(run.pk)
+    return redirect("failover", pk=pk)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def lift(request: HttpRequest, pk: int) -> HttpResponse:
+    """Take away the fence that an ended run left; the reason is kept."""
+    run, who = get_object_or_404(FailoverRun, pk=pk), request.user.get_username()
+    why = request.POST.get("reason", "").replace("\x00", "")[:500]
+    try:
+        commands.ask_to_lift(run=run, who=who, why=why)
+    except InvalidSettings as error:
+        messages.error(request, error.fields["reason"][0])
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    else:
+        tasks.lift_fence.delay_on_commit(run.pk, who)
+        messages.success(request, "A worker takes the access rules away.")
+    return redirect("failover", pk=pk)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def download_script(request: HttpRequest, pk: int) -> HttpResponse:
+    rows = FailoverRun.objects.select_related("flow__source", "flow__target")
+    run = get_object_or_404(rows, pk=pk)
+    try:
+        name, text = script_of(run=run)
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+        return redirect("failover", pk=pk)
+    answer = HttpResponse(text, content_type="text/x-shellscript; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer

@@ -1,0 +1,182 @@
+"""Pages of failovers: the list of runs, a simulation live, the button that asks for one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Value
+from django.db.models.functions import Concat
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from mirrors import tasks
+from mirrors.domain.account.sentences import amount
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.runbook.plan_drift import EXPECTED, standing_blockers
+from mirrors.domain.failover.runbook.steps import KINDS
+from mirrors.domain.formatting import arrow
+from mirrors.models import FailoverRun, Flow, Role, needs
+from mirrors.models.failover import OPEN_RUNS, FailoverKind, FailoverState, Verification
+from mirrors.services.errors import Conflict
+from mirrors.services.failover import lifecycle
+from mirrors.services.failover.runbook import commands
+from mirrors.services.failover.simulation import simulator
+from mirrors.views.failover.result_tables import (
+    SIMULATION,
+    download_rows,
+    failed_first,
+    findings_of,
+    partitions_at_risk,
+)
+from mirrors.views.failover.runbook import show_execution
+from mirrors.views.page import curl, filter_of, render_page
+from mirrors.views.tables import Column, Question, file_of, first
+
+SHOWN_ROWS = 200
+SHOWN_FINDINGS = 30
+QUESTION = Question(
+    columns=(
+        Column("pk", "Run", ("pk",), number=True),
+        Column("label", "Flow", ("flow__source__alias", "flow__target__alias")),
+        Column("kind", "Kind", ("kind",)),
+        Column("state", "State", ("state",)),
+        Column("verification", "Verified", ("verification",)),
+        Column("created_at", "Asked", ("created_at",)),
+        Column("ended_at", "Lasted"),
+        Column("requested_by", "By", ("requested_by",)),
+        Column("reason", "Result"),
+    ),
+    search=("label", "requested_by", "reason", "why"),
+    default="-pk",
+    filters={
+        "state": tuple(FailoverState.values),
+        "verification": tuple(Verification.values),
+        "kind": tuple(FailoverKind.values),
+    },
+)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_runs(request: HttpRequest) -> HttpResponseBase:
+    rows = (
+        FailoverRun.objects.select_related("flow__source", "flow__target")
+        .defer("plan", "result", "counted_rows")
+        .annotate(label=Concat("flow__source__alias", Value("->"), "flow__target__alias"))
+    )
+    if download := QUESTION.export(request, rows, "failovers"):
+        return download
+    table = QUESTION.table(request, rows)
+    states = filter_of("state", "State", FailoverState.values, table.chosen)
+    kinds = filter_of("kind", "Kind", FailoverKind.values, table.chosen)
+    verified = filter_of("verification", "Verified", Verification.values, table.chosen)
+    context = {"table": table, "filters": [kinds, states, verified]}
+    return render_page(request, "mirrors/failover/list.html", context, section="failovers", every=3)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
+    runs = FailoverRun.objects.select_related("flow__source", "flow__target")
+    run = get_object_or_404(runs.prefetch_related("steps"), pk=pk)
+    if run.kind in KINDS:
+        return show_execution(request, run)
+    result, plan = run.result or {}, run.plan or {}
+    if download := download_rows(request, run):
+        return download
+    rows = failed_first(result.get("partitions", []))
+    findings = {
+        name: (plan.get(name, [])[:SHOWN_FINDINGS], len(plan.get(name, [])) - SHOWN_FINDINGS)
+        for name in ("blockers", "warnings")
+    }
+    context = {
+        "run": run,
+        "title": f"Simulated failover {arrow(run.flow.name)}",
+        "is_open": run.state in OPEN_RUNS,
+        "old": run.ended_at is not None and timezone.now() - run.ended_at > commands.fresh_for(),
+        "totals": result.get("totals"),
+        "tone": _tone(run),
+        "loss_words": _amount(result.get("totals"), "loss"),
+        "re_read_words": _amount(result.get("totals"), "re_reads"),
+        "verified_label": "nothing verified" if run.verification == Verification.NONE else "",
+        "steps": run.steps.all(),
+        "plan": plan,
+        "in_the_way": standing_blockers("switchover", plan) if plan else (),
+        "own": EXPECTED["switchover"],
+        "findings": findings,
+        "found": findings_of(plan),
+        "rows": rows[:SHOWN_ROWS],
+        "more_rows": len(rows) - SHOWN_ROWS,
+        "lossy": partitions_at_risk(plan),
+        "commands": _commands(request, run),
+    }
+    if file := file_of(request, context, SIMULATION, f"simulation-{pk}"):
+        return file
+    first(context, SHOWN_ROWS, "lossy")
+    every = 1 if run.state in OPEN_RUNS else None
+    return render_page(
+        request, "mirrors/failover/simulation.html", context, section="failovers", every=every
+    )
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def simulate(request: HttpRequest, pk: int) -> HttpResponse:
+    """One click: no question is asked, since nothing real is touched."""
+    flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
+    try:
+        run = simulator.request_simulation(flow=flow, who=request.user.get_username())
+    except Conflict as error:
+        messages.warning(request, error.message)
+        known = FailoverRun.objects.filter(flow=flow, ended_at=None).first()
+        return redirect("failover", pk=known.pk) if known else redirect("flow", pk=pk)
+    tasks.run_failover.delay_on_commit(run.pk)
+    return redirect("failover", pk=run.pk)
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def abort(request: HttpRequest, pk: int) -> HttpResponse:
+    run = get_object_or_404(FailoverRun, pk=pk)
+    try:
+        lifecycle.abort_run(run=run, who=request.user.get_username())
+        tasks.run_failover.delay_on_commit(run.pk)
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    return redirect("failover", pk=pk)
+
+
+def _amount(totals: dict[str, Any] | None, name: str) -> str:
+    """`at least 20 records, unknown for 3`; empty in results of earlier versions."""
+    if not totals or f"{name}_known" not in totals:
+        return ""
+    words = amount(totals[f"{name}_known"], totals[f"{name}_certainty"])
+    unknown = totals[f"{name}_unknown"]
+    is_partial = unknown and totals[f"{name}_certainty"] != "unknown"
+    return f"{words}, unknown for {unknown:,} more" if is_partial else words
+
+
+def _tone(run: FailoverRun) -> str:
+    """How the outcome of a simulation looks: green only where all is verified and nothing lost."""
+    if run.state != FailoverState.SUCCEEDED:
+        return "resting" if run.state == FailoverState.ABORTED else "critical"
+    if run.verification == Verification.NONE:
+        return "resting"
+    totals = (run.result or {}).get("totals") or {}
+    if run.verification == Verification.VERIFIED and totals.get("loss") == 0:
+        return "good"
+    return "critical" if run.verification == Verification.NOT_VERIFIED else "attention"
+
+
+def _commands(request: HttpRequest, run: FailoverRun) -> list[dict[str, str]]:
+    body: dict[str, Any] = {"flow": run.flow_id, "kind": run.kind}
+    if run.groups:
+        body["groups"] = run.groups
+    return [
+        curl(request, "Simulate again", "POST", "failovers/", body),
+        curl(request, "Read this run", "GET", f"failovers/{run.pk}/"),
+    ]

@@ -1,0 +1,204 @@
+"""What a person can do to a flow: pause, resume, stop and so on; dangerous ones ask first."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from mirrors import tasks
+from mirrors.domain.account.sentences import owed
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.formatting import arrow, count, duration
+from mirrors.models import Flow, Role, needs, role_of
+from mirrors.models.flow_queries import flows_with_lag
+from mirrors.services.flows import commands, settings
+from mirrors.views.page import mark_flow, render_page
+
+
+@dataclasses.dataclass(frozen=True)
+class Act:
+    """One verb. `asks` are the sentences of its dialog; without any it is done at once.
+
+    `typed`: the dialog also wants the target's alias.
+    """
+
+    verb: str
+    done: str
+    call: Callable[..., Any]
+    when: Callable[[Any], bool]
+    role: Role = Role.OPERATOR
+    main: bool = False
+    asks: tuple[str, ...] = ()
+    typed: bool = False
+
+
+def _desired(*states: str) -> Callable[[Any], bool]:
+    return lambda flow: flow.desired_state in states
+
+
+def _startable(flow: Any) -> bool:
+    return flow.desired_state == "stopped" or flow.observed_state in {"backing_off", "failed"}
+
+
+def _delete(*, flow: Flow, who: str, why: str = "") -> None:
+    settings.delete_flow(flow=flow, who=who)
+
+
+ACTS: dict[str, Act] = {
+    "start": Act("Start", "is asked to run", commands.start_flow, _startable, main=True),
+    "start_beside": Act(
+        "Start beside other writers",
+        "is asked to run beside other writers",
+        functools.partial(commands.start_flow, accept_other_writers=True),
+        lambda flow: bool(flow.start_refusal),
+        asks=(
+            "Its last start was refused because another program writes the same remote topics on "
+            "{target}. Started nevertheless, both write: consumers there read records twice.",
+            "Stop the other program, or take over from MirrorMaker 2, unless both are to write. "
+            "Who started it beside them is kept in the history.",
+        ),
+        typed=True,
+    ),
+    "pause": Act("Pause", "is asked to pause", commands.pause_flow, _desired("running"), main=True),
+    "resume": Act(
+        "Resume", "is asked to go on", commands.resume_flow, _desired("paused"), main=True
+    ),
+    "restart": Act(
+        "Restart",
+        "is asked to restart",
+        commands.restart_flow,
+        _desired("running", "paused"),
+    ),
+    "stop": Act(
+        "Stop",
+        "is asked to stop",
+        commands.stop_flow,
+        _desired("running", "paused"),
+        asks=(
+            "The flow commits and leaves its runner. {target} receives nothing from {source} "
+            "until it is started again; it then goes on where it stopped, as long as {source} "
+            "still keeps those records.",
+            "To hold it for minutes, pausing is enough and comes back faster.",
+        ),
+    ),
+    "reverse": Act(
+        "Reverse",
+        "is asked to stop; the other direction to run",
+        commands.reverse_flow,
+        lambda flow: True,
+        asks=(
+            "{name} stops, and {target}→{source} runs with the same settings, created if it is "
+            "not there yet. No consumer or producer is moved by this.",
+            "What {name} has not copied yet stays on {source} only.",
+        ),
+        typed=True,
+    ),
+    "delete": Act(
+        "Delete",
+        "is deleted",
+        _delete,
+        lambda flow: True,
+        asks=(
+            "The flow and its history here go. Topics, records and positions on {target} stay: "
+            "a flow created again for the same clusters goes on from there.",
+        ),
+        typed=True,
+    ),
+}
+
+
+def actions_of(request: HttpRequest, flow: Any) -> list[dict[str, Any]]:
+    """The verbs that make sense for this flow now, and whether this person may use them."""
+    held = role_of(request.user)
+    return [
+        {
+            # Asked to run already, it waits for its next try: this is the try.
+            "label": "Retry" if name == "start" and flow.desired_state == "running" else act.verb,
+            "link": reverse("flow-act", args=[flow.pk, name]),
+            "visible": act.main,
+            "primary": act.main and name != "pause",
+            "asks": bool(act.asks),
+            "allowed": held >= act.role,
+            "role": act.role.word,
+        }
+        for name, act in ACTS.items()
+        if name != "delete" and act.when(flow)
+    ]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.OPERATOR)
+def act_on_flow(request: HttpRequest, pk: int, action: str) -> HttpResponse:
+    """GET shows what the act does and asks; POST does it."""
+    act = ACTS[action]
+    flow = mark_flow(get_object_or_404(flows_with_lag(), pk=pk), timezone.now())
+    if role_of(request.user) < act.role:
+        return _ask(request, flow, action, act, f"This needs the role {act.role.word}.", 403)
+    if request.method != "POST":
+        return _ask(request, flow, action, act)
+    if act.typed and request.POST.get("typed", "").strip() != flow.target.alias:
+        sentence = f"Type {flow.target.alias} exactly; nothing was done."
+        return _ask(request, flow, action, act, sentence, 422)
+    try:
+        after = act.call(
+            flow=flow, who=request.user.get_username(), why=request.POST.get("reason", "")[:500]
+        )
+    except UnderstudyError as error:
+        if act.asks:
+            return _ask(request, flow, action, act, error.message, 409)
+        messages.error(request, error.message)
+        return redirect("flow", pk=pk)
+    return _done(request, flow, act, after)
+
+
+def _owed(flow: Any) -> str:
+    account = getattr(flow, "account", None)
+    return "unknown: it has not reported yet" if account is None else owed(account.total)
+
+
+def _done(request: HttpRequest, flow: Flow, act: Act, after: Flow | None) -> HttpResponse:
+    messages.success(request, f"{arrow(flow.name)} {act.done}.")
+    if after is None:
+        return redirect("flows")
+    for changed in {flow.pk, after.pk}:
+        tasks.reconcile_flow.delay_on_commit(changed)
+    return redirect("flow", pk=after.pk)
+
+
+def _ask(
+    request: HttpRequest, flow: Any, action: str, act: Act, error: str = "", status: int = 200
+) -> HttpResponse:
+    words = {
+        "name": arrow(flow.name),
+        "source": flow.source.alias,
+        "target": flow.target.alias,
+    }
+    title = f"{act.verb} {words['name']}"
+    sentences = [sentence.format(**words) for sentence in act.asks]
+    if action == "delete" and flow.desired_state != "stopped":
+        sentences.insert(0, "It is not stopped. Stop it first; until then it is not deleted.")
+    context = {
+        "title": title,
+        "verb": title,
+        "sentences": sentences,
+        "facts": [
+            ("Not copied yet", _owed(flow)),
+            ("Oldest of them", duration(flow.time_lag_ms)),
+            ("Topics", count(flow.copied)),
+        ],
+        "expected": flow.target.alias if act.typed else "",
+        "asks_reason": action != "delete",
+        "action": reverse("flow-act", args=[flow.pk, action]),
+        "back": reverse("flow", args=[flow.pk]),
+        "error": error,
+    }
+    return render_page(request, "confirm.html", context, section="flows", status=status)

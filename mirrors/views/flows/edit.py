@@ -1,0 +1,104 @@
+"""The form of a flow: add one, or change one after seeing what the change restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.views.decorators.http import require_http_methods
+
+from mirrors import tasks
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.formatting import arrow
+from mirrors.forms import FlowForm
+from mirrors.models import Cluster, Flow, Role, needs
+from mirrors.models.flows import DesiredState
+from mirrors.services.flows import settings
+from mirrors.views.edit_impact import Change, Impact
+from mirrors.views.page import render_page
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.OPERATOR)
+def add_flow(request: HttpRequest) -> HttpResponse:
+    chosen = {name: request.GET.get(name, "") for name in ("source", "target")}
+    form = FlowForm(request.POST or None, initial=chosen)
+    if request.method == "POST" and form.is_valid():
+        start = request.POST.get("start") == "yes"
+        try:
+            flow = settings.create_flow(
+                source=form.cleaned_data["source"],
+                target=form.cleaned_data["target"],
+                runner=form.cleaned_data["runner"],
+                properties=form.settings(),
+                desired_state=DesiredState.RUNNING if start else DesiredState.STOPPED,
+                who=request.user.get_username(),
+            )
+        except InvalidSettings as error:
+            form.refuse(error)
+        except UnderstudyError as error:
+            form.add_error("target", error.message)
+        else:
+            tasks.reconcile_flow.delay_on_commit(flow.pk)
+            messages.success(request, f"{arrow(flow.name)} is created.")
+            return redirect("flow", pk=flow.pk)
+    return _form_page(request, form)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.OPERATOR)
+def edit_flow(request: HttpRequest, pk: int) -> HttpResponse:
+    """Two steps: the first answer shows what the edit restarts, the second one carries it out."""
+    rows = Flow.objects.select_related("source", "target", "runner")
+    flow = get_object_or_404(rows, pk=pk)
+    form = FlowForm(request.POST or None, flow=flow)
+    impact: Impact | None = None
+    if request.method == "POST" and form.is_valid():
+        try:
+            impact = _impact(flow, form)
+            if not impact.changes:
+                messages.info(request, f"Nothing about {arrow(flow.name)} was changed.")
+                return redirect("flow-part", pk=pk, part="configuration")
+            if impact.agreed(request):
+                settings.update_flow(flow=flow, who=request.user.get_username(), **_wanted(form))
+                tasks.reconcile_flow.delay_on_commit(flow.pk)
+                messages.success(request, f"{arrow(flow.name)} is changed; it takes effect now.")
+                return redirect("flow-part", pk=pk, part="configuration")
+        except InvalidSettings as error:
+            form.refuse(error)
+        except UnderstudyError as error:
+            form.add_error(None, error.message)
+    return _form_page(request, form, flow, None if form.errors else impact)
+
+
+def _wanted(form: FlowForm) -> dict[str, Any]:
+    return {"properties": form.settings(), "runner": form.cleaned_data["runner"]}
+
+
+def _impact(flow: Flow, form: FlowForm) -> Impact:
+    preview = settings.preview_update(flow=flow, **_wanted(form))
+    changes = [
+        Change(str(item["key"]), item["before"] or "", item["after"] or "")
+        for item in preview.changes
+    ]
+    sentences = [*preview.restarts, *preview.warnings]
+    is_at_rest = flow.desired_state == DesiredState.STOPPED
+    calm = (
+        "is at rest and takes this up when it starts"
+        if is_at_rest
+        else "takes this up within seconds"
+    )
+    return Impact.of(changes, sentences, calm=f"The flow {calm}.")
+
+
+def _form_page(
+    request: HttpRequest, form: FlowForm, flow: Flow | None = None, impact: Impact | None = None
+) -> HttpResponse:
+    form.mark_fields()
+    enough = flow is not None or Cluster.objects.count() >= 2
+    missing = "" if enough else "A flow needs two clusters: one to copy from, one to copy to."
+    context = {"form": form, "flow": flow, "impact": impact, "missing": missing}
+    status = 422 if form.errors else 200
+    return render_page(request, "mirrors/flows/form.html", context, section="flows", status=status)

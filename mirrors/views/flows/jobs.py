@@ -1,0 +1,68 @@
+"""One job of a flow: its end, the whole error, and its log: what was seen of it and its flow."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from mirrors.models import Job, Role, Transition, needs
+from mirrors.views.flows.tabs import LANES, lanes_of
+from mirrors.views.page import curl, render_page
+from mirrors.views.tables import Column, Question, file_of
+
+# What led to a job is written a moment before it begins, what follows a moment after its end.
+_AROUND = timedelta(seconds=5)
+LOG = Question(
+    columns=(
+        Column("when", "When", ("pk",)),
+        Column("subject", "Of", ("subject", "pk")),
+        Column("from_state", "From"),
+        Column("to_state", "To", ("to_state",)),
+        Column("who", "Who", ("who",)),
+        Column("why", "Why"),
+    ),
+    search=("who", "why", "to_state"),
+    default="-when",
+)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_job(request: HttpRequest, pk: int, job: int) -> HttpResponseBase:
+    jobs = Job.objects.select_related("flow__source", "flow__target", "runner")
+    row = get_object_or_404(jobs, pk=job, flow=pk)
+    rows = log_of(row)
+    if download := LOG.export(request, rows, f"job-{row.pk}"):
+        return download
+    shares = lanes_of(row)
+    if file := file_of(request, shares, {"lanes": LANES}, f"job-{row.pk}"):
+        return file
+    context: dict[str, Any] = {
+        "job": row,
+        "flow": row.flow,
+        "table": LOG.table(request, rows),
+        **shares,
+        "commands": [curl(request, "Jobs of this flow", "GET", f"flows/{pk}/jobs/")],
+    }
+    every = 3 if row.ended_at is None else None
+    return render_page(request, "mirrors/flows/job.html", context, section="flows", every=every)
+
+
+def log_of(job: Job) -> QuerySet[Transition]:
+    """Changes of the job itself, and of its flow while it ran."""
+    until = (job.ended_at or timezone.now()) + _AROUND
+    own = Q(subject="job", subject_id=job.pk)
+    meanwhile = Q(
+        subject="flow",
+        subject_id=job.flow_id,
+        when__gte=job.started_at - _AROUND,
+        when__lte=until,
+    )
+    return Transition.objects.filter(own | meanwhile)

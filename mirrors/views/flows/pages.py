@@ -1,0 +1,196 @@
+"""Flows: the list, one of them part by part, and why a topic is copied or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.settings.table import KEYS
+from mirrors.models import Flow, Role, needs
+from mirrors.models.account import with_repeats, with_stopped
+from mirrors.models.flow_queries import flows_with_lag
+from mirrors.models.flows import ObservedState
+from mirrors.models.readiness import readiness_of, with_proof, with_readiness
+from mirrors.services.explanation import explain_group_of, explain_topic_of
+from mirrors.services.flows.schedules import standing
+from mirrors.views.audit import recent_changes
+from mirrors.views.drills.readiness import mark_proof
+from mirrors.views.flows.actions import actions_of
+from mirrors.views.flows.tabs import EXPLAINED, PARTS, SHEETS, Part, lanes_of
+from mirrors.views.page import curl, filter_of, mark_flow, render_page
+from mirrors.views.tables import Column, Question, clean, file_of
+
+QUESTION = Question(
+    columns=(
+        Column("label", "Flow", ("source__alias", "target__alias")),
+        Column("observed_state", "State", ("observed_state",)),
+        Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet copied"),
+        Column(
+            "time_lag_ms",
+            "Oldest",
+            ("time_lag_ms",),
+            number=True,
+            title="Age of the oldest record not yet copied: what a failover would lose now",
+        ),
+        Column("copied", "Topics", ("copied",), number=True),
+        Column("proof.at", "Proven", ("proven_at",), title="When a drill last passed"),
+        Column("runner.name", "Runner", ("runner__name",)),
+        Column("since", "Since", ("since",)),
+        Column("reason", "Reason"),
+    ),
+    search=("label", "runner__name", "reason"),
+    default="label",
+    filters={"observed_state": tuple(ObservedState.values)},
+)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_flows(request: HttpRequest) -> HttpResponseBase:
+    now = timezone.now()
+    rows = with_proof(flows_with_lag())
+    if download := file_of_flows(request, rows, "flows"):
+        return download
+    table = QUESTION.table(request, rows)
+    for flow in table.page:
+        mark_proof(mark_flow(flow, now), now)
+    states = filter_of("observed_state", "State", ObservedState.values, table.chosen)
+    context = {"table": table, "filters": [states]}
+    return render_page(request, "mirrors/flows/list.html", context, section="flows", every=3)
+
+
+def file_of_flows(request: HttpRequest, rows: QuerySet[Any], name: str) -> HttpResponseBase | None:
+    """Flows that `with_proof` reads as a file, where the address asks for one."""
+    now = timezone.now()
+    return QUESTION.export(request, rows, name, mark=lambda flow: mark_proof(flow, now))
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpResponseBase:
+    context = flow_context(request, pk, part)
+    flow, shown = context["flow"], PARTS[part]
+    rows = shown.rows(flow) if shown.rows else None
+    name = f"{flow.source.alias}-{flow.target.alias}"
+    if shown.question and rows is not None:
+        download = shown.question.export(request, rows, f"{name}-{part}")
+        if download:
+            return download
+    context["tab_template"] = shown.template
+    context |= _part_context(request, flow, shown, rows)
+    if part == "partitions":
+        context |= lanes_of(context["last_job"])
+    if (sheets := SHEETS.get(part)) and (file := file_of(request, context, sheets, name)):
+        return file
+    return render_page(request, "mirrors/flows/detail.html", context, section="flows", every=2)
+
+
+def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
+    """What the head of a flow's page shows, whichever tab is below it."""
+    now = timezone.now()
+    rows = with_repeats(with_stopped(with_readiness(flows_with_lag(), now)))
+    flow = mark_flow(get_object_or_404(rows, pk=pk), now)
+    # At most one is open, and that is the newest.
+    last = flow.jobs.first()
+    return {
+        "flow": mark_proof(flow, now),
+        "standing": standing(flow=flow, now=now),
+        "ready": readiness_of([flow], now)[pk].score,
+        "job": last if last and last.ended_at is None else None,
+        "last_job": last,
+        "tab": tab,
+        "tabs": [(name, part.label, _tab_link(pk, name)) for name, part in PARTS.items()],
+        "actions": actions_of(request, flow),
+    }
+
+
+def _tab_link(pk: int, part: str) -> str:
+    return reverse("flow", args=[pk]) if part == "topics" else reverse("flow-part", args=[pk, part])
+
+
+def _part_context(
+    request: HttpRequest, flow: Flow, part: Part, rows: QuerySet[Any] | None
+) -> dict[str, Any]:
+    if part.context is not None:
+        return part.context(flow)
+    if part.question is None or rows is None:
+        shown = {"settings": settings_of(flow), "commands": commands_of(request, flow)}
+        return shown | recent_changes(flow)
+    table = part.question.table(request, rows)
+    filters = [
+        filter_of(field, "State" if field.endswith("state") else "Kind", values, table.chosen)
+        for field, values in part.question.filters.items()
+    ]
+    below = part.below(request, flow) if part.below else {}
+    return {"table": table, "filters": filters, **below}
+
+
+def settings_of(flow: Flow) -> list[dict[str, Any]]:
+    """Every setting in force: what was given first, then the defaults."""
+    given = [
+        {
+            "key": key,
+            "value": value,
+            "given": True,
+            "meaning": KEYS[key].meaning if key in KEYS else "Tuning of a Kafka client.",
+        }
+        for key, value in sorted(flow.properties.items())
+    ]
+    rest = [
+        {
+            "key": key.name,
+            "value": key.default or "–",  # noqa: RUF001
+            "given": False,
+            "meaning": key.meaning,
+        }
+        for key in KEYS.values()
+        if key.kind is not None and key.name not in flow.properties
+    ]
+    return given + rest
+
+
+def commands_of(request: HttpRequest, flow: Flow) -> list[dict[str, str]]:
+    path = f"flows/{flow.pk}/"
+    acts = ("start", "pause", "resume", "stop", "restart")
+    return [
+        curl(request, "Read this flow", "GET", path),
+        curl(request, "Its partitions", "GET", f"{path}partitions/"),
+        curl(request, "Change its settings", "PATCH", path, {"properties": flow.properties}),
+        *(curl(request, act.capitalize(), "POST", f"{path}{act}/") for act in acts),
+    ]
+
+
+@require_safe
+@needs(Role.VIEWER)
+def explain(request: HttpRequest, pk: int) -> HttpResponseBase:
+    """Each rule in order with its verdict on the name of a topic or group, whether it exists."""
+    flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
+    topic, group = (clean(request.GET.get(name, "")) for name in ("topic", "group"))
+    verdict, error = None, ""
+    try:
+        if topic:
+            verdict = explain_topic_of(flow=flow, topic=topic)
+        elif group:
+            verdict = explain_group_of(flow=flow, group=group, now=timezone.now())
+    except UnderstudyError as refusal:
+        error = refusal.message
+    asked = f"group={group}" if group and not topic else f"topic={topic}"
+    context = {
+        "flow": flow,
+        "topic": topic,
+        "group": "" if topic else group,
+        "verdict": verdict,
+        "error": error,
+        "commands": [curl(request, "Ask over REST", "GET", f"flows/{pk}/explain/?{asked}")],
+    }
+    if file := EXPLAINED.file(request, context, f"{flow.source.alias}-{flow.target.alias}-explain"):
+        return file
+    return render_page(request, "mirrors/flows/explain.html", context, section="flows")

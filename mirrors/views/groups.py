@@ -1,0 +1,53 @@
+"""Consumer groups of one cluster, over all flows that read from it or write to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from mirrors.models import Cluster, Role, needs
+from mirrors.models.groups import flows_by_group, groups_named, groups_of
+from mirrors.views.page import curl, mark_cluster, render_page
+from mirrors.views.tables import Column, Question, Table
+
+QUESTION = Question(
+    columns=(
+        Column("group", "Group", ("group",)),
+        Column("topics", "Topics", ("topics",), number=True),
+        Column("places", "Partitions", ("places",), number=True),
+        Column("flows", "Flows", ("flows",), number=True),
+        Column("moved", "In place", ("moved",), number=True, title="Where a target has it"),
+        Column("last_seen", "As of", ("last_seen",)),
+    ),
+    search=("group",),
+    default="group",
+    tie=("group",),
+)
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_groups(request: HttpRequest, alias: str) -> HttpResponseBase:
+    cluster = mark_cluster(get_object_or_404(Cluster, alias=alias))
+    rows = groups_of(cluster)
+    if download := QUESTION.export(request, rows, f"{alias}-groups"):
+        return download
+    context = {
+        "cluster": cluster,
+        "table": _table(request, cluster, rows),
+        "commands": [curl(request, "Its groups", "GET", f"clusters/{alias}/groups/")],
+    }
+    return render_page(request, "mirrors/groups/list.html", context, section="clusters", every=5)
+
+
+def _table(request: HttpRequest, cluster: Cluster, rows: QuerySet[Any]) -> Table:
+    """By name, places are counted of the groups on this page alone; else of all, to sort them."""
+    if not QUESTION.is_by_default(request):
+        return QUESTION.table(request, rows)
+    known = flows_by_group(cluster)
+    return QUESTION.of_names(request, known, lambda names: groups_named(cluster, known, names))

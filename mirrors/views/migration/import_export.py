@@ -1,0 +1,93 @@
+"""Import a file of MirrorMaker: every line with its verdict first, then all of it or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_http_methods, require_safe
+
+from mirrors import tasks
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.formatting import arrow
+from mirrors.domain.migration.imports.plan import ImportPlan
+from mirrors.forms.migration.import_export import ImportForm
+from mirrors.models import Cluster, Role, needs
+from mirrors.services.migration import import_export as services
+from mirrors.views.page import curl, render_page
+
+_STATES = {
+    "used": "good",
+    "defaulted": "resting",
+    "different": "attention",
+    "unsupported": "critical",
+}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.ADMIN)
+def import_file(request: HttpRequest) -> HttpResponse:
+    """Two steps: the first answer shows what every line comes to, the second one makes it."""
+    form = ImportForm(request.POST or None, request.FILES or None)
+    plan: ImportPlan | None = None
+    if request.method == "POST" and form.is_valid():
+        try:
+            plan = services.preview_import(kind=form.chosen, text=form.cleaned_data["text"])
+            agreed = request.POST.get("apply") == "yes" and request.POST.get("seen") == plan.digest
+            if agreed and not plan.refused:
+                return _apply(request, form, plan)
+        except UnderstudyError as error:
+            form.add_error(None, error.message)
+        # What came as a file goes on as text: a file field cannot be filled again.
+        data = request.POST.copy()
+        data["text"] = form.cleaned_data.get("text", "")
+        form.data = data
+    return _page(request, form, plan)
+
+
+def _apply(request: HttpRequest, form: ImportForm, plan: ImportPlan) -> HttpResponse:
+    made = services.apply_import(
+        kind=form.chosen,
+        text=form.cleaned_data["text"],
+        digest=plan.digest,
+        who=request.user.get_username(),
+    )
+    for cluster in Cluster.objects.filter(alias__in=made.clusters):
+        tasks.check_cluster.delay_on_commit(cluster.pk)
+    names = ", ".join(arrow(flow.name) for flow in made.flows)
+    messages.success(request, f"{names} imported, at rest. Start each when MirrorMaker is stopped.")
+    return redirect("flows")
+
+
+def _page(request: HttpRequest, form: ImportForm, plan: ImportPlan | None) -> HttpResponse:
+    form.mark_fields()
+    lines = plan.lines if plan else ()
+    context: dict[str, Any] = {
+        "form": form,
+        "plan": plan,
+        "rows": [{"line": line, "state": _STATES[line.verdict]} for line in lines],
+        "commands": [
+            curl(request, "Preview an import", "POST", "imports/"),
+            curl(request, "Export all flows", "POST", "exports/"),
+        ],
+    }
+    status = 422 if form.errors or (plan and plan.refused) else 200
+    return render_page(
+        request, "mirrors/migration/import.html", context, section="flows", status=status
+    )
+
+
+@require_safe
+@needs(Role.VIEWER)
+def export_file(request: HttpRequest) -> HttpResponse:
+    """All flows as a file that MirrorMaker 2 accepts."""
+    try:
+        text = services.export_flows()
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+        return redirect("flows")
+    answer = HttpResponse(text, content_type="text/plain; charset=utf-8")
+    answer["Content-Disposition"] = 'attachment; filename="mm2.properties"'
+    return answer

@@ -1,0 +1,61 @@
+"""Take over from MirrorMaker 2: see that it is quiet, then start the flow where it stood."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from mirrors import tasks
+from mirrors.domain.errors import UnderstudyError
+from mirrors.models import Flow, Role, needs
+from mirrors.models.flows import DesiredState
+from mirrors.services.migration import takeover
+from mirrors.views.page import curl, render_page
+
+
+@require_safe
+@needs(Role.VIEWER)
+def show_takeover(request: HttpRequest, pk: int) -> HttpResponse:
+    flow = _flow(pk)
+    run = takeover.last_check(flow=flow)
+    looking = run is not None and run.ended_at is None
+    context = {
+        "flow": flow,
+        "run": run,
+        "looking": looking,
+        "quiet": bool(run and run.counts.get("quiet")),
+        "at_rest": flow.desired_state == DesiredState.STOPPED,
+        "seconds": takeover.SECONDS,
+        "commands": [
+            curl(request, "Check and start when quiet", "POST", f"flows/{pk}/takeover/"),
+        ],
+    }
+    return render_page(
+        request,
+        "mirrors/migration/takeover.html",
+        context,
+        section="flows",
+        every=1 if looking else 5,
+    )
+
+
+@require_POST
+@needs(Role.OPERATOR)
+def check_takeover(request: HttpRequest, pk: int) -> HttpResponse:
+    flow, who = _flow(pk), request.user.get_username()
+    start = request.POST.get("start") == "yes"
+    seconds = takeover.SECONDS
+    try:
+        run = takeover.ask_check(flow=flow, seconds=seconds, now=timezone.now())
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+    else:
+        tasks.check_takeover.delay_on_commit(run.pk, flow.pk, seconds, start, who)
+    return redirect("flow-takeover", pk=pk)
+
+
+def _flow(pk: int) -> Flow:
+    return get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)

@@ -1,0 +1,96 @@
+"""One view, two answers: the whole page, or its live part alone when htmx asks for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+
+from mirrors.domain.account.sentences import unknown_part
+from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER
+from mirrors.models import Cluster
+
+
+def render_page(
+    request: HttpRequest,
+    template: str,
+    context: dict[str, Any],
+    *,
+    section: str,
+    every: int | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    """The browser asks again `every` so many seconds; None for pages that stand still."""
+    fragment = request.headers.get("HX-Request") == "true"
+    context = {
+        **context,
+        "base": "fragment.html" if fragment else "base.html",
+        "section": section,
+        "every": every,
+    }
+    response = render(request, template, context, status=status)
+    patch_vary_headers(response, ["HX-Request", "Cookie"])
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+_RESTING = {"draft", "paused", "stopped", "failed_over"}
+
+
+def filter_of(
+    field: str, label: str, values: Sequence[str], chosen: dict[str, str]
+) -> dict[str, Any]:
+    return {"field": field, "label": label, "values": values, "chosen": chosen.get(field, "")}
+
+
+def curl(
+    request: HttpRequest, does: str, method: str, path: str, body: dict[str, Any] | None = None
+) -> dict[str, str]:
+    """One REST call as a person would paste it; `$TOKEN` stays a variable."""
+    words = ["curl", "-sS", '-H "Authorization: Token $TOKEN"']
+    if method != "GET":
+        words.append(f"-X {method}")
+    if body is not None:
+        text = json.dumps(body).replace("'", "'\\''")
+        words.append(f"-H 'Content-Type: application/json' -d '{text}'")
+    words.append(f"'{request.build_absolute_uri(f'/api/v1/{path}')}'")
+    return {"does": does, "text": " ".join(words)}
+
+
+def mark_cluster(cluster: Cluster) -> Cluster:
+    """Give a cluster the word of what was last seen of it."""
+    seen = {None: "unknown", True: "reachable", False: "unreachable"}[cluster.reachable]
+    cluster.seen = seen  # type: ignore[attr-defined]
+    return cluster
+
+
+def mark_flow(flow: Any, now: datetime) -> Any:
+    """Say whether a flow's figures are old, why one is missing, and which state to show.
+
+    A flow without fresh figures is never shown green, nor is one that is far behind, or one
+    whose source does not answer.
+    """
+    rests = flow.observed_state in _RESTING
+    flow.stale = not rests and flow.as_of is not None and now - flow.as_of > OLD_AFTER
+    # What a source that does not answer holds by now, nobody can say.
+    flow.unsure = flow.stale or flow.source.reachable is False
+    flow.shown_state = flow.observed_state
+    if flow.observed_state == "running" and flow.stale:
+        flow.shown_state = "stale"
+    elif flow.observed_state == "running" and flow.source.reachable is False:
+        flow.shown_state = "unknown"
+        why = f"{flow.source.alias} does not answer; what it holds by now is not known."
+        flow.reason = flow.reason or why
+    elif flow.observed_state == "running" and flow.offset_lag != 0:
+        behind = (flow.time_lag_ms or 0) > BEHIND_AFTER_MS
+        flow.shown_state = "lagging" if behind else "running"
+    if flow.as_of is None:
+        flow.why_no_lag = "it has not reported yet"
+    elif flow.unknown_partitions:
+        flow.why_no_lag = unknown_part(flow.account.total)
+    return flow

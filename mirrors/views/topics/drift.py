@@ -1,0 +1,118 @@
+"""One finding of drift, and the form on which an operator decides: accept, fix, or ignore it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from mirrors import tasks
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.formatting import arrow
+from mirrors.domain.topics.drift import CHOICES, KINDS
+from mirrors.models import Drift, Role, needs, role_of
+from mirrors.models.drift import DriftState
+from mirrors.services.topics import drift
+from mirrors.views.page import curl, render_page
+from mirrors.views.tables import Column, Question
+
+TABLE = Question(
+    columns=(
+        Column("name", "What", ("name", "key")),
+        Column("key", "Setting or rule", ("key", "name")),
+        Column("state", "State", ("state",)),
+        Column("expected", "As left", title="How the flow last left it"),
+        Column("found", "Found", title="What somebody made of it"),
+        Column("opened_at", "Found at", ("opened_at",)),
+        Column("expires_at", "Until", ("expires_at",)),
+        Column("decided_by", "Decided by", ("decided_by",)),
+        Column("reason", "Reason"),
+    ),
+    search=("name", "key", "reason", "decided_by"),
+    default="-opened_at",
+    filters={"state": tuple(DriftState.values), "kind": KINDS},
+)
+# How long a decision may hold, as people choose it.
+DAYS = (1, 7, 30, 90, 365)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.VIEWER)
+def show_drift(request: HttpRequest, pk: int, finding: int) -> HttpResponse:
+    """GET shows what stands there and what each choice would do; POST is the decision."""
+    if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
+        raise PermissionDenied("This needs the role operator.")
+    rows = Drift.objects.select_related("flow__source", "flow__target").filter(flow=pk)
+    found = get_object_or_404(rows, pk=finding)
+    if request.method != "POST":
+        return _page(request, found)
+    choice, why = request.POST.get("choice", ""), request.POST.get("reason", "").strip()[:500]
+    now = timezone.now()
+    if choice not in CHOICES or not why:
+        return _page(request, found, "Choose one, and say why: it is kept in the history.", 422)
+    try:
+        drift.decide(
+            finding=found,
+            choice=choice,
+            who=request.user.get_username(),
+            why=why,
+            until=None if choice == "fix" else _until(request.POST.get("days", ""), now),
+            shown=request.POST.get("digest", "")[:64] or "none",
+            now=now,
+        )
+    except InvalidSettings as refused:
+        return _page(request, found, refused.message, 422)
+    except UnderstudyError as error:
+        found.refresh_from_db()
+        return _page(request, found, error.message, 409)
+    if choice == "fix":
+        tasks.fix_drift.delay_on_commit(pk)
+    messages.success(request, f"{found}: {choice}, as decided; it stands in the history.")
+    return redirect("flow-part", pk=pk, part="drift")
+
+
+def _until(days: str, now: datetime) -> datetime | None:
+    """None for no end: only what is accepted may be for good."""
+    return now + timedelta(days=int(days)) if days in {str(count) for count in DAYS} else None
+
+
+def _page(request: HttpRequest, found: Drift, error: str = "", status: int = 200) -> HttpResponse:
+    body = {"choice": "accept", "reason": "…", "digest": drift.digest_of(found)}
+    path = f"flows/{found.flow_id}/drift/{found.pk}/decide/"
+    context = {
+        "finding": found,
+        "flow": found.flow,
+        "title": f"Drift in {found} of {arrow(found.flow.name)}",
+        "choices": list(_choices(found).items()),
+        "days": DAYS,
+        "digest": body["digest"],
+        "is_open": found.closed_at is None,
+        "error": error,
+        "commands": [curl(request, "Decide over REST", "POST", path, body)],
+    }
+    return render_page(
+        request, "mirrors/topics/drift.html", context, section="flows", status=status
+    )
+
+
+def _choices(found: Drift) -> dict[str, str]:
+    """What each would do."""
+    target = found.flow.target.alias
+    told = {
+        "accept": "It stays as it is, for good or until the time below. When somebody changes it "
+        "once more, that is a new finding.",
+        "ignore": "Whatever becomes of it is neither reported nor put back until the time below.",
+    }
+    if found.kind == "deleted topic":
+        told["fix"] = (
+            f"The topic is made again on {target}, empty. Its partitions stop at a gap each, where "
+            "somebody decides what is copied into them."
+        )
+    elif found.kind != "partitions":
+        told["fix"] = f"A worker puts it back on {target} now, as the flow wants it."
+    return told

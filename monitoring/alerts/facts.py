@@ -1,0 +1,183 @@
+"""The facts that rules are held against, of every flow and runner, in a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, OuterRef, Subquery
+
+from mirrors.domain.account.partition import BLOCKING
+from mirrors.domain.account.sentences import blocked_words
+from mirrors.domain.flows.schedule import Runs
+from mirrors.domain.settings.flow_control import WINDOW
+from mirrors.domain.sync.tasks import CHECKPOINTS
+from mirrors.models import (
+    DutyRun,
+    Flow,
+    FlowAccount,
+    FlowTopic,
+    Gap,
+    HeartbeatState,
+    Runner,
+    Transition,
+)
+from mirrors.models.flow_queries import flows_with_lag
+from mirrors.models.flows import DesiredState
+from mirrors.models.gaps import GapState
+from mirrors.services.gaps import foreign_records
+from mirrors.services.runners.processes import SUPERVISOR
+from monitoring.domain.alerts.rules import FlowFacts, OutlookFacts, RunnerFacts
+from monitoring.domain.epoch_time import milliseconds, moment
+from monitoring.domain.forecasts.retention import Risk, in_words
+from monitoring.forecasts import flow_outlook
+from monitoring.models import ClusterSweep, Feed, FlowOutlook
+
+_IN_FULL = ("as_of", "offset_lag", "loses_at", "held_since")
+
+
+def of_flows(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
+    """Each flow with what rules judge it by; more flows do not take more queries."""
+    feeds = {feed.flow_id: feed for feed in Feed.objects.all()}
+    gaps, blocked = _open_gaps(), blocked_topics()
+    beats = {row.flow_id: row for row in HeartbeatState.objects.all()}
+    seen = {row.flow_id: row for row in FlowOutlook.objects.defer("tracks", "held")}
+    flows = list(flows_with_lag().annotate(checkpoint_at=_last_checkpoints()))
+    windows = _windows(flows, now)
+    foreign = foreign_records.find_ongoing(now=now)
+    for flow in flows:
+        began_at, catches_up_until = windows.get(flow.pk, (None, None))
+        feed, beat = feeds.get(flow.pk), beats.get(flow.pk)
+        writes = foreign.get(flow.pk)
+        yield (
+            flow,
+            FlowFacts(
+                name=flow.label,
+                desired=flow.desired_state,
+                state=flow.observed_state,
+                reason=flow.reason,
+                account=flow.account.total if hasattr(flow, "account") else None,
+                blocked=blocked.get(flow.pk, ""),
+                as_of=feed.stale_since if feed and feed.stale_since else flow.as_of,
+                since=flow.since,
+                began_at=began_at,
+                catches_up_until=catches_up_until,
+                moved_at=feed.moved_at if feed else None,
+                lag_when_moved=feed.lag_when_moved if feed else None,
+                gaps=gaps.get(flow.pk, 0),
+                failures=flow.attempt,
+                outlook=outlook_of(seen.get(flow.pk), now),
+                heartbeat_at=beat.seen_at if beat else None,
+                heartbeats_on=_is_on(flow, "emit.heartbeats.enabled")
+                and _is_on(flow, "heartbeats.replication.enabled"),
+                checkpoint_at=flow.checkpoint_at,
+                checkpoints_on=_is_on(flow, "emit.checkpoints.enabled"),
+                foreign_records=writes.records if writes else 0,
+                foreign_writes=writes.sentence(flow.target.alias) if writes else "",
+            ),
+        )
+
+
+def of_runners(now: datetime) -> Iterator[tuple[Runner, RunnerFacts]]:
+    wanted = Flow.objects.exclude(desired_state=DesiredState.STOPPED)
+    needed = set(wanted.values_list("runner", flat=True))
+    for runner in Runner.objects.all():
+        health = runner.health(now)
+        yield (
+            runner,
+            RunnerFacts(
+                name=runner.name,
+                state=health.state,
+                needed=runner.pk in needed,
+                reason=health.reason,
+            ),
+        )
+
+
+def outlook_of(row: FlowOutlook | None, now: datetime) -> OutlookFacts | None:
+    """None when nothing was swept, or too long ago."""
+    if row is None or now - row.as_of > flow_outlook.OLD_AFTER:
+        return None
+    risks = [Risk(**one) for one in row.risks]
+    return OutlookFacts(
+        as_of=row.as_of,
+        offset_lag=row.offset_lag,
+        moved_at=row.moved_at,
+        lag_when_moved=row.lag_when_moved,
+        loses_at=row.loses_at,
+        loss=in_words(risks[0], row.at_risk - 1, milliseconds(now)) if risks else "",
+        held_since=row.held_since,
+        held_records=row.held_records,
+    )
+
+
+def outlook_in_full(flow: Flow) -> dict[str, Any]:
+    """As programs read it, with since when and why it is old; all null before the first sweep."""
+    row = FlowOutlook.objects.filter(flow=flow).defer("tracks").first()
+    swept = ClusterSweep.objects.filter(cluster=flow.source).first()
+    return {
+        **{name: getattr(row, name, None) for name in _IN_FULL},
+        "at_risk": row.at_risk if row else 0,
+        "held_records": row.held_records if row else 0,
+        "stale_since": swept.stale_since if swept else None,
+        "reason": swept.error if swept else "Its source was not swept yet.",
+        "risks": [
+            {**one, "lost": Risk(**one).lost, "loses_at": moment(one["loses_at"])}
+            for one in (row.risks if row else [])
+        ],
+        "held": [{**one, "since": moment(one["since"])} for one in (row.held if row else [])],
+    }
+
+
+def blocked_topics() -> dict[int, str]:
+    """By flow the topics that only a person can bring to be replicated, each with its reason."""
+    rows = FlowTopic.objects.filter(account_state__in=BLOCKING).order_by("flow", "topic")
+    found: dict[int, list[tuple[str, Any, str]]] = {}
+    for flow, topic, state, reason in rows.values_list("flow", "topic", "account_state", "reason"):
+        found.setdefault(flow, []).append((topic, state, reason))
+    words = {flow: blocked_words(topics) for flow, topics in found.items()}
+    hidden = FlowAccount.objects.exclude(not_visible="").values_list("flow", "not_visible")
+    for flow, why in hidden:
+        words[flow] = "; ".join(filter(None, (words.get(flow, ""), f"what it cannot see: {why}")))
+    return words
+
+
+def _open_gaps() -> dict[int, int]:
+    rows = Gap.objects.filter(state=GapState.OPEN, closed_at=None).order_by()
+    return dict(rows.values_list("flow").annotate(Count("pk")))
+
+
+def _windows(flows: list[Any], now: datetime) -> dict[int, tuple[datetime, datetime]]:
+    """Of flows that their window has begun: when, and how long they may catch up."""
+    runs = {
+        flow.pk: Runs.of(flow.properties)
+        for flow in flows
+        if flow.desired_state == DesiredState.RUNNING and WINDOW in flow.properties
+    }
+    found: dict[int, tuple[datetime, datetime]] = {}
+    if not runs:
+        return found
+    asked = Transition.objects.filter(
+        subject="flow", subject_id=OuterRef("pk"), field="desired_state"
+    ).order_by("-id")
+    begun = Flow.objects.filter(pk__in=runs).annotate(
+        asked_by=Subquery(asked.values("who")[:1]), asked_at=Subquery(asked.values("when")[:1])
+    )
+    # What piled up before a person resumed or started a flow was not planned.
+    rows = begun.filter(asked_by=SUPERVISOR).order_by()
+    for flow, began in rows.values_list("pk", "asked_at"):
+        until = runs[flow].catches_up_until(asked_at=milliseconds(began), now=milliseconds(now))
+        if until is not None:
+            found[flow] = began, moment(until)
+    return found
+
+
+def _last_checkpoints() -> Subquery:
+    """When the duty last ended well; rows of a flow are read from the newest on."""
+    done = DutyRun.objects.filter(flow=OuterRef("pk"), duty=CHECKPOINTS.name, error="")
+    return Subquery(done.exclude(ended_at=None).order_by("-slot").values("ended_at")[:1])
+
+
+def _is_on(flow: Flow, key: str) -> bool:
+    return str(flow.properties.get(key, "true")).strip().lower() != "false"

@@ -1,0 +1,72 @@
+"""REST of alert rules: who may write one, and what cannot work, by field."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import extend_schema_serializer
+from rest_framework import serializers, viewsets
+
+from mirrors.api.base import StrictModelSerializer
+from mirrors.models import Flow, Role
+from monitoring.api.audit import METHODS, Noted
+from monitoring.domain.alerts.rules import LARGEST, problems_of
+from monitoring.models import AlertRule, Channel
+
+
+@extend_schema_serializer(component_name="AlertRule")
+class RuleSerializer(StrictModelSerializer):
+    flow = serializers.PrimaryKeyRelatedField(
+        queryset=Flow.objects.all(), allow_null=True, required=False
+    )
+    labels = serializers.DictField(child=serializers.CharField(max_length=200), required=False)
+    channels = serializers.SlugRelatedField(
+        slug_field="name", queryset=Channel.objects.all(), many=True, required=False
+    )
+    runbook = serializers.URLField(required=False, allow_blank=True, max_length=500)
+    threshold = serializers.FloatField(
+        required=False, allow_null=True, min_value=0, max_value=LARGEST
+    )
+    clear_below = serializers.FloatField(
+        required=False, allow_null=True, min_value=0, max_value=LARGEST
+    )
+    for_seconds = serializers.IntegerField(required=False, min_value=0, max_value=86_400)
+
+    class Meta:
+        model = AlertRule
+        fields = (
+            "id",
+            "name",
+            "kind",
+            "flow",
+            "threshold",
+            "clear_below",
+            "for_seconds",
+            "severity",
+            "enabled",
+            "runbook",
+            "labels",
+            "channels",
+        )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        def asked(name: str) -> Any:
+            return attrs.get(name, getattr(self.instance, name, None))
+
+        errors = problems_of(asked("kind"), asked("threshold"), asked("clear_below"))
+        if errors:
+            raise serializers.ValidationError(errors)
+        return attrs
+
+
+class RuleViewSet(Noted, viewsets.ModelViewSet[AlertRule]):
+    """When to call somebody; a rule without a flow is for every flow, also for tomorrow's."""
+
+    queryset = AlertRule.objects.prefetch_related("channels").order_by("name")
+    serializer_class = RuleSerializer
+    write_role = Role.OPERATOR
+    http_method_names = METHODS
+    lookup_value_regex = r"\d{1,18}"
+    search_fields = ("name",)
+    ordering_fields = ("name", "kind", "severity", "enabled")
+    filter_fields: ClassVar = {"kind": "kind", "severity": "severity"}

@@ -1,0 +1,66 @@
+"""REST of what the sweep of a flow's source says: what it will lose, what holds it back."""
+
+from __future__ import annotations
+
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors.api.base import StrictModelSerializer, StrictSerializer
+from mirrors.models import Flow
+from monitoring.alerts import facts
+from monitoring.models import FlowOutlook
+
+
+class RiskSerializer(StrictSerializer):
+    topic = serializers.CharField()
+    partition = serializers.IntegerField()
+    position = serializers.IntegerField()
+    earliest = serializers.IntegerField()
+    end = serializers.IntegerField()
+    lost = serializers.IntegerField(help_text="Records deleted before they were copied.")
+    loses_at = serializers.DateTimeField()
+    per_second = serializers.FloatField(help_text="What retention deletes.")
+    copied_per_second = serializers.FloatField()
+
+
+class HeldSerializer(StrictSerializer):
+    topic = serializers.CharField()
+    partition = serializers.IntegerField()
+    since = serializers.DateTimeField()
+    records = serializers.IntegerField()
+
+
+class OutlookSerializer(StrictModelSerializer):
+    stale_since = serializers.DateTimeField(allow_null=True)
+    reason = serializers.CharField(allow_blank=True)
+    risks = RiskSerializer(many=True)
+    held = HeldSerializer(many=True)
+
+    class Meta:
+        model = FlowOutlook
+        fields = (
+            "as_of",
+            "stale_since",
+            "reason",
+            "offset_lag",
+            "loses_at",
+            "at_risk",
+            "risks",
+            "held_since",
+            "held_records",
+            "held",
+        )
+        read_only_fields = fields
+
+
+class OutlookViewSet(viewsets.ViewSet):
+    """Whether a runner reports or not: which partitions lose data first, and when."""
+
+    @extend_schema(responses=OutlookSerializer, operation_id="flows_outlook_retrieve")
+    def list(self, request: Request, flow_id: str) -> Response:
+        """Before the first sweep `as_of` is null, and nothing is known."""
+        flow = get_object_or_404(Flow.objects.select_related("source"), pk=flow_id)
+        return Response(facts.outlook_in_full(flow))

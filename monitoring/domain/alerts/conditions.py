@@ -1,0 +1,223 @@
+"""What a rule's condition finds in the facts of a flow or a runner, in a sentence. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from mirrors.domain.account.sentences import owed
+from mirrors.domain.account.totals import Total
+from mirrors.domain.formatting import duration, plural
+from monitoring.domain.alerts.rules import (
+    COUNTS_BELOW,
+    Condition,
+    FlowFacts,
+    Kind,
+    Reading,
+    RunnerFacts,
+)
+from monitoring.domain.lag import is_fresh
+
+_UNASKED = {"draft", "stopped", "failed_over"}
+
+
+def read_flow(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.desired == "stopped" or flow.state in _UNASKED:
+        return Reading(False, True, None, "is stopped")
+    read = _READ.get(condition.kind)
+    if read is None:
+        return Reading(None, False, None, "is no runner")
+    return read(condition, flow, now)
+
+
+def read_runner(runner: RunnerFacts) -> Reading:
+    reason = runner.reason.rstrip(".")
+    return _fact(
+        runner.needed and runner.state not in {"ready", "starting"},
+        f"is {runner.state}{': ' + reason if reason else ''}",
+    )
+
+
+def _time_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    """The age of the oldest known record. While a part is unknown it may fire and never clears."""
+    if flow.account is None or not is_fresh(flow.as_of, now):
+        return _level(condition, None, "")
+    lag = flow.account.time_lag_ms
+    if lag is None:
+        return _level(condition, None, "")
+    if not lag and not flow.account.unknown:
+        return _level(condition, 0, "is 0 s behind")
+    words = f"is {duration(lag)} behind, {owed(flow.account)}"
+    if _waited_for_its_window(flow, now):
+        return _by_plan(words, flow, now)
+    return _bounded(_level(condition, lag / 1000, words), flow.account)
+
+
+def _offset_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.account is None or not is_fresh(flow.as_of, now):
+        return _level(condition, None, "")
+    words = f"is {owed(flow.account)} behind"
+    if flow.account.records and _waited_for_its_window(flow, now):
+        return _by_plan(words, flow, now)
+    return _bounded(_level(condition, flow.account.records, words), flow.account)
+
+
+def _bounded(reading: Reading, account: Total) -> Reading:
+    """Of a lower bound it is only ever known that it is too high."""
+    if not account.unknown or reading.holds:
+        return reading
+    return dataclasses.replace(reading, holds=None, over=False)
+
+
+def _not_replicated(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    return _fact(bool(flow.blocked), f"does not replicate {flow.blocked}")
+
+
+def _waited_for_its_window(flow: FlowFacts, now: datetime) -> bool:
+    """Whether the oldest record not yet copied was there before the run of this window began.
+
+    That is no failure before half of the window is over. What is written since then counts as with
+    every flow; so does all of it from then on, for nothing tells of a window that is too short.
+    """
+    if flow.began_at is None or flow.catches_up_until is None or now >= flow.catches_up_until:
+        return False
+    if flow.as_of is None or flow.account is None or flow.account.time_lag_ms is None:
+        return False
+    return flow.as_of - timedelta(milliseconds=flow.account.time_lag_ms) < flow.began_at
+
+
+def _by_plan(words: str, flow: FlowFacts, now: datetime) -> Reading:
+    began = now if flow.began_at is None else flow.began_at
+    since = duration(round((now - began).total_seconds()) * 1000)
+    return Reading(False, True, None, f"{words}: that waited for its window, open for {since}")
+
+
+def _stands(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    """Not copied although there is more and more to copy; a paused flow stands because asked to.
+
+    Where no runner reports, what the sweep of the source saw counts.
+    """
+    if flow.desired == "paused":
+        return Reading(False, True, None, "is paused")
+    if flow.moved_at is not None and is_fresh(flow.as_of, now):
+        moved_at, before = flow.moved_at, flow.lag_when_moved
+        lag = None if flow.account is None else flow.account.records
+    elif flow.outlook is not None and flow.outlook.moved_at is not None:
+        seen = flow.outlook
+        moved_at, lag, before = flow.outlook.moved_at, seen.offset_lag, seen.lag_when_moved
+    else:
+        return _level(condition, None, "")
+    grew = (lag or 0) - (before or 0)
+    seconds = (now - moved_at).total_seconds() if grew > 0 else 0.0
+    words = f"copied nothing for {duration(seconds * 1000)} while its source grew by {grew:,}"
+    if grew <= 0:
+        words = "copies what its source gets"
+    return _level(condition, seconds, words)
+
+
+def _stale(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.desired != "running" or flow.state == "failed":
+        return Reading(False, True, None, f"is {flow.state}")
+    return _age(condition, flow.as_of or flow.since, now, "sent no figures for {}")
+
+
+def _gap(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    verb = "waits" if flow.gaps == 1 else "wait"
+    return _fact(flow.gaps > 0, f"has {plural(flow.gaps, 'gap')} that {verb} for a decision")
+
+
+def _failed(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    return _state(flow, {"failed"})
+
+
+def _degraded(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.state == "starting" and flow.failures:
+        # Between two failures: it is not well again because it is tried again.
+        return _fact(True, f"starts again after {plural(flow.failures, 'failure')} in a row")
+    return _state(flow, {"degraded", "backing_off"})
+
+
+def _forecast(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    """A paused flow loses data like any other."""
+    seen = flow.outlook
+    if seen is None:
+        return _level(condition, None, "")
+    if seen.loses_at is None:
+        return Reading(False, True, None, "loses nothing to retention as things are")
+    seconds = max(0.0, (seen.loses_at - now).total_seconds())
+    return _level(condition, seconds, seen.loss)
+
+
+def _heartbeat(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.desired != "running" or not flow.heartbeats_on:
+        return Reading(False, True, None, "is not asked for heartbeats")
+    words = "last showed a heartbeat on its target {} ago"
+    return _age(condition, flow.heartbeat_at, now, words)
+
+
+def _checkpoint(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    if flow.desired != "running" or not flow.checkpoints_on:
+        return Reading(False, True, None, "is not asked for checkpoints")
+    words = "last wrote the checkpoints of its groups {} ago"
+    return _age(condition, flow.checkpoint_at or flow.since, now, words)
+
+
+def _open_transaction(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    seen = flow.outlook
+    if seen is None:
+        return _level(condition, None, "")
+    if seen.held_since is None:
+        return Reading(False, True, None, "is held back by no transaction")
+    words = "is kept from {} by a transaction that has been open on its source for {}"
+    words = words.format(plural(seen.held_records, "record"), "{}")
+    return _age(condition, seen.held_since, now, words)
+
+
+def _foreign_writes(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    words = flow.foreign_writes.rstrip(".") or "has remote topics that no other producer writes"
+    if flow.foreign_writes:
+        words = f"has a foreign producer: {words}"
+    return Reading(bool(flow.foreign_writes), not flow.foreign_writes, flow.foreign_records, words)
+
+
+def _age(condition: Condition, since: datetime | None, now: datetime, words: str) -> Reading:
+    if since is None:
+        return _level(condition, None, "")
+    seconds = (now - since).total_seconds()
+    return _level(condition, seconds, words.format(duration(round(seconds) * 1000)))
+
+
+def _level(condition: Condition, value: float | None, words: str) -> Reading:
+    if value is None:
+        return Reading(None, False, None, "sends no fresh figures")
+    threshold = condition.threshold or 0
+    if condition.kind in COUNTS_BELOW:
+        return Reading(value < threshold, value >= condition.clears_at, value, words)
+    return Reading(value > threshold, value <= min(condition.clears_at, threshold), value, words)
+
+
+def _state(flow: FlowFacts, wrong: set[str]) -> Reading:
+    word, reason = f"is {flow.state.replace('_', ' ')}", flow.reason.rstrip(".")
+    return _fact(flow.state in wrong, f"{word}: {reason}" if reason else word)
+
+
+def _fact(wrong: bool, words: str) -> Reading:
+    return Reading(wrong, not wrong, None, words)
+
+
+_READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], Reading]] = {
+    "time_lag": _time_lag,
+    "offset_lag": _offset_lag,
+    "stands": _stands,
+    "flow_failed": _failed,
+    "flow_degraded": _degraded,
+    "gap": _gap,
+    "stale": _stale,
+    "forecast": _forecast,
+    "heartbeat": _heartbeat,
+    "checkpoint": _checkpoint,
+    "open_transaction": _open_transaction,
+    "foreign_writes": _foreign_writes,
+    "not_replicated": _not_replicated,
+}

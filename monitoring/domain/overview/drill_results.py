@@ -1,0 +1,61 @@
+"""Can the standby be trusted: what drills have proven, over all flows, in one sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import timedelta
+
+from mirrors.domain.drills.last_drill import ProvenState
+from mirrors.domain.formatting import arrow, duration
+
+# Up to so many flows are named one by one.
+_NAMED = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Standby:
+    """One flow's target; `age` is that of the last drill that passed."""
+
+    flow: str
+    proven: ProvenState
+    age: timedelta | None = None
+
+
+def trust(standbys: Sequence[Standby]) -> str:
+    if not standbys:
+        return ""
+    if all(one.proven == "never" for one in standbys):
+        return "No drill has proven a standby yet."
+    if len(standbys) <= _NAMED:
+        return " ".join(_sentence(one) for one in standbys)
+    counts = [(state, [one for one in standbys if one.proven == state]) for state in _WORDS]
+    parts = [
+        f"{len(found)} {_WORDS[state]}{_who(found) if state == 'failed' else ''}"
+        for state, found in counts
+        if found
+    ]
+    return f"Of {len(standbys)} standbys {', '.join(parts)}."
+
+
+_WORDS: dict[ProvenState, str] = {
+    "failed": "failed the last drill",
+    "proven": "proven by a drill",
+    "stale": "proven too long ago",
+    "never": "never drilled",
+}
+
+
+def _who(found: Sequence[Standby]) -> str:
+    names = [arrow(one.flow) for one in found[:_NAMED]]
+    return f" ({', '.join(names)}{', …' if len(found) > _NAMED else ''})"
+
+
+def _sentence(one: Standby) -> str:
+    age = "" if one.age is None else duration(round(one.age.total_seconds()) * 1000)
+    return {
+        "proven": f"The standby of {arrow(one.flow)} was proven by a drill {age} ago.",
+        "stale": f"The standby of {arrow(one.flow)} was last proven {age} ago: too long.",
+        "failed": f"The last drill of {arrow(one.flow)} failed.",
+        "never": f"No drill has proven {arrow(one.flow)} yet.",
+    }[one.proven]

@@ -1,0 +1,299 @@
+"""Sweeps of source clusters, one at a time each: both ends of every partition that a flow copies.
+
+A sweep that fails writes no figures: its row says since when they are old, and why. It comes again
+the later, the more often it failed; one that takes long comes more seldom.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from django.db import connection
+from django.db.models import Q, QuerySet
+
+from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.errors import UnderstudyError
+from mirrors.kafka.admin.topics import Admin
+from mirrors.models import Cluster, Flow, FlowPartition
+from mirrors.models.flows import DesiredState, ObservedState
+from mirrors.services.flows import unreported_lag
+from monitoring.domain.epoch_time import milliseconds, moment
+from monitoring.domain.forecasts.flow_outlook import Place, Range, seen
+from monitoring.forecasts import flow_outlook
+from monitoring.models import ClusterSweep, PartitionRange
+
+# One request asks for so many partitions: larger ones take longer in all.
+CHUNK = 1_000
+
+
+@dataclasses.dataclass
+class Answers:
+    """`refused` is the first sentence of why a partition was not answered."""
+
+    earliest: dict[Place, int] = dataclasses.field(default_factory=dict)
+    end: dict[Place, int] = dataclasses.field(default_factory=dict)
+    stable: dict[Place, int] = dataclasses.field(default_factory=dict)
+    refused: str = ""
+
+    def whole(self, place: Place) -> bool:
+        return place in self.earliest and place in self.end and place in self.stable
+
+
+class Sources:
+    """The admin connections that this process keeps open; an edited cluster is another one."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, tuple[datetime, Admin]] = {}
+
+    def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot:
+        """All topics with ids and partition counts. Raises when the cluster does not respond."""
+        now = round(time.time() * 1000)
+        return self._admin(cluster).snapshot(now=now, deadline_s=deadline_s, with_configs=False)
+
+    def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers:
+        """Raises when nothing at all is answered."""
+        deadline = time.monotonic() + deadline_s
+        answers = Answers()
+        admin = self._admin(cluster)
+        for start in range(0, len(places), CHUNK):
+            chunk = places[start : start + CHUNK]
+            # The beginning last: a record that was there at the end is not taken for a lost one.
+            for at, kept in (
+                ("stable", answers.stable),
+                ("latest", answers.end),
+                ("earliest", answers.earliest),
+            ):
+                left = max(0.1, deadline - time.monotonic())
+                part = admin.list_offsets(chunk, at, deadline_s=left)  # type: ignore[arg-type]
+                if part.failed and not part.done:
+                    self._give_up(cluster, next(iter(part.failed.values())))
+                kept |= part.done
+                for error in part.failed.values():
+                    answers.refused = answers.refused or error.message
+        return answers
+
+    def close(self, cluster_id: int) -> None:
+        if (known := self._open.pop(cluster_id, None)) is not None:
+            known[1].close()
+
+    def _give_up(self, cluster: Cluster, error: UnderstudyError) -> None:
+        # What is forbidden or gone is an answer; a cluster that is silent fails the whole sweep.
+        if error.code in {"not_found", "not_authorised"}:
+            return
+        self.close(cluster.pk)
+        raise error
+
+    def _admin(self, cluster: Cluster) -> Admin:
+        known = self._open.get(cluster.pk)
+        if known is None or known[0] != cluster.updated_at:
+            self.close(cluster.pk)
+            admin = Admin(cluster.spec, client_id="understudy-sweep")
+            known = self._open[cluster.pk] = (cluster.updated_at, admin)
+        return known[1]
+
+
+OPEN = Sources()
+
+
+EVERY = timedelta(seconds=10)
+AT_MOST_EVERY = timedelta(seconds=120)
+# A sweep may take one part in so many of a worker's time.
+SHARE = 20
+DEADLINE_S = 10.0
+_CLAIM = timedelta(seconds=55)
+_BATCH = 500
+_KEY = ("cluster_id", "topic", "partition")
+_COLUMNS = (*_KEY, "earliest", "end", "stable_end", "steps", "held_since", "as_of")
+
+
+def due_clusters(now: datetime) -> list[int]:
+    """Sources of flows that somebody may fail over, and not being swept just now."""
+    wanted = Cluster.objects.filter(flows_out__in=_protected()).distinct()
+    free = Q(sweep__claimed_until=None) | Q(sweep__claimed_until__lt=now)
+    due = Q(sweep=None) | (Q(sweep__due_at__lte=now) & free)
+    return list(wanted.filter(due).values_list("pk", flat=True))
+
+
+def _protected() -> QuerySet[Flow]:
+    """Of a flow that is stopped the source is looked at as well: what it does not copy is owed."""
+    idle = Q(desired_state=DesiredState.STOPPED, observed_state=ObservedState.DRAFT)
+    return Flow.objects.exclude(idle).exclude(observed_state=ObservedState.FAILED_OVER)
+
+
+class Source(Protocol):
+    def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot: ...
+
+    def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers: ...
+
+
+def sweep(*, cluster_id: int, now: datetime, sources: Source = OPEN) -> bool:
+    """True when this call swept the cluster; False when another did, or nothing answered."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is None or not _claim(cluster, now):
+        return False
+    if cluster.reachable is False:
+        # The look at the cluster asks by itself; a worker does not wait for it twice.
+        _failed(cluster, cluster.reason, now)
+        return False
+    silent = unreported_lag.unreported_flows(cluster=cluster, now=now)
+    places = set(_copied(cluster).values_list("topic", "partition").distinct())
+    began = time.monotonic()
+    topics = None
+    try:
+        if silent:
+            topics = sources.topics(cluster, deadline_s=DEADLINE_S)
+            for flow in silent:
+                places.update(unreported_lag.selected_places(flow, topics))
+        asked = sorted(places)
+        answers = sources.ask(cluster, asked, deadline_s=DEADLINE_S) if asked else Answers()
+    except UnderstudyError as error:
+        _failed(cluster, error.message, now)
+        return False
+    if topics is not None:
+        seen = unreported_lag.SourceRanges(
+            topics=topics, earliest=answers.earliest, end=answers.end, stable=answers.stable
+        )
+        for flow in silent:
+            unreported_lag.observe(flow=flow, seen=seen, now=now)
+    ranges = _keep(cluster, asked, answers, now)
+    flow_outlook.keep(cluster=cluster, ranges=ranges, now=now)
+    _succeeded(cluster, asked, ranges, answers.refused, now, time.monotonic() - began)
+    return True
+
+
+def _claim(cluster: Cluster, now: datetime) -> bool:
+    ClusterSweep.objects.get_or_create(cluster=cluster, defaults={"due_at": now})
+    free = Q(claimed_until=None) | Q(claimed_until__lt=now)
+    rows = ClusterSweep.objects.filter(free, cluster=cluster, due_at__lte=now)
+    return bool(rows.update(claimed_until=now + _CLAIM))
+
+
+def _copied(cluster: Cluster) -> QuerySet[FlowPartition]:
+    rows = FlowPartition.objects.filter(flow__source=cluster).order_by()
+    # Partitions that the source no longer has hold nothing.
+    rows = rows.exclude(state="skipped")
+    return rows.exclude(flow__desired_state=DesiredState.STOPPED)
+
+
+def _failed(cluster: Cluster, why: str, now: datetime) -> None:
+    row = ClusterSweep.objects.get(cluster=cluster)
+    pause = min(AT_MOST_EVERY, EVERY * 2 ** min(row.failures, 8))
+    row.failures, row.error, row.claimed_until = row.failures + 1, why, None
+    row.due_at, row.stale_since = now + pause, row.stale_since or row.as_of or now
+    row.save()
+
+
+def _succeeded(
+    cluster: Cluster,
+    places: list[Place],
+    ranges: dict[Place, Range],
+    refused: str,
+    now: datetime,
+    seconds: float,
+) -> None:
+    pause = min(AT_MOST_EVERY, max(EVERY, timedelta(seconds=seconds * SHARE)))
+    ClusterSweep.objects.filter(cluster=cluster).update(
+        due_at=now + pause,
+        claimed_until=None,
+        as_of=now,
+        stale_since=None,
+        error=refused,
+        failures=0,
+        partitions=len(places),
+        unanswered=len(places) - len(ranges),
+        took_ms=round(seconds * 1000),
+    )
+
+
+def _keep(
+    cluster: Cluster, places: Iterable[Place], answers: Answers, now: datetime
+) -> dict[Place, Range]:
+    """Ranges of what was answered; only those rows are written whose beginning or hold changed."""
+    known = {
+        (topic, partition): Range(
+            earliest=earliest,
+            end=end,
+            stable=stable,
+            steps=tuple((at, offset) for at, offset in steps),
+            held_since=milliseconds(held) if held else None,
+        )
+        for topic, partition, earliest, end, stable, steps, held in _rows(cluster)
+    }
+    at, found, changed = milliseconds(now), {}, []
+    for place in places:
+        if not answers.whole(place):
+            continue
+        before = known.pop(place, None)
+        after = found[place] = seen(
+            before,
+            earliest=answers.earliest[place],
+            end=answers.end[place],
+            stable=answers.stable[place],
+            at=at,
+        )
+        if before is None or _matters(before, after):
+            changed.append((place, after))
+    _write(cluster, changed, now)
+    _forget(cluster, set(known) - set(places))
+    return found
+
+
+def _rows(cluster: Cluster) -> Iterable[tuple[str, int, int, int, int, list[list[int]], datetime]]:
+    rows = PartitionRange.objects.filter(cluster=cluster).order_by()
+    fields = ("topic", "partition", "earliest", "end", "stable_end", "steps", "held_since")
+    return rows.values_list(*fields)
+
+
+def _matters(before: Range, after: Range) -> bool:
+    if before.earliest != after.earliest or before.held_since != after.held_since:
+        return True
+    return after.held_since is not None and before.stable != after.stable
+
+
+def _write(cluster: Cluster, changed: Sequence[tuple[Place, Range]], now: datetime) -> None:
+    """As statements of our own: where retention moves thousands, model rows take a second more."""
+    if not changed:
+        return
+    named = [connection.ops.quote_name(name) for name in _COLUMNS]
+    table = connection.ops.quote_name(PartitionRange._meta.db_table)
+    updates = ", ".join(f"{name} = EXCLUDED.{name}" for name in named[len(_KEY) :])
+    statement = (
+        f"INSERT INTO {table} ({', '.join(named)}) VALUES ({', '.join(['%s'] * len(named))})"  # noqa: S608
+        f" ON CONFLICT ({', '.join(named[: len(_KEY)])}) DO UPDATE SET {updates}"
+    )
+    as_of = connection.ops.adapt_datetimefield_value(now)
+    rows = [
+        (
+            cluster.pk,
+            *place,
+            found.earliest,
+            found.end,
+            found.stable,
+            json.dumps(found.steps),
+            _held(found),
+            as_of,
+        )
+        for place, found in changed
+    ]
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), _BATCH):
+            cursor.executemany(statement, rows[start : start + _BATCH])
+
+
+def _held(found: Range) -> Any:
+    if found.held_since is None:
+        return None
+    return connection.ops.adapt_datetimefield_value(moment(found.held_since))
+
+
+def _forget(cluster: Cluster, gone: set[Place]) -> None:
+    """Partitions that no flow copies any more, a topic at a time."""
+    for topic in {place[0] for place in gone}:
+        numbers = [number for name, number in gone if name == topic]
+        rows = PartitionRange.objects.filter(cluster=cluster, topic=topic)
+        rows.filter(partition__in=numbers[:_BATCH]).delete()

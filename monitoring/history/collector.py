@@ -1,0 +1,203 @@
+"""Reads what the reconciler wrote of each flow, keeps it as history, and forgets what is old.
+
+Nothing here asks Kafka: the figures are those that runners reported. A flow whose figures are old
+gets no sample; its feed says since when.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Avg, Count, Max, Q
+
+from mirrors.models import FlowPartition, HeartbeatState, Job
+from mirrors.models.flow_queries import flows_with_lag
+from monitoring.domain.lag import (
+    FINE,
+    HOUR,
+    MINUTE,
+    RESOLUTIONS,
+    Counted,
+    Figures,
+    Resolution,
+    Sample,
+    is_fresh,
+    measure,
+    seen_at,
+)
+from monitoring.models import Feed, LagSample
+
+_BATCH = 500
+# So many steps are made coarser in one go; after a long silence the rest follows the next time.
+_STEPS = 120
+_PRUNE_BATCH = 2_000
+_PRUNE_BATCHES = 5
+_FEED_FIELDS = (
+    "as_of",
+    "job",
+    "records",
+    "bytes",
+    "stale_since",
+    "moved_at",
+    "lag_when_moved",
+)
+
+
+def collect(*, now: datetime) -> int:
+    """One sample of each flow with fresh figures; how many were written."""
+    flows = list(flows_with_lag())
+    feeds = {feed.flow_id: feed for feed in Feed.objects.filter(flow__in=flows)}
+    jobs = {job.flow_id: job for job in Job.objects.filter(ended_at=None)}
+    beats = {row.flow_id: row for row in HeartbeatState.objects.filter(flow__in=flows)}
+    parts = _partitions()
+    samples = []
+    for flow in flows:
+        feed = feeds.setdefault(flow.pk, Feed(flow=flow))
+        figures = _figures(flow, jobs.get(flow.pk), *parts.get(flow.pk, (None, 0)))
+        figures = _with_heartbeat(figures, beats.get(flow.pk))
+        sample = measure(figures, _counted(feed), now)
+        _follow(feed, figures, now)
+        if sample is not None:
+            samples.append(_row(flow.pk, sample))
+    LagSample.objects.bulk_create(samples, batch_size=_BATCH, ignore_conflicts=True)
+    Feed.objects.bulk_create(
+        feeds.values(),
+        batch_size=_BATCH,
+        update_conflicts=True,
+        unique_fields=["flow"],
+        update_fields=_FEED_FIELDS,
+    )
+    return len(samples)
+
+
+def roll_up(*, now: datetime) -> int:
+    """Make steps that ended coarser; how many rows were written."""
+    return _roll_up(FINE, MINUTE, now) + _roll_up(MINUTE, HOUR, now)
+
+
+def prune(*, now: datetime) -> int:
+    """Remove what is older than it is kept, in small bites; how many rows went."""
+    removed = 0
+    for resolution in RESOLUTIONS:
+        old = LagSample.objects.filter(
+            resolution=resolution.seconds, at__lt=now - resolution.keep
+        ).order_by("at")
+        for _ in range(_PRUNE_BATCHES):
+            keys = list(old.values_list("pk", flat=True)[:_PRUNE_BATCH])
+            # A list of keys on purpose: SQLite takes no more than so many at once, and neither
+            # database then holds a lock for long.
+            for start in range(0, len(keys), _BATCH):
+                removed += LagSample.objects.filter(pk__in=keys[start : start + _BATCH]).delete()[0]
+            if len(keys) < _PRUNE_BATCH:
+                break
+    return removed
+
+
+def _partitions() -> dict[int, tuple[datetime | None, int]]:
+    """Of each flow: when its source's ends were last read, and how many partitions lag behind."""
+    rows = FlowPartition.objects.order_by().values_list("flow")
+    found = rows.annotate(ends=Max("as_of"), behind=Count("pk", filter=~Q(state="in_sync")))
+    return {flow: (ends, behind) for flow, ends, behind in found}
+
+
+def _figures(flow: Any, job: Job | None, ends: datetime | None, out_of_sync: int) -> Figures:
+    counted = None
+    if job is not None and job.as_of is not None:
+        counted = Counted(as_of=job.as_of, job=job.pk, records=job.records, bytes=job.bytes)
+    return Figures(
+        as_of=seen_at(flow.as_of, ends),
+        counted=counted,
+        account=flow.account.total if hasattr(flow, "account") else None,
+        out_of_sync=out_of_sync,
+    )
+
+
+def _with_heartbeat(figures: Figures, beat: HeartbeatState | None) -> Figures:
+    if beat is None:
+        return figures
+    return dataclasses.replace(figures, latency_ms=beat.latency_ms, heartbeat_at=beat.seen_at)
+
+
+def _counted(feed: Feed) -> Counted | None:
+    if feed.as_of is None or feed.job is None:
+        return None
+    return Counted(as_of=feed.as_of, job=feed.job, records=feed.records, bytes=feed.bytes)
+
+
+def _follow(feed: Feed, figures: Figures, now: datetime) -> None:
+    """Bring the feed up to what was read."""
+    if not is_fresh(figures.as_of, now):
+        feed.stale_since = feed.stale_since or figures.as_of or now
+        return
+    feed.stale_since = None
+    owed = figures.account
+    moved = owed is not None and not owed.records and not owed.unknown
+    if figures.counted is not None:
+        copied = figures.counted
+        moved = moved or feed.job != copied.job or copied.records > feed.records
+        feed.as_of, feed.job = copied.as_of, copied.job
+        feed.records, feed.bytes = copied.records, copied.bytes
+    if moved or feed.moved_at is None:
+        feed.moved_at = now
+        feed.lag_when_moved = None if owed is None else owed.records
+
+
+def _row(flow_id: int, sample: Sample) -> LagSample:
+    facts = dataclasses.asdict(sample)
+    return LagSample(flow_id=flow_id, resolution=FINE.seconds, **facts)
+
+
+def _roll_up(fine: Resolution, coarse: Resolution, now: datetime) -> int:
+    """Step by step from the last coarse one; steps without samples are jumped over."""
+    end = coarse.slot(now)
+    last = LagSample.objects.filter(resolution=coarse.seconds).order_by("-at").first()
+    start = last.at + coarse.step if last else now - fine.keep
+    written = 0
+    for _ in range(_STEPS):
+        samples = LagSample.objects.filter(resolution=fine.seconds, at__gte=start, at__lt=end)
+        first = samples.order_by("at").first()
+        if first is None:
+            break
+        at = coarse.slot(first.at)
+        written += _roll_up_step(fine, coarse, at)
+        start = at + coarse.step
+    return written
+
+
+def _roll_up_step(fine: Resolution, coarse: Resolution, at: datetime) -> int:
+    ended = at + coarse.step
+    samples = LagSample.objects.filter(resolution=fine.seconds, at__gte=at, at__lt=ended)
+    merged = (
+        samples.order_by()
+        .values("flow")
+        .annotate(
+            Max("offset_lag"),
+            Max("time_lag_ms"),
+            Avg("records_per_second"),
+            Avg("bytes_per_second"),
+            Max("out_of_sync"),
+            Max("unknown_partitions"),
+            Max("latency_ms"),
+            Max("heartbeat_age_ms"),
+        )
+    )
+    rows = [
+        LagSample(
+            flow_id=row["flow"],
+            resolution=coarse.seconds,
+            at=at,
+            offset_lag=row["offset_lag__max"],
+            time_lag_ms=row["time_lag_ms__max"],
+            records_per_second=row["records_per_second__avg"],
+            bytes_per_second=row["bytes_per_second__avg"],
+            out_of_sync=row["out_of_sync__max"],
+            unknown_partitions=row["unknown_partitions__max"],
+            latency_ms=row["latency_ms__max"],
+            heartbeat_age_ms=row["heartbeat_age_ms__max"],
+        )
+        for row in merged
+    ]
+    LagSample.objects.bulk_create(rows, batch_size=_BATCH, ignore_conflicts=True)
+    return len(rows)

@@ -1,0 +1,68 @@
+"""Series of a runner's processes, stopped partitions, repeats, foreign records, lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from django.db.models import Max
+
+from mirrors.models import Job, Runner
+from mirrors.models.account import Stopped, repeats_of, stopped_of
+from mirrors.services.gaps import foreign_records
+from monitoring.prometheus.text_format import Labels, Series, labelled
+
+
+def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
+    partitions = Series("understudy_flow_stopped_partitions", "Partitions that stopped alone")
+    waiting = Series("understudy_flow_waiting_records", "Records behind those partitions")
+    found, none = stopped_of(), Stopped()
+    for flow, key in labels.items():
+        stopped = found.get(flow, none)
+        partitions.add(key.flow, stopped.partitions)
+        if not stopped.unknown:
+            waiting.add(key.flow, stopped.waiting)
+    yield from (partitions, waiting, _repeats(labels), _foreign(labels, now), _memory())
+    yield from _lanes(labels)
+
+
+def _repeats(labels: Mapping[int, Labels]) -> Series:
+    repeats = Series("understudy_flow_repeats_total", "At least once: lie twice there", "counter")
+    for flow, count in repeats_of().items():
+        if flow in labels:
+            repeats.add(labels[flow].flow, count)
+    return repeats
+
+
+def _foreign(labels: Mapping[int, Labels], now: datetime) -> Series:
+    """0 where no other producer was seen within the last minutes."""
+    foreign = Series("understudy_flow_foreign_records", "Found lately, of other producers")
+    found = foreign_records.find_ongoing(now=now)
+    for flow, key in labels.items():
+        foreign.add(key.flow, found[flow].records if flow in found else 0)
+    return foreign
+
+
+def _memory() -> Series:
+    """A part that cannot be seen from the runner (workers on a cluster) has no series."""
+    memory = Series("understudy_runner_process_memory_bytes", "By driver, jvm and workers")
+    for name, host, parts in Runner.objects.values_list("name", "host", "memory"):
+        for process, size in sorted(parts.items()):
+            memory.add(labelled(runner=name, host=host, process=process), size)
+    return memory
+
+
+def _lanes(labels: Mapping[int, Labels]) -> Iterator[Series]:
+    """Of each flow's last job; a rate takes the beginning of the next one for a reset."""
+    batches = Series("understudy_flow_lane_batches_total", "Batches, by lane and why", "counter")
+    records = Series("understudy_flow_lane_records_total", "Records, by lane and why", "counter")
+    size = Series("understudy_flow_lane_bytes_total", "Bytes, by lane and why", "counter")
+    last = Job.objects.order_by().values("flow").annotate(last=Max("pk")).values("last")
+    rows = Job.objects.order_by().filter(pk__in=last).values_list("flow", "lanes")
+    for flow, lanes in rows:
+        for row in lanes if flow in labels else ():
+            key = f"{labels[flow].flow},{labelled(lane=row['lane'], why=row['why'])}"
+            batches.add(key, row["batches"])
+            records.add(key, row["records"])
+            size.add(key, row["bytes"])
+    yield from (batches, records, size)

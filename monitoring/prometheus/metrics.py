@@ -1,0 +1,211 @@
+"""What Prometheus reads: flows, topics, runners, clusters; and MirrorMaker 2's own names.
+
+By default one series a topic; `?partitions=1` adds those of every partition. Labels are the words
+that pages use; units stand in the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Sum
+
+from mirrors.models import Cluster, FlowTopic, Job, Runner, Sighting
+from mirrors.models.flow_queries import flows_with_lag
+from mirrors.models.flows import DesiredState, ObservedState
+from mirrors.models.readiness import readiness_of, with_readiness
+from mirrors.services.clock import milliseconds
+from monitoring.domain.lag import FINE
+from monitoring.models import Alert, AlertState, LagSample, Severity
+from monitoring.prometheus import engine_metrics as parts
+from monitoring.prometheus import sync_metrics
+from monitoring.prometheus.text_format import MM2, Labels, Series, labelled, text_of
+
+
+def scrape(*, now: datetime, partitions: bool) -> bytes:
+    return text_of(_all(now, partitions))
+
+
+def _all(now: datetime, partitions: bool) -> Iterator[Series]:
+    """Reads the rows once per scrape, a fixed number of queries."""
+    flows = list(with_readiness(flows_with_lag(), now))
+    labels = {
+        flow.pk: Labels.of(flow=flow.label, source=flow.source.alias, target=flow.target.alias)
+        for flow in flows
+    }
+    yield from _lags(flows, labels, now)
+    yield from _states(flows, labels)
+    yield from _proofs(flows, labels, now)
+    yield from _copied(labels)
+    yield from _rates(labels)
+    yield from sync_metrics.ahead(labels, now)
+    yield from sync_metrics.duties(labels, now)
+    yield from parts.series(labels, now)
+    yield from _topics(labels)
+    yield from _runners(now)
+    yield from _others(now)
+    if partitions:
+        yield from sync_metrics.partitions(labels)
+    else:
+        yield sync_metrics.passed(labels)
+
+
+def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterator[Series]:
+    """A figure that is not known has no series: 0 would say that nothing is behind.
+
+    `understudy_flow_owed_records` is there with a lower bound too, and its label says so.
+    """
+    lag = Series("understudy_flow_offset_lag_records", "Records not yet copied, where all is known")
+    age = Series("understudy_flow_time_lag_seconds", "Age of the oldest record not copied")
+    old = Series("understudy_flow_figures_age_seconds", "Age of the flow's figures")
+    owed = Series("understudy_flow_owed_records", "Known records not yet copied, by certainty")
+    unknown = Series("understudy_flow_unknown_partitions", "Partitions with an unknown lag")
+    blocked = Series("understudy_flow_blocked_topics", "Topics that wait for a person")
+    seen = Series("understudy_flow_source_seen_age_seconds", "Since the source was last observed")
+    for flow in flows:
+        key = labels[flow.pk].flow
+        if flow.as_of is not None:
+            old.add(key, (now - flow.as_of).total_seconds())
+        account = flow.account.total if hasattr(flow, "account") else None
+        if account is None:
+            continue
+        stated = account.as_of(milliseconds(now))
+        if not account.unknown:
+            # As it was when the source was last observed; how long ago stands beside it.
+            lag.add(key, account.records)
+        if stated.certainty != "unknown":
+            owed.add(f"{key},{labelled(certainty=stated.certainty)}", stated.records)
+        if stated.time_lag_ms is not None and (stated.time_lag_ms or not stated.unknown):
+            age.add(key, stated.time_lag_ms / 1000)
+        unknown.add(key, stated.unknown)
+        blocked.add(key, flow.blocked)
+        if stated.observed_at is not None:
+            seen.add(key, (milliseconds(now) - stated.observed_at) / 1000)
+    yield from (lag, age, old, owed, unknown, blocked, seen)
+
+
+def _states(flows: list[Any], labels: dict[int, Labels]) -> Iterator[Series]:
+    """One series a state, 1 for the one that holds: a sum counts the flows in it."""
+    for name, text, field, states in (
+        ("understudy_flow_state", "State as seen", "observed_state", ObservedState.values),
+        ("understudy_flow_desired_state", "State as asked", "desired_state", DesiredState.values),
+    ):
+        family = Series(name, f"{text}: 1 for the one that holds")
+        words = [(state, labelled(state=state)) for state in states]
+        for flow in flows:
+            head, holds = labels[flow.pk].flow, getattr(flow, field)
+            for state, word in words:
+                family.add(f"{head},{word}", 1 if state == holds else 0)
+        yield family
+
+
+def _proofs(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterator[Series]:
+    """A flow that no drill ever proved has no age: 0 would say that it was proven just now."""
+    score = Series("understudy_flow_readiness_score", "How ready the standby is, 0 to 100")
+    age = Series("understudy_flow_last_proven_age_seconds", "Since a drill last passed")
+    failed = Series("understudy_flow_last_drill_failed", "1 when the last drill failed")
+    for pk, found in readiness_of(flows, now).items():
+        score.add(labels[pk].flow, found.score)
+    for flow in flows:
+        if flow.proven_at is not None:
+            age.add(labels[flow.pk].flow, (now - flow.proven_at).total_seconds())
+        if flow.drilled_at is not None:
+            failed.add(labels[flow.pk].flow, 1 if flow.drill_state == "failed" else 0)
+    yield from (score, age, failed)
+
+
+def _copied(labels: dict[int, Labels]) -> Iterator[Series]:
+    """Over all kept jobs of a flow; when old ones are forgotten, a rate takes it for a reset."""
+    records = Series("understudy_flow_records_total", "Records copied", "counter")
+    size = Series("understudy_flow_bytes_total", "Bytes copied", "counter")
+    mm2 = Series(f"{MM2}byte_count", "Bytes copied, by flow")
+    totals = Job.objects.order_by().values_list("flow").annotate(Sum("records"), Sum("bytes"))
+    for flow, copied, volume in totals:
+        if flow in labels:
+            records.add(labels[flow].flow, copied)
+            size.add(labels[flow].flow, volume)
+            mm2.add(labels[flow].mm2, volume)
+    yield from (records, size, mm2)
+
+
+def _rates(labels: dict[int, Labels]) -> Iterator[Series]:
+    behind = Series("understudy_flow_partitions_out_of_sync", "Partitions not in step")
+    records = Series(f"{MM2}record_rate", "Records a second, by flow")
+    size = Series(f"{MM2}byte_rate", "Bytes a second, by flow")
+    samples = LagSample.objects.filter(resolution=FINE.seconds)
+    last = samples.order_by("-at").values_list("at", flat=True).first()
+    # A flow that went stale after it has no rate any more.
+    rows = samples.filter(at=last, flow__feed__stale_since=None) if last else samples.none()
+    fields = ("flow", "records_per_second", "bytes_per_second", "out_of_sync")
+    for flow, copied, volume, out_of_sync in rows.order_by().values_list(*fields):
+        if flow not in labels:
+            continue
+        behind.add(labels[flow].flow, out_of_sync)
+        if copied is not None:
+            records.add(labels[flow].mm2, copied)
+            size.add(labels[flow].mm2, volume)
+    yield from (behind, records, size)
+
+
+def _topics(labels: dict[int, Labels]) -> Iterator[Series]:
+    lag = Series("understudy_topic_offset_lag_records", "Records not yet copied")
+    age = Series("understudy_topic_time_lag_seconds", "Age of the oldest record")
+    parts = Series("understudy_topic_partitions", "Partitions of the source topic")
+    mm2 = Series(f"{MM2}record_age_ms", "Age of the oldest record not copied")
+    rows = FlowTopic.objects.exclude(remote_topic=None).order_by()
+    owed = Series("understudy_topic_owed_records", "Known records not yet copied")
+    unknown = Series("understudy_topic_unknown_partitions", "Partitions with an unknown lag")
+    fields = ("flow", "topic", "remote_topic", "owed", "unknown_partitions", "time_lag_ms")
+    for flow, topic, remote, known, hidden, oldest, count in rows.values_list(
+        *fields, "partitions"
+    ):
+        if flow not in labels:
+            continue
+        key = f"{labels[flow].flow},{labelled(topic=topic)}"
+        parts.add(key, count)
+        owed.add(key, known)
+        unknown.add(key, hidden)
+        if not hidden:
+            lag.add(key, known)
+        if oldest is not None and (oldest or not hidden):
+            age.add(key, oldest / 1000)
+            mm2.add(f"{labels[flow].mm2},{labelled(topic=remote)}", oldest)
+    yield from (lag, age, owed, unknown, parts, mm2)
+
+
+def _runners(now: datetime) -> Iterator[Series]:
+    up = Series("understudy_runner_up", "1 while the runner is ready and its last report is fresh")
+    slots = Series("understudy_runner_slots", "Slices that the runner takes at once")
+    used = Series("understudy_runner_slots_used", "Slots in use")
+    memory = Series("understudy_runner_memory_bytes", "Resident memory of the runner")
+    seen = Series("understudy_runner_seen_age_seconds", "Since the runner was seen")
+    for runner in Runner.objects.all():
+        key = labelled(runner=runner.name, host=runner.host)
+        up.add(key, 1 if runner.health(now).is_healthy else 0)
+        slots.add(key, runner.slots)
+        if runner.slots_used is not None:
+            used.add(key, runner.slots_used)
+        if runner.rss_bytes is not None:
+            memory.add(key, runner.rss_bytes)
+        if runner.seen_at is not None:
+            seen.add(key, (now - runner.seen_at).total_seconds())
+    yield from (up, slots, used, memory, seen)
+
+
+def _others(now: datetime) -> Iterator[Series]:
+    reach = Series("understudy_cluster_reachable", "1 when the last look succeeded")
+    looked_at = Cluster.objects.exclude(reachable=None)
+    for alias, reachable in looked_at.values_list("alias", "reachable"):
+        reach.add(labelled(cluster=alias), 1 if reachable else 0)
+    seen = Series("understudy_process_seen_age_seconds", "Since a process was seen")
+    for row in Sighting.objects.all():
+        age = (now - row.seen_at).total_seconds()
+        seen.add(labelled(kind=row.kind, name=row.name), age)
+    firing = Series("understudy_alerts_firing", "Alerts that fire")
+    counts = Alert.objects.filter(state=AlertState.FIRING).order_by().values_list("severity")
+    known = dict(counts.annotate(Count("pk")))
+    for severity in Severity.values:
+        firing.add(labelled(severity=severity), known.get(severity, 0))
+    yield from (reach, seen, firing)

@@ -1,0 +1,38 @@
+"""`/metrics`: for scrapers, with a token in their header; whatever they say they accept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from prometheus_client import CONTENT_TYPE_LATEST
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from mirrors.models import Role
+from monitoring.prometheus import metrics
+
+
+class _AnyAnswer(DefaultContentNegotiation):
+    """A scraper asks for formats of its own; an error reaches it as JSON all the same."""
+
+    def select_renderer(
+        self, request: Request, renderers: Any, format_suffix: str | None = None
+    ) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
+class Metrics(APIView):
+    """Figures in Prometheus' text format; `?partitions=1` adds a series for every partition."""
+
+    role = Role.VIEWER
+    content_negotiation_class = _AnyAnswer
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> HttpResponse:
+        each = request.query_params.get("partitions") == "1"
+        text = metrics.scrape(now=timezone.now(), partitions=each)
+        return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,174 @@
+"""Whole batches put together as one: the common case of `repack`, in one pass over the records.
+
+Only where nothing is left out and nothing is changed but the two deltas: batches of format 2 that
+have no hole, behind the position, with their own times. What else there is goes record by record.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from spark_runner.engine.batches.record_bytes import KNOWN, MOST_TOGETHER, VARINTS, Enough
+from spark_runner.engine.model.pending_batch import Parcel, Stretch
+from spark_runner.engine.model.target_settings import Policy
+from spark_runner.kafka_protocol import c_functions, compression
+from spark_runner.kafka_protocol.batch_header import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME
+from spark_runner.kafka_protocol.records import frame_batch
+from spark_runner.kafka_protocol.varint import read_signed, signed, wrapped
+
+# What a record mostly has before its key: a length in two bytes, attributes and time, the offset.
+_HEAD: Final = struct.Struct("<HHB")
+_read_head: Final = _HEAD.unpack_from
+_merge: Final = c_functions.merge
+# That length as it is read -> how far it is to the next record; 0 for one that has not two bytes,
+# or needs but one.
+_STEPS = [0] * (1 << 16)
+for _size in range(1 << 6, 1 << 13):
+    _STEPS[int.from_bytes(signed(_size), "little")] = 2 + _size
+# Attributes other than 0, or a time that is negative or longer than a byte; the rest is the time.
+_NOT_PLAIN, _TIME_SHIFT, _TIMES = 0x81FF, 9, 64
+# From here on an offset delta has two bytes, and the first of them is what one byte would be.
+_DELTAS: Final = 64
+# Attributes and time as they are written.
+_FRONTS = [b"\x00" + time for time in VARINTS]
+
+
+def are_whole(group: list[Parcel], policy: Policy) -> bool:
+    """Whether all records of the parcels cross, in each with offsets one after another."""
+    changed = LOG_APPEND_TIME if policy.keep_append_time else 0
+    for parcel in group:
+        header = parcel.header
+        if (
+            header[12] != header[6] + 1
+            or parcel.first != header[0]
+            or header[3] != 2
+            or parcel.until is not None
+            or header[5] & changed
+        ):
+            return False
+    return True
+
+
+def merge(group: list[Parcel], codec: int) -> bytearray | None:
+    """As `splice`, by the functions in C, which look at the checksums as well.
+
+    None without them, and for whatever is unusual.
+    """
+    if _merge is None:
+        return None
+    quick = compression.ACCELERATION if len(group) > 1 else 1
+    addresses = [parcel.address for parcel in group]
+    return _merge(addresses, [parcel.size for parcel in group], codec, quick)
+
+
+def splice(group: list[Parcel], codec: int) -> bytearray | None:
+    """One batch of all their records; None when the offsets inside a parcel are not in a row.
+
+    Raises ValueError, IndexError or struct.error where the bytes make no sense, and Enough.
+    """
+    out: list[bytes] = []
+    number = base = inflated = 0
+    newest = group[0].header.max_timestamp
+    for place, parcel in enumerate(group):
+        header, at = parcel.header, parcel.at
+        body = compression.decompress(
+            header[5] & CODEC_MASK, parcel.memory[at + HEADER_SIZE : at + parcel.size]
+        )
+        inflated += len(body)
+        if inflated > MOST_TOGETHER and place:
+            raise Enough(place)
+        if not number:
+            base = wrapped(_first_timestamp(body) + header[7])
+        if not _add(out, body, header[12], number, header[7] - base):
+            return None
+        number += header[12]
+        if header[8] > newest:
+            newest = header[8]
+    compress = compression.compress_quickly if len(group) > 1 else compression.compress
+    packed = compress(codec, b"".join(out))
+    return frame_batch(0, codec, packed, number - 1, base, newest, number)
+
+
+def _first_timestamp(body: bytes) -> int:
+    """The first record's, less the base of its batch: behind its length and its attributes."""
+    return read_signed(body, read_signed(body, 0)[1] + 1)[0]
+
+
+def _add(out: list[bytes], body: bytes, records: int, number: int, later: int) -> bool:
+    """Append a batch's records; `number` is the place of the first, `later` is added to its times.
+
+    False when its offsets are not in a row. From the first record that looks unusual on, the rest
+    goes number by number.
+    """
+    after = number + records
+    at = place = 0
+    if 0 <= later < KNOWN - _TIMES and after <= KNOWN:
+        for index in VARINTS[number : min(after, number + _DELTAS)]:
+            word, time, delta = _read_head(body, at)
+            step = _STEPS[word]
+            if delta != place or not step or time & _NOT_PLAIN:
+                break
+            front = _FRONTS[later + (time >> _TIME_SHIFT)]
+            stop = at + step
+            at += 5
+            out += (VARINTS[len(front) + len(index) + stop - at], front, index, body[at:stop])
+            at = stop
+            place += 2
+        if place == records << 1 and at == len(body):
+            return True
+    return _add_rest(out, body, at, place >> 1, records, number, later)
+
+
+def _add_rest(
+    out: list[bytes], body: bytes, at: int, begun: int, records: int, number: int, later: int
+) -> bool:
+    """The records from the one at `begun` on. Calls cost more than numbers of one byte do."""
+    for place in range(begun, records):
+        byte = body[at]
+        if byte < 0x80:
+            size, at = byte >> 1, at + 1
+        elif (second := body[at + 1]) < 0x80:
+            size, at = (byte & 0x7F | second << 7) >> 1, at + 2
+        else:
+            size, at = read_signed(body, at)
+        if byte & 1:
+            raise ValueError("a record has a negative length")
+        stop, attributes = at + size, body[at : at + 1]
+        byte = body[at + 1]
+        if byte < 0x80:
+            time, at = later + (byte >> 1 ^ -(byte & 1)), at + 2
+        else:
+            time, at = read_signed(body, at + 1)
+            time += later
+        if (byte := body[at]) < 0x80:
+            delta, at = byte >> 1, at + 1
+        else:
+            delta, at = read_signed(body, at)
+        if delta != place:
+            return False
+        if stop < at:
+            raise ValueError("a record is shorter than what it holds")
+        delta += number
+        ahead = VARINTS[time] if 0 <= time < KNOWN else signed(wrapped(time))
+        index = VARINTS[delta] if delta < KNOWN else signed(delta)
+        size = 1 + len(ahead) + len(index) + stop - at
+        prefix = VARINTS[size] if size < KNOWN else signed(size)
+        out += (prefix, attributes, ahead, index, body[at:stop])
+        at = stop
+    if at != len(body):
+        raise ValueError("the records do not fill the batch")
+    return True
+
+
+def stretches(group: list[Parcel]) -> tuple[Stretch, ...]:
+    """Where the upstream offsets of whole parcels are consecutive."""
+    found: list[Stretch] = []
+    first = after = group[0].first
+    for parcel in group:
+        if parcel.first != after:
+            found.append((first, after - first))
+            first = parcel.first
+        after = parcel.first + parcel.header[12]
+    found.append((first, after - first))
+    return tuple(found)

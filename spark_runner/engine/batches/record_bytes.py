@@ -1,0 +1,91 @@
+"""Records walked by their length, all but two deltas as the bytes they are; and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from spark_runner.kafka_protocol import compression
+from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, LOG_APPEND_TIME, Header
+from spark_runner.kafka_protocol.records import frame_batch
+from spark_runner.kafka_protocol.varint import read_signed, signed, wrapped
+
+# Deltas and lengths are mostly small: looked up, not computed.
+VARINTS = [signed(value) for value in range(1 << 14)]
+KNOWN: Final = len(VARINTS)
+_MOST: Final = (1 << 63) - 1
+# Small batches of records that are all alike may hold a thousand times what they weigh: so many
+# bytes of records are put together at once. A single batch is taken whatever it holds.
+MOST_TOGETHER: Final = 16 << 20
+
+
+class Enough(Exception):
+    """The first `parcels` of a group hold as much as is put together at once."""
+
+    def __init__(self, parcels: int) -> None:
+        super().__init__(parcels)
+        self.parcels = parcels
+
+
+class Piece(NamedTuple):
+    """One record: `rest` is all behind the offset delta, `attributes` the byte before both.
+
+    A time may be out by 2^64, where a delta wrapped: `assemble` does not mind.
+    """
+
+    offset: int
+    timestamp: int
+    attributes: bytes
+    rest: bytes
+
+
+def walk(batch: memoryview, header: Header, *, keep_append_time: bool) -> Iterator[Piece]:
+    """The records of a batch v2. Raises ValueError or IndexError where the bytes make no sense."""
+    body = compression.decompress(header.codec, batch[HEADER_SIZE : header.size])
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    appended = None
+    if header.attributes & LOG_APPEND_TIME and keep_append_time:
+        appended = header.max_timestamp
+    at = 0
+    for _ in range(header.records):
+        byte = body[at]
+        if byte < 0x80:
+            size, at = byte >> 1, at + 1
+        else:
+            size, at = read_signed(body, at)
+        if byte & 1:
+            raise ValueError("a record has a negative length")
+        stop = at + size
+        attributes = body[at : at + 1]
+        timestamp, at = read_signed(body, at + 1)
+        delta, at = read_signed(body, at)
+        if stop < at:
+            raise ValueError("a record is shorter than what it holds")
+        yield Piece(
+            base_offset + delta,
+            base_timestamp + timestamp if appended is None else appended,
+            attributes,
+            body[at:stop],
+        )
+        at = stop
+    if at != len(body):
+        raise ValueError("the records do not fill the batch")
+
+
+def assemble(pieces: list[Piece], codec: int) -> bytearray:
+    """A batch v2 of these records, with offsets from 0 on and no producer."""
+    base = newest = wrapped(pieces[0].timestamp)
+    out: list[bytes] = []
+    for delta, (_, timestamp, attributes, rest) in enumerate(pieces):
+        if timestamp > newest:
+            newest = timestamp
+        shift = timestamp - base
+        ahead = VARINTS[shift] if 0 <= shift < KNOWN else signed(wrapped(shift))
+        place = VARINTS[delta] if delta < KNOWN else signed(delta)
+        size = 1 + len(ahead) + len(place) + len(rest)
+        prefix = VARINTS[size] if size < KNOWN else signed(size)
+        out += (prefix, attributes, ahead, place, rest)
+    if newest > _MOST:
+        newest = max(wrapped(piece.timestamp) for piece in pieces)
+    body = compression.compress(codec, b"".join(out))
+    return frame_batch(0, codec, body, len(pieces) - 1, base, newest, len(pieces))

@@ -1,0 +1,251 @@
+"""Copy record batches as bytes, exactly once: the lane of every flow that does not change records.
+
+Per epoch: connect, wait for the turn, take the transactional id (whoever held it is fenced), read
+the positions, copy until the deadline or an order, commit, answer. `engine.py` is the loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+
+from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
+from mirrors.kafka.error_codes import name_of
+from mirrors.kafka.producers.producer_id import ProducerLost
+from spark_runner.engine import setup
+from spark_runner.engine import setup as heap
+from spark_runner.engine.commit_timing import Pace
+from spark_runner.engine.copy_loop import Engine
+from spark_runner.engine.identity_checks import check_clusters, check_owner
+from spark_runner.engine.model.lane_counters import Tally
+from spark_runner.engine.model.target_settings import Tuning
+from spark_runner.engine.recovery import target_truncation, truncated_positions
+from spark_runner.engine.recovery.duplicates import RepeatsSeen
+from spark_runner.engine.recovery.hanging_transactions import Endings
+from spark_runner.engine.recovery.position_reader import PositionReader
+from spark_runner.engine.recovery.resume_offset import resume
+from spark_runner.engine.slice_report import Account
+from spark_runner.engine.source.replicated_filter import Replicated
+from spark_runner.engine.source.throttle import Throttle
+from spark_runner.ipc.messages import EndedBecause, SliceResult, SliceWork
+from spark_runner.ipc.task_channel import Channel
+from spark_runner.kafka_protocol import produce
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.fetch import MOST as NEWEST_FETCH
+
+CONNECT_S = 30.0
+FENCE_S = 30.0
+READ_S = 60.0
+ABORT_S = 2.0
+MOST_RESTARTS = 5
+
+
+class RawCopier:
+    """`run(work, channel) -> SliceResult`, as every lane. The versions are for tests."""
+
+    def __init__(
+        self, *, newest_fetch: int = NEWEST_FETCH, newest_produce: int = produce.MOST
+    ) -> None:
+        self._newest = (newest_fetch, newest_produce)
+
+    def run(self, work: SliceWork, channel: Channel) -> SliceResult:
+        # Nothing on the hot path makes cycles, and a collection costs 10 ms and more.
+        collecting = gc.isenabled()
+        gc.disable()
+        heap.hold_on()
+        epoch = _Epoch(work, channel, *self._newest)
+        try:
+            return epoch.run()
+        finally:
+            epoch.close()
+            if collecting:
+                gc.enable()
+
+
+class _Epoch:
+    """One run of one slice."""
+
+    def __init__(
+        self, work: SliceWork, channel: Channel, newest_fetch: int, newest_produce: int
+    ) -> None:
+        self._work = work
+        self._channel = channel
+        self._newest_fetch = newest_fetch
+        self._newest_produce = newest_produce
+        self._ends_at = time.monotonic() + setup.seconds_left(work)
+        self._settings = settings = work.spec.settings
+        self._source = ClusterClient(work.source, settings.consumer)
+        self._target = ClusterClient(work.target, settings.producer)
+        self._tuning = Tuning.of({**work.target.properties, **settings.producer})
+        self._transactional = self._settings.delivery == "exactly_once"
+        self._tracks = [setup.track_of(row, self._settings.producer) for row in work.partitions]
+        self._tally = Tally()
+        self._throttle = Throttle(work, channel)
+        self._repeats = RepeatsSeen(self._target, transactional=self._transactional)
+        self._account = Account(self._tracks, channel, self._tally, self._throttle, self._repeats)
+        self._engine: Engine | None = None
+        self._restarts = 0
+
+    def run(self) -> SliceResult:
+        ended = self._connect()
+        if ended is not None:
+            return self._account.result(ended)
+        engine = self._engine
+        assert engine is not None  # noqa: S101 - _connect made it
+        try:
+            self._take_over()
+            ended = self._copy(engine)
+        except Fenced as error:
+            return self._account.result("fenced", error.message, error.code)
+        except UnderstudyError as error:
+            with contextlib.suppress(UnderstudyError, ProducerLost):
+                engine.abort(ABORT_S)
+            return self._account.result("failed", error.message, error.code)
+        return self._account.result(ended)
+
+    def close(self) -> None:
+        self._source.close()
+        self._target.close()
+
+    # -- the steps of an epoch
+
+    def _connect(self) -> EndedBecause | None:
+        """Everything that needs no turn. None: it is our turn."""
+        work, settings = self._work, self._settings
+        until = time.monotonic() + CONNECT_S
+        self._source.open(until)
+        self._target.open(until)
+        check_clusters(work, self._source.cluster_id, self._target.cluster_id)
+        if self._transactional and self._target.features.get("transaction.version", 0) < 2:
+            # Where it was not finalised, newer writes are refused (KIP-890): as Java's clients do.
+            self._newest_produce = min(self._newest_produce, produce.ADDS_BY_ITSELF - 1)
+        brokers = setup.source_brokers(work, self._source, until)
+        limits = setup.limits_of(
+            settings.consumer,
+            brokers=brokers,
+            isolation_level=settings.isolation_level,
+            newest=self._newest_fetch,
+            memory_bytes=self._tuning.memory_bytes,
+            request_s=self._source.request_s,
+        )
+        replicated = None
+        if settings.skip_replicated:
+            replicated = Replicated(self._source, self._tracks)
+            replicated.prepare(time.monotonic() + READ_S)
+        book = setup.book_for(work, self._target, self._repeats, until)
+        self._identity = setup.identity_of(work, self._target, newest_produce=self._newest_produce)
+        self._endings = Endings(
+            self._target,
+            self._identity,
+            self._tracks,
+            book.ledgers,
+            transactional=self._transactional,
+            own=truncated_positions.producers_of(self._target, self._identity, work),
+            say_again=book.say_again,
+        )
+        self._engine = Engine(
+            self._source,
+            self._target,
+            self._tracks,
+            book,
+            self._identity,
+            self._endings,
+            limits=limits,
+            arenas=setup.arenas_for(limits, brokers=brokers),
+            pace=Pace(
+                longest_s=settings.commit_interval_ms / 1000, readers_wait=self._transactional
+            ),
+            tally=self._tally,
+            throttle=self._throttle,
+            repeats=self._repeats,
+            tuning=self._tuning,
+            replicated=replicated,
+            transactional=self._transactional,
+            newest_produce=self._newest_produce,
+        )
+        target_truncation.prepare(self._target, self._tracks)
+        self._positions = PositionReader(self._target, work.positions_topic)
+        # Most of the topic is read while the predecessor still copies, the rest after the fence.
+        self._positions.read(time.monotonic() + READ_S)
+        self._account.report("ready")
+        if self._channel.wait_for_turn(max(0.0, self._ends_at - time.monotonic())):
+            return None
+        return self._channel.order() or "deadline"
+
+    def _take_over(self) -> None:
+        """Fence, then read the positions: what another commits behind that is copied twice."""
+        engine = self._engine
+        assert engine is not None  # noqa: S101 - made by _connect
+        self._fence()
+        self._endings.mend_ledgers()
+        self._repeats.writes_as(self._identity.producer_id)
+        places = [track.place for track in self._tracks]
+        known = self._positions.read(time.monotonic() + READ_S, places)
+        check_owner(self._work, self._positions.owner)
+        self._endings.doubted.clear()
+        for track in self._tracks:
+            place = known.get(track.place)
+            resume(track, place, self._work)
+            self._repeats.resumed(track, place)
+            if place is not None and place.producer is None and self._positions.is_old(place):
+                self._endings.doubted.add(track)
+        self._account.knows_positions = True
+        engine.begin()
+
+    def _fence(self) -> None:
+        until = time.monotonic() + FENCE_S
+        try:
+            self._endings.fence(until)
+        except KafkaRefused as error:
+            if self._transactional or error.code != "not_authorised":
+                raise
+            # At least once does without: an old writer is not shut out, and what it writes behind
+            # our first batch is repeated without being counted.
+            self._identity.join_anonymously(until)
+
+    def _copy(self, engine: Engine) -> EndedBecause:
+        while True:
+            try:
+                ended = self._until_ended(engine)
+                engine.commit(hurry=_somebody_waits)
+                engine.look_last()
+            except ProducerLost as lost:
+                self._lost(engine, lost)
+                continue
+            return ended
+
+    def _until_ended(self, engine: Engine) -> EndedBecause:
+        commits, reported = engine.commits, -1
+        while True:
+            engine.turn(self._is_hurried)
+            if engine.commits != commits:
+                commits = engine.commits
+                self._restarts = 0
+            if self._channel.due(moved=engine.events != reported):
+                reported = engine.events
+                self._account.report("copying")
+            order = self._channel.order()
+            if order is not None:
+                return order
+            if time.monotonic() >= self._ends_at:
+                return "deadline"
+
+    def _is_hurried(self) -> bool:
+        return self._channel.order() is not None
+
+    def _lost(self, engine: Engine, lost: ProducerLost) -> None:
+        """Throw the producer away; what was not committed is copied again."""
+        self._restarts += 1
+        if self._restarts > MOST_RESTARTS or self._is_hurried():
+            raise KafkaUnavailable(
+                f"Cluster {self._target.alias}: the producer was given up {self._restarts} times "
+                f"without a commit (could not {lost.doing}: {name_of(lost.number)}).",
+                code="producer_lost",
+            )
+        time.sleep(min(1.0, 0.05 * 2**self._restarts))
+        self._take_over()
+
+
+def _somebody_waits() -> bool:
+    return True

@@ -1,0 +1,72 @@
+"""For brokers that know topics by name only: are these still the topics that were planned?"""
+
+from __future__ import annotations
+
+import time
+
+from mirrors.domain.errors import Fenced, KafkaRefused
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.ipc.messages import SliceWork
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.metadata import NO_ID
+
+_LOOK_S = 5.0
+
+
+def changed_topics(
+    cluster: ClusterClient, tracks: list[Track], *, remote: bool
+) -> dict[Track, Verdict]:
+    """The tracks whose topic on this cluster is another one by now, each with its verdict."""
+    going = [track for track in tracks if track.error is None]
+    names = dict.fromkeys(_planned(track, remote=remote)[0] for track in going)
+    views = cluster.describe(names, time.monotonic() + _LOOK_S)
+    changed: dict[Track, Verdict] = {}
+    for track in going:
+        name, planned = _planned(track, remote=remote)
+        view = views.get(name)
+        if view is not None and (view.topic_id == planned or planned == NO_ID):
+            continue
+        reason = (
+            f"Topic {name} was deleted and created again on {cluster.alias} while it was copied; "
+            "nothing of it is copied."
+        )
+        changed[track] = Verdict("gap", "generation", reason)
+    return changed
+
+
+def _planned(track: Track, *, remote: bool) -> tuple[str, bytes]:
+    if remote:
+        return track.remote_topic, track.remote_id
+    return track.topic, track.source_id
+
+
+def check_owner(work: SliceWork, owner: str | None) -> None:
+    """Given the owner's name as the positions topic has it by now."""
+    if not work.owner or owner == work.owner:
+        return
+    if owner is None:
+        raise KafkaRefused(
+            f"Cluster {work.target.alias}: {work.positions_topic} no longer says whose the flow "
+            "is, so it was emptied or made anew, and its positions are lost. Nothing is copied. "
+            "Restore the topic, or say where the flow has to start and start it again.",
+            code="positions_missing",
+        )
+    raise Fenced(
+        f"Cluster {work.target.alias}: another runner has taken the flow over, as "
+        f"{work.positions_topic} says."
+    )
+
+
+def check_clusters(work: SliceWork, source: str, target: str) -> None:
+    """Given the ids of the clusters that answer; one that is not known proves nothing."""
+    for alias, planned, seen in (
+        (work.source.alias, work.source_cluster_id, source),
+        (work.target.alias, work.target_cluster_id, target),
+    ):
+        if planned and seen and seen != planned:
+            raise KafkaRefused(
+                f"The alias {alias} now leads to another cluster ({seen}, planned was {planned}). "
+                "Nothing is copied until the flow is planned anew.",
+                code="generation",
+            )

@@ -1,0 +1,44 @@
+"""How much crossed by which lane, and why not by the raw one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mirrors.domain.flows.lanes import LaneFigure
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.pending_batch import Parcel
+
+
+class Tally:
+    """Counts what did not go raw; the rest of what the tracks counted did."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[int]] = {}
+
+    def count(self, parcel: Parcel) -> None:
+        row = self._rows.get(parcel.why)
+        if row is None:
+            row = self._rows[parcel.why] = [0, 0, 0]
+        row[0] += 1
+        row[1] += parcel.header[12]
+        row[2] += parcel.size
+
+    def lanes(self, tracks: Iterable[Track]) -> tuple[LaneFigure, ...]:
+        batches = records = size = 0
+        for track in tracks:
+            counts = track.counts
+            batches += counts.batches
+            # Also what has landed in the transaction that is open: it was counted above.
+            records += counts.records + track.records
+            size += counts.bytes + track.bytes
+        found = []
+        for why, row in self._rows.items():
+            found.append(
+                LaneFigure(lane="repack", why=why, batches=row[0], records=row[1], bytes=row[2])
+            )
+            batches, records, size = batches - row[0], records - row[1], size - row[2]
+        if batches:
+            found.insert(
+                0, LaneFigure(lane="raw", why="", batches=batches, records=records, bytes=size)
+            )
+        return tuple(found)

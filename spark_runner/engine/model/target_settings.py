@@ -1,0 +1,61 @@
+"""A flow's `producer.*` settings as the raw lane honours them; without them, what was measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Self
+
+# More than five per partition and the broker no longer knows a batch that is sent again (KIP-98).
+_MOST_IN_FLIGHT = 5
+# A broker takes 100 MB (socket.request.max.bytes); smaller ones overlap better.
+_REQUEST_BYTES = 8 << 20
+_MERGED_BYTES = 256 << 10
+# Bytes in flight of one task, whatever the records are like.
+_MEMORY_BYTES = 64 << 20
+_GIVE_UP_AFTER_S = 30.0
+_REQUEST_TIMEOUT_MS = 30_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How much goes out at once, and how long the target may take."""
+
+    in_flight: int = _MOST_IN_FLIGHT
+    # A request is closed once it holds more than this.
+    request_bytes: int = _REQUEST_BYTES
+    # How large batches are made that are built anew.
+    merged_bytes: int = _MERGED_BYTES
+    memory_bytes: int = _MEMORY_BYTES
+    # When a partition is stopped whose records the target does not acknowledge.
+    give_up_s: float = _GIVE_UP_AFTER_S
+    # How long a broker may wait for its replicas.
+    request_timeout_ms: int = _REQUEST_TIMEOUT_MS
+
+    @classmethod
+    def of(cls, producer: Mapping[str, str]) -> Self:
+        def number(name: str, usual: int) -> int:
+            return int(producer.get(name, usual))
+
+        return cls(
+            in_flight=number("max.in.flight.requests.per.connection", _MOST_IN_FLIGHT),
+            request_bytes=number("max.request.size", _REQUEST_BYTES),
+            merged_bytes=number("batch.size", _MERGED_BYTES),
+            memory_bytes=number("buffer.memory", _MEMORY_BYTES),
+            give_up_s=number("delivery.timeout.ms", int(_GIVE_UP_AFTER_S * 1000)) / 1000,
+            request_timeout_ms=number("request.timeout.ms", _REQUEST_TIMEOUT_MS),
+        )
+
+
+class Policy:
+    """What the target asks of a batch; from the remote topic's configs and the flow's settings."""
+
+    __slots__ = ("codec", "keep_append_time", "most_bytes")
+
+    def __init__(
+        self, *, codec: int | None = None, most_bytes: int = 0, keep_append_time: bool = True
+    ) -> None:
+        self.codec = codec
+        # 0: not known, then the broker's refusal says so
+        self.most_bytes = most_bytes
+        self.keep_append_time = keep_append_time

@@ -1,0 +1,110 @@
+"""Record after record of the source: handed on, passed over, or why its partition stops."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import KafkaError, Message
+
+from mirrors.kafka.admin.topics import Admin
+from spark_runner.engine.record_lane import errors as refusals
+from spark_runner.engine.record_lane import fidelity
+from spark_runner.engine.record_lane.commit_timing import RecordPace
+from spark_runner.engine.record_lane.consumer import END, Reader
+from spark_runner.engine.record_lane.producer import Writer
+from spark_runner.engine.record_lane.progress import CopiedPartition, Progress
+from spark_runner.engine.source import errors
+from spark_runner.positions.topic import Place
+
+
+class Taking:
+    """What was read since the last commit; `pending` records of it are with the producer."""
+
+    def __init__(
+        self, source: Admin, reader: Reader, writer: Writer, progress: Progress, pace: RecordPace
+    ) -> None:
+        self._source = source
+        self._reader = reader
+        self._writer = writer
+        self._progress = progress
+        self._pace = pace
+        self._read_out: set[Place] = set()
+        # Since when a source broker has nothing but an error of its own for a partition.
+        self._unreadable: dict[Place, float] = {}
+        self.pending = 0
+
+    def start_again(self) -> None:
+        """Nothing of it counts; it is read again."""
+        self.pending = 0
+        self._read_out.clear()
+
+    def take(self, message: Message) -> None:
+        part = self._progress.parts.get((message.topic() or "", message.partition() or 0))
+        error = message.error()
+        if error is not None and error.code() != END:
+            self._trouble(part, message)
+            return
+        if self._unreadable and part is not None:
+            self._unreadable.pop(part.place, None)
+        offset = message.offset()
+        if part is None or part.error is not None or offset is None or offset < part.next:
+            return
+        if part.work.stop is not None and offset >= part.work.stop:
+            self._end_at(part, part.work.stop)
+        elif part.refused is not None and offset >= (part.refused.offset or 0):
+            self._stop_at(part)
+        elif error is None:
+            self._copy(part, message, offset)
+        elif offset > part.next:
+            # The end lies behind transaction markers or aborted records: nothing to copy there.
+            part.next = offset
+            self._pace.passed_over(time.monotonic())
+
+    def _copy(self, part: CopiedPartition, message: Message, offset: int) -> None:
+        key, value = message.key(), message.value()
+        try:
+            timestamp = fidelity.timestamp_of(message)
+            headers = fidelity.headers_of(message)
+        except fidelity.Unfaithful as error:
+            reason = refusals.sentence(part.work, offset, error.message)
+            self._progress.refuse(part, offset, error.code, reason, is_its_own=True)
+            self._stop_at(part)
+            return
+        self._writer.write(part.work, offset, key, value, timestamp, headers)
+        size = (len(key) if key else 0) + (len(value) if value else 0)
+        part.count(offset, timestamp, size)
+        self.pending += 1
+        self._pace.moved(time.monotonic())
+
+    def _end_at(self, part: CopiedPartition, stop: int) -> None:
+        """All that a bounded run wants of it has been read."""
+        if part.place in self._read_out:
+            return
+        self._read_out.add(part.place)
+        self._reader.leave(part.place)
+        part.next = max(part.next, stop)
+        self._pace.moved(time.monotonic())
+
+    def _stop_at(self, part: CopiedPartition) -> None:
+        self._reader.leave(part.place)
+        self._progress.stop_refused(part)
+
+    def _trouble(self, part: CopiedPartition | None, message: Message) -> None:
+        """An error of the source's: of one partition, which then stops, or of the connection."""
+        error = message.error()
+        if error is None or refusals.is_passing(error):
+            return
+        if part is None:
+            raise refusals.of_source(error, self._source.spec)
+        if part.error is None and not self._may_pass(part, error.code()):
+            self._reader.leave(part.place)
+            verdict = refusals.of_partition(self._source, part, error)
+            self._progress.stop(part, verdict.offset, verdict.state, verdict.code, verdict.reason)
+
+    def _may_pass(self, part: CopiedPartition, code: int) -> bool:
+        """A broker's own error: the client asks again by itself."""
+        if code != KafkaError.UNKNOWN:
+            return False
+        now = time.monotonic()
+        since = self._unreadable.setdefault(part.place, now)
+        return now - since < errors.UNREADABLE_AFTER_S

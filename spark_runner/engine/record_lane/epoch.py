@@ -1,0 +1,263 @@
+"""Move records one by one with confluent-kafka: the reference, and the lane of flows with rules.
+
+Transactional from the start. One transaction holds the records of all partitions of the slice
+and their positions; the order of things at a commit is the point of this file:
+
+A. flush: every record is acknowledged, else go back to the last commit;
+B. ask both clusters for the topic ids: librdkafka reads and writes by name, and an id that is
+   still the planned one *after* reading and writing proves that all of it was the planned topic;
+C. write the positions, commit. Only now do they count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from confluent_kafka import Message, TopicCollection
+
+from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable
+from mirrors.kafka.admin.topics import Admin, kafka_uuid
+from spark_runner.engine.identity_checks import check_clusters
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.record_lane import errors as refusals
+from spark_runner.engine.record_lane.commit_timing import RecordPace
+from spark_runner.engine.record_lane.consumer import AT_ONCE, Reader
+from spark_runner.engine.record_lane.copy_step import Taking
+from spark_runner.engine.record_lane.errors import Probe
+from spark_runner.engine.record_lane.producer import Failure, Landed, Writer
+from spark_runner.engine.record_lane.progress import CopiedPartition, Progress
+from spark_runner.engine.record_lane.target_state import Remote
+from spark_runner.engine.source.throttle import Throttle
+from spark_runner.ipc.messages import EndedBecause, SliceResult, SliceWork
+from spark_runner.ipc.task_channel import Channel
+from spark_runner.positions.topic import Ledger, Place, read_ledger
+
+
+def topic_ids(admin: Admin, names: Iterable[str], *, deadline_s: float) -> dict[str, str]:
+    """Name to id. A topic that does not exist is left out; any other failure is raised."""
+    wanted = sorted(set(names))
+    answer = admin.gather(
+        admin.client.describe_topics(TopicCollection(wanted), request_timeout=deadline_s),
+        doing=lambda name: f"look up topic {name}",
+        deadline_s=deadline_s,
+        fold=lambda found: kafka_uuid(found.topic_id),
+    )
+    for error in answer.failed.values():
+        if error.code != "not_found":
+            raise error
+    return answer.done
+
+
+def cluster_id(admin: Admin, *, deadline_s: float) -> str:
+    """Of the cluster that the alias leads to; empty when the cluster does not say."""
+    answer = admin.gather(
+        {"id": admin.client.describe_cluster(request_timeout=deadline_s)},
+        doing=lambda _: "look up the cluster's id",
+        deadline_s=deadline_s,
+        fold=lambda cluster: cluster.cluster_id or "",
+    )
+    return answer.raise_first().done["id"]
+
+
+NAME: Final = "record"
+START_DEADLINE_S = 30.0
+LOOK_DEADLINE_S = 10.0
+# Read at once under a bandwidth limit: nobody knows how large they are.
+LIMITED = 50
+
+
+class RecordLane:
+    """See `spark_runner.ipc.messages` for what a lane owes."""
+
+    def run(self, work: SliceWork, channel: Channel) -> SliceResult:
+        if work.spec.settings.skip_replicated:
+            return SliceResult(ended_because="failed", reason=refusals.NO_RUNS, code="no_runs")
+        with contextlib.closing(_Copy(work, channel)) as copy:
+            try:
+                ended = copy.run()
+            except Fenced as error:
+                return copy.progress.result("fenced", error.message, error.code)
+            except (KafkaUnavailable, KafkaRefused) as error:
+                return copy.progress.result("failed", error.message, error.code)
+            return copy.progress.result(ended, "")
+
+
+class _Copy:
+    """One epoch."""
+
+    def __init__(self, work: SliceWork, channel: Channel) -> None:
+        self._work = work
+        self._channel = channel
+        self._pace = RecordPace(work.spec.settings.commit_interval_ms / 1000)
+        self._probing: dict[Place, Probe] = {}
+        self._throttle = Throttle(work, channel)
+        self._source = Admin(work.source, client_id="understudy-reader-admin")
+        self._target = Admin(work.target, client_id="understudy-writer-admin")
+        self._reader = Reader(work)
+        self._writer = Writer(work, hurry=lambda: channel.order() is not None)
+        self._remote = Remote(work, self._writer)
+        self.progress = Progress(work, NAME, self._throttle, self._remote.repeats)
+        self._taking = Taking(self._source, self._reader, self._writer, self.progress, self._pace)
+
+    def close(self) -> None:
+        self._reader.close()
+        self._remote.close()
+        self._source.close()
+        self._target.close()
+
+    def run(self) -> EndedBecause:
+        ends = self._source, self._target
+        check_clusters(self._work, *(cluster_id(it, deadline_s=START_DEADLINE_S) for it in ends))
+        tracks = [part.track for part in self.progress.parts.values()]
+        self._remote.open(tracks, time.monotonic() + START_DEADLINE_S)
+        if not self._channel.wait_for_turn(self._left()):
+            return self._ended() or "deadline"
+        self._take_over(tracks)
+        self._reader.assign(self.progress.going())
+        self._channel.report(self.progress.figures("copying"))
+        while (ended := self._ended()) is None:
+            messages = self._read()
+            for message in messages:
+                if self._probing and self._is_edge(message) and not self._commit():
+                    break
+                self._taking.take(message)
+            self._writer.serve()
+            if len(messages) < AT_ONCE and 0 < self._taking.pending < AT_ONCE:
+                self._pace.caught_up(time.monotonic())
+            if self._writer.failed or self._pace.is_due(time.monotonic()):
+                self._commit()
+            if self._channel.due(moved=self.progress.has_news()):
+                self._channel.report(self.progress.figures("copying"))
+        self._commit()
+        return ended
+
+    def _take_over(self, tracks: list[Track]) -> None:
+        self._remote.mend(tracks, lambda: self._read_ledger().positions)
+        self._writer.take_over(deadline_s=START_DEADLINE_S)
+        ledger = self._read_ledger()
+        self.progress.start_from(ledger)
+        self._stop_cut(self._remote.take_over(tracks, ledger.positions))
+
+    def _read_ledger(self) -> Ledger:
+        topic = self._work.positions_topic
+        return read_ledger(self._target, topic, deadline_s=START_DEADLINE_S)
+
+    def _stop_cut(self, cut: Mapping[Track, Verdict]) -> None:
+        """What the target lost is for a person to decide on; the next commit writes it down."""
+        for track, verdict in cut.items():
+            if verdict.gap is not None and verdict.gap.remote_end is not None:
+                self._remote.rows.mark(track, verdict.gap.remote_end)
+        self.progress.stop_cut(cut)
+        if cut:
+            self._pace.moved(time.monotonic())
+
+    def _ended(self) -> EndedBecause | None:
+        return self._channel.order() or ("deadline" if self._left() <= 0 else None)
+
+    def _left(self) -> float:
+        return self._work.deadline / 1000 - time.time()
+
+    def _read(self) -> list[Message]:
+        """What is there, as far as the flow's bandwidth allows."""
+        now = time.monotonic()
+        if (wait := self._throttle.opens_at(now) - now) > 0:
+            self._channel.wait_for_order(min(wait, self._pace.patience_s(now)))
+            return []
+        most = LIMITED if self._throttle.holds else AT_ONCE
+        messages = self._reader.read(self._pace.patience_s(now), most)
+        size = sum(len(message) + len(message.key() or b"") for message in messages)
+        self._throttle.took(size, time.monotonic())
+        return messages
+
+    def _is_edge(self, message: Message) -> bool:
+        probe = self._probing.get((message.topic() or "", message.partition() or 0))
+        return probe is not None and probe.is_edge(message.offset() or 0)
+
+    def _commit(self) -> bool:
+        """False when it went back to the last commit: what was read since is void."""
+        self._pace.begun()
+        if self._taking.pending and (failures := self._writer.flush()):
+            self._go_back(failures)
+            return False
+        moved = self.progress.moved()
+        unsaid = self._remote.rows.unsaid
+        if not moved and not unsaid:
+            return True
+        if self._taking.pending and (self._cut() or self._strangers(moved)):
+            return False
+        began = time.monotonic()
+        for part in moved:
+            # That of an earlier record would have the source called truncated.
+            part.track.epoch = -1
+        rows = {part.track: part.next for part in moved} | {it: it.position for it in unsaid}
+        self._writer.commit(self._remote.rows.position(*row) for row in rows.items())
+        self._pace.committed(time.monotonic() - began)
+        self._taking.pending = 0
+        self._writer.forget()
+        self._remote.committed(rows)
+        self.progress.committed(moved)
+        for part in moved:
+            if part.place in self._probing and part.position > self._probing[part.place].last:
+                del self._probing[part.place]
+        return True
+
+    def _cut(self) -> bool:
+        """Whether the target lost what was committed there; if so, nothing since counts."""
+        landed = self._landed()
+        if cut := self._remote.cut(landed):
+            self._stop_cut(cut)
+            self._start_again()
+            return True
+        for track, found in landed.items():
+            self._remote.landed(track, found)
+        return False
+
+    def _landed(self) -> dict[Track, Landed]:
+        return {self.progress.parts[place].track: it for place, it in self._writer.landed.items()}
+
+    def _go_back(self, failures: list[Failure]) -> None:
+        """Nothing of this interval counts; copy it again up to each record that was refused."""
+        for place, suspects in refusals.suspects(failures, self._work).items():
+            part = self.progress.parts[place]
+            self._probing.pop(place, None)
+            if suspects.is_one:
+                reason = refusals.of_record(part.work, suspects.first, suspects.error, self._work)
+                code = refusals.code_of(suspects.error)
+                own = suspects.is_its_own
+                self.progress.refuse(part, suspects.first, code, reason, is_its_own=own)
+            else:
+                self._probing[place] = Probe(suspects.first, suspects.last)
+        self._start_again()
+
+    def _strangers(self, moved: list[CopiedPartition]) -> bool:
+        """Whether a topic was replaced under our hands; then what was read of it must not count."""
+        ids = (
+            topic_ids(self._source, {p.work.topic for p in moved}, deadline_s=LOOK_DEADLINE_S),
+            topic_ids(
+                self._target, {p.work.remote_topic for p in moved}, deadline_s=LOOK_DEADLINE_S
+            ),
+        )
+        replaced = [
+            (part, reason)
+            for part in moved
+            if (reason := refusals.of_generation(part.work, *ids, self._work)) is not None
+        ]
+        for part, reason in replaced:
+            self.progress.stop(part, part.position, "gap", "generation", reason)
+        if replaced:
+            self._start_again()
+        return bool(replaced)
+
+    def _start_again(self) -> None:
+        self._writer.abort()
+        self._remote.in_vain(self._landed())
+        self._writer.forget()
+        self.progress.roll_back()
+        self._taking.start_again()
+        for probe in self._probing.values():
+            probe.rewind()
+        self._reader.assign(self.progress.going())

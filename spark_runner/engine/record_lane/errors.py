@@ -1,0 +1,210 @@
+"""Why a partition stops, in words: a record the target refuses, a source that cannot be read on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import KafkaError
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.errors import translate
+from mirrors.kafka.producers.transactions import given_up
+from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.record_lane.producer import Failure
+from spark_runner.engine.record_lane.progress import CopiedPartition
+from spark_runner.engine.source.errors import own_error
+from spark_runner.ipc.messages import PartitionWork, SliceWork
+from spark_runner.positions.topic import Place
+from spark_runner.positions.validation import range_gap
+
+NO_RUNS = (
+    "skip.replicated=true needs offset runs, which the record lane does not write: run this flow "
+    "in a runner that copies by the raw lane, or take skip.replicated away."
+)
+_LOOK_DEADLINE_S = 5.0
+# The neighbours of a refused record in its batch, and what went down with the transaction.
+_INNOCENT = (
+    KafkaError._INVALID_DIFFERENT_RECORD,
+    KafkaError._PURGE_QUEUE,
+    KafkaError._PURGE_INFLIGHT,
+)
+_WORDS: dict[int, tuple[str, str]] = {
+    KafkaError.MSG_SIZE_TOO_LARGE: (
+        "too_large",
+        "it is larger than the remote topic takes; raise max.message.bytes of {remote} on {target}",
+    ),
+    KafkaError.INVALID_TIMESTAMP: (
+        "timestamp",
+        "its timestamp is outside what the remote topic takes; raise "
+        "message.timestamp.after.max.ms (or before.max.ms) of {remote} on {target}",
+    ),
+    KafkaError.INVALID_RECORD: (
+        "invalid_record",
+        "the broker does not take it; a compacted topic, for one, takes no record without a key",
+    ),
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
+        "not_authorised",
+        "writing {remote} on {target} is not allowed; grant Write to the principal that connects",
+    ),
+    KafkaError.UNKNOWN_TOPIC_OR_PART: (
+        "remote_missing",
+        "the remote topic {remote} or its partition is missing on {target}",
+    ),
+    KafkaError._UNKNOWN_TOPIC: (
+        "remote_missing",
+        "the remote topic {remote} is missing on {target}",
+    ),
+    KafkaError._UNKNOWN_PARTITION: (
+        "remote_missing",
+        "the remote topic {remote} has no such partition on {target}",
+    ),
+    KafkaError.POLICY_VIOLATION: ("policy", "a policy of {target} forbids it"),
+}
+_OF_BATCHES = (
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.INVALID_RECORD,
+)
+_GONE = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_ID,
+)
+
+
+def sentence(part: PartitionWork, offset: int, why: str) -> str:
+    return (
+        f"The record at {part.topic}-{part.partition} offset {offset} was not copied: {why}. "
+        "The partition waits there; the others go on."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Suspects:
+    """The records of one partition among which the refused one is."""
+
+    first: int
+    last: int
+    error: KafkaError
+
+    @property
+    def is_one(self) -> bool:
+        """A refused batch may hold many records; other refusals name theirs."""
+        return self.first == self.last or not self.is_its_own
+
+    @property
+    def is_its_own(self) -> bool:
+        """Whether it is refused for its bytes, and not for a right or a topic that is missing."""
+        return self.error.code() in _OF_BATCHES
+
+
+def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[Place, Suspects]:
+    """By partition; raises when the failure is not a record's."""
+    found: dict[Place, Suspects] = {}
+    for place, offset, error in failures:
+        if error.code() in _INNOCENT:
+            continue
+        if error.code() not in _WORDS:
+            raise given_up(error, work.target, "write records")
+        known = found.get(place, Suspects(offset, offset, error))
+        first = min((known.first, known.error), (offset, error), key=lambda pair: pair[0])
+        found[place] = Suspects(first[0], max(known.last, offset), first[1])
+    return found
+
+
+def of_record(part: PartitionWork, offset: int, error: KafkaError, work: SliceWork) -> str:
+    words = _WORDS[error.code()][1].format(remote=part.remote_topic, target=work.target.alias)
+    return sentence(part, offset, f'{words} (the broker: "{error.str()}")')
+
+
+def code_of(error: KafkaError) -> str:
+    return _WORDS[error.code()][0]
+
+
+def of_generation(
+    part: PartitionWork, source: Mapping[str, str], target: Mapping[str, str], work: SliceWork
+) -> str | None:
+    """None while both names still lead to the planned topics."""
+    for ids, name, planned, alias in (
+        (source, part.topic, part.topic_id, work.source.alias),
+        (target, part.remote_topic, part.remote_topic_id, work.target.alias),
+    ):
+        if ids.get(name) != planned:
+            what = "was deleted" if name not in ids else "was deleted and created again"
+            return f"Topic {name} {what} on {alias} while it was copied; nothing of it is copied."
+    return None
+
+
+def is_passing(error: KafkaError) -> bool:
+    """What the client mends by itself, and rights on a group, which it needs not."""
+    return bool(error.retriable()) or error.code() in (
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    )
+
+
+def of_source(error: KafkaError, source: ClusterSpec) -> UnderstudyError:
+    return translate(error, where=source.alias, doing="read records")
+
+
+def of_partition(source: Admin, part: CopiedPartition, error: KafkaError) -> Verdict:
+    """Why this source partition cannot be read on."""
+    alias, place = source.spec.alias, f"{part.work.topic}-{part.work.partition}"
+    code = error.code()
+    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        return Verdict("gap", "out_of_range", _gap(source, part), part.next)
+    if code in _GONE:
+        reason = f"{place} no longer exists on {alias}."
+        return Verdict("faulted", "source_missing", reason, part.next)
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        reason = f"Reading {place} on {alias} is not allowed; grant Read to the principal."
+        return Verdict("faulted", "not_authorised", reason, part.next)
+    said = own_error() if code == KafkaError.UNKNOWN else error.str()
+    reason = f"{place} on {alias} cannot be read at offset {part.next}: {said}."
+    return Verdict("faulted", "unreadable", reason, part.next)
+
+
+def _gap(source: Admin, part: CopiedPartition) -> str:
+    place, name = part.place, f"{part.work.topic}-{part.work.partition}"
+    first = source.list_offsets([place], "earliest", deadline_s=_LOOK_DEADLINE_S).done.get(place)
+    end = source.list_offsets([place], "latest", deadline_s=_LOOK_DEADLINE_S).done.get(place)
+    words = None
+    if first is not None and end is not None:
+        words = range_gap(name, source.spec.alias, part.next, first, end)
+    return words or f"{name} does not hold offset {part.next}; its range cannot be read."
+
+
+GROUPS = 16
+
+
+class Probe:
+    """Records from `first` to `last` are committed in small groups; a group that fails is probed
+    in turn, until it is one record.
+    """
+
+    def __init__(self, first: int, last: int) -> None:
+        self.last = last
+        self._step = max(1, (last - first + 1) // GROUPS)
+        self._first = self._edge = first
+
+    def rewind(self) -> None:
+        """The copy went back to the last commit: every edge may come again."""
+        self._edge = self._first
+
+    def is_edge(self, offset: int) -> bool:
+        """Whether what lies before must be committed before this record is written."""
+        if offset < self._edge:
+            return False
+        self._edge = offset + self._step
+        return True

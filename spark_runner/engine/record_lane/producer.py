@@ -1,0 +1,221 @@
+"""The target end of the record lane: records and positions, committed together or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.internal_topics.records import Position
+from mirrors.kafka.errors import RAISED
+from mirrors.kafka.producers import transactions
+from mirrors.kafka.quotas import late
+from spark_runner.engine.record_lane.fidelity import Headers
+from spark_runner.engine.record_lane.producer_config import open_producer
+from spark_runner.ipc.messages import PartitionWork, SliceWork
+from spark_runner.positions.topic import Place, produce_row
+
+FLUSH_S = 30.0
+# Somebody waits for the slice to end: a target that does not answer is not waited for.
+HURRIED_FLUSH_S = 1.0
+
+Failure = tuple[Place, int, KafkaError]
+"""(source topic and partition, upstream offset, why it was refused)"""
+
+
+@dataclasses.dataclass(slots=True)
+class Landed:
+    """Acknowledged records of one partition since the last commit: how many, which offsets there.
+
+    The offsets are downstream ones, of the first that was acknowledged and of the last. Of a batch
+    that is acknowledged a second time the broker may not say where it lies: -1.
+    """
+
+    first: int
+    last: int
+    count: int = 1
+
+
+class Writer:
+    """One producer for one epoch. With `delivery` exactly_once all goes through transactions.
+
+    With at_least_once positions are written after the acknowledgements, in no transaction: a
+    restart may repeat what lies between, and another writer is not fenced.
+
+    Every call may raise Fenced or KafkaUnavailable: a fatal error of the producer comes out of
+    whichever is the next one. It is of no use then. `hurry` says whether somebody waits for the
+    slice to end.
+    """
+
+    def __init__(self, work: SliceWork, *, hurry: Callable[[], bool]) -> None:
+        self._spec = work.target
+        self._topic = work.positions_topic
+        self._hurry = hurry
+        self._open = False
+        self._failures: list[Failure] = []
+        self._landed: dict[Place, Landed] = {}
+        self.transactional = work.spec.settings.delivery == "exactly_once"
+        self._producer = open_producer(work)
+
+    def take_over(self, *, deadline_s: float) -> None:
+        """Fence whoever held the transactional id, within so many seconds."""
+        if self.transactional:
+            transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
+
+    def write(
+        self,
+        part: PartitionWork,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers | None,
+    ) -> None:
+        """Hand one record to the producer, waiting for room; its fate shows at `flush`.
+
+        `offset` is the upstream one, which a failure is told by; `timestamp` is in milliseconds.
+        """
+        self._begin()
+        acknowledge = partial(self._delivered, (part.topic, part.partition), offset)
+        until = time.monotonic() + FLUSH_S
+        while True:
+            try:
+                self._producer.produce(
+                    part.remote_topic,
+                    value,
+                    key,
+                    part.partition,
+                    timestamp=timestamp,
+                    headers=headers,
+                    on_delivery=acknowledge,
+                )
+            except BufferError:
+                self.serve(0.1)
+                if self._failures:
+                    return
+                if self._hurry() or time.monotonic() > until:
+                    raise self._silent() from None
+            except KafkaException as error:
+                self._failures.append(((part.topic, part.partition), offset, error.args[0]))
+                return
+            else:
+                return
+
+    def serve(self, seconds: float = 0) -> None:
+        """Let acknowledgements in, for so long."""
+        with self._asking("write records"):
+            self._producer.poll(seconds)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a record was refused that `flush` has not told of."""
+        return bool(self._failures)
+
+    def flush(self) -> list[Failure]:
+        """Wait until every record is acknowledged, or one refused; answer the refused ones."""
+        self._drain(lambda: bool(self._failures))
+        failures, self._failures = self._failures, []
+        return failures
+
+    @property
+    def landed(self) -> Mapping[Place, Landed]:
+        """What was acknowledged since the last commit or abort, and lies there."""
+        return self._landed
+
+    def forget(self) -> None:
+        """What has landed is committed, or given up."""
+        self._landed = {}
+
+    def introduce(self, row: Position) -> int | None:
+        """Write down again what holds; where it lies in the positions topic, None if nobody says.
+
+        Outside transactions only, and before the first record.
+        """
+        found: list[int | None] = []
+
+        def delivered(_: KafkaError | None, message: Message) -> None:
+            found.append(message.offset())
+
+        with self._asking(f"write {self._topic}"):
+            produce_row(self._producer, self._topic, row.key, row.value, delivered)
+        self._drain(lambda: bool(found))
+        return found[0]
+
+    def commit(self, rows: Iterable[Position]) -> None:
+        """Write the positions and commit. Everything before must have been flushed."""
+        self._begin()
+        for row in rows:
+            with self._asking(f"write {self._topic}"):
+                produce_row(self._producer, self._topic, row.key, row.value)
+        if not self.transactional:
+            if self._left_after(FLUSH_S) > 0:
+                raise self._silent()
+            return
+        try:
+            transactions.commit(self._producer, self._spec, deadline_s=FLUSH_S, hurry=self._hurry)
+        except transactions.Aborted as aborted:
+            raise aborted.cause from None
+        finally:
+            self._open = False
+
+    def abort(self) -> None:
+        """Give up what is not committed. At least once it lands all the same, and is waited for."""
+        if self.transactional and self._open:
+            self._open = False
+            transactions.abort(self._producer, self._spec, deadline_s=FLUSH_S)
+        elif not self.transactional:
+            self._drain(lambda: False)
+        self._failures = []
+
+    def _drain(self, is_enough: Callable[[], bool]) -> None:
+        """Wait until all is acknowledged or refused, or it is enough."""
+        began = time.monotonic()
+        while self._left_after(0.1) > 0 and not is_enough():
+            waited = time.monotonic() - began
+            if waited > FLUSH_S or (self._hurry() and waited > HURRIED_FLUSH_S):
+                raise self._silent()
+
+    def _left_after(self, seconds: float) -> int:
+        """How many records are not acknowledged after so long."""
+        with self._asking("write records"):
+            left: int = self._producer.flush(seconds)
+        return left
+
+    @contextlib.contextmanager
+    def _asking(self, doing: str) -> Iterator[None]:
+        """A fatal error comes out of whichever call is the next one."""
+        try:
+            yield
+        except RAISED as error:
+            raise transactions.given_up(error, self._spec, doing) from None
+
+    def _begin(self) -> None:
+        if self.transactional and not self._open:
+            transactions.begin(self._producer, self._spec)
+            self._open = True
+
+    def _delivered(
+        self, place: Place, offset: int, error: KafkaError | None, message: Message
+    ) -> None:
+        if error is not None:
+            self._failures.append((place, offset, error))
+            return
+        found = message.offset()
+        at = -1 if found is None else found
+        landed = self._landed.get(place)
+        if landed is None:
+            self._landed[place] = Landed(at, at)
+        else:
+            landed.last, landed.count = at, landed.count + 1
+
+    def _silent(self) -> KafkaUnavailable:
+        return late(
+            self._spec.alias,
+            f"Cluster {self._spec.alias}: records are not acknowledged in time. Nothing was "
+            "committed; the slice starts again at its last commit.",
+        )

@@ -1,0 +1,228 @@
+"""Where each partition of a slice stands: committed, on its way, or stopped and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+from mirrors.domain.flows.lanes import Lane
+from mirrors.domain.gaps.lost_ranges import GapFacts, in_the_way
+from spark_runner.engine.identity_checks import check_owner
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.recovery.duplicates import RepeatsSeen
+from spark_runner.engine.recovery.resume_offset import resume
+from spark_runner.engine.setup import track_of
+from spark_runner.engine.source.throttle import Throttle
+from spark_runner.ipc.messages import (
+    EndedBecause,
+    ErrorState,
+    Figures,
+    PartitionError,
+    PartitionFigure,
+    PartitionWork,
+    SliceResult,
+    SliceWork,
+)
+from spark_runner.positions.topic import Ledger, Place
+
+
+class CopiedPartition:
+    """One partition on its way. `position` is committed; `next` will be, with the open commit."""
+
+    __slots__ = (
+        "bytes",
+        "error",
+        "next",
+        "next_timestamp",
+        "position",
+        "records",
+        "refused",
+        "timestamp",
+        "track",
+        "work",
+    )
+
+    def __init__(self, work: PartitionWork, track: Track) -> None:
+        self.work = work
+        # What is known of its place on the target.
+        self.track = track
+        self.position = self.next = work.start
+        self.timestamp: int | None = None
+        self.next_timestamp: int | None = None
+        self.records = 0
+        self.bytes = 0
+        # `refused`: copy what is before its offset, then stop; `error`: stopped.
+        self.refused: PartitionError | None = None
+        self.error: PartitionError | None = None
+
+    @property
+    def place(self) -> Place:
+        return self.work.topic, self.work.partition
+
+    @property
+    def is_read(self) -> bool:
+        return self.work.stop is not None and self.next >= self.work.stop
+
+    @property
+    def has_moved(self) -> bool:
+        return self.next != self.position
+
+    def roll_back(self) -> None:
+        self.next = self.position
+        self.next_timestamp = self.timestamp
+        self.records = self.bytes = 0
+        self.track.rewind(self.position)
+
+    def count(self, offset: int, timestamp: int, size: int) -> None:
+        self.next = offset + 1
+        self.next_timestamp = timestamp
+        self.records += 1
+        self.bytes += size
+
+
+class Progress:
+    """All partitions of one epoch of one slice."""
+
+    def __init__(
+        self, work: SliceWork, lane: Lane, throttle: Throttle, repeats: RepeatsSeen
+    ) -> None:
+        self._throttle = throttle
+        self._repeats = repeats
+        self._work = work
+        self._lane = lane
+        self._unreported: set[Place] = set()
+        self._new_errors: list[PartitionError] = []
+        # Before the committed positions are read, parts stand where the plan saw them.
+        self._knows_positions = False
+        self.records = 0
+        self.bytes = 0
+        producer = work.spec.settings.producer
+        parts = [CopiedPartition(row, track_of(row, producer)) for row in work.partitions]
+        self.parts = {part.place: part for part in parts}
+        self._by_track = {part.track: part for part in parts}
+
+    def start_from(self, ledger: Ledger) -> None:
+        """A committed position wins over the planned start; another generation's stops the copy."""
+        check_owner(self._work, ledger.owner)
+        self._knows_positions = True
+        self._unreported.update(self.parts)
+        for place, part in self.parts.items():
+            resume(part.track, ledger.positions.get(place), self._work)
+            part.position = part.next = part.track.position
+            if part.track.error is not None:
+                self._stopped(part, part.track.error)
+
+    def going(self) -> Iterator[CopiedPartition]:
+        return (part for part in self.parts.values() if part.error is None and not part.is_read)
+
+    def moved(self) -> list[CopiedPartition]:
+        return [part for part in self.parts.values() if part.has_moved]
+
+    def stop(
+        self,
+        part: CopiedPartition,
+        offset: int | None,
+        state: ErrorState,
+        code: str,
+        reason: str,
+        gap: GapFacts | None = None,
+    ) -> None:
+        """Stop this partition alone; the others go on."""
+        error = PartitionError(
+            topic=part.work.topic,
+            partition=part.work.partition,
+            offset=offset,
+            state=state,
+            code=code,
+            reason=reason,
+            gap=gap,
+        )
+        self._stopped(part, error)
+
+    def stop_refused(self, part: CopiedPartition) -> None:
+        """All that lies before the refused record has been copied."""
+        error = part.refused
+        if error is not None:
+            gap = error.gap and dataclasses.replace(error.gap, position=part.next)
+            self._stopped(part, dataclasses.replace(error, gap=gap))
+
+    def stop_cut(self, cut: Mapping[Track, Verdict]) -> None:
+        for track, it in cut.items():
+            self.stop(self._by_track[track], it.offset, it.state, it.code, it.reason, it.gap)
+
+    def _stopped(self, part: CopiedPartition, error: PartitionError) -> None:
+        part.error = part.track.error = error
+        self._new_errors.append(error)
+
+    def refuse(
+        self, part: CopiedPartition, offset: int, code: str, reason: str, *, is_its_own: bool
+    ) -> None:
+        """`is_its_own`: what is wrong is in the bytes of this one record."""
+        resets = part.track.resets
+        part.refused = PartitionError(
+            topic=part.work.topic,
+            partition=part.work.partition,
+            offset=offset,
+            state="faulted",
+            code=code,
+            reason=reason,
+            gap=in_the_way("refused", offset, resets, behind=offset + 1) if is_its_own else None,
+        )
+
+    def committed(self, parts: Iterable[CopiedPartition]) -> None:
+        for part in parts:
+            part.position, part.timestamp = part.next, part.next_timestamp
+            self.records += part.records
+            self.bytes += part.bytes
+            part.records = part.bytes = 0
+            self._unreported.add(part.place)
+
+    def roll_back(self) -> None:
+        for part in self.parts.values():
+            part.roll_back()
+
+    def has_news(self) -> bool:
+        return bool(self._unreported or self._new_errors)
+
+    def figures(self, state: Literal["connecting", "ready", "copying", "stopping"]) -> Figures:
+        """What moved since the last call."""
+        moved, self._unreported = self._unreported, set()
+        errors, self._new_errors = self._new_errors, []
+        return Figures(
+            as_of=int(time.time() * 1000),
+            pid=os.getpid(),
+            state=state,
+            records=self.records,
+            bytes=self.bytes,
+            partitions=tuple(self._figure(self.parts[place]) for place in moved),
+            errors=tuple(errors),
+            limited=self._throttle.is_limited,
+            quota=self._throttle.quota,
+        )
+
+    def result(self, ended: EndedBecause, reason: str, code: str = "") -> SliceResult:
+        return SliceResult(
+            ended_because=ended,
+            reason=reason,
+            code=code,
+            records=self.records,
+            bytes=self.bytes,
+            partitions=tuple(
+                self._figure(part) for part in self.parts.values() if self._knows_positions
+            ),
+            errors=tuple(part.error for part in self.parts.values() if part.error is not None),
+        )
+
+    def _figure(self, part: CopiedPartition) -> PartitionFigure:
+        return PartitionFigure(
+            topic=part.work.topic,
+            partition=part.work.partition,
+            position=part.position,
+            timestamp=part.timestamp,
+            lane=self._lane,
+            repeats=self._repeats.count(part.track),
+        )

@@ -1,0 +1,63 @@
+"""Looks at a hole between our own batches on the target: who wrote there, at which offsets.
+
+Holes are rare (a transaction that was given up, a fence, a stranger), and integers compared at each
+acknowledgement find them; only then is the target read, headers alone. Nothing here stops copying:
+what cannot be looked at now is looked at after a later commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.gaps.foreign_records import Hole, strangers
+from mirrors.kafka.producers.producer_id import Identity
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.recovery.target_batches import read_holes
+from spark_runner.kafka_protocol.cluster import ClusterClient
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 3.0
+# A stranger who never stops must not make us read the target all the time.
+EVERY_S = 2.0
+
+
+class Strangers:
+    """One for a slice; `watches` is false where others write the same topics on purpose."""
+
+    def __init__(self, target: ClusterClient, identity: Identity, *, watches: bool) -> None:
+        self._target = target
+        self._identity = identity
+        self._watches = watches
+        self._own: set[int] = set()
+        self._again_at = 0.0
+
+    def look(self, tracks: Iterable[Track], now: float, *, last: bool = False) -> None:
+        """After a commit; `last`: nobody will ask again."""
+        holed = [track for track in tracks if track.holes]
+        self._own.add(self._identity.producer_id)
+        if not holed:
+            return
+        if not self._watches or self._identity.is_anonymous:
+            # Without a lasting id, what we wrote before a restart looks like a stranger's.
+            for track in holed:
+                track.holes.clear()
+            return
+        if now < self._again_at and not last:
+            return
+        self._again_at = now + EVERY_S
+        deadline = time.monotonic() + LOOK_S
+        try:
+            for track in holed:
+                self._look_into(track, deadline)
+        except UnderstudyError as error:
+            log.warning("a hole in what we wrote is not looked at yet: %s", error.message)
+
+    def _look_into(self, track: Track, deadline: float) -> None:
+        holes = [Hole(*hole) for hole in track.holes]
+        for hole, seen in read_holes(self._target, track, holes, deadline):
+            track.strangers += strangers(hole, seen, self._own)
+            track.holes.pop(0)

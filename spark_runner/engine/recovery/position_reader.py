@@ -1,0 +1,211 @@
+"""Read a flow's positions from the target: what is committed, without waiting for other slices.
+
+The topic has one partition that all slices write, so its last stable offset stands still as long as
+any of them has a transaction open. Up to there the broker says what was aborted. What lies behind
+it is judged by the markers: the reader has fenced the slices that matter, so each of their
+transactions has its marker by then. What has none belongs to other slices, whose partitions are not
+ours; or to the driver, who has decided where one of ours goes on, and that is waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.internal_topics.records import (
+    OWNER_KEY,
+    Position,
+    position_key,
+    read_owner,
+    read_position,
+)
+from mirrors.kafka.error_codes import RETRY, Code, failure
+from mirrors.kafka.retry import until_answered
+from spark_runner.engine.batches.header_scan import Filter
+from spark_runner.kafka_protocol import fetch
+from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL, Header
+from spark_runner.kafka_protocol.cluster import REQUEST_S, ClusterClient
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, list_offsets
+from spark_runner.kafka_protocol.metadata import Leader, TopicView
+from spark_runner.kafka_protocol.records import batches, decode_batch, read_header
+from spark_runner.kafka_protocol.single_fetch import peek
+from spark_runner.positions.topic import Place
+
+_COMMIT = 1
+
+Row = tuple[int, int, bytes, bytes | None]
+"""(offset, leader epoch, key, value)"""
+
+
+class _Cut(Exception):
+    """The topic is not the one that was read up to here."""
+
+
+class PositionReader:
+    """Reads on where it stopped: most of the topic before the fence, the rest after it."""
+
+    def __init__(self, cluster: ClusterClient, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._at: int | None = None
+        self._rows: dict[bytes, tuple[int, int, bytes | None]] = {}
+        # Of the last batch read, and of the leader that had it (KIP-320).
+        self._epoch = self._led = -1
+        # Behind the last stable offset: producer id -> what it wrote and did not yet commit.
+        self._undecided: dict[int, list[Row]] = {}
+        # Whose the flow is; also while that is being committed, for fences come right behind it.
+        self.owner: str | None = None
+
+    def read(self, deadline: float, awaited: Iterable[Place] = ()) -> dict[Place, Position]:
+        """All positions committed up to the high watermark of this moment.
+
+        Those of `awaited` have to be decided: behind a fence they are soon.
+        """
+        keys = {position_key(*place) for place in awaited}
+        until_answered(lambda: self._read(keys, deadline), deadline)
+        return self._positions()
+
+    def is_old(self, row: Position) -> bool:
+        """Whether it was written before the present leader led: one that cut the topic may have
+        lost what came behind it."""
+        known = self._rows.get(row.key)
+        return known is not None and known[1] < self._led
+
+    def _read(self, keys: set[bytes], deadline: float) -> None:
+        try:
+            self._read_on(deadline)
+        except _Cut:
+            self._at, self._epoch = None, -1
+            self._rows, self._undecided = {}, {}
+            raise KafkaUnavailable(
+                f"Cluster {self._cluster.alias}: {self._topic} was cut below what was read of it "
+                "(an unclean election). It is read anew.",
+                code="positions_cut",
+            ) from None
+        if any(row[2] in keys for rows in self._undecided.values() for row in rows):
+            raise self._refused(Code.CONCURRENT_TRANSACTIONS)
+
+    def _read_on(self, deadline: float) -> None:
+        view = self._cluster.describe([self._topic], deadline)[self._topic]
+        leader = view.leaders.get(0)
+        if view.error or leader is None or leader.node < 0:
+            raise self._refused(view.error or Code.LEADER_NOT_AVAILABLE)
+        if self._at is None:
+            self._at = self._offset(leader, EARLIEST, deadline)
+        end = self._offset(leader, LATEST, deadline)
+        if self._at > end:
+            raise _Cut
+        is_moved = self._led not in (-1, leader.epoch)
+        link = self._cluster.link(leader.node, "positions", deadline)
+        isolation = fetch.READ_COMMITTED
+        try:
+            while self._at < end or is_moved:
+                is_moved = False
+                if time.monotonic() > deadline:
+                    raise self._refused(Code.REQUEST_TIMED_OUT)
+                if not self._step(link, view, isolation):
+                    isolation = fetch.READ_UNCOMMITTED
+            self._led = leader.epoch
+        except BaseException:
+            self._cluster.drop(link)
+            raise
+
+    def _offset(self, leader: Leader, at: int, deadline: float) -> int:
+        found = list_offsets(self._cluster, [(self._topic, 0, leader)], at=at, deadline=deadline)[
+            self._topic, 0
+        ]
+        if found.error:
+            raise self._refused(found.error)
+        return found.offset
+
+    def _step(self, link: Connection, view: TopicView, isolation: int) -> bool:
+        """One fetch; False when it brought nothing new."""
+        assert self._at is not None  # noqa: S101 - set before the first step
+        until = time.monotonic() + REQUEST_S
+        topic = view.name, view.topic_id
+        frame, reply = peek(
+            link,
+            topic,
+            0,
+            self._at,
+            until=until,
+            isolation=isolation,
+            leader_epoch=view.leaders[0].epoch,
+            last_epoch=self._epoch,
+        )
+        number = reply.error or next((row.error for row in reply.partitions if row.error), 0)
+        if number == Code.OFFSET_OUT_OF_RANGE or any(row.diverging for row in reply.partitions):
+            raise _Cut
+        if number:
+            raise self._refused(number)
+        before = self._at
+        for row in reply.partitions:
+            aborted = Filter(row.aborted)
+            decided = row.stable_offset if isolation == fetch.READ_COMMITTED else 0
+            for batch in batches(frame[row.start : row.stop]):
+                self._take(batch, aborted, decided)
+        return self._at > before
+
+    def _take(self, batch: memoryview, aborted: Filter, decided: int) -> None:
+        header = read_header(batch)
+        after = header.last_offset + 1
+        if self._at is None or after <= self._at:
+            return
+        self._at, self._epoch = after, header.leader_epoch
+        if header.attributes & CONTROL:
+            self._decide(header, batch, aborted)
+            return
+        if aborted.drops(header):
+            return
+        rows = [
+            (record.offset, header.leader_epoch, record.key or b"", record.value)
+            for record in decode_batch(batch)
+        ]
+        for _, _, key, value in rows:
+            if key == OWNER_KEY and value is not None:
+                self.owner = read_owner(value)
+        if header.attributes & TRANSACTIONAL and after > decided:
+            self._undecided.setdefault(header.producer_id, []).extend(rows)
+        else:
+            self._apply(rows)
+
+    def _decide(self, header: Header, batch: memoryview, aborted: Filter) -> None:
+        rows = self._undecided.pop(header.producer_id, [])
+        for marker in decode_batch(batch):
+            if int.from_bytes((marker.key or b"")[2:4], "big") == _COMMIT:
+                self._apply(rows)
+            else:
+                aborted.ended(header)
+
+    def _apply(self, rows: list[Row]) -> None:
+        """As compaction has it: for each key the highest offset counts."""
+        for offset, epoch, key, value in rows:
+            known = self._rows.get(key)
+            if known is None or known[0] < offset:
+                self._rows[key] = (offset, epoch, value)
+
+    def _positions(self) -> dict[Place, Position]:
+        found: dict[Place, Position] = {}
+        for key, (_, _, value) in self._rows.items():
+            if value is None or b'"topic"' not in key:
+                continue
+            try:
+                record = read_position(key, value)
+            except MalformedRecord as error:
+                raise KafkaRefused(
+                    f"Cluster {self._cluster.alias}: {self._topic} holds a record that is not a "
+                    f"position ({error}). Nothing but Understudy may write that topic.",
+                    code="positions_damaged",
+                ) from None
+            if isinstance(record, Position):
+                found[record.topic, record.partition] = record
+        return found
+
+    def _refused(self, number: int) -> Exception:
+        error = failure(number, where=self._cluster.alias, doing=f"read {self._topic}")
+        if number in RETRY and not isinstance(error, KafkaUnavailable):
+            return KafkaUnavailable(error.message, code=error.code)
+        return error

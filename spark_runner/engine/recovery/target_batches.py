@@ -1,0 +1,101 @@
+"""What lies on the target between two offsets of a remote partition: its batches, headers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from mirrors.domain.gaps.foreign_records import Hole, Seen
+from mirrors.kafka.error_codes import Code
+from spark_runner.engine.batches.header_scan import Filter
+from spark_runner.kafka_protocol import fetch
+from spark_runner.kafka_protocol.batch_header import CONTROL
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.metadata import Leader
+from spark_runner.kafka_protocol.records import batches, read_header
+from spark_runner.kafka_protocol.single_fetch import peek
+
+_BYTES = 1 << 20
+
+
+class Remote(Protocol):
+    """A remote partition, by its topic's name and id."""
+
+    @property
+    def remote_topic(self) -> str: ...
+
+    @property
+    def remote_id(self) -> bytes: ...
+
+    @property
+    def partition(self) -> int: ...
+
+
+def read_holes(
+    target: ClusterClient, track: Remote, holes: Iterable[Hole], deadline: float
+) -> Iterator[tuple[Hole, list[Seen]]]:
+    """Each with its batches; ends at the first one that cannot be read now."""
+    view = target.describe([track.remote_topic], deadline)[track.remote_topic]
+    leader = view.leaders.get(track.partition)
+    if view.error or leader is None or leader.node < 0 or view.topic_id != track.remote_id:
+        return
+    link = target.link(leader.node, "strangers", deadline)
+    try:
+        for hole in holes:
+            seen = _read(link, track, hole, leader, deadline)
+            if seen is None:
+                return
+            yield hole, seen
+    finally:
+        target.drop(link)
+
+
+def _read(
+    link: Connection, track: Remote, hole: Hole, leader: Leader, deadline: float
+) -> list[Seen] | None:
+    """Its batches; None while a transaction that is still open hides some."""
+    topic, epoch = (track.remote_topic, track.remote_id), leader.epoch
+    found: list[Seen] = []
+    at = hole.first
+    while at < hole.stop:
+        frame, reply = peek(
+            link,
+            topic,
+            track.partition,
+            at,
+            until=deadline,
+            leader_epoch=epoch,
+            most_bytes=_BYTES,
+        )
+        before = at
+        for row in reply.partitions:
+            if row.error == Code.OFFSET_OUT_OF_RANGE:
+                return found  # deleted there meanwhile: nobody reads it any more
+            if row.error:
+                return None
+            for seen in _headers(row, frame):
+                at = max(at, seen.last + 1)
+                found.append(seen)
+        if at == before:
+            return None
+    return found
+
+
+def _headers(row: fetch.Fetched, frame: memoryview) -> Iterator[Seen]:
+    """Every batch of a reply; one of an aborted transaction with no record in it."""
+    aborted = Filter(row.aborted)
+    for batch in batches(frame[row.start : row.stop]):
+        header = read_header(batch)
+        control = bool(header.attributes & CONTROL)
+        if control:
+            aborted.ended(header)
+        void = not control and aborted.drops(header)
+        yield Seen(
+            header.base_offset,
+            header.last_offset,
+            0 if void else header.records,
+            header.producer_id,
+            control,
+            header.producer_epoch,
+        )

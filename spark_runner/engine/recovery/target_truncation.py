@@ -1,0 +1,101 @@
+"""A remote partition that ends below what was committed there: the target lost records.
+
+What is committed never lies above the end of its partition, and each acknowledgement tells an
+offset: one below the place where our batch belongs is told by the first batch (`verdict`), and what
+stands still is looked at when an epoch begins (`endings.Endings.begin`). What others write later
+may hide it, so the position keeps the mark (`ledger.Book`) until a person has decided.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.gaps.lost_ranges import remote_cut
+from mirrors.kafka.error_codes import RETRY
+from mirrors.kafka.retry import until_answered
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.list_offsets import LATEST, list_offsets
+from spark_runner.kafka_protocol.metadata import NO_ID, Leader
+from spark_runner.positions.validation import remote_gap
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 3.0
+NOBODY = -1
+
+
+def verdict(track: Track, end: int, target: str) -> Verdict:
+    """It was cut at `end`, below what is committed."""
+    facts = remote_cut(track.position, track.resets, end=end, belongs=track.there)
+    remote = f"{track.remote_topic}-{track.partition}"
+    words = remote_gap(facts, track.name, remote, target)
+    return Verdict("gap", "remote_truncated", words, track.position, facts)
+
+
+def prepare(target: ClusterClient, tracks: Iterable[Track]) -> None:
+    """Connect to those who lead, while the epoch before still copies."""
+    deadline = time.monotonic() + LOOK_S
+    try:
+        views = target.describe(dict.fromkeys(track.remote_topic for track in tracks), deadline)
+        leaders = {leader.node for view in views.values() for leader in view.leaders.values()}
+        for node in leaders:
+            if node >= 0:
+                target.link(node, "ask", deadline)
+    except UnderstudyError as error:
+        log.info("remote partitions are not looked at yet: %s", error.message)
+
+
+def judge(ends: Mapping[Track, int], target: str) -> dict[Track, Verdict]:
+    """Those that end, or took our first batch, below the place where it belongs."""
+    return {track: verdict(track, end, target) for track, end in ends.items() if end < track.there}
+
+
+def ends(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, int]:
+    """Where the remote partition ends, markers and open transactions and all, of those that go."""
+    known = {
+        (track.remote_topic, track.partition): track for track in tracks if track.error is None
+    }
+    found: dict[Track, int] = {}
+    deadline = time.monotonic() + LOOK_S
+
+    def look() -> None:
+        led = by_leader(target, known, deadline)
+        led.pop(NOBODY, None)
+        for wanted in led.values():
+            for place, row in list_offsets(target, wanted, at=LATEST, deadline=deadline).items():
+                track = known[place]
+                if not row.error:
+                    found[track] = row.offset
+                elif row.error not in RETRY and track.there >= 0:
+                    # Who is not let look is told by the first batch.
+                    found[track] = track.there
+
+    try:
+        until_answered(look, deadline)
+    except UnderstudyError as error:
+        log.warning("where remote partitions end is not known yet: %s", error.message)
+    return found
+
+
+def by_leader(
+    target: ClusterClient, known: Mapping[tuple[str, int], Track], deadline: float
+) -> dict[int, list[tuple[str, int, Leader]]]:
+    """Only of topics that are still the planned ones: others are told by their ids. Under `NOBODY`
+    are those that have no leader now."""
+    if not known:
+        return {}
+    wanted: dict[int, list[tuple[str, int, Leader]]] = {}
+    views = target.describe(dict.fromkeys(topic for topic, _ in known), deadline)
+    for (topic, partition), track in known.items():
+        leader = Leader(NOBODY, -1)
+        if (view := views.get(topic)) is not None and not view.error:
+            if track.remote_id not in (view.topic_id, NO_ID):
+                continue
+            leader = view.leaders.get(partition, leader)
+        wanted.setdefault(leader.node, []).append((topic, partition, leader))
+    return wanted

@@ -1,0 +1,189 @@
+"""From a slice's work to its parts: tracks with their policies, limits, buffers, our own topics."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import time
+
+from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.offsets.runs import runs_topic
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
+from mirrors.kafka.retry import Patience
+from spark_runner.engine.commit_records import Book
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.receive_buffers import Arenas
+from spark_runner.engine.model.target_settings import Policy
+from spark_runner.engine.recovery.duplicates import RepeatsSeen
+from spark_runner.engine.source.fetch_connection import FetchLimits
+from spark_runner.ipc.messages import PartitionWork, SliceWork
+from spark_runner.kafka_protocol import compression, fetch, produce
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.metadata import id_bytes
+
+_REPLY_BYTES = 16 << 20
+_PARTITION_BYTES = 1 << 20
+_LEAST_REPLY_BYTES = 1 << 20
+# What a reply has beside the batches, and a first batch that is a little larger than the limit.
+_HEADROOM = 1 << 20
+
+RUNS_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": "3600000",
+    "min.cleanable.dirty.ratio": "0.2",
+}
+_CREATE_S = 20.0
+
+
+def track_of(row: PartitionWork, producer: dict[str, str]) -> Track:
+    track = Track(
+        row.topic,
+        row.partition,
+        row.remote_topic,
+        source_id=id_bytes(row.topic_id),
+        remote_id=id_bytes(row.remote_topic_id),
+        position=row.start,
+    )
+    track.stop_at = row.stop
+    track.policy = policy_of(row.remote_configs, producer)
+    return track
+
+
+def policy_of(remote: dict[str, str], producer: dict[str, str]) -> Policy:
+    """What the remote topic's configs ask of a batch; a codec asked for by the flow comes second.
+
+    A topic that says `producer` keeps what it gets; with another codec named there the broker would
+    decompress and compress every batch itself.
+    """
+    named = remote.get("compression.type", "producer")
+    if named == "producer":
+        named = producer.get("compression.type", "")
+    name = "none" if named == "uncompressed" else named
+    return Policy(
+        codec=compression.NAMES.index(name) if name in compression.NAMES else None,
+        most_bytes=int(remote.get("max.message.bytes", 0)),
+        keep_append_time=remote.get("message.timestamp.type") != "LogAppendTime",
+    )
+
+
+def limits_of(
+    consumer: dict[str, str],
+    *,
+    brokers: int,
+    isolation_level: str,
+    newest: int,
+    memory_bytes: int,
+    request_s: float,
+) -> FetchLimits:
+    """A reply per broker in flight, one being sent and one to spare: together the task's memory."""
+    share = memory_bytes // (brokers + 2) - _HEADROOM
+    wanted = int(consumer.get("fetch.max.bytes", _REPLY_BYTES))
+    most = min(wanted, max(_LEAST_REPLY_BYTES, share))
+    partition = min(int(consumer.get("max.partition.fetch.bytes", _PARTITION_BYTES)), most)
+    return FetchLimits(
+        max_bytes=most,
+        partition_bytes=partition,
+        queue_bytes=3 * partition,
+        newest=newest,
+        request_s=request_s,
+        max_wait_ms=int(consumer.get("fetch.max.wait.ms", 500)),
+        min_bytes=int(consumer.get("fetch.min.bytes", 1)),
+        isolation=(
+            fetch.READ_UNCOMMITTED
+            if isolation_level == "read_uncommitted"
+            else fetch.READ_COMMITTED
+        ),
+    )
+
+
+def arenas_for(limits: FetchLimits, *, brokers: int) -> Arenas:
+    return Arenas(size=limits.max_bytes + _HEADROOM, count=brokers + 2)
+
+
+def book_for(work: SliceWork, target: ClusterClient, repeats: RepeatsSeen, deadline: float) -> Book:
+    """The two topics that a slice writes beside the data; that of the runs is made if missing."""
+    names = (work.positions_topic, runs_topic(work.source.alias))
+    patience = Patience(deadline)
+    while True:
+        views = target.describe(names, deadline)
+        positions, runs = (views.get(name) for name in names)
+        if positions is None or positions.error:
+            raise KafkaRefused(
+                f"Cluster {target.alias}: the topic {names[0]} is missing. The flow's plan makes "
+                "it: let the flow be planned again.",
+                code="positions_missing",
+            )
+        if runs is not None and not runs.error and runs.leaders:
+            break
+        if not patience.wait():
+            raise KafkaRefused(
+                f"Cluster {target.alias}: the topic {names[1]} cannot be made.", code="runs_missing"
+            )
+        make_runs_topic(work, positions.replicas)
+    ours = [
+        Track(view.name, 0, view.name, remote_id=view.topic_id, ledger=True)
+        for view in (positions, runs)
+    ]
+    return Book(
+        ours[0],
+        ours[1],
+        repeats,
+        source_cluster=work.source_cluster_id,
+        target_cluster=work.target_cluster_id,
+    )
+
+
+def identity_of(
+    work: SliceWork, target: ClusterClient, *, newest_produce: int = produce.MOST
+) -> Identity:
+    """The slice's producer; its transactions last no longer than between two commits, and a bit."""
+    return Identity(
+        target,
+        work.transactional_id,
+        timeout_ms=TRANSACTION_TIMEOUT_MS + work.spec.settings.commit_interval_ms,
+        # A client that cannot produce in the new way runs transactions in the old one.
+        most_version=2 if newest_produce >= produce.ADDS_BY_ITSELF else 1,
+    )
+
+
+def make_runs_topic(work: SliceWork, replicas: int) -> None:
+    """With as many replicas as the positions have; another slice may be quicker, that is fine."""
+    spec = NewTopicSpec(
+        name=runs_topic(work.source.alias),
+        partitions=1,
+        replication_factor=replicas,
+        configs=RUNS_CONFIGS,
+    )
+    Admin(work.target).create_topics([spec], deadline_s=_CREATE_S).raise_first()
+
+
+def source_brokers(work: SliceWork, source: ClusterClient, deadline: float) -> int:
+    """How many brokers lead the slice's partitions."""
+    views = source.describe(dict.fromkeys(row.topic for row in work.partitions), deadline)
+    nodes = {
+        leader.node
+        for row in work.partitions
+        if (view := views.get(row.topic)) is not None
+        and (leader := view.leaders.get(row.partition)) is not None
+    }
+    return max(1, len(nodes))
+
+
+def seconds_left(work: SliceWork) -> float:
+    """The epoch's deadline as a span from now."""
+    return work.deadline / 1000 - time.time()
+
+
+# mallopt(3).
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+_HELD = {_MMAP_THRESHOLD: 4 << 20, _TRIM_THRESHOLD: 8 << 20, _TOP_PAD: 1 << 20}
+
+
+@functools.cache
+def hold_on() -> bool:
+    """Keep up to 8 MB of freed memory; False where the C library has no such setting."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and all(mallopt(name, size) for name, size in _HELD.items())

@@ -1,0 +1,163 @@
+"""What an error of a source partition means: wait, or stop this partition, with which sentence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_range
+from mirrors.kafka.error_codes import RETRY, Code, name_of
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, Listed, list_offsets
+from spark_runner.kafka_protocol.metadata import NO_ID, Leader
+from spark_runner.positions.validation import range_gap, truncated_gap
+
+T = TypeVar("T")
+
+LOOK_S = 1.0
+MOST_S = 5.0
+# Of a slice's time, that may be spent on waiting in vain.
+SHARE = 0.1
+
+
+class Looks:
+    """Of one slice at one cluster. Whom is asked is told by a number."""
+
+    def __init__(self) -> None:
+        self._patience: dict[int, float] = {}
+        self._not_before: dict[int, float] = {}
+
+    def at(self, node: int, look: Callable[[float], T]) -> T | None:
+        """What `look` finds by the deadline that it is given (monotonic); None: ask again later."""
+        began = time.monotonic()
+        if began < self._not_before.get(node, 0.0):
+            return None
+        patience = self._patience.get(node, LOOK_S)
+        try:
+            found = look(began + patience)
+        except UnderstudyError:
+            spent = time.monotonic() - began
+            if spent > patience / 2:
+                self._patience[node] = min(2 * patience, MOST_S)
+            self._not_before[node] = began + spent + spent / SHARE
+            return None
+        self._patience.pop(node, None)
+        return found
+
+
+# A topic just made, or a leader just moved, is unknown to a broker for a moment: longer is gone.
+GONE_AFTER_S = 10.0
+LEADERLESS_AFTER_S = 30.0
+# A broker's own error at a partition: its disk, or the store of its older segments, may come back.
+# Java's consumer and the replicas ask again without an end.
+UNREADABLE_AFTER_S = 30.0
+_GONE = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID)
+# Whatever broker answers.
+_ANYONE = -1
+
+
+def own_error() -> str:
+    """What is said of a partition after that time, by every lane."""
+    return f"for {UNREADABLE_AFTER_S:.0f} s its broker met an error of its own; its log says why"
+
+
+class Bench:
+    """Source partitions that wait for a better moment, and how long they have."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+        self._since: dict[Track, float] = {}
+        self._looks = Looks()
+
+    def settled(self, track: Track) -> None:
+        self._since.pop(track, None)
+
+    def judge(self, track: Track, number: int, now: float) -> Verdict | None:
+        """None: wait and ask again, at the leader of that moment."""
+        since = self._since.setdefault(track, now)
+        alias = self._cluster.alias
+        if number == Code.OFFSET_OUT_OF_RANGE:
+            return self._out_of_range(track)
+        if number in _GONE:
+            return self._gone(track, now - since)
+        if number in RETRY:
+            if now - since < LEADERLESS_AFTER_S:
+                return None
+            return Verdict(
+                "faulted",
+                "source_unavailable",
+                f"{track.name} on {alias} has had no usable leader for {int(now - since)} s "
+                f"({name_of(number)}). Check the brokers that hold its replicas.",
+            )
+        if number == Code.TOPIC_AUTHORIZATION_FAILED:
+            reason = f"Reading {track.name} on {alias} is not allowed; grant Read to the principal."
+            return Verdict("faulted", "not_authorised", reason)
+        said = f"the broker says {name_of(number)}"
+        if number == Code.UNKNOWN:
+            if now - since < UNREADABLE_AFTER_S:
+                return None
+            said = own_error()
+        reason = f"{track.name} on {alias} cannot be read at offset {track.next_fetch}: {said}."
+        return Verdict("faulted", "unreadable", reason)
+
+    def diverged(self, track: Track, epoch: int, end: int) -> Verdict:
+        """The log behind our position is not the one that was read (KIP-320)."""
+        facts = GapFacts(
+            kind="truncated",
+            position=track.next_fetch,
+            first=None,
+            end=min(end, track.next_fetch),
+            resets=track.resets,
+        )
+        reason = truncated_gap(facts, track.name, self._cluster.alias, epoch)
+        return Verdict("gap", "truncated", reason, gap=facts)
+
+    def _out_of_range(self, track: Track) -> Verdict | None:
+        wanted = [(track.topic, track.partition, Leader(track.source_node, -1))]
+
+        def look(deadline: float) -> list[Listed]:
+            return [
+                list_offsets(self._cluster, wanted, at=at, deadline=deadline)[track.place]
+                for at in (EARLIEST, LATEST)
+            ]
+
+        found = self._looks.at(track.source_node, look)
+        if found is None:
+            return None
+        beginning, end = found
+        if beginning.error or end.error:
+            return None
+        reason = range_gap(
+            track.name, self._cluster.alias, track.next_fetch, beginning.offset, end.offset
+        )
+        kind = gap_of_range(track.next_fetch, beginning.offset, end.offset)
+        if reason is None or kind is None:
+            # In range after all: the log moved between the two answers.
+            return None
+        # A log that was cut may have grown again when the planner looks.
+        facts = GapFacts(
+            kind=kind, position=track.next_fetch, first=None, end=end.offset, resets=track.resets
+        )
+        return Verdict("gap", "out_of_range", reason, gap=facts)
+
+    def _gone(self, track: Track, seconds: float) -> Verdict | None:
+        alias = self._cluster.alias
+        views = self._looks.at(_ANYONE, lambda until: self._cluster.describe([track.topic], until))
+        view = (views or {}).get(track.topic)
+        if view is None:
+            return None
+        if view.error == Code.NONE and view.topic_id != track.source_id != NO_ID:
+            return Verdict(
+                "gap",
+                "generation",
+                f"Topic {track.topic} was deleted and created again on {alias} while it was "
+                "copied; nothing of the new one is copied.",
+            )
+        if seconds < GONE_AFTER_S:
+            return None
+        reason = f"{track.name} no longer exists on {alias}."
+        return Verdict("faulted", "source_missing", reason)

@@ -1,0 +1,187 @@
+"""One source broker as a slice reads it: a connection, a fetch session, the request in flight."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.error_codes import SESSION_LOST, name_of
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.receive_buffers import Arena, stray
+from spark_runner.kafka_protocol import fetch
+from spark_runner.kafka_protocol.cluster import RECEIVE_S
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.produce import name_key
+from spark_runner.kafka_protocol.request_header import FETCH
+
+_FIRST = 256 << 10
+# A reply of less says nothing of the connection, and costs as much as one of that size.
+_LEAST = 64 << 10
+_LONG_S = 0.5
+
+
+class Stride:
+    """Of one connection; a new one begins anew, for the old one may have been too slow."""
+
+    __slots__ = ("_most", "size")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.size = min(_FIRST, most)
+
+    def came(self, size: int, seconds: float) -> None:
+        """A reply of so many bytes was waited for so long once it had begun to come."""
+        if size < _LEAST:
+            return
+        if seconds > _LONG_S:
+            self.size = max(min(self.size, int(size * _LONG_S / seconds)), min(_LEAST, self._most))
+        elif seconds <= _LONG_S / 2 and 2 * size >= self.size:
+            self.size = min(2 * self.size, self._most)
+
+
+_SESSION_RETRY_S = 0.1
+# A broker's quotas count what was used in the last eleven seconds, unless it is set up otherwise.
+_QUOTA_WINDOW_S = 12.0
+# A reply is read in parts, and between two of them the target gets its next requests: what flies
+# to it lasts for some 4 ms, and 16 MB take twice as long to read.
+_PART = 4 << 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FetchLimits:
+    """How much one request may bring, and how long an idle one waits at the broker."""
+
+    max_bytes: int
+    partition_bytes: int
+    # A partition with more than this not yet sent is not asked for until the target has caught up.
+    queue_bytes: int
+    # How long any other answer may take.
+    request_s: float
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    isolation: int = fetch.READ_COMMITTED
+    newest: int = fetch.MOST
+
+
+def throttled_s(told_s: float, in_vain: int) -> float:
+    """How long to leave a broker alone that told to wait, after so many such answers in a row.
+
+    It answers a fetch with nothing while a quota is overdrawn (KIP-219), and the next one comes out
+    of the same quota: a small quota on requests would be used up by asking. So each time the wait
+    is twice as long, until all that was used before is out of the broker's sight.
+    """
+    return max(told_s, min(told_s * float(1 << min(in_vain, 10)), _QUOTA_WINDOW_S))
+
+
+class Feeder:
+    """Blocking; raises KafkaUnavailable when the connection breaks, and is of no use after that."""
+
+    def __init__(self, node: int, link: Connection, limits: FetchLimits) -> None:
+        self.node = node
+        self.link = link
+        self.members: dict[tuple[bytes, int], Track] = {}
+        self.arena: Arena | None = None
+        # Left while a request was under way: what its reply brings of them lies behind the place
+        # that they may be read from again by then, and would leave a hole.
+        self._left: set[tuple[bytes, int]] = set()
+        self.sent_at = 0.0
+        # When the last part of a reply came that is not whole yet; 0 while none has begun.
+        self._heard_at = 0.0
+        self.retry_at = 0.0
+        self._in_vain = 0
+        # How long the reply under way was waited for so far, part by part.
+        self._reading_s = 0.0
+        self._stride = Stride(limits.max_bytes)
+        self._partition_bytes = limits.partition_bytes
+        self._patience_s = limits.request_s
+        self._session = fetch.FetchSession(
+            link.version(FETCH, fetch.LEAST, limits.newest, "Fetch"),
+            max_wait_ms=limits.max_wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
+            isolation=limits.isolation,
+        )
+
+    @property
+    def by_name(self) -> bool:
+        """An old broker: a topic made anew under the same name is not told apart by it."""
+        return self._session.version < fetch.BY_ID
+
+    def want(self, track: Track) -> None:
+        """Read the track from its `next_fetch` on, with the next request."""
+        track.key = name_key(track.topic) if self.by_name else track.source_id
+        self.members[track.key, track.partition] = track
+        self._session.want(
+            fetch.Wanted(
+                track.key,
+                track.partition,
+                track.next_fetch,
+                track.source_epoch,
+                track.leader_epoch,
+                self._partition_bytes,
+            )
+        )
+
+    def forget(self, track: Track) -> None:
+        if self.members.pop((track.key, track.partition), None) is not None:
+            if self.arena is not None:
+                self._left.add((track.key, track.partition))
+            self._session.forget(track.key, track.partition)
+
+    def withhold(self, track: Track) -> None:
+        """Leave it out of the next requests; it is read here all the same once it is wanted."""
+        self._session.forget(track.key, track.partition)
+
+    def ask(self, arena: Arena, now: float, most: int) -> None:
+        """Send the next request; its reply, of at most `most` bytes, will land in the arena."""
+        self._session.ask_for(min(most, self._stride.size))
+        self.arena = arena
+        self.sent_at = now
+        self._heard_at = 0.0
+        until = now + self._patience_s
+        self.link.renew_login(until)
+        self.link.send([self._session.request(self.link.next_correlation())], until)
+
+    def is_overdue(self, now: float, patience: float) -> bool:
+        """Nothing for so long, in seconds; or the rest of a reply that has begun does not come."""
+        if self.arena is None:
+            return False
+        if self._heard_at:
+            return now - self._heard_at > RECEIVE_S
+        return now - self.sent_at > patience
+
+    def read(self, now: float) -> tuple[Arena, list[fetch.Fetched]] | None:
+        """The next part of the reply that is there; None while more of it is to come.
+
+        The arena is that where its records lie.
+        """
+        arena = self.arena
+        assert arena is not None  # noqa: S101 - the loop reads only what was asked for
+        began = time.monotonic()
+        frame = self.link.receive_part(arena.view, now + RECEIVE_S, _PART)
+        self._reading_s += time.monotonic() - began
+        if frame is None:
+            self._heard_at = time.monotonic()
+            return None
+        self._stride.came(len(frame), self._reading_s)
+        self._reading_s = 0.0
+        session, reply = fetch.read_reply(frame, self._session.version)
+        if reply.error and reply.error not in SESSION_LOST:
+            raise KafkaUnavailable(
+                f"Cluster {self.link.where}: the broker answers each fetch with "
+                f"{name_of(reply.error)}. Its log says why.",
+                code="fetch_refused",
+            )
+        self.arena = None
+        if not arena.owns(frame):
+            arena = stray(frame, arena)
+        self.link.note_throttle(reply.throttle_ms)
+        wait = throttled_s(reply.throttle_ms / 1000, self._in_vain)
+        self.retry_at = max(self.link.quiet_until, now + wait)
+        self._in_vain = self._in_vain + 1 if reply.throttle_ms and not reply.partitions else 0
+        left, self._left = self._left, set()
+        if self._session.answered(reply.error, session):
+            return arena, [row for row in reply.partitions if (row.key, row.partition) not in left]
+        self.retry_at = max(self.retry_at, now + _SESSION_RETRY_S)
+        return arena, []

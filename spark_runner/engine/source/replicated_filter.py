@@ -1,0 +1,218 @@
+"""What other flows wrote on the cluster that we read: found by their offset runs, and left out.
+
+Every flow notes, in the transaction of its data, which offsets of its target it wrote
+(`mm2-runs.<its source>.internal`). A reader of committed records that sees a record can therefore
+see its run, if it looks afterwards: so the runs are read to their end *after* each reply with
+records came, and only then is the reply judged. Two laws make that exact:
+
+A. Runs are read uncommitted. The one of a transaction that is aborted names records that are
+   aborted with it, which nobody sees; the one of a transaction whose markers are still on their way
+   is already there, because it was acknowledged before the transaction could end.
+B. A flow that nobody knew of writes under a producer id that nobody knew of: before a transactional
+   batch of an unknown producer counts as a stranger's, the topics of runs are listed anew, as any
+   broker knows them: the flow's own does, though the one that we ask may not yet. While one does
+   not answer, nobody unknown is a stranger.
+
+Runs may be lost all the same, where an unclean election cuts their topic. Who writes runs of a
+partition writes nothing there without: a batch of his that is in none says that its run was lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.offsets.replicated_ranges import Stretches
+from mirrors.domain.offsets.runs import BlockKey, is_left_out, is_runs_topic
+from mirrors.domain.offsets.truncation_marks import is_cut
+from spark_runner.engine.batches.header_scan import Filter, is_abort_marker
+from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.receive_buffers import Arena
+from spark_runner.engine.model.skipped_batches import Skip
+from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.source.offset_runs import RunsTail
+from spark_runner.kafka_protocol.batch_header import (
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC_AT,
+    TRANSACTIONAL,
+    Header,
+)
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.metadata import NO_ID, id_text
+
+LOOK_S = 5.0
+# A broker that died is off the list by then, and what a living one knows others have heard.
+SILENT_S = 10.0
+
+
+class Part(NamedTuple):
+    """Where the batches of one partition lie in a reply; `aborted` is what it says of transactions
+    (first offset, producer), None where it was not asked."""
+
+    track: Track
+    arena: Arena
+    start: int
+    stop: int
+    aborted: Sequence[tuple[int, int]] | None = ()
+
+
+class Replicated:
+    """One per slice; raises KafkaUnavailable when the runs cannot be read now."""
+
+    def __init__(self, cluster: ClusterClient, tracks: Iterable[Track]) -> None:
+        self._cluster = cluster
+        self._stretches: dict[tuple[str, int], Stretches] = {}
+        for track in tracks:
+            if track.source_id == NO_ID:
+                raise KafkaRefused(
+                    f"skip.replicated needs topic ids, which cluster {cluster.alias} does not "
+                    "have: Kafka 2.8 with KRaft or 3.1 is the oldest that has them.",
+                    code="no_topic_ids",
+                )
+            self._stretches[id_text(track.source_id), track.partition] = Stretches()
+        self._tails: dict[str, RunsTail] = {}
+        self._strangers: set[int] = set()
+        self._copiers: set[int] = set()
+        # Whether every broker said which topics there are, the last time that they were asked; and
+        # since when it is not known whose producers these are.
+        self._all_said = True
+        self._unknown_since: dict[int, float] = {}
+
+    def prepare(self, deadline: float) -> None:
+        """Read what is there before anything waits for it."""
+        self._list(deadline)
+        self._catch_up(deadline)
+
+    def judge(self, parts: list[Part]) -> dict[Track, Verdict]:
+        """Note in each track which batches are left out; the tracks that must stop, and why."""
+        if not parts:
+            return {}
+        deadline = time.monotonic() + LOOK_S
+        self._catch_up(deadline)
+        stopped, unknown = self._look(parts)
+        if stopped or unknown - self._strangers:
+            if self._list(deadline):
+                self._catch_up(deadline)
+                stopped, unknown = self._look(parts)
+            self._insist(unknown - self._strangers)
+            self._strangers |= unknown
+        return stopped
+
+    def _insist(self, producers: set[int]) -> None:
+        """Who is silent may be the only one that knows of a topic of runs that is theirs."""
+        now = time.monotonic()
+        known = self._unknown_since
+        self._unknown_since = {one: known.get(one, now) for one in producers}
+        if producers and not self._all_said and now - max(self._unknown_since.values()) < SILENT_S:
+            raise KafkaUnavailable(
+                f"Cluster {self._cluster.alias}: a broker does not say which topics it has, so it "
+                "cannot be told whether records there are copies.",
+                code="timeout",
+            )
+
+    def _look(self, parts: list[Part]) -> tuple[dict[Track, Verdict], set[int]]:
+        stopped: dict[Track, Verdict] = {}
+        unknown: set[int] = set()
+        for part in parts:
+            track = part.track
+            skips = track.left_out.found
+            skips.clear()
+            stretches = self._stretches[id_text(track.source_id), track.partition]
+            stretches.forget_before(track.position)
+            copiers = self._copiers if part.aborted is not None else ()
+            for header in _committed(part):
+                first, last = header.base_offset, header.last_offset
+                found = stretches.inside(first, last)
+                producer = header.producer_id if header.attributes & TRANSACTIONAL else -1
+                if not found and producer not in copiers:
+                    if producer >= 0:
+                        unknown.add(producer)
+                elif sum(run.length for run in found) == last - first + 1:
+                    # Upstream is here, "downstream" where the other flow read it.
+                    runs = tuple(
+                        run._replace(upstream=run.downstream, downstream=run.upstream)
+                        for run in found
+                    )
+                    skips[first] = Skip(last + 1, header.records, runs)
+                else:
+                    stopped[track] = self._torn(track, first, last)
+                    break
+        return stopped, unknown
+
+    def _torn(self, track: Track, first: int, last: int) -> Verdict:
+        return Verdict(
+            "faulted",
+            "runs_torn",
+            f"{track.name} on {self._cluster.alias}: the batch at offsets {first} to {last} is "
+            "not, or not whole, in the offset runs of the flow that wrote it (the cluster has lost "
+            "some), so it cannot be told whether it is a copy. Nothing is copied until the runs "
+            "are mended or skip.replicated is taken away.",
+            offset=first,
+        )
+
+    # -- the topics of runs
+
+    def _list(self, deadline: float) -> bool:
+        """Whether there are topics of runs that were not known."""
+        found = False
+        views, self._all_said = self._cluster.describe_everywhere(deadline)
+        for name, view in views.items():
+            tail = self._tails.get(name)
+            if is_runs_topic(name) and (tail is None or tail.topic_id != view.topic_id):
+                self._tails[name] = RunsTail(self._cluster, view, partial(self._forget, name))
+                found = True
+        return found
+
+    def _catch_up(self, deadline: float) -> None:
+        for name, tail in self._tails.items():
+            for key, value, producer in tail.read(deadline):
+                self._take(name, key, value, producer)
+
+    def _forget(self, topic: str) -> None:
+        """It is about to be read anew."""
+        for stretches in self._stretches.values():
+            stretches.forget(topic)
+
+    def _take(self, topic: str, raw: bytes, value: bytes | None, producer: int) -> None:
+        try:
+            key = BlockKey.from_bytes(raw)
+            stretches = self._stretches.get((key.into, key.partition))
+            if stretches is None:
+                return
+            if not is_left_out(key.generation):
+                stretches.put((topic, key), value)
+                if producer >= 0 and value is not None:
+                    self._copiers.add(producer)
+            elif is_cut(key) and value is not None:
+                stretches.cut(topic, key.first)
+        except MalformedRecord as error:
+            raise KafkaRefused(
+                f"Cluster {self._cluster.alias}: {topic} holds a record that is no block of runs "
+                f"({error}). Nothing but Understudy may write that topic.",
+                code="runs_damaged",
+            ) from None
+
+
+def _committed(part: Part) -> Iterator[Header]:
+    """The headers of the whole batches that hold data, but for what was aborted: nobody sees it."""
+    memory, at = part.arena.view, part.start
+    aborted = Filter(part.aborted or ())
+    while part.stop - at >= HEADER_SIZE:
+        header = Header._make(HEADER.unpack_from(memory, at))
+        size = header.length + LENGTH_OVERHEAD
+        if at + size > part.stop:
+            return
+        if memory[at + MAGIC_AT] == 2 and header.records:
+            if header.attributes & CONTROL:
+                if is_abort_marker(memory, at):
+                    aborted.ended(header)
+            elif not (header.attributes & TRANSACTIONAL and aborted.drops(header)):
+                yield header
+        at += size

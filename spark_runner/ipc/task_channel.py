@@ -1,0 +1,155 @@
+"""The task's end of its connection to the driver: orders come, live figures go back.
+
+One TCP connection per task, JSON lines. The driver sends a nonce first, the task answers with
+its key and an HMAC of the nonce under the token it got with its work, so the token itself never
+travels here. A task that loses the connection commits and stops: nobody could stop it any more.
+Figures wait for nobody: while a driver takes none, the task copies on. The driver's end is in
+`control_server`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import socket
+import threading
+import time
+from typing import Any, Literal
+
+from spark_runner.ipc.messages import Figures, SliceWork
+
+OrderWord = Literal["stop", "replan", "handover", "lost_control"]
+
+SILENCE_S = 35.0
+CONNECT_DEADLINE_S = 10.0
+_REPORT_S = 0.5
+_IDLE_REPORT_S = 5.0
+
+
+class Channel:
+    """The task's end. Thread-safe enough for one lane and the reader thread."""
+
+    def __init__(self, work: SliceWork) -> None:
+        host, _, port = work.control_address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=CONNECT_DEADLINE_S)
+        # The same connection, for what must not wait; and what it has not taken yet.
+        self._at_once = self._socket.dup()
+        self._at_once.setblocking(False)
+        self._unsent = bytearray()
+        self._order: OrderWord | None = None
+        self._changed = threading.Condition()
+        self._turn = False
+        self._shares: list[int | None] = []
+        self._reported_at = 0.0
+        # What was committed, as it was last told of; the first news of an epoch goes at once.
+        self._told_at = 0.0
+        self._told: tuple[int, int] = (0, 0)
+        reader = self._socket.makefile("rb")
+        nonce = json.loads(reader.readline())["nonce"]
+        self._send({"hello": slice_key(work), "mac": proof_of(work.control_token, nonce)})
+        self._socket.settimeout(SILENCE_S)
+        threading.Thread(target=self._read, args=(reader,), name="control", daemon=True).start()
+
+    def order(self) -> OrderWord | None:
+        """What the driver wants; once given, an order stays."""
+        return self._order
+
+    def share(self, first: int | None) -> int | None:
+        """The slice's share of the flow's bandwidth as last told; `first` until then."""
+        return self._shares[0] if self._shares else first
+
+    def wait_for_turn(self, deadline_s: float) -> bool:
+        """Connected, and ready to fence: block until the predecessor has ended.
+
+        False on an order, or when time is up.
+        """
+        with contextlib.suppress(OSError):
+            self._send({"ready": True})
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn or self._order is not None, deadline_s)
+            return self._turn and self._order is None
+
+    def wait_for_order(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._order is not None, seconds)
+
+    def due(self, *, moved: bool = True) -> bool:
+        """Whether figures should be reported now: soon when something moved, else seldom.
+
+        Not while others wait for the driver: what moves meanwhile is in those that come next.
+        """
+        if self._unsent and not self._pushed():
+            return False
+        now = time.monotonic()
+        return (
+            now - self._told_at >= _REPORT_S if moved else now - self._reported_at >= _IDLE_REPORT_S
+        )
+
+    def report(self, figures: Figures) -> None:
+        self._reported_at = time.monotonic()
+        if (figures.records, len(figures.errors)) != self._told:
+            self._told = figures.records, len(figures.errors)
+            self._told_at = self._reported_at
+        self._unsent += as_line({"figures": figures.to_json()})
+        self._pushed()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._at_once.close()
+        self._socket.close()
+
+    def _read(self, reader: Any) -> None:
+        # Any way out of this loop means that nobody can stop us: then we stop ourselves.
+        with contextlib.suppress(OSError, ValueError):
+            for line in reader:
+                message = json.loads(line)
+                if "order" in message:
+                    self._obey(message["order"])
+                elif "share" in message:
+                    self._shares = [message["share"]]
+                elif "turn" in message:
+                    with self._changed:
+                        self._turn = True
+                        self._changed.notify_all()
+        self._obey("lost_control")
+
+    def _obey(self, order: OrderWord) -> None:
+        with self._changed:
+            self._order = self._order or order
+            self._changed.notify_all()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        """Waits until the driver has taken it: for what is said before anything is copied."""
+        self._unsent += as_line(message)
+        data, self._unsent = self._unsent, bytearray()
+        self._socket.sendall(data)
+
+    def _pushed(self) -> bool:
+        """Whether the driver has taken all that there is to say; it is not waited for."""
+        try:
+            while self._unsent:
+                del self._unsent[: self._at_once.send(self._unsent)]
+        except BlockingIOError:
+            return False
+        except OSError:
+            self._unsent.clear()
+            self._obey("lost_control")
+        return True
+
+
+def as_line(message: dict[str, Any]) -> bytes:
+    """A message as it travels."""
+    return json.dumps(message).encode() + b"\n"
+
+
+def slice_key(work: SliceWork) -> str:
+    """What a task says hello with."""
+    return f"{work.job}/{work.flow}/{work.index}/{work.epoch}"
+
+
+def proof_of(token: str, nonce: str) -> str:
+    """That whoever was given the nonce has the token."""
+    return hmac.new(token.encode(), nonce.encode(), hashlib.sha256).hexdigest()

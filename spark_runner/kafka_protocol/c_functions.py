@@ -1,0 +1,46 @@
+"""The engine's C functions, where `make compiled` has built them; without them the Python runs.
+
+They do what the Python beside them does, a few times as fast (docs/adr/0010). Those that sum and
+pack call the libraries that Python's packages brought along, by address.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import lz4.frame._frame
+
+from spark_runner.kafka_protocol.crc32c import crc32c_address
+
+try:
+    from spark_runner.kafka_protocol import native
+except ImportError:
+    native = None  # type: ignore[assignment]
+
+
+def tell(module: ModuleType) -> None:
+    """Where the functions of others are that it calls."""
+    library = ctypes.CDLL(lz4.frame._frame.__file__)
+    found = [crc32c_address]
+    for name in ("LZ4_decompress_safe", "LZ4_compress_fast"):
+        function = getattr(library, name, 0)
+        found.append(ctypes.cast(function, ctypes.c_void_p).value or 0 if function else 0)
+    module.learn(*found)
+
+
+if native is not None:
+    tell(native)
+
+Headers = Callable[[memoryview, int, int, type[Any], int], tuple[list[Any], int]]
+headers: Headers | None = getattr(native, "headers", None)
+stamp: Callable[[memoryview, int, int, int, int, int], None] | None = getattr(native, "stamp", None)
+request: Callable[[bytes, list[Any]], list[Any]] | None = getattr(native, "request", None)
+answers: Callable[[memoryview, int, int, bytes, type[Any]], list[Any] | None] | None = getattr(
+    native, "answers", None
+)
+merge: Callable[[list[int], list[int], int, int], bytearray | None] | None = getattr(
+    native, "merge", None
+)

@@ -1,0 +1,112 @@
+"""One cluster as one task sees it: brokers, leaders, topic ids, connections."""
+
+from __future__ import annotations
+
+import time
+from collections import ChainMap
+from collections.abc import Iterable
+from typing import Any
+
+from kafka.protocol.metadata import MetadataRequest
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.protocol.addresses import Address
+from mirrors.kafka.protocol.brokers import REQUEST_S, ClusterConnections
+from mirrors.kafka.protocol.messages import Repeated
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.metadata import TopicView, views
+from spark_runner.kafka_protocol.tcp_stream import Buffers
+
+__all__ = ["RECEIVE_S", "REQUEST_S", "ClusterClient"]
+
+RECEIVE_S = 10.0  # once a reply has begun to come, the rest of it does
+_EACH_S = 1.0  # for one broker of many
+
+
+class ClusterClient(ClusterConnections[Connection]):
+    """By the engine's connections; `tuning` are properties of a producer or consumer."""
+
+    def __init__(self, spec: ClusterSpec, tuning: dict[str, str] | None = None) -> None:
+        said = ChainMap({} if tuning is None else tuning, spec.properties)
+        super().__init__(spec, said)
+        self._buffers = Buffers(
+            send=int(said.get("send.buffer.bytes", 0)),
+            receive=int(said.get("receive.buffer.bytes", 0)),
+        )
+
+    def connect(self, address: Address, deadline: float, node: int = -1) -> Connection:
+        return Connection(
+            self._facts, *address, deadline=deadline, node=node, buffers=self._buffers
+        )
+
+    # -- metadata
+
+    def describe(self, names: Iterable[str], deadline: float) -> dict[str, TopicView]:
+        """Ids and leaders of these topics, as the cluster sees them now."""
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        return self.learn(self.ask(request, deadline))
+
+    def describe_all(self, deadline: float) -> dict[str, TopicView]:
+        """The same of every topic that we may see."""
+        return self.learn(self.ask(_every_topic(), deadline))
+
+    def describe_everywhere(self, deadline: float) -> tuple[dict[str, TopicView], bool]:
+        """The same as any broker sees it: each learns of a new topic in its own time, and the one
+        that serves it knows it. Who does not answer soon is left out; and whether nobody was."""
+        found, is_all = self.describe_all(deadline), True
+        for node in list(self.brokers):
+            until, link = min(deadline, time.monotonic() + _EACH_S), None
+            try:
+                link = self.link(node, "ask", until)
+                found |= self.learn(link.call(_every_topic(), until))
+            except KafkaUnavailable:
+                is_all = False
+                if link is not None:
+                    self.drop(link)
+        return found, is_all
+
+    def learn(self, reply: Any) -> dict[str, TopicView]:
+        """Where the brokers are from now on, and the topics, as a reply with metadata says."""
+        return views(super().learn(reply))
+
+
+def _every_topic() -> MetadataRequest:
+    return MetadataRequest(topics=None, allow_auto_topic_creation=False)
+
+
+class Lookout:
+    """For one thread."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self._cluster = ClusterClient(spec)
+        self._question = Repeated(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        self._reply: Any = None
+        # Of the last look; do not change it.
+        self.views: dict[str, TopicView] = {}
+
+    def topics(self, deadline: float) -> dict[str, TopicView]:
+        """Every topic that we may see, with its id and leaders; do not change it.
+
+        Raises KafkaUnavailable or KafkaRefused when the cluster does not answer in time.
+        """
+        reply = self._cluster.ask(self._question, deadline)
+        if reply is not self._reply:
+            self.views = self._cluster.learn(reply)
+            self._reply = reply
+        return self.views
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers there were at the last look."""
+        return len(self._cluster.brokers)
+
+    def close(self) -> None:
+        self._cluster.close()

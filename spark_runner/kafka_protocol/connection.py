@@ -1,0 +1,46 @@
+"""The engine's connection to a broker: its streams move large replies without copying them."""
+
+from __future__ import annotations
+
+import socket
+from typing import ClassVar
+
+from mirrors.kafka.protocol.checked_connection import ClientConnection
+from mirrors.kafka.security.connection_settings import ConnectionFacts
+from spark_runner.kafka_protocol.request_header import CLIENT_ID
+from spark_runner.kafka_protocol.tcp_stream import Buffers, PlainStream
+from spark_runner.kafka_protocol.tls_stream import TlsStream
+
+
+class Connection(ClientConnection):
+    """As its base; `buffers` are the socket's own."""
+
+    longest_frame: ClassVar[int] = 1 << 30
+    stream: PlainStream | TlsStream
+
+    def __init__(
+        self,
+        facts: ConnectionFacts,
+        host: str,
+        port: int,
+        *,
+        deadline: float,
+        node: int = -1,
+        buffers: Buffers | None = None,
+    ) -> None:
+        self._buffers = buffers or Buffers()
+        super().__init__(facts, host, port, deadline=deadline, client_id=CLIENT_ID, node=node)
+
+    def prepare(self, connecting: socket.socket) -> None:
+        self._buffers.apply(connecting)
+
+    def open_stream(self, connected: socket.socket, deadline: float) -> PlainStream | TlsStream:
+        plain = PlainStream(connected, self.where, most_together=self._buffers.together)
+        if self.facts.tls is None:
+            return plain
+        self.stage = "tls"
+        try:
+            return TlsStream(plain, self.facts.tls, self.host, deadline)
+        except BaseException:
+            plain.close()
+            raise

@@ -1,0 +1,77 @@
+"""ListOffsets: where partitions begin and end, for either isolation level."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.metadata import Leader
+
+EARLIEST, LATEST = -2, -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listed:
+    """One partition's answer; `error` is a protocol number and then `offset` means nothing."""
+
+    offset: int
+    leader_epoch: int
+    error: int
+
+
+def list_offsets(
+    cluster: ClusterClient,
+    wanted: Iterable[tuple[str, int, Leader]],
+    *,
+    at: int = LATEST,
+    isolation: int = READ_UNCOMMITTED,
+    deadline: float,
+) -> dict[tuple[str, int], Listed]:
+    """`at` is a timestamp in ms, EARLIEST or LATEST; with READ_COMMITTED the latest is the LSO."""
+    found: dict[tuple[str, int], Listed] = {}
+    for node, request in requests(wanted, at=at, isolation=isolation).items():
+        found |= listed(cluster.ask(request, deadline, node=node))
+    return found
+
+
+def requests(
+    wanted: Iterable[tuple[str, int, Leader]], *, at: int = LATEST, isolation: int
+) -> dict[int, ListOffsetsRequest]:
+    """One question for each broker that leads some of them."""
+    by_node: dict[int, dict[str, list[tuple[int, int]]]] = {}
+    for topic, partition, leader in wanted:
+        rows = by_node.setdefault(leader.node, {}).setdefault(topic, [])
+        rows.append((partition, leader.epoch))
+    return {
+        node: ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(
+                    name=name,
+                    partitions=[
+                        ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                            partition_index=partition, current_leader_epoch=epoch, timestamp=at
+                        )
+                        for partition, epoch in rows
+                    ],
+                )
+                for name, rows in topics.items()
+            ],
+        )
+        for node, topics in by_node.items()
+    }
+
+
+def listed(reply: Any) -> dict[tuple[str, int], Listed]:
+    """A broker's answer, by partition."""
+    return {
+        (topic.name, row.partition_index): Listed(row.offset, row.leader_epoch, row.error_code)
+        for topic in reply.topics
+        for row in topic.partitions
+    }

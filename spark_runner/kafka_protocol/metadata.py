@@ -1,0 +1,76 @@
+"""What metadata says of topics: ids, leaders, and whether a partition can be asked for."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import uuid
+from typing import Any
+
+from mirrors.kafka.error_codes import Code
+
+NO_ID = bytes(16)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition, and in which epoch; `node` is -1 while nobody does."""
+
+    node: int
+    epoch: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic in the metadata; `error` is a protocol number, 3 for a topic that is not there."""
+
+    name: str
+    topic_id: bytes
+    error: int
+    leaders: dict[int, Leader]
+    replicas: int = 1
+
+
+def leader_or_error(
+    view: TopicView | None, partition: int, topic_id: bytes, *, anew: int
+) -> tuple[Leader | None, int]:
+    """Who leads the partition, or the protocol number that says why it has no usable leader.
+
+    `anew` is the number for a topic that has the name but another id than that which is meant.
+    """
+    leader = view.leaders.get(partition) if view is not None else None
+    if view is None or view.error or leader is None:
+        return None, (view.error if view is not None else 0) or Code.UNKNOWN_TOPIC_OR_PARTITION
+    if view.topic_id != topic_id:
+        return None, anew
+    if leader.node < 0:
+        return None, Code.LEADER_NOT_AVAILABLE
+    return leader, 0
+
+
+def id_bytes(text: str) -> bytes:
+    """Kafka's text form of a topic id (URL-safe base64 without padding) as its 16 bytes."""
+    return base64.urlsafe_b64decode(text + "==") if text else NO_ID
+
+
+def id_text(raw: bytes) -> str:
+    return "" if raw == NO_ID else base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+
+
+def views(reply: Any) -> dict[str, TopicView]:
+    """The topics of a reply with metadata, by name."""
+    return {row.name: _view(row) for row in reply.topics or ()}
+
+
+def _view(row: Any) -> TopicView:
+    raw = row.topic_id.bytes if isinstance(row.topic_id, uuid.UUID) else NO_ID
+    return TopicView(
+        name=row.name,
+        topic_id=raw,
+        error=row.error_code,
+        leaders={
+            part.partition_index: Leader(part.leader_id, part.leader_epoch)
+            for part in row.partitions
+        },
+        replicas=max((len(part.replica_nodes) for part in row.partitions), default=1),
+    )

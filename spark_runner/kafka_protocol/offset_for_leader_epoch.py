@@ -1,0 +1,62 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that a cut log is told (KIP-320)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+
+from mirrors.kafka.producers.cluster import Place
+from spark_runner.kafka_protocol.cluster import ClusterClient
+
+Wanted = tuple[str, int, int, int]
+"""(topic, partition, epoch in which its leader leads, epoch asked for)"""
+
+# To a broker a client is no replica.
+_CLIENT = -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """The newest epoch of the log that is not above the one asked for, and where it ends there.
+
+    `error` is a protocol number, and then the rest means nothing; -1 where the log knows none.
+    """
+
+    epoch: int
+    end: int
+    error: int
+
+
+def epoch_ends(
+    cluster: ClusterClient, node: int, wanted: Iterable[Wanted], deadline: float
+) -> dict[Place, EpochEnd]:
+    """Asks a leader; it takes the right to describe the topics."""
+    topics: dict[str, list[tuple[int, int, int]]] = {}
+    for topic, *row in wanted:
+        topics.setdefault(topic, []).append((row[0], row[1], row[2]))
+    return {
+        (topic.topic, row.partition): EpochEnd(row.leader_epoch, row.end_offset, row.error_code)
+        for topic in cluster.ask(_request(topics), deadline, node=node).topics
+        for row in topic.partitions
+    }
+
+
+def _request(topics: dict[str, list[tuple[int, int, int]]]) -> OffsetForLeaderEpochRequest:
+    kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    return OffsetForLeaderEpochRequest(
+        replica_id=_CLIENT,
+        topics=[
+            kind(
+                topic=name,
+                partitions=[
+                    kind.OffsetForLeaderPartition(
+                        partition=partition, current_leader_epoch=current, leader_epoch=epoch
+                    )
+                    for partition, current, epoch in rows
+                ],
+            )
+            for name, rows in topics.items()
+        ],
+    )

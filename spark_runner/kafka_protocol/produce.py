@@ -1,0 +1,157 @@
+"""Produce, hot: one batch per partition and request, sent from where it lies.
+
+Versions 9 to 12 (by topic name, Kafka 2.8+) and 13 (by topic id). A broker takes one batch per
+partition and request (87 otherwise), and answers a request's partitions in any order.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from spark_runner.kafka_protocol import c_functions, varint
+from spark_runner.kafka_protocol.request_header import PRODUCE, TopicKey, request_header
+from spark_runner.kafka_protocol.tcp_stream import Buffer
+
+LEAST: Final = 9
+BY_ID: Final = 13
+MOST: Final = 13
+# Before version 12 a partition must have been added to the transaction (KIP-890).
+ADDS_BY_ITSELF: Final = 12
+
+_LENGTH: Final = struct.Struct(">i")
+_ACKS: Final = struct.Struct(">hi")
+_ALL: Final = -1
+# index, error, base offset, log append time, log start, no record errors, no message, no tags
+_PLAIN: Final = struct.Struct(">ihqqqBBB")
+_PARTITION: Final = struct.Struct(">ihqqq")
+_REPLY_HEAD: Final = 5
+
+
+class Answer(NamedTuple):
+    """One partition's part of a reply. `message` is the broker's words; it seldom has any."""
+
+    key: TopicKey
+    partition: int
+    error: int
+    base_offset: int
+    log_append_time: int
+    message: str
+    record_errors: tuple[tuple[int, str], ...]
+
+
+_answer: Final = Answer._make
+_request: Final = c_functions.request
+_answers: Final = c_functions.answers
+
+
+class RequestWriter:
+    """Puts requests together: small glue of our own between batches that are not copied."""
+
+    def __init__(self, version: int, transactional_id: str | None, *, timeout_ms: int) -> None:
+        self.version = version
+        name = transactional_id.encode() if transactional_id else None
+        self._preamble = (varint.unsigned(len(name) + 1) + name if name else b"\x00") + _ACKS.pack(
+            _ALL, timeout_ms
+        )
+
+    def parts(
+        self, correlation: int, topics: list[tuple[TopicKey, list[tuple[bytes, Buffer]]]]
+    ) -> list[Buffer]:
+        """`topics` is [(key, [(partition index as 4 bytes, batch)])]; the result is to be sent."""
+        beginning = request_header(PRODUCE, self.version, correlation) + self._preamble
+        if _request is not None:
+            return _request(beginning, topics)
+        glue = bytearray(beginning)
+        glue += varint.unsigned(len(topics) + 1)
+        out: list[Buffer] = [b""]
+        size = 0
+        for key, rows in topics:
+            glue += key
+            glue += varint.unsigned(len(rows) + 1)
+            for index, batch in rows:
+                length = len(batch)
+                glue += index
+                glue += varint.unsigned(length + 1)
+                out.append(glue)
+                out.append(batch)
+                size += len(glue) + length
+                glue = bytearray(1)  # the partition's tags: none
+            glue += b"\x00"  # the topic's tags
+        glue += b"\x00"  # the request's tags
+        out.append(glue)
+        out[0] = _LENGTH.pack(size + len(glue))
+        return out
+
+
+def read_reply(frame: memoryview, version: int) -> tuple[int, list[Answer]]:
+    """The throttle time in ms, and what became of each batch."""
+    count, at = varint.read_unsigned(frame, _REPLY_HEAD)
+    answers: list[Answer] = []
+    for _ in range(count - 1):
+        key, at = _read_key(frame, at, version)
+        parts, at = varint.read_unsigned(frame, at)
+        at = _read_partitions(frame, at, parts - 1, key, answers)
+        at = varint.skip_tags(frame, at)
+    (throttle,) = _LENGTH.unpack_from(frame, at)
+    return throttle, answers
+
+
+def _read_partitions(
+    frame: memoryview, at: int, count: int, key: TopicKey, answers: list[Answer]
+) -> int:
+    """All partitions of a topic: 33 bytes each while nothing is wrong, else field by field."""
+    stop = at + _PLAIN.size * count
+    if _answers is not None and (found := _answers(frame, at, count, key, Answer)) is not None:
+        answers += found
+        return stop
+    plain = []
+    if stop <= len(frame):
+        for index, error, base, appended, _, errors, message, tags in _PLAIN.iter_unpack(
+            frame[at:stop]
+        ):
+            # 1 is an array of no errors, 0 a null text: any other byte shifts all that follows.
+            if errors != 1 or message or tags:
+                break
+            plain.append(_answer((key, index, error, base, appended, "", ())))
+    if len(plain) == count:
+        answers += plain
+        return stop
+    for _ in range(count):
+        answer, at = _read_partition(frame, at, key)
+        answers.append(answer)
+    return at
+
+
+def _read_partition(frame: memoryview, at: int, key: TopicKey) -> tuple[Answer, int]:
+    index, error, base, appended, _ = _PARTITION.unpack_from(frame, at)
+    count, at = varint.read_unsigned(frame, at + _PARTITION.size)
+    errors: list[tuple[int, str]] = []
+    for _ in range(count - 1):
+        (position,) = _LENGTH.unpack_from(frame, at)
+        text, at = _read_text(frame, at + 4)
+        errors.append((position, text))
+        at = varint.skip_tags(frame, at)
+    message, at = _read_text(frame, at)
+    at = varint.skip_tags(frame, at)
+    return Answer(key, index, error, base, appended, message, tuple(errors)), at
+
+
+def _read_key(frame: memoryview, at: int, version: int) -> tuple[TopicKey, int]:
+    if version >= BY_ID:
+        return bytes(frame[at : at + 16]), at + 16
+    size, after = varint.read_unsigned(frame, at)
+    return bytes(frame[at : after + size - 1]), after + size - 1
+
+
+def _read_text(frame: memoryview, at: int) -> tuple[str, int]:
+    size, at = varint.read_unsigned(frame, at)
+    if size <= 1:
+        return "", at
+    return bytes(frame[at : at + size - 1]).decode("utf-8", "replace"), at + size - 1
+
+
+def name_key(name: str) -> TopicKey:
+    """A topic's name as it stands in a flexible message."""
+    raw = name.encode()
+    return varint.unsigned(len(raw) + 1) + raw

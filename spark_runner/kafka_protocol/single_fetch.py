@@ -1,0 +1,44 @@
+"""A partition read by single requests, outside any session: our own topics, and small looks."""
+
+from __future__ import annotations
+
+from spark_runner.kafka_protocol import fetch
+from spark_runner.kafka_protocol.connection import Connection
+from spark_runner.kafka_protocol.produce import name_key
+from spark_runner.kafka_protocol.request_header import FETCH
+
+_WAIT_MS = 50
+
+
+def peek(
+    link: Connection,
+    topic: tuple[str, bytes],
+    partition: int,
+    at: int,
+    *,
+    until: float,
+    isolation: int = fetch.READ_COMMITTED,
+    leader_epoch: int = -1,
+    last_epoch: int = -1,
+    most_bytes: int = 4 << 20,
+) -> tuple[memoryview, fetch.Reply]:
+    """What the leader answers from offset `at` on: the frame, and where in it batches lie.
+
+    `topic` is name and id; `until` is a monotonic clock's. Errors are the reply's to tell; raises
+    KafkaUnavailable when the connection fails.
+    """
+    version = link.version(FETCH, fetch.LEAST, fetch.MOST, "Fetch")
+    name, topic_id = topic
+    key = topic_id if version >= fetch.BY_ID else name_key(name)
+    session = fetch.FetchSession(
+        version,
+        max_wait_ms=_WAIT_MS,
+        min_bytes=1,
+        max_bytes=most_bytes,
+        isolation=isolation,
+        lasting=False,
+    )
+    session.want(fetch.Wanted(key, partition, at, leader_epoch, last_epoch, most_bytes))
+    link.send([session.request(link.next_correlation())], until)
+    frame = link.receive(None, until)
+    return frame, fetch.read_reply(frame, version)[1]

@@ -1,0 +1,164 @@
+"""A blocking TCP connection that reads into the caller's memory and keeps its deadlines.
+
+The socket stays in blocking mode with SO_RCVTIMEO/SO_SNDTIMEO: Python's own time-outs make a socket
+non-blocking, and then MSG_WAITALL, which fills a 16 MB buffer in one call, has no effect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from mirrors.kafka.protocol.checked_connection import cut_off, too_late
+
+Buffer = bytes | bytearray | memoryview
+
+IOV_MAX: Final = 1024
+# An answer is its length and then itself, and several small ones come at once: one call takes all.
+_AHEAD: Final = 4096
+# Of a long answer so many bytes at once are woken for: to wake for each piece as it comes took a
+# tenth more of the processor. More would be a large part of what may be under way between two
+# distant places, and its sender would have to wait. Fewer than the least are taken as they come.
+_TOGETHER: Final = 1 << 19
+_LEAST_TOGETHER: Final = 1 << 16
+_SLACK_S: Final = 1.0
+_TIMEVAL: Final = struct.Struct("@ll")
+
+
+class PlainStream:
+    """The bytes as the network has them. `TlsStream` has the same methods."""
+
+    def __init__(
+        self, connected: socket.socket, where: str, *, most_together: int = _TOGETHER
+    ) -> None:
+        self.socket = connected
+        self._most_together = most_together
+        self.where = where
+        # What came along with the last small answer is `_ahead[_begin:_end]`.
+        self._ahead = memoryview(bytearray(_AHEAD))
+        self._begin = self._end = 0
+        self._armed = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
+        # What the kernel was told: it wakes us for so many bytes.
+        self._together = 1
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def pending(self) -> bool:
+        """Whether bytes already left the socket, so that poll() would not show them."""
+        return self._begin < self._end
+
+    def receive_into(self, view: memoryview, deadline: float) -> None:
+        """Fill the view to its end, or raise KafkaUnavailable."""
+        at, size = 0, len(view)
+        while at < size:
+            if self._begin < self._end:
+                got = min(self._end - self._begin, size - at)
+                view[at : at + got] = self._ahead[self._begin : self._begin + got]
+                self._begin += got
+                at += got
+            elif size - at < _AHEAD:
+                self._end, self._begin = self.receive_some(self._ahead, deadline), 0
+            else:
+                at += self.receive_some(view[at:] if at else view, deadline, size - at)
+
+    def receive_some(self, view: memoryview, deadline: float, surely: int = 0) -> int:
+        """Take what is there, or wait for what fills the view: so many bytes are sure to come.
+
+        Where many are, they are waited for together, up to a rest of as many that comes after them.
+        """
+        together = min(self._most_together, surely // 2)
+        if together < _LEAST_TOGETHER:
+            together = 1
+        elif len(view) > surely - together:
+            view = view[: surely - together]
+        flags = socket.MSG_WAITALL if surely else 0
+        self._arm(socket.SO_RCVTIMEO, deadline)
+        try:
+            if together != self._together:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, together)
+                self._together = together
+            got = self.socket.recv_into(view, 0, flags)
+        except BlockingIOError:
+            raise too_late(self.where) from None
+        except OSError as error:
+            raise cut_off(self.where, error) from None
+        if got == 0:
+            raise cut_off(self.where, None)
+        return got
+
+    def send(self, parts: Sequence[Buffer], deadline: float) -> None:
+        """Send all the pieces, in as few system calls as the kernel takes."""
+        for first in range(0, len(parts), IOV_MAX):
+            self._send(parts[first : first + IOV_MAX], deadline)
+
+    def _send(self, parts: Sequence[Buffer], deadline: float) -> None:
+        left = sum(map(len, parts))
+        while True:
+            self._arm(socket.SO_SNDTIMEO, deadline)
+            try:
+                sent = self.socket.sendmsg(parts)
+            except BlockingIOError:
+                raise too_late(self.where) from None
+            except OSError as error:
+                raise cut_off(self.where, error) from None
+            left -= sent
+            if not left:
+                return
+            parts = _rest(parts, sent)
+
+    def _arm(self, option: int, deadline: float) -> None:
+        """Give the kernel the time that is left; not again when it has about that already."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise too_late(self.where)
+        armed = self._armed[option]
+        if not left / 2 <= armed <= left + _SLACK_S:
+            # Zero would mean: no limit.
+            span = _TIMEVAL.pack(*divmod(max(1, int(left * 1e6)), 1_000_000))
+            try:
+                self.socket.setsockopt(socket.SOL_SOCKET, option, span)
+            except OSError as error:
+                # Closed by ourselves, since the cluster no longer named that broker.
+                raise cut_off(self.where, error) from None
+            self._armed[option] = left
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.close()
+
+
+def _rest(parts: Sequence[Buffer], sent: int) -> list[Buffer]:
+    """What sendmsg left over when the kernel took only a part."""
+    rest: list[Buffer] = []
+    for part in parts:
+        if sent >= len(part):
+            sent -= len(part)
+        else:
+            rest.append(memoryview(part)[sent:] if sent else part)
+            sent = 0
+    return rest
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffers:
+    """The socket's own buffers in bytes; 0 leaves them to the system, which lets them grow."""
+
+    send: int = 0
+    receive: int = 0
+
+    @property
+    def together(self) -> int:
+        """How many bytes to be woken for: not most of what the receiving buffer holds."""
+        return min(_TOGETHER, self.receive // 4) if self.receive else _TOGETHER
+
+    def apply(self, to: socket.socket) -> None:
+        # Before connecting: the window is agreed on then.
+        for option, size in ((socket.SO_SNDBUF, self.send), (socket.SO_RCVBUF, self.receive)):
+            if size:
+                to.setsockopt(socket.SOL_SOCKET, option, size)

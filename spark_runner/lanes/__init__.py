@@ -1,5 +1,0 @@
-"""How batches cross: what is read, checked, written anew where it must be, sent and counted."""
-
-from spark_runner import compiled
-
-compiled.use()

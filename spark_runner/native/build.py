@@ -1,0 +1,120 @@
+"""`python -m spark_runner.native.build` compiles the hot modules of the engine, once per change.
+
+Needs mypy, setuptools and a C compiler with Python's headers, all of which only building needs.
+Takes one or two minutes. Exit codes: 0 made, or there already; 1 not made, with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import io
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from spark_runner.native import loader
+
+_CONFIG = "[mypy]\nfollow_imports = silent\nignore_missing_imports = True\n"
+_MOST_S = 1800
+_SHOWN = 2000
+
+
+def main() -> int:
+    place = loader.place()
+    if loader.files(place):
+        return _say("The engine is compiled already.", 0)
+    missing = _missing()
+    if missing:
+        return _say(f"Not compiled, since {missing}; {loader.WITHOUT}.", 1)
+    loader.FOLDER.mkdir(exist_ok=True)
+    with (loader.FOLDER / "lock").open("w") as lock:
+        # Who comes second waits for the first, and finds it done.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not loader.files(place):
+            failed = _make(place)
+            if failed:
+                return _say(f"Not compiled: {failed}\n{loader.WITHOUT.capitalize()}.", 1)
+    return _say(f"The engine is compiled: {len(loader.files(place))} extensions.", 0)
+
+
+def _make(place: Path) -> str:
+    """As a whole or not at all. Returns what went wrong."""
+    _say(f"Compiling {len(loader.MODULES)} modules of the engine, a minute or two ...", 0)
+    for other in loader.FOLDER.iterdir():
+        if other.is_dir():
+            # Made of older sources, or left by somebody who was killed.
+            shutil.rmtree(other, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=loader.FOLDER) as name:
+        failed = _build(Path(name))
+        if not failed and loader.place() != place:
+            failed = "the sources were changed meanwhile. Try again."
+        if not failed:
+            (Path(name) / "lib").rename(place)
+    return failed
+
+
+def _missing() -> str:
+    """What a build needs and is not here, in words; empty when all is here."""
+    for package in ("mypyc", "setuptools"):
+        if not importlib.util.find_spec(package):
+            return f"the Python package {package} is not installed"
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
+        return f"there is no C compiler ({compiler})"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        return "the headers of this Python (Python.h) are not installed"
+    return ""
+
+
+def _build(folder: Path) -> str:
+    """In a process of its own, as setuptools changes the one it runs in; returns what failed."""
+    (folder / "mypy.ini").write_text(_CONFIG)
+    command = [sys.executable, "-m", "spark_runner.native.build", str(folder)]
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, cwd=loader.ROOT, capture_output=True, text=True, timeout=_MOST_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"it was not done after {_MOST_S} s."
+    return "" if done.returncode == 0 else (done.stdout + done.stderr)[-_SHOWN:]
+
+
+def _extensions(folder: Path) -> None:
+    """The process of its own: from sources to extensions in `folder/lib`."""
+    from mypyc.build import mypycify  # noqa: PLC0415 - only building has it
+    from setuptools import Extension, setup  # noqa: PLC0415
+
+    paths = [f"{name.replace('.', '/')}.py" for name in loader.MODULES]
+    arguments = [f"--config-file={folder / 'mypy.ini'}", f"--cache-dir={folder / 'cache'}", *paths]
+    made = mypycify(arguments, opt_level="3", debug_level="0", target_dir=str(folder / "c"))
+    sources = sorted(str(path) for path in Path("spark_runner/c").glob("*.c"))
+    strictly = ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"]
+    by_hand = Extension(loader.BY_HAND, sources, extra_compile_args=strictly)
+    options = ["--build-lib", str(folder / "lib"), "--build-temp", str(folder / "objects")]
+    with contextlib.redirect_stdout(io.StringIO()):
+        setup(
+            name="engine",
+            packages=[],
+            py_modules=[],
+            ext_modules=[*made, by_hand],
+            script_args=["build_ext", *options],
+        )
+
+
+def _say(words: str, code: int) -> int:
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
+    return code
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        _extensions(Path(sys.argv[1]))
+    else:
+        sys.exit(main())

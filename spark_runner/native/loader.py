@@ -1,0 +1,149 @@
+"""The compiled modules of the engine, used only if they were built from exactly these sources.
+
+`python -m spark_runner.native.build` compiles the hot modules with mypyc. `use()` makes Python
+import the compiled modules instead of the sources; the packages of the engine call it first.
+A module that was built from other sources, by another Python or for another machine is not used:
+its source runs instead, with the same result and at a higher cost. UNDERSTUDY_COMPILED=0 turns
+compiled modules off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".compiled"
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
+SWITCH = "UNDERSTUDY_COMPILED"
+# Where it is in the zip that goes to executors.
+SENT = "compiled/"
+# What compiled code may have taken a constant or a layout from.
+SOURCES = ("spark_runner", "mirrors/domain", "mirrors/kafka")
+WITHOUT = "the engine runs interpreted, which takes more processor time: `make compiled` mends that"
+
+# Not those in which the search by seed replaces methods: so it can look into the machine code too.
+# Ours alone are typed all through; what gets values from untyped libraries stays as it is, since
+# a wrong annotation is an error in machine code.
+MODULES = (
+    "spark_runner.engine.batches.header_scan",
+    "spark_runner.engine.batches.merge",
+    "spark_runner.engine.batches.record_bytes",
+    "spark_runner.engine.batches.repack",
+    "spark_runner.engine.commit_timing",
+    "spark_runner.engine.copy_loop",
+    "spark_runner.engine.flush",
+    "spark_runner.engine.model.lane_counters",
+    "spark_runner.engine.model.partition",
+    "spark_runner.engine.model.pending_batch",
+    "spark_runner.engine.model.receive_buffers",
+    "spark_runner.engine.model.skipped_batches",
+    "spark_runner.engine.partition_stop",
+    "spark_runner.engine.poller",
+    "spark_runner.engine.source.leaders",
+    "spark_runner.engine.source.reader",
+    "spark_runner.engine.target.batch_preparation",
+    "spark_runner.engine.target.in_flight",
+    "spark_runner.engine.target.leaders",
+    "spark_runner.engine.target.retries",
+    "spark_runner.engine.target.transaction",
+    "spark_runner.engine.target.writer",
+    "spark_runner.kafka_protocol.batch_header",
+    "spark_runner.kafka_protocol.compression",
+    "spark_runner.kafka_protocol.crc32c_patch",
+    "spark_runner.kafka_protocol.fetch",
+    "spark_runner.kafka_protocol.produce",
+    "spark_runner.kafka_protocol.records",
+    "spark_runner.kafka_protocol.request_header",
+    "spark_runner.kafka_protocol.tcp_stream",
+    "spark_runner.kafka_protocol.tls_stream",
+    "spark_runner.kafka_protocol.varint",
+)
+# Written in C, for functions that the Python beside them can do without.
+BY_HAND = "spark_runner.kafka_protocol.native"
+
+
+def place() -> Path:
+    """Where the machine code of these very sources belongs, for this Python."""
+    seen = hashlib.sha256(SUFFIX.encode())
+    for folder in SOURCES:
+        found = (ROOT / folder).rglob("*.*")
+        for path in sorted(path for path in found if path.suffix in (".py", ".c", ".h")):
+            seen.update(path.relative_to(ROOT).as_posix().encode() + b"\0")
+            seen.update(path.read_bytes())
+    return FOLDER / seen.hexdigest()[:20]
+
+
+def files(folder: Path) -> dict[str, Path]:
+    """Module name -> extension."""
+    found = {}
+    for path in folder.rglob(f"*{SUFFIX}"):
+        inside = path.relative_to(folder).as_posix().removesuffix(SUFFIX)
+        found[inside.replace("/", ".")] = path
+    return found
+
+
+class _Finder(MetaPathFinder):
+    """Before Python's own, which would take the source."""
+
+    def __init__(self, found: dict[str, Path]) -> None:
+        self._found = found
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        file = self._found.get(name)
+        return None if file is None else importlib.util.spec_from_file_location(name, file)
+
+
+def is_used() -> bool:
+    """Whether this process runs machine code."""
+    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
+
+
+def use() -> None:
+    """Take machine code from now on, if there is some. What is imported already stays."""
+    if is_used() or os.environ.get(SWITCH) == "0":
+        return
+    found = files(_sent() if ROOT.is_file() else place()) if _may_be_there() else {}
+    shared = next((name for name in found if name.endswith("__mypyc")), None)
+    if shared is None:
+        return
+    finder = _Finder(found)
+    sys.meta_path.insert(0, finder)
+    try:
+        importlib.import_module(shared)
+    except ImportError:
+        # Made for another machine, say one with a newer C library.
+        sys.meta_path.remove(finder)
+
+
+def _may_be_there() -> bool:
+    return ROOT.is_file() or FOLDER.is_dir()
+
+
+def _sent() -> Path:
+    """An executor elsewhere has all of ours as one zip, from which no machine code can be loaded:
+    what the driver put into it lies beside it then."""
+    place = ROOT.with_name("understudy-compiled")
+    if not place.is_dir():
+        with tempfile.TemporaryDirectory(dir=ROOT.parent) as name:
+            with zipfile.ZipFile(ROOT) as sent:
+                inside = [member for member in sent.namelist() if member.startswith(SENT)]
+                sent.extractall(name, inside)
+            # Another worker may have been quicker.
+            with contextlib.suppress(OSError):
+                (Path(name) / SENT).rename(place)
+    return place

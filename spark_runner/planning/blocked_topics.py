@@ -1,0 +1,63 @@
+"""Topics that a flow should replicate and cannot: one sentence for each cause, however many
+partitions have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from mirrors.domain.formatting import plural, short_name
+from mirrors.domain.runners.job_files import TopicStatus
+from spark_runner.ipc.messages import PartitionError
+from spark_runner.positions.topic import Place
+
+# Codes of what concerns whole topics; their partitions are not named one by one.
+CANNOT_BE_CREATED = "cannot_be_created"
+NOT_DESCRIBED = "not_described"
+BLOCKED = (CANNOT_BE_CREATED, NOT_DESCRIBED)
+_WHAT = {
+    CANNOT_BE_CREATED: "cannot be created on {target}",
+    NOT_DESCRIBED: "cannot be described",
+}
+_NAMED = 3
+
+
+class Obstacle(NamedTuple):
+    """Why a topic is not replicated: a code for programs, and a sentence."""
+
+    code: str
+    reason: str
+
+
+def blocked_topics(
+    topics: Iterable[TopicStatus], stopped: Mapping[Place, PartitionError], target: str
+) -> tuple[str, ...]:
+    """A sentence for each code, with the topics, how many partitions they have, and one cause."""
+    counts: dict[str, dict[str, int]] = {code: {} for code in BLOCKED}
+    causes: dict[tuple[str, str], str] = {}
+    for (topic, _), error in stopped.items():
+        if error.code in BLOCKED:
+            found = counts[error.code]
+            found[topic] = found.get(topic, 0) + 1
+            causes.setdefault((error.code, topic), error.reason)
+    for row in topics:
+        if row.code in BLOCKED and row.state == "faulted" and row.topic not in counts[row.code]:
+            counts[row.code][row.topic] = row.partitions
+            causes[row.code, row.topic] = row.reason
+    return tuple(
+        _sentence(_WHAT[code].format(target=target), found, causes[code, min(found)])
+        for code, found in counts.items()
+        if found
+    )
+
+
+def _sentence(what: str, found: Mapping[str, int], cause: str) -> str:
+    """`orders (6 partitions) cannot be created on backup: ...`"""
+    names = sorted(found)
+    partitions = sum(found.values())
+    many = f" ({plural(partitions, 'partition')})" if partitions else ""
+    if len(names) == 1:
+        return f"{short_name(names[0])}{many} {what}. {cause}"
+    shown = ", ".join(map(short_name, names[:_NAMED]))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{len(names)} topics{many} {what}: {shown}{more}. {cause}"

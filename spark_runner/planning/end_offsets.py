@@ -1,0 +1,75 @@
+"""Where a bounded run ends: an offset for each partition, found once and kept for the job."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.settings.flow_control import UNTIL
+from mirrors.domain.specs import FlowSettings
+from mirrors.kafka.admin.topics import Admin, At
+from spark_runner.positions.topic import Place
+
+
+class Bounds:
+    """`run.until`: the ends as of the first plan, the first offsets not older than a moment, or
+    those that it names.
+
+    A partition that is met later was not there at that moment, and one that is not named was not
+    asked for: nothing of it belongs to the run.
+    """
+
+    def __init__(self, settings: FlowSettings) -> None:
+        self._moment = settings.run_until_ms
+        self._named = settings.run_until_offsets
+        self._is_bounded = settings.run_until is not None
+        self._committed = settings.isolation_level == "read_committed"
+        self._stops: dict[Place, int] = {}
+        self._as_of: int | None = None
+        # Partitions of the run whose end was not answered yet, and why; nothing of them is copied.
+        self.unknown: dict[Place, UnderstudyError] = {}
+
+    def find(
+        self, source: Admin, places: Iterable[Place], *, now: int, deadline_s: float
+    ) -> dict[Place, int]:
+        """Empty when the run has no end, or none yet: its moment is still to come."""
+        if not self._is_bounded or (self._moment is not None and now < self._moment):
+            return {}
+        wanted = list(places)
+        if self._named:
+            self._stops, self._as_of = self._named, now
+        elif self._as_of is None:
+            answer = source.list_offsets(wanted, self._at, deadline_s=deadline_s)
+            if not answer.done:
+                answer.raise_first()
+            self._stops, self._as_of = dict(answer.done), now
+            self.unknown = dict(answer.failed)
+        elif late := self.unknown.keys() & set(wanted):
+            # A partition without a leader takes no records, so its end is what it was.
+            answer = source.list_offsets(late, self._at, deadline_s=deadline_s)
+            self._stops |= answer.done
+            self.unknown = {**self.unknown, **answer.failed}
+            self.unknown = {p: e for p, e in self.unknown.items() if p not in answer.done}
+        return {place: self._stops.get(place, 0) for place in wanted if place not in self.unknown}
+
+    @property
+    def _at(self) -> At:
+        if self._moment is not None:
+            return self._moment
+        return "stable" if self._committed else "latest"
+
+    @property
+    def words(self) -> str:
+        """What is reached at the end; empty while it is not known."""
+        if self._as_of is None:
+            return ""
+        if self._named:
+            return f"the offsets that {UNTIL} names"
+        if self._moment is None:
+            return f"the ends as of {_shown(self._as_of)}"
+        return f"the offsets of {_shown(self._moment)}"
+
+
+def _shown(moment: int) -> str:
+    return f"{dt.datetime.fromtimestamp(moment / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"

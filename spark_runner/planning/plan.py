@@ -1,0 +1,322 @@
+"""A plan in the making: every partition either has its work, or the reason why it is stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Container, Mapping
+
+from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.formatting import short_name
+from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_generation, gap_of_mark, gap_of_range
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.runners.job_files import TopicStatus
+from mirrors.domain.specs import FlowSpec
+from mirrors.domain.topics.plan import CopiedTopic, SkippedTopic, TopicPlan
+from spark_runner.ipc.messages import ErrorState, PartitionError, PartitionWork
+from spark_runner.planning.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Obstacle
+from spark_runner.planning.start_offsets import Ranges
+from spark_runner.positions.topic import Ledger, Place
+from spark_runner.positions.validation import gap_words, generation_gap
+
+# Codes of topics and partitions that are not replicated, and owe nothing.
+DELETED_ON_SOURCE = "deleted_on_source"
+FILTERED = "filtered"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to copy and in which slice; what is not copied and why."""
+
+    source_cluster_id: str
+    target_cluster_id: str
+    positions_topic: str
+    owner: str
+    partitions: dict[Place, PartitionWork]
+    slices: dict[Place, int]
+    stopped: dict[Place, PartitionError]
+    topics: tuple[TopicStatus, ...]
+    warnings: tuple[str, ...]
+    # Partitions that an operator's decision lets go on from another position.
+    resumed: frozenset[Place] = frozenset()
+    # Where a bounded run ends, in words; empty when it does not, or not yet.
+    until: str = ""
+    # Partitions that were copied and that their topic no longer has, each with a sentence.
+    deleted: Mapping[Place, str] = dataclasses.field(default_factory=dict)
+    # Which right the principal lacks to see topics that it may be meant to copy.
+    not_visible: str = ""
+
+    @property
+    def slice_count(self) -> int:
+        return max(self.slices.values(), default=-1) + 1
+
+
+class Draft:
+    """A plan in the making: which partitions have work, which are stopped and why."""
+
+    def __init__(
+        self,
+        spec: FlowSpec,
+        source: ClusterSnapshot,
+        target: ClusterSnapshot,
+        topics: TopicPlan,
+        obstacles: Mapping[str, Obstacle],
+    ) -> None:
+        """`obstacles`: by remote topic, why it could not be created or grown."""
+        self._spec = spec
+        self._source = source
+        self._target = target
+        self._topics = topics
+        self._obstacles = obstacles
+        self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+        self._selection = TopicSelection(spec.settings, self._policy)
+        self.work: dict[Place, PartitionWork] = {}
+        self.stopped: dict[Place, PartitionError] = {}
+        # The work of what is stopped: a decision may give it back.
+        self.resting: dict[Place, PartitionWork] = {}
+        # What was copied of topics and partitions that the source no longer has, by topic.
+        self._deleted: dict[str, list[int]] = {}
+        for topic in topics.copied:
+            self._add(topic)
+        for skipped in topics.skipped:
+            if skipped.fault:
+                self._refuse(skipped)
+
+    def stop(
+        self,
+        place: Place,
+        offset: int | None,
+        state: ErrorState,
+        code: str,
+        reason: str,
+        gap: GapFacts | None = None,
+    ) -> None:
+        error = PartitionError(
+            topic=place[0],
+            partition=place[1],
+            offset=offset,
+            state=state,
+            code=code,
+            reason=reason,
+            gap=gap,
+        )
+        self.rest(place, error)
+
+    def rest(self, place: Place, error: PartitionError) -> None:
+        if (work := self.work.pop(place, None)) is not None:
+            self.resting[place] = work
+        self.stopped[place] = error
+
+    def resume(self, place: Place, at: int) -> Position:
+        """What was stopped is work again, from there on."""
+        self.work[place] = dataclasses.replace(self.resting.pop(place), start=at)
+        del self.stopped[place]
+        return self.row(place, at)
+
+    def row(self, place: Place, offset: int) -> Position:
+        work = self.work[place]
+        return Position(
+            topic=work.topic,
+            partition=work.partition,
+            position=offset,
+            source_cluster=self._source.cluster_id,
+            source_topic_id=work.topic_id,
+            target_cluster=self._target.cluster_id,
+            target_topic_id=work.remote_topic_id,
+        )
+
+    def is_there(self, topic: str) -> bool:
+        """Whether the target has this topic."""
+        return topic in self._target.topics
+
+    def respect(self, configs: dict[str, dict[str, str]]) -> None:
+        """What the target's settings demand of a lane."""
+        for place, work in self.work.items():
+            self.work[place] = dataclasses.replace(
+                work, remote_configs=configs.get(work.remote_topic, {})
+            )
+
+    def begin_at(self, ledger: Ledger) -> None:
+        """Every partition gets its position; one of another generation stops its partition."""
+        self._recall(ledger)
+        for place, work in list(self.work.items()):
+            known = ledger.positions.get(place)
+            if known is None:
+                continue
+            now = self.row(place, known.position)
+            words = generation_gap(
+                known,
+                now,
+                source=self._spec.source.alias,
+                target=self._spec.target.alias,
+            )
+            if words is not None:
+                facts = gap_of_generation(known, now)
+                self.stop(place, known.position, "gap", "generation", words, facts)
+            elif (facts := gap_of_mark(known)) is not None:
+                words = gap_words(
+                    facts,
+                    f"{place[0]}-{place[1]}",
+                    f"{work.remote_topic}-{work.partition}",
+                    source=self._spec.source.alias,
+                    target=self._spec.target.alias,
+                )
+                self.stop(place, known.position, "gap", facts.kind, words, facts)
+            else:
+                self.work[place] = dataclasses.replace(work, start=known.position)
+
+    def end_at(self, stops: dict[Place, int]) -> None:
+        for place, stop in stops.items():
+            if place in self.work:
+                self.work[place] = dataclasses.replace(self.work[place], stop=stop)
+
+    def check_ranges(
+        self, held: Ranges, ledger: Ledger, told: Container[Place], *, all_rest: bool
+    ) -> None:
+        """Stop what lies outside: of the places that a lane told of, or of all while all rest.
+
+        Where a log was cut is not where it ends once it has grown again. The lane that reads on
+        behind a known leader epoch is told by the broker (KIP-320), so that is left to it.
+        """
+        for place, work in list(self.work.items()):
+            first, end = held.first.get(place), held.end.get(place)
+            kind = gap_of_range(work.start, first, end)
+            words = held.gap(place, self._spec.source.alias, work.start)
+            known = ledger.positions.get(place)
+            if kind is None or words is None:
+                continue
+            if place not in told and (
+                not all_rest
+                or (kind == "truncated" and known is not None and known.leader_epoch is not None)
+            ):
+                continue
+            resets = 0 if known is None else known.resets
+            facts = GapFacts(kind=kind, position=work.start, first=first, end=end, resets=resets)
+            self.stop(place, work.start, "gap", "out_of_range", words, facts)
+
+    def finish(self, slices: dict[Place, int], positions_topic: str, owner: str) -> Plan:
+        return Plan(
+            source_cluster_id=self._source.cluster_id,
+            target_cluster_id=self._target.cluster_id,
+            positions_topic=positions_topic,
+            owner=owner,
+            partitions=self.work,
+            slices={place: slices[place] for place in self.work},
+            stopped=self.stopped,
+            topics=tuple(self._topic_rows()),
+            warnings=self._topics.warnings,
+            deleted=self._deleted_partitions(),
+        )
+
+    def _add(self, topic: CopiedTopic) -> None:
+        remote = self._target.topics.get(topic.remote_topic)
+        for partition in range(topic.partitions):
+            place = (topic.topic, partition)
+            if remote is None or partition >= remote.partitions:
+                lacks = f"{topic.remote_topic} is not there yet, or lacks partition {partition}."
+                code, reason = self._obstacles.get(
+                    topic.remote_topic, Obstacle("remote_topic", lacks)
+                )
+                self.stop(place, None, "faulted", code, reason)
+                continue
+            self.work[place] = PartitionWork(
+                topic=topic.topic,
+                topic_id=self._source.topics[topic.topic].topic_id,
+                partition=partition,
+                remote_topic=topic.remote_topic,
+                remote_topic_id=remote.topic_id,
+                start=0,
+            )
+
+    def _refuse(self, topic: SkippedTopic) -> None:
+        """A topic that is selected and cannot have a remote topic: its partitions are stopped."""
+        target = self._spec.target.alias
+        reason = f"{short_name(topic.topic)} cannot be created on {target}: {topic.reason}."
+        for partition in range(self._source.topics[topic.topic].partitions):
+            self.stop((topic.topic, partition), None, "faulted", CANNOT_BE_CREATED, reason)
+
+    def _recall(self, ledger: Ledger) -> None:
+        """What was copied before of topics that the source's list does not show as it did then."""
+        for place, known in ledger.positions.items():
+            topic, partition = place
+            if place in self.work or place in self.stopped:
+                continue
+            if not self._selection.decide(topic).replicated:
+                continue
+            state = self._source.topics.get(topic)
+            if state is None and (reason := self._source.failed.get(topic)) is not None:
+                self.stop(place, known.position, "faulted", NOT_DESCRIBED, reason)
+            elif state is None or partition >= state.partitions:
+                self._deleted.setdefault(topic, []).append(partition)
+
+    def _deleted_partitions(self) -> dict[Place, str]:
+        """Of topics that are there, the partitions that they no longer have."""
+        return {
+            (topic, partition): f"{topic}-{partition} no longer exists on "
+            f"{self._spec.source.alias}: the topic has {state.partitions} partitions now. What was "
+            "copied of it stays on the target."
+            for topic, partitions in self._deleted.items()
+            if (state := self._source.topics.get(topic)) is not None
+            for partition in sorted(partitions)
+        }
+
+    def _deleted_topics(self) -> list[TopicStatus]:
+        """Topics that were copied and that the source no longer has."""
+        return [
+            TopicStatus(
+                topic=topic,
+                remote_topic=self._policy.remote_topic(topic),
+                state="skipped",
+                reason=f"was deleted on {self._spec.source.alias}; what was copied of it stays on "
+                "the target",
+                partitions=len(partitions),
+                code=DELETED_ON_SOURCE,
+            )
+            for topic, partitions in self._deleted.items()
+            if topic not in self._source.topics
+        ]
+
+    def _topic_rows(self) -> list[TopicStatus]:
+        rows = [
+            TopicStatus(
+                topic=topic.topic,
+                remote_topic=topic.remote_topic,
+                state="pending",
+                reason=topic.reason,
+                partitions=topic.partitions,
+                source_topic_id=self._source.topics[topic.topic].topic_id,
+            )
+            for topic in self._topics.copied
+        ]
+        rows += [
+            TopicStatus(
+                topic=topic.topic,
+                remote_topic=topic.remote_topic,
+                state="faulted" if topic.fault else "skipped",
+                reason=topic.reason,
+                partitions=state.partitions
+                if (state := self._source.topics.get(topic.topic))
+                else 0,
+                code=CANNOT_BE_CREATED if topic.fault else FILTERED,
+                source_topic_id=state.topic_id if state else "",
+            )
+            for topic in self._topics.skipped
+        ]
+        rows += self._deleted_topics()
+        copied = Counter(topic for topic, _ in self.stopped)
+        # Seen, but not to be looked into: that must not be taken for "not there".
+        rows += [
+            TopicStatus(
+                topic=name,
+                remote_topic=self._policy.remote_topic(name),
+                state="faulted",
+                reason=reason,
+                partitions=copied[name],
+                code=NOT_DESCRIBED,
+            )
+            for name, reason in self._source.failed.items()
+            if name not in self._source.topics and self._selection.decide(name).replicated
+        ]
+        return sorted(rows, key=lambda row: row.topic)

@@ -1,0 +1,190 @@
+"""Remote topics made and grown as a plan asks for it, and what keeps one from being made."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Container, Mapping
+
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.specs import FlowSpec
+from mirrors.domain.topics.acls import with_grant
+from mirrors.domain.topics.plan import TopicPlan, plan_topics
+from mirrors.kafka.admin.rejected_configs import Refused, create_topics
+from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from spark_runner.planning.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Obstacle
+from spark_runner.planning.gaps import Orders
+from spark_runner.planning.plan import Draft
+from spark_runner.positions.topic import Ledger
+
+DEADLINE_S = 10.0
+APPEAR_S = 10.0
+_RESPECTED = ("compression.type", "max.message.bytes", "message.timestamp.type", "cleanup.policy")
+
+
+class RemoteTopics:
+    """The planner's hands on the target."""
+
+    def __init__(self, spec: FlowSpec, source: Admin, target: Admin) -> None:
+        self._spec = spec
+        self._source = source
+        self._target = target
+        # Topics whose remote topic is gone, although records were copied into it.
+        self.missing: set[str] = set()
+        # By remote topic: the settings that it was created without, in words.
+        self._lacking: dict[str, str] = {}
+
+        # The settings of remote topics that could not be read by the last plan, in words.
+        self._unread_configs = ""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        lacking = tuple(self._lacking[name] for name in sorted(self._lacking))
+        return (*lacking, *((self._unread_configs,) if self._unread_configs else ()))
+
+    def apply(
+        self,
+        source: ClusterSnapshot,
+        target: ClusterSnapshot,
+        plan: TopicPlan,
+        ledger: Ledger,
+        orders: Orders,
+    ) -> tuple[TopicPlan, dict[str, Obstacle]]:
+        """Create (with the source's settings) and grow; answer what failed, by remote topic."""
+        names = [new.topic for new in plan.create]
+        configs = self._source.describe_configs(names, deadline_s=DEADLINE_S)
+        known = {
+            name: dataclasses.replace(source.topics[name], configs=entries)
+            for name, entries in configs.done.items()
+        }
+        source = dataclasses.replace(source, topics={**source.topics, **known})
+        plan = plan_topics(source, target, self._spec)
+        failed = self._obstacles(plan, target, ledger, orders)
+        failed |= {
+            new.remote_topic: self._unread(new.topic, configs.failed[new.topic])
+            for new in plan.create
+            if new.topic in configs.failed
+        }
+        created = create_topics(
+            self._target,
+            [
+                NewTopicSpec(
+                    name=new.remote_topic,
+                    partitions=new.partitions,
+                    replication_factor=new.replication_factor,
+                    configs=new.configs,
+                )
+                for new in plan.create
+                if new.remote_topic not in failed
+            ],
+            deadline_s=DEADLINE_S,
+        )
+        grown = self._target.grow_topics(
+            {growth.remote_topic: growth.partitions for growth in plan.grow}, deadline_s=DEADLINE_S
+        )
+        self._note_lacking(created.refused)
+        for name, error in created.failed.items():
+            failed[name] = self._refused(name, "Create", error)
+        for name, error in grown.failed.items():
+            failed[name] = self._refused(name, "Alter", error)
+        return plan, failed
+
+    def _unread(self, topic: str, error: UnderstudyError) -> Obstacle:
+        """Without its settings a remote topic would keep records longer, or not as long."""
+        words = f"{error.message} Without them its remote topic is not created."
+        return Obstacle(
+            NOT_DESCRIBED,
+            with_grant(words, error, self._source.spec, "DescribeConfigs", topic),
+        )
+
+    def _refused(self, remote: str, operation: str, error: UnderstudyError) -> Obstacle:
+        words = with_grant(error.message, error, self._target.spec, operation, remote)
+        return Obstacle(CANNOT_BE_CREATED, words)
+
+    def _note_lacking(self, found: Mapping[str, Refused]) -> None:
+        self._lacking |= {name: refused.sentence(name) for name, refused in found.items()}
+
+    def _obstacles(
+        self, plan: TopicPlan, target: ClusterSnapshot, ledger: Ledger, orders: Orders
+    ) -> dict[str, Obstacle]:
+        """Remote topics that only seem to be missing, or must not be created a second time."""
+        was_copied = {topic for topic, _ in ledger.positions}
+        was_copied -= {topic for topic in was_copied if orders.makes_anew(topic, ledger)}
+        hidden = self._hidden(plan, target)
+        self.missing = {
+            new.topic
+            for new in plan.create
+            if new.topic in was_copied and new.remote_topic not in hidden
+        }
+        # Refused in another way, it is not there either.
+        self.missing |= {
+            row.topic
+            for row in plan.skipped
+            if row.fault and row.topic in was_copied and row.remote_topic not in target.topics
+        }
+        deleted = {
+            new.remote_topic: Obstacle(
+                "remote_topic",
+                f"{new.remote_topic} is not on {self._spec.target.alias}, although records of "
+                f"{new.topic} were copied before: it was deleted there, or the flow names it "
+                f"differently now. {new.topic} is not copied into an empty topic.",
+            )
+            for new in plan.create
+            if new.topic in self.missing
+        }
+        return deleted | hidden
+
+    def _hidden(self, plan: TopicPlan, target: ClusterSnapshot) -> dict[str, Obstacle]:
+        """Remote topics that are not listed, and yet may exist: they cannot be described."""
+        names = [new.remote_topic for new in plan.create]
+        failed = self._target.undescribed(names, deadline_s=DEADLINE_S)
+        said = {name: target.failed[name] for name in names if name in target.failed}
+        return {name: Obstacle(NOT_DESCRIBED, words) for name, words in said.items()} | {
+            name: Obstacle(
+                NOT_DESCRIBED,
+                with_grant(error.message, error, self._target.spec, "Describe", name),
+            )
+            for name, error in failed.items()
+        }
+
+    def after_changes(
+        self, now: int, target: ClusterSnapshot, plan: TopicPlan, failed: Container[str]
+    ) -> ClusterSnapshot:
+        """Wait until the target shows what was created and grown: its brokers learn it in turn."""
+        wanted = {new.remote_topic: new.partitions for new in plan.create}
+        wanted |= {growth.remote_topic: growth.partitions for growth in plan.grow}
+        wanted = {name: count for name, count in wanted.items() if name not in failed}
+        until = time.monotonic() + APPEAR_S
+        while True:
+            seen = self._target.snapshot(wanted, now=now, with_configs=False).topics
+            if all(_has(seen.get(name), count) for name, count in wanted.items()):
+                break
+            if time.monotonic() > until:
+                break
+            time.sleep(0.05)
+        return dataclasses.replace(target, topics={**target.topics, **seen})
+
+    def configs(self, draft: Draft) -> dict[str, dict[str, str]]:
+        names = {row.remote_topic for row in draft.work.values()}
+        answer = self._target.describe_configs(names, deadline_s=DEADLINE_S)
+        self._unread_configs = self._words_of_unread(answer.failed)
+        return {
+            name: {key: e.value for key in _RESPECTED if (e := entries.get(key)) and e.value}
+            for name, entries in answer.done.items()
+        }
+
+    def _words_of_unread(self, failed: Mapping[str, UnderstudyError]) -> str:
+        if not failed:
+            return ""
+        name = min(failed)
+        which = "1 remote topic" if len(failed) == 1 else f"{len(failed)} remote topics"
+        words = (
+            f"The settings of {which} cannot be read, so batches are not fitted to them and the "
+            f"target may refuse some. {failed[name].message}"
+        )
+        return with_grant(words, failed[name], self._target.spec, "DescribeConfigs", name)
+
+
+def _has(topic: TopicState | None, partitions: int) -> bool:
+    return topic is not None and topic.partitions >= partitions

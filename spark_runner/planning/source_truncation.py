@@ -1,0 +1,123 @@
+"""Source logs that were cut below what was copied, seen before a job copies: by leader epochs.
+
+A lane is told of it with its first fetch (KIP-320). Until then the partition would pass for well,
+its gap for closed, and a decision on it for done. Where such a gap was found before it stands with
+the position, and stays as it is until the source can be looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import time
+
+from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
+from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_source
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.specs import ClusterSpec
+from spark_runner.ipc.messages import PartitionError
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.offset_for_leader_epoch import EpochEnd, Wanted, epoch_ends
+from spark_runner.planning.plan import Draft
+from spark_runner.positions.topic import Ledger, Place
+from spark_runner.positions.validation import truncated_gap
+
+log = logging.getLogger(__name__)
+
+# For one broker of many.
+_EACH_S = 2.0
+
+
+def cut_logs(
+    source: ClusterSpec, draft: Draft, ledger: Ledger, *, all_rest: bool, deadline_s: float
+) -> tuple[dict[Place, PartitionError], list[Position]]:
+    """Those that were cut; and the positions of those that were found so before and are whole.
+
+    `all_rest`: nothing is copied now, so all that have work are looked at. Whom nobody answers for,
+    the lane finds out itself.
+    """
+    known = {
+        place: row
+        for place, row in ledger.positions.items()
+        if row.leader_epoch is not None
+        and ((all_rest and place in draft.work) or _is_found(draft, place, row))
+    }
+    if not known:
+        return {}, []
+    deadline = time.monotonic() + deadline_s
+    found: dict[Place, EpochEnd] = {}
+    with contextlib.closing(ClusterClient(source)) as client:
+        try:
+            for node, wanted in _by_leader(client, known, deadline).items():
+                found |= _ends(client, node, wanted, deadline)
+        except UnderstudyError as error:
+            log.info("where leader epochs ended is not known: %s", error.message)
+    cut = {
+        place: _gap(known[place], end, source.alias)
+        for place, end in found.items()
+        if _is_cut(known[place], end)
+    }
+    whole = [
+        dataclasses.replace(known[place], cut_at=None)
+        for place, end in found.items()
+        if place in draft.resting and place not in cut and not end.error and end.end >= 0
+    ]
+    return cut, whole
+
+
+def _is_found(draft: Draft, place: Place, row: Position) -> bool:
+    """Whether it is stopped by nothing but a cut that was found before."""
+    if row.cut_at is None or place not in draft.resting:
+        return False
+    return draft.stopped[place].gap == gap_of_source(row)
+
+
+def _by_leader(
+    client: ClusterClient, known: dict[Place, Position], deadline: float
+) -> dict[int, list[Wanted]]:
+    views = client.describe(dict.fromkeys(topic for topic, _ in known), deadline)
+    wanted: dict[int, list[Wanted]] = {}
+    for (topic, partition), row in known.items():
+        leader = views[topic].leaders.get(partition)
+        if leader is not None and leader.node >= 0:
+            wanted.setdefault(leader.node, []).append(
+                (topic, partition, leader.epoch, row.leader_epoch or 0)
+            )
+    return wanted
+
+
+def _ends(
+    client: ClusterClient, node: int, wanted: list[Wanted], deadline: float
+) -> dict[Place, EpochEnd]:
+    try:
+        return epoch_ends(client, node, wanted, min(deadline, time.monotonic() + _EACH_S))
+    except KafkaUnavailable as error:
+        log.info("where leader epochs ended is not known of all: %s", error.message)
+        return {}
+
+
+def _is_cut(known: Position, found: EpochEnd) -> bool:
+    """As a leader tells a fetch; one that knows no such epoch says so by its range."""
+    if found.error or found.epoch < 0 or found.end < 0 or known.leader_epoch is None:
+        return False
+    return found.end < known.position or found.epoch < known.leader_epoch
+
+
+def _gap(known: Position, found: EpochEnd, alias: str) -> PartitionError:
+    facts = GapFacts(
+        kind="truncated",
+        position=known.position,
+        first=None,
+        end=min(found.end, known.position),
+        resets=known.resets,
+    )
+    return PartitionError(
+        topic=known.topic,
+        partition=known.partition,
+        offset=known.position,
+        state="gap",
+        code="truncated",
+        reason=truncated_gap(facts, f"{known.topic}-{known.partition}", alias, found.epoch),
+        gap=facts,
+    )

@@ -1,0 +1,107 @@
+"""Where partitions begin: first offsets of new ones, and whether known positions can be read on."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.flows.named_offsets import missing, named_by, outside, refusal
+from mirrors.domain.settings.flow_control import START
+from mirrors.domain.specs import FlowSettings, FlowSpec
+from mirrors.domain.topics.plan import TopicPlan
+from mirrors.kafka.admin.topics import Admin, At, Partial
+from spark_runner.positions.topic import Place
+from spark_runner.positions.validation import range_gap
+
+SETTLE_S = 2.0
+
+
+def first_offsets(
+    source: Admin,
+    settings: FlowSettings,
+    places: Iterable[Place],
+    *,
+    first_plan: bool,
+    deadline_s: float,
+) -> Partial[Place, int]:
+    """`start.from` for what exists at a flow's very first plan; the beginning for all else."""
+    at: At = "earliest"
+    named: Mapping[Place, int] = {}
+    if first_plan:
+        named = settings.start_offsets
+        # "latest" for a reader of committed records is the last stable offset: what is in an open
+        # transaction now is yet to come.
+        moment = settings.start_timestamp_ms
+        at = moment if moment is not None else {"latest": "stable"}.get(settings.start_from, at)  # type: ignore[assignment]
+    until = time.monotonic() + SETTLE_S
+    places = list(places)
+    asked = [place for place in places if place not in named]
+    answer = source.list_offsets(asked, at, deadline_s=deadline_s)
+    while answer.failed and time.monotonic() < until:
+        # The leader of a topic just made is not known everywhere yet.
+        time.sleep(0.2)
+        again = source.list_offsets(list(answer.failed), at, deadline_s=deadline_s)
+        answer = Partial({**answer.done, **again.done}, again.failed)
+    told = {place: named[place] for place in places if place in named}
+    return Partial({**answer.done, **told}, answer.failed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranges:
+    """What the source holds: per partition its first offset and its end."""
+
+    first: Mapping[Place, int]
+    end: Mapping[Place, int]
+
+    def gap(self, place: Place, source: str, position: int) -> str | None:
+        first, end = self.first.get(place), self.end.get(place)
+        if first is None or end is None:
+            return None
+        return range_gap(f"{place[0]}-{place[1]}", source, position, first, end)
+
+    def left(self, place: Place, position: int) -> int:
+        return max(0, self.end.get(place, position) - position)
+
+
+def ranges(source: Admin, places: Iterable[Place], *, deadline_s: float) -> Ranges:
+    wanted = list(places)
+    first = source.list_offsets(wanted, "earliest", deadline_s=deadline_s)
+    end = source.list_offsets(wanted, "latest", deadline_s=deadline_s)
+    return Ranges(first.done, end.done)
+
+
+def check_offsets(
+    source: Admin,
+    spec: FlowSpec,
+    seen: ClusterSnapshot,
+    topics: TopicPlan,
+    *,
+    is_new: bool,
+    deadline_s: float,
+) -> None:
+    """Raises KafkaRefused for what the source does not have; asked at the first plan of a job.
+
+    Of a flow that has positions only ends count, and what lies before its positions is done.
+    """
+    alias = spec.source.alias
+    for key, named in named_by(spec.settings).items():
+        if not named or (key == START and not is_new):
+            continue
+        for place, offset in named.items():
+            if (why := missing(place, seen, topics, alias)) is not None:
+                raise KafkaRefused(refusal(key, place, offset, why), code="offsets_named")
+        ends = source.list_offsets(named, "latest", deadline_s=deadline_s)
+        first = dict.fromkeys(named, 0)
+        if is_new:
+            # Of a new flow every one is checked, before anything of it is created or copied.
+            ends.raise_first()
+            first = source.list_offsets(named, "earliest", deadline_s=deadline_s).raise_first().done
+        for place, offset in named.items():
+            # Of a flow that was checked before, a partition without a leader waits alone.
+            if place not in ends.done:
+                continue
+            if (why := outside(offset, first[place], ends.done[place], alias)) is not None:
+                raise KafkaRefused(refusal(key, place, offset, why), code="offsets_named")

@@ -1,0 +1,76 @@
+"""MM2's copy of the positions: `mm2-offsets.<source>.internal`, in Connect's own format."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, Producer
+
+from mirrors.domain.internal_topics.records import ConnectOffset
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.errors import translate
+from mirrors.kafka.quotas import late
+from spark_runner.positions.topic import CONNECT_PARTITIONS, Place
+
+OURS = ("writer", b"understudy")
+
+
+class ConnectOffsetsWriter:
+    """MM2's copy of the positions, outside any transaction and always behind the commit.
+
+    Connect without exactly-once reads that topic uncommitted: nothing that may be aborted
+    belongs there.
+    """
+
+    def __init__(self, spec: ClusterSpec, topic: str, source_alias: str) -> None:
+        self._spec = spec
+        self._topic = topic
+        self._source_alias = source_alias
+        self._written: dict[Place, int] = {}
+        self._producer: Producer | None = None
+
+    def connect(self) -> Producer:
+        """The producer, which looks for its brokers in the background: be early."""
+        if self._producer is None:
+            self._producer = Producer(
+                client_config(
+                    self._spec,
+                    client_id="understudy-mm2-offsets",
+                    role="producer",
+                    extra={"enable.idempotence": True, "linger.ms": 5},
+                )
+            )
+        return self._producer
+
+    def write(self, positions: dict[Place, int], *, deadline_s: float) -> None:
+        """Write what changed since the last call; a position of 0 has no form in Connect's."""
+        changed = {
+            place: position
+            for place, position in positions.items()
+            if position > 0 and self._written.get(place) != position
+        }
+        if not changed:
+            return
+        producer = self.connect()
+        failures: list[KafkaError] = []
+        for (topic, partition), position in changed.items():
+            row = ConnectOffset(
+                cluster=self._source_alias, topic=topic, partition=partition, offset=position - 1
+            )
+            producer.produce(
+                self._topic,
+                row.value,
+                row.key,
+                row.kafka_partition(CONNECT_PARTITIONS),
+                headers=[OURS],
+                on_delivery=lambda error, _: failures.append(error) if error else None,
+            )
+        left = producer.flush(deadline_s)
+        if failures:
+            raise translate(failures[0], where=self._spec.alias, doing=f"write {self._topic}")
+        if left:
+            raise late(
+                self._spec.alias,
+                f"Cluster {self._spec.alias}: {self._topic} did not take {left} of {len(changed)} "
+                f"positions within {deadline_s:g} s.",
+            )
+        self._written |= changed

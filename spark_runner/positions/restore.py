@@ -1,0 +1,141 @@
+"""Positions that the target lost, put back exactly where the topic of runs still tells them.
+
+Runs are written in the transaction of the records and of their positions, and each names its place
+on both sides. So the run that reaches furthest in the remote partition ends where the lost position
+was, or before nothing but holes; if it reaches as far as our copies do, nothing is copied twice
+from there on and nothing is left out. Where the runs were lost as well, a person has to decide.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Iterable, Mapping
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.domain.internal_topics.encoding import MalformedRecord
+from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.offsets.generation import generation_of
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.runs import BlockKey, Run, is_left_out
+from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.internal_topics.topic import InternalRecord
+from mirrors.kafka.internal_topics.topic_tail import Bookmark, find_tail, read_tail
+from spark_runner.positions.topic import Place
+
+log = logging.getLogger(__name__)
+
+_Map = tuple[str, int, str, str]
+"""(topic, partition, generation, id of the remote topic)"""
+
+
+def put_back(
+    target: Admin,
+    runs_topic: str,
+    lost: Mapping[Place, tuple[Position, GapFacts]],
+    *,
+    deadline_s: float,
+) -> list[Position]:
+    """`lost`: the positions that are left, and what was found behind them. Returns the rows of
+    those that are proven; of the others nobody can say, or not now."""
+    if not lost:
+        return []
+    try:
+        rows = [known for known, _ in lost.values()]
+        furthest = _furthest(_read(target, runs_topic, deadline_s), rows)
+    except UnderstudyError as error:
+        log.warning("lost positions are not looked up now: %s", error.message)
+        return []
+    proven = [
+        _row(known, facts, furthest[_map_of(known)])
+        for known, facts in lost.values()
+        if _map_of(known) in furthest
+    ]
+    return [row for row in proven if row is not None]
+
+
+def copied_before(
+    target: Admin,
+    runs_topic: str,
+    rows: Mapping[Place, Position],
+    remote: Mapping[Place, Place],
+    *,
+    deadline_s: float,
+) -> dict[Place, Position]:
+    """Of partitions without a position those that were copied all the same, as their runs say:
+    rows that tell of a lost position.
+
+    `rows`: with which they would begin; `remote`: where they are copied to. What could be ours
+    there lies before the last offset, which is a marker then.
+    """
+    ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s).done
+    full = {place: row for place, row in rows.items() if ends.get(remote[place])}
+    if not full:
+        return {}
+    runs = _furthest(_read(target, runs_topic, deadline_s), full.values())
+    # Of whatever generation: the decision that began it may be lost as well.
+    copied = {(topic, partition, into) for topic, partition, _, into in runs}
+    return {
+        place: dataclasses.replace(
+            row, next_downstream=0, remote_copied=max(1, ends[remote[place]] - 1)
+        )
+        for place, row in full.items()
+        if _remote_of(row) in copied
+    }
+
+
+def _map_of(row: Position) -> _Map:
+    return row.topic, row.partition, generation_of(row), row.target_topic_id
+
+
+def _remote_of(row: Position) -> tuple[str, int, str]:
+    return row.topic, row.partition, row.target_topic_id
+
+
+def _row(known: Position, facts: GapFacts, last: Run) -> Position | None:
+    position, there = last.upstream + last.length, last.downstream + last.length
+    if facts.remote_copied is None or there < facts.remote_copied or position <= known.position:
+        return None
+    return dataclasses.replace(
+        known,
+        position=position,
+        # Behind it stands the marker of its transaction.
+        next_downstream=there + 1,
+        map_end=there,
+        # That of an earlier record would have the source called truncated.
+        leader_epoch=None,
+        remote_copied=None,
+    )
+
+
+def _read(target: Admin, topic: str, deadline_s: float) -> Iterable[InternalRecord]:
+    until = time.monotonic() + deadline_s
+    tail = find_tail(target, topic, Bookmark(), deadline_s=deadline_s)
+    left = max(0.5, until - time.monotonic())
+    return () if tail is None else read_tail(target.spec, tail, deadline_s=left)
+
+
+def _furthest(records: Iterable[InternalRecord], rows: Iterable[Position]) -> dict[_Map, Run]:
+    """Of each map of these partitions the run that reaches furthest on the target."""
+    wanted = set(map(_remote_of, rows))
+    found: dict[_Map, Run] = {}
+    for record in records:
+        if record.value is None:
+            continue
+        try:
+            key = BlockKey.from_bytes(record.key or b"")
+            if (key.topic, key.partition, key.into) not in wanted or is_left_out(key.generation):
+                continue
+            *_, last = read_block(record.value)
+        except (MalformedRecord, ValueError):
+            continue
+        which = key.topic, key.partition, key.generation, key.into
+        if which not in found or _end(found[which]) < _end(last):
+            found[which] = last
+    return found
+
+
+def _end(run: Run) -> int:
+    return run.downstream + run.length

@@ -1,0 +1,93 @@
+"""The driver's end of the positions topic: a write counts whole, until somebody takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mirrors.domain.errors import Fenced, UnderstudyError
+from mirrors.domain.internal_topics.records import OWNER_KEY, Position, SliceCount, owner_value
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.producers import transactions
+from mirrors.kafka.producers.fence import fence
+from mirrors.kafka.producers.hanging_transactions import HANGING
+from mirrors.kafka.producers.last_transaction import Written
+from spark_runner.positions.topic import plan_id, produce_row
+
+
+class LedgerWriter:
+    """The driver's pen: positions of partitions met for the first time, slice count, owner."""
+
+    def __init__(self, spec: ClusterSpec, topic: str, flow_name: str, runs_topic: str = "") -> None:
+        self._spec = spec
+        self._topic, self._runs_topic = topic, runs_topic
+        self._id = plan_id(flow_name)
+        self._producer = transactions.open_producer(spec, self._id)
+        # Begun, and perhaps committed: the target did not say so in time.
+        self._unfinished = False
+        self._written = Written(spec, self._id)
+        # Of no use any more: who still owns the flow takes it over again.
+        self.is_broken = False
+
+    def take_over(self, *, deadline_s: float) -> None:
+        """Nothing of the predecessor hangs in the topic then, nor of ourselves."""
+        if self.is_broken:
+            self._producer = transactions.open_producer(self._spec, self._id)
+        places = {(self._topic, 0), *([(self._runs_topic, 0)] if self._runs_topic else [])}
+        fence(self._spec, [self._id], places, deadline_s=deadline_s, orderly=True)
+        transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
+        self._written.forget()
+        self._unfinished = self.is_broken = False
+
+    def write(
+        self,
+        positions: Iterable[Position] = (),
+        *,
+        slices: int | None = None,
+        owner: str | None = None,
+        marks: Iterable[tuple[bytes, bytes]] = (),
+        deadline_s: float,
+    ) -> None:
+        """All of it or nothing, soon or with what is written next.
+
+        `marks` go with the positions, into the topic of runs. Raises Fenced when another job took
+        the flow over.
+        """
+        rows = [(position.key, position.value) for position in positions]
+        if slices is not None:
+            rows.append((SliceCount(slices).key, SliceCount(slices).value))
+        if owner is not None:
+            rows.append((OWNER_KEY, owner_value(owner)))
+        if not rows:
+            return
+        try:
+            if self._unfinished:
+                self._finish(deadline_s)
+            self._written.see_ended(deadline_s=deadline_s)
+            transactions.begin(self._producer, self._spec)
+            self._unfinished = True
+            for key, value in rows:
+                self._produce(self._topic, key, value)
+            for key, value in marks:
+                self._produce(self._runs_topic, key, value)
+            self._finish(deadline_s)
+            self._written.see_ended(deadline_s=deadline_s)
+        except UnderstudyError as error:
+            self.is_broken = has_lost_pen(error)
+            raise
+
+    def _finish(self, deadline_s: float) -> None:
+        try:
+            transactions.commit(self._producer, self._spec, deadline_s=deadline_s)
+        except transactions.Aborted as aborted:
+            self._unfinished = False
+            raise aborted.cause from None
+        self._unfinished = False
+
+    def _produce(self, topic: str, key: bytes, value: bytes) -> None:
+        self._written.add((topic, 0))
+        produce_row(self._producer, topic, key, value)
+
+
+def has_lost_pen(error: UnderstudyError) -> bool:
+    """Whether a writer is of no use any more behind this error."""
+    return isinstance(error, Fenced) or error.code in ("producer_lost", HANGING)

@@ -1,0 +1,110 @@
+"""One epoch of a slice: a Spark job on its way, and what its task says."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from spark_runner.ipc.driver_server import ControlServer
+from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
+from spark_runner.ipc.task_channel import OrderWord, slice_key
+from spark_runner.positions.topic import Place
+
+# A lane says something each five seconds; the longest it may be mute is a flush and a commit.
+SILENCE_S = 90.0
+
+log = logging.getLogger("spark_runner.epochs")
+
+
+class Launcher(Protocol):
+    """Runs one epoch as a Spark job, and blocks until it has ended."""
+
+    def __call__(self, work: SliceWork) -> SliceResult: ...
+
+
+class Epoch:
+    """One Spark job on its way. What the task says waits here for the flow's thread."""
+
+    def __init__(
+        self,
+        work: SliceWork,
+        control: ControlServer,
+        launch: Launcher,
+        wake: Callable[[], None],
+    ) -> None:
+        self._control = control
+        self._launch = launch
+        self._wake = wake
+        self.line = control.open_line(slice_key(work), self._heard)
+        self.line.on_ready = self._became_ready
+        self.work = dataclasses.replace(
+            work, control_address=control.address, control_token=self.line.token
+        )
+        self.is_ready = False
+        self.ordered = False
+        self.has_turn = False
+        self.last: Figures | None = None
+        self.unread: deque[Figures] = deque()
+        # Partitions that this epoch has said to have stopped.
+        self.stopped: set[Place] = set()
+        self.result: SliceResult | None = None
+        self._thread = threading.Thread(target=self._run, name=f"slice-{work.index}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def order(self, word: OrderWord) -> None:
+        if not self.ordered:
+            self.ordered = True
+            self.line.order(word)
+
+    def give_turn(self) -> None:
+        self.has_turn = True
+        self.line.give_turn()
+
+    def left_s(self) -> float:
+        return self.work.deadline / 1000 - time.time()
+
+    def waits_s(self, now: float) -> float:
+        """How long Spark has had no slot for it; its first moments are that as well."""
+        return 0.0 if self.line.is_here or self.result is not None else now - self.line.since
+
+    def works_s(self, now: float) -> float:
+        """How long its task has been there."""
+        return now - self.line.since if self.line.is_here and self.result is None else 0.0
+
+    def is_mute(self) -> bool:
+        seen = self.line.seen_at
+        return self.result is None and seen is not None and time.monotonic() - seen > SILENCE_S
+
+    def is_overdue(self) -> bool:
+        """Neither an order nor the deadline ended it."""
+        return self.result is None and self.left_s() < -SILENCE_S
+
+    def _run(self) -> None:
+        try:
+            self.result = self._launch(self.work)
+        except Exception as error:
+            # Without a result the slice would wait for one for ever, and so would its flow.
+            log.exception("Slice %s, epoch %s", self.work.index, self.work.epoch)
+            reason = f"Spark's client failed ({type(error).__name__}: {error})."
+            self.result = SliceResult(ended_because="failed", reason=reason, code="spark")
+        finally:
+            self._control.close_line(self.line)
+            self._wake()
+
+    def _heard(self, figures: Figures) -> None:
+        first = self.last is None
+        self.last = figures
+        self.unread.append(figures)
+        if first or figures.errors or figures.partitions:
+            self._wake()
+
+    def _became_ready(self) -> None:
+        self.is_ready = True
+        self._wake()

@@ -1,0 +1,224 @@
+"""One slice over time: a Spark job per epoch, its successor ready before it ends, retries.
+
+The successor connects while its predecessor still copies, the predecessor ends at a commit, and
+only then is the successor given its turn (and fences): the change costs no gap in the copying.
+Where no slot is free for both, the predecessor ends first, and its slot is the successor's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from spark_runner.ipc.driver_server import ControlServer
+from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
+from spark_runner.ipc.task_channel import OrderWord
+from spark_runner.slices.epoch_job import Epoch, Launcher
+
+HANDOVER_S = 5.0
+# The first epoch, and the first after trouble; each that ends well is followed by a longer one. A
+# new task costs as much as an idle one does in a minute.
+SHORTEST_S = 30.0
+LONGER = 4
+LONGEST_S = 600.0
+FIRST_RETRY_S = 1.0
+LAST_RETRY_S = 10.0
+# A task that has a slot is there sooner, unless the machine is busy: then it costs a moment.
+SLOT_S = 3.0
+# A cluster that starts has no slot either; nobody is told so at once.
+STARVED_S = 20.0
+
+NO_SLOT = (
+    f"Spark gave the next epoch no slot within {SLOT_S:.0f} s, so this one ends first: its "
+    "partitions stand still for a moment. Slots beside those of the slices spare that."
+)
+STARVED = (
+    "Slice {} waits for a slot of Spark, which has fewer than there are slices. Stop a flow, lower "
+    "tasks.max, or give Spark more executors."
+)
+
+log = logging.getLogger("spark_runner.epochs")
+
+MakeWork = Callable[[int, int, int], SliceWork | None]
+
+
+class Report(NamedTuple):
+    """The epoch that copies, and when it last reported, in seconds of time.monotonic()."""
+
+    epoch: int
+    reported_at: float
+
+
+class SliceRun:
+    """The epochs of one slice, one after the other; used by the flow's thread only."""
+
+    def __init__(
+        self, index: int, control: ControlServer, launch: Launcher, wake: Callable[[], None]
+    ) -> None:
+        self.index = index
+        self._control = control
+        self._launch = launch
+        self._wake = wake
+        self._length_s = SHORTEST_S
+        self._failures = 0
+        self._retry_at = 0.0
+        self._successor_at = 0.0
+        # Since when a successor, or one after the other, finds no slot.
+        self._lacks_since: float | None = None
+        self._has_copied = False
+        self.epoch = 0
+        self.reason = ""
+        self.current: Epoch | None = None
+        self.successor: Epoch | None = None
+        self._leaving: list[Epoch] = []
+
+    @property
+    def is_idle(self) -> bool:
+        return self.current is None and self.successor is None and not self._leaving
+
+    @property
+    def is_copying(self) -> bool:
+        """Also in the moment when one epoch takes over from another."""
+        if self.current is None:
+            return False
+        self._has_copied |= self.current.last is not None
+        return self._has_copied
+
+    @property
+    def waits_to_retry(self) -> bool:
+        return self.current is None and self._failures > 0
+
+    def waits_s(self, now: float) -> float:
+        """How long the epoch whose turn it is has had no slot."""
+        return self.current.waits_s(now) if self.current is not None else 0.0
+
+    def works_s(self, now: float) -> float:
+        """How long its present epoch has had a slot."""
+        return self.current.works_s(now) if self.current is not None else 0.0
+
+    def trouble(self, now: float) -> str:
+        """Why nothing is copied here; empty when all is well."""
+        if self.waits_to_retry:
+            return self.reason
+        return STARVED.format(self.index) if self.waits_s(now) > STARVED_S else ""
+
+    def give_way(self) -> None:
+        """End at a commit, so that another slice gets the slot; then queue up again."""
+        if self.current is not None:
+            self.current.order("handover")
+
+    def order(self, word: OrderWord) -> None:
+        """End at a commit; nothing follows until `tend` is called with work again."""
+        for epoch in (self.current, self.successor):
+            if epoch is not None:
+                epoch.order(word)
+
+    def forgive(self) -> None:
+        """A person asked anew: try at once."""
+        self._retry_at = 0.0
+
+    def report(self) -> Report | None:
+        """None while nothing is copied, or while what was reported is not taken up yet."""
+        epoch = self.current
+        if epoch is None or epoch.result is not None or epoch.unread or epoch.last is None:
+            return None
+        if epoch.last.state != "copying" or not epoch.line.is_here or epoch.line.seen_at is None:
+            return None
+        return Report(epoch.work.epoch, epoch.line.seen_at)
+
+    def epochs(self) -> list[Epoch]:
+        """Those under way."""
+        known = (self.current, self.successor, *self._leaving)
+        return [epoch for epoch in known if epoch is not None]
+
+    def harvest(self) -> list[tuple[int, Figures | SliceResult]]:
+        """What was said since the last call, with its epoch; ends what has ended."""
+        said: list[tuple[int, Figures | SliceResult]] = []
+        for epoch in self.epochs():
+            while epoch.unread:
+                figures = epoch.unread.popleft()
+                epoch.stopped |= {(error.topic, error.partition) for error in figures.errors}
+                said.append((epoch.work.epoch, figures))
+        self._leaving = [epoch for epoch in self._leaving if epoch.result is None]
+        if self.successor is not None and self.successor.result is not None:
+            self.successor = None
+            self._successor_at = time.monotonic() + FIRST_RETRY_S
+        if self.current is not None and self.current.result is not None:
+            said.append((self.current.work.epoch, self.current.result))
+            self._ended(self.current, self.current.result)
+        return said
+
+    def tend(self, make_work: MakeWork, is_outdated: Callable[[Epoch], bool]) -> None:
+        """Keep one epoch running; what the plan has overtaken is followed up at once."""
+        now = time.monotonic()
+        if self.current is None:
+            if now >= self._retry_at and (epoch := self._begin(make_work)) is not None:
+                self.current = epoch
+                epoch.give_turn()
+            return
+        if self.successor is not None and is_outdated(self.successor):
+            self.dismiss_successor()
+        due = is_outdated(self.current) or self.current.left_s() < HANDOVER_S
+        if self.successor is not None:
+            self._hand_over(self.current, self.successor, now)
+        elif not due:
+            self._lacks_since = None
+        elif not self.current.ordered and now >= self._successor_at:
+            self.successor = self._begin(make_work)
+            if self.successor is None:
+                self.current.order("replan")
+            elif self._lacks_since is None:
+                self._lacks_since = now
+
+    def _hand_over(self, current: Epoch, successor: Epoch, now: float) -> None:
+        if successor.line.is_here:
+            self._lacks_since = None
+            if successor.is_ready:
+                self.reason = ""
+                current.order("handover")
+        elif now - (self._lacks_since or now) > SLOT_S and not current.ordered:
+            self.reason = NO_SLOT
+            log.info("Slice %s, epoch %s: %s", self.index, current.work.epoch, NO_SLOT)
+            current.order("handover")
+
+    def _begin(self, make_work: MakeWork) -> Epoch | None:
+        self.epoch += 1
+        deadline = int((time.time() + self._length_s) * 1000)
+        work = make_work(self.index, self.epoch, deadline)
+        if work is None:
+            return None
+        epoch = Epoch(work, self._control, self._launch, self._wake)
+        epoch.start()
+        return epoch
+
+    def _ended(self, epoch: Epoch, result: SliceResult) -> None:
+        self.current = self._lacks_since = None
+        # What was told to end and had to be cut off has ended all the same.
+        cut_off = epoch.ordered and result.code == "spark"
+        if cut_off or result.ended_because == "stop":
+            self._has_copied = False
+        if cut_off or result.ended_because in ("deadline", "handover", "replan", "stop"):
+            self._failures, self._retry_at = 0, 0.0
+            if self.reason != NO_SLOT or result.ended_because != "handover":
+                self.reason = ""
+            self._length_s = min(LONGEST_S, self._length_s * LONGER)
+            if self.successor is not None and not self.successor.ordered:
+                self.current, self.successor = self.successor, None
+                self.current.give_turn()
+            return
+        self.dismiss_successor()
+        delay = min(LAST_RETRY_S, FIRST_RETRY_S * 2**self._failures)
+        self._failures += 1
+        self._length_s = SHORTEST_S
+        self._has_copied = False
+        self._retry_at = time.monotonic() + delay
+        self.reason = f"{result.reason} Tried again in {delay:.0f} s."
+
+    def dismiss_successor(self) -> None:
+        """Another one is begun where one is due."""
+        if self.successor is not None:
+            self.successor.order("stop")
+            self._leaving.append(self.successor)
+            self.successor = None

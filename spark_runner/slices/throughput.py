@@ -1,0 +1,63 @@
+"""What one slice has copied over all its epochs, and how fast."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Self
+
+from mirrors.domain.flows.lanes import LaneFigure, grown
+from spark_runner.ipc.messages import Figures, SliceResult
+
+RATE_OVER_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Amount:
+    """What was copied, and which way it went."""
+
+    records: int = 0
+    bytes: int = 0
+    lanes: Sequence[LaneFigure] = ()
+
+    def since(self, before: Self) -> Self:
+        """Never less than nothing: where Spark gave a job up, its result knows of no record."""
+        return dataclasses.replace(
+            self,
+            records=max(0, self.records - before.records),
+            bytes=max(0, self.bytes - before.bytes),
+            lanes=grown(before.lanes, self.lanes),
+        )
+
+
+class Meter:
+    """An epoch counts from nought, and its successor speaks before it has ended: each by itself."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+        self._told: dict[int, Amount] = {}
+        self._marks: deque[tuple[float, int, int]] = deque([(time.monotonic(), 0, 0)])
+
+    def count(self, epoch: int, said: Figures | SliceResult) -> Amount:
+        """What was added since this epoch last spoke."""
+        total = Amount(said.records, said.bytes, said.lanes)
+        growth = total.since(self._told.get(epoch, Amount()))
+        if isinstance(said, SliceResult):
+            self._told = {number: one for number, one in self._told.items() if number > epoch}
+        else:
+            self._told[epoch] = total
+        self.records += growth.records
+        self.bytes += growth.bytes
+        self._marks.append((time.monotonic(), self.records, self.bytes))
+        return growth
+
+    def rates(self) -> tuple[float, float]:
+        now = time.monotonic()
+        while len(self._marks) > 1 and self._marks[1][0] < now - RATE_OVER_S:
+            self._marks.popleft()
+        since, records, size = self._marks[0]
+        span = max(RATE_OVER_S, now - since)
+        return (self.records - records) / span, (self.bytes - size) / span

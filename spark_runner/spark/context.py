@@ -1,0 +1,130 @@
+"""The Spark context of a runner: light, quick to start, and no secret in its settings.
+
+A bare SparkContext (no session), one JVM with a small heap, C1 only, and a class-data archive
+that the first clean stop leaves behind and every later start maps. What an operator sets in
+SPARK_CONF_DIR wins (`spark_settings`), as for any Spark program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.kafka.security.secret_scopes import RESERVED_FILES
+from spark_runner.native import loader
+from spark_runner.spark.java import java_options, keep_archive
+from spark_runner.spark.settings import chosen_by_operator, settings_beside
+
+MASTER_DEADLINE_S = 5.0
+# Threads of a local master cost nothing until they run; the 4 is how often Spark tries a task.
+LOCAL = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?$")
+CLUSTER = re.compile(r"(spark://[^/\s]+:\d+(,[^/\s]+:\d+)*|yarn|k8s://\S+)$")
+_SENT_PACKAGES = ("spark_runner", "mirrors/domain", "mirrors/kafka")
+
+
+class BadMaster(UnderstudyError):
+    code = "bad_master"
+
+
+def check_master(master: str) -> None:
+    if LOCAL.match(master):
+        return
+    if not CLUSTER.match(master):
+        raise BadMaster(
+            f"{master!r} is not a Spark master. Use local[N,4], spark://host:port, yarn or k8s://…"
+        )
+    if master.startswith("spark://"):
+        _check_reachable(master)
+
+
+def is_local(master: str) -> bool:
+    return LOCAL.match(master) is not None
+
+
+def open_context(*, name: str, master: str, directory: Path, java: str) -> SparkContext:
+    """Start the JVM and the context."""
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if is_local(master):
+        os.environ["PYSPARK_PYTHON"] = python = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = python
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    conf = SparkConf().setMaster(master).setAppName(f"understudy-{name}")
+    chosen = chosen_by_operator(os.environ)
+    settings = settings_beside(
+        chosen,
+        local=is_local(master),
+        directory=directory,
+        java_options=java_options(java, directory),
+    )
+    for key, value in settings.items():
+        conf.set(key, value)
+    if not is_local(master):
+        # Paths only: references that an executor resolves do not reach these files either.
+        conf.set(f"spark.executorEnv.{RESERVED_FILES}", os.environ.get(RESERVED_FILES, ""))
+    context = SparkContext(conf=conf)
+    context.setLogLevel("ERROR")
+    if not is_local(master):
+        context.addPyFile(str(_zipped_package(directory)))
+    return context
+
+
+def close_context(context: SparkContext, java: str) -> None:
+    """Stop Spark and the JVM, and keep the class-data archive that it leaves, if any."""
+    gateway: Any = SparkContext._gateway
+    # A Java process that died cannot be stopped any more, and need not.
+    with contextlib.suppress(Py4JError, OSError):
+        context.stop()
+    if gateway is None:
+        return
+    with contextlib.suppress(Py4JError, OSError):
+        gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        try:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+            process.wait(timeout=8)
+        except subprocess.TimeoutExpired:
+            # Else it would write its archive when nobody takes it any more.
+            process.kill()
+    keep_archive(java, ended_well=process is not None and process.poll() == 0)
+
+
+def _check_reachable(master: str) -> None:
+    failures = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), MASTER_DEADLINE_S):
+                return
+        except OSError as error:
+            failures.append(f"{address}: {error.strerror or error}")
+    raise BadMaster(
+        f"No Spark master answers ({'; '.join(failures)}). Check that it runs and the address."
+    )
+
+
+def _zipped_package(directory: Path) -> Path:
+    """What executors elsewhere need of ours; its dependencies must be installed there."""
+    root = Path(__file__).resolve().parents[2]
+    path = directory / "understudy.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(root / "mirrors/__init__.py", "mirrors/__init__.py")
+        for package in _SENT_PACKAGES:
+            for file in sorted((root / package).rglob("*.py")):
+                archive.write(file, str(file.relative_to(root)))
+        machine_code = loader.place()
+        for file in loader.files(machine_code).values():
+            archive.write(file, loader.SENT + str(file.relative_to(machine_code)))
+    return path

@@ -1,0 +1,204 @@
+"""Whether Spark can run slices now: executors that are alive, and a master that knows us.
+
+- Slots are counted on registered executors. `defaultParallelism`, which Spark offers for it, is
+  never below 2 and keeps an operator's setting, so it names slots that a dead cluster lacks.
+- A standalone master that was killed and started again without a recovery directory does not know
+  the application: its workers kill the executors, and none follows. Nobody tells the driver, so
+  the master is asked. Such a runner ends, and the next one registers anew.
+- A question may block: a suspended master accepts connections and never answers. A thread of its
+  own asks, and an answer that is too old says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from spark_runner.spark.jobs import SparkJobs, first_line
+
+log = logging.getLogger("spark_runner.spark")
+
+LOOK_S = 5.0
+# A master on this deadline counts as one that does not respond.
+MASTER_S = 4.0
+OLD_S = 20.0
+# A master that says it does not know us is asked again: it may be in the middle of a recovery.
+FORGOTTEN_LOOKS = 2
+# A pod of an executor may have to fetch its image first.
+FIRST_EXECUTOR_S = 60.0
+
+STANDALONE = "spark://"
+_NOT_COPIED = "Nothing is copied until one is there."
+
+
+@dataclasses.dataclass(frozen=True)
+class Master:
+    """What one master of the list said: an error, or whether it knows this application."""
+
+    address: str
+    error: str = ""
+    is_active: bool = False
+    knows_us: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """What was found at one moment; `masters` is empty where Spark has no standalone master."""
+
+    slots: int
+    masters: Sequence[Master] = ()
+
+    @property
+    def has_forgotten(self) -> bool:
+        """An active master does not know this application, and no other one does."""
+        active = [one for one in self.masters if one.is_active]
+        return bool(active) and not any(one.knows_us for one in active)
+
+
+@dataclasses.dataclass(frozen=True)
+class Health:
+    """`reason` says what is wrong, empty when nothing is."""
+
+    reason: str = ""
+
+    @property
+    def is_healthy(self) -> bool:
+        return not self.reason
+
+
+def judge(look: Look, age_s: float) -> Health:
+    """What a look means that is so old."""
+    if age_s > OLD_S:
+        return Health(
+            f"Spark has not answered for {age_s:.0f} s, so its {look.slots} slots are those of "
+            "then. Look at the runner's Java process and at the Spark master."
+        )
+    away = _masters_away(look.masters)
+    if look.has_forgotten:
+        return Health(
+            "The Spark master was started again and does not know this application, so its "
+            "executors are lost. The runner ends, and the next one registers."
+        )
+    if look.slots == 0 and away:
+        return Health(
+            f"{away}, and no executor is alive. Nothing is copied. Start the Spark master and its "
+            "workers; the runner then continues."
+        )
+    if look.slots == 0:
+        return Health(
+            f"No Spark executor is alive. {_NOT_COPIED} Start a Spark worker, or free cores of "
+            "one; see the page of the Spark master."
+        )
+    if away:
+        return Health(
+            f"{away}. Slices that run continue, but a lost executor is not replaced. Start the "
+            "Spark master."
+        )
+    return Health()
+
+
+def _masters_away(masters: Sequence[Master]) -> str:
+    """Why no master serves this application; empty when one does or none is needed."""
+    if not masters or any(one.is_active for one in masters):
+        return ""
+    causes = "; ".join(f"{one.address}: {one.error or 'is a standby'}" for one in masters)
+    return f"No Spark master responds ({causes})"
+
+
+class SparkHealth:
+    """Looks every few seconds; `judge` may be asked by any thread at any time."""
+
+    def __init__(self, jobs: SparkJobs, master: str) -> None:
+        self._jobs = jobs
+        addresses = master.removeprefix(STANDALONE) if master.startswith(STANDALONE) else ""
+        self._addresses = [address for address in addresses.split(",") if address]
+        self._look = Look(jobs.slots)
+        self._looked_at = time.monotonic()
+        self._forgotten = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spark-health", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ended.set()
+
+    @property
+    def slots(self) -> int:
+        return self._look.slots
+
+    @property
+    def is_forgotten(self) -> bool:
+        """For so long that it will not pass."""
+        return self._forgotten >= FORGOTTEN_LOOKS
+
+    def judge(self) -> Health:
+        return judge(self._look, time.monotonic() - self._looked_at)
+
+    def wait_for_first_executor(self, stopping: threading.Event) -> None:
+        """Flows that start before it would find no slot."""
+        until = time.monotonic() + FIRST_EXECUTOR_S
+        while not self._jobs.slots and time.monotonic() < until:
+            if stopping.wait(0.2):
+                return
+        self._look, self._looked_at = Look(self._jobs.slots), time.monotonic()
+
+    def _run(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            with contextlib.suppress(Py4JError, OSError):
+                self.look()
+
+    def look(self) -> None:
+        """One look. When Java fails, the last look stays and grows old."""
+        before = self.judge()
+        masters = [ask_master(self._jobs.context, one) for one in self._addresses]
+        self._look = Look(self._jobs.count_slots(), masters)
+        self._looked_at = time.monotonic()
+        self._forgotten = self._forgotten + 1 if self._look.has_forgotten else 0
+        after = self.judge()
+        if after.is_healthy != before.is_healthy:
+            log.warning("Spark: %s", after.reason or f"healthy again, {self.slots} slots")
+
+
+def ask_master(context: SparkContext, address: str) -> Master:
+    """One question to a standalone master, over Spark's own connection and its authentication."""
+    host, _, port = address.rpartition(":")
+    try:
+        # Its cause is clear; Java's is five lines around it.
+        socket.create_connection((host.strip("[]"), int(port)), MASTER_S).close()
+        state = _state_of(context, address)
+    except OSError as error:
+        return Master(address, error=f"{error.strerror or error}".lower())
+    except Py4JError as error:
+        said = first_line(error)
+        late = f"no answer within {MASTER_S:.0f} s"
+        return Master(address, error=late if "imeout" in said or "timed out" in said else said)
+    status = str(state.status().toString())
+    if status != "ALIVE":
+        return Master(address, error=f"is {status.lower()}")
+    names = {str(application.id()) for application in state.activeApps()}
+    return Master(address, is_active=True, knows_us=context.applicationId in names)
+
+
+def _state_of(context: SparkContext, address: str) -> Any:
+    java: Any = context._jvm
+    milliseconds = java.java.util.concurrent.TimeUnit.MILLISECONDS
+    patience = java.scala.concurrent.duration.FiniteDuration(int(MASTER_S * 1000), milliseconds)
+    rpc = context._jsc.sc().schedulerBackend().rpcEnv()
+    # The blocking call of the same meaning waits for two minutes.
+    opening = rpc.asyncSetupEndpointRefByURI(f"{STANDALONE}Master@{address}")
+    master = java.scala.concurrent.Await.result(opening, patience)
+    messages = java.org.apache.spark.deploy
+    question = getattr(getattr(messages, "DeployMessages$RequestMasterState$"), "MODULE$")
+    timeout = java.org.apache.spark.rpc.RpcTimeout(patience, "understudy")
+    return master.askSync(question, timeout, java.scala.reflect.ClassTag.Any())

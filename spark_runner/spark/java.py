@@ -1,0 +1,215 @@
+"""The Java that Spark runs in: found, quick to start, small, and quiet."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import IO
+
+import pyspark
+
+from mirrors.domain.errors import UnderstudyError
+
+KEPT = 3
+RECENT_S = 3600.0
+_NAME = re.compile(r"(.+-[0-9a-f]{16})\.(?:jsa|lock|\d+)")
+
+
+def mark_used(archive: Path) -> None:
+    """Its time is when somebody last started with it."""
+    with contextlib.suppress(OSError):
+        os.utime(archive)
+
+
+def prune(archive: Path, now: float) -> None:
+    """This one stays, and of the others of its kind those used last; what failed goes."""
+    kind = archive.name.partition("-")[0]
+    families: defaultdict[str, dict[Path, float]] = defaultdict(dict)
+    for path in archive.parent.glob(f"{kind}-*"):
+        found = _NAME.fullmatch(path.name)
+        if found and found[1] != archive.stem:
+            with contextlib.suppress(OSError):
+                families[found[1]][path] = path.stat().st_mtime
+    whole = sorted(
+        (used, stem)
+        for stem, family in families.items()
+        for path, used in family.items()
+        if path.suffix == ".jsa"
+    )
+    stay = {stem for _, stem in whole[-KEPT:]}
+    for stem, family in families.items():
+        kept = {".jsa", ".lock"} if stem in stay else set()
+        old = [path for path, used in family.items() if now - used > RECENT_S]
+        _remove(archive.with_name(f"{stem}.lock"), [p for p in old if p.suffix not in kept])
+
+
+def _remove(lock: Path, paths: list[Path]) -> None:
+    """Unless somebody is making one; the lock goes last, while it is ours."""
+    if not paths:
+        return
+    with contextlib.suppress(OSError), lock.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for path in sorted(paths, key=lambda path: path == lock):
+            path.unlink(missing_ok=True)
+        if not lock.with_suffix(".jsa").exists():
+            lock.unlink(missing_ok=True)
+
+
+LEAST_JAVA = 17
+_LONGEST_TEMPORARY = 60
+_JVM = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    # Else Java fills 100 MB of young objects before it looks what of them is still used.
+    "-Xms64m",
+    "-Xmn24m",
+    "-XX:ReservedCodeCacheSize=64m",
+    # Else twenty wake-ups a second for a file that only local tools read.
+    "-XX:-UsePerfData",
+    "-XX:MinHeapFreeRatio=10",
+    "-XX:MaxHeapFreeRatio=25",
+    "-Xss512k",
+    "-Xshare:auto",
+    "-Xlog:disable",
+    "-Xlog:all=off",
+)
+# Locks that this process holds until it ends, however it ends.
+_held: list[IO[str]] = []
+
+
+class JavaMissing(UnderstudyError):
+    code = "no_java"
+
+
+def check_java() -> str:
+    """The java that Spark will start, or a sentence that says what is missing."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    advice = f"Install Java {LEAST_JAVA} or later, or set JAVA_HOME."
+    if java is None or not os.access(java, os.X_OK):
+        where = f"JAVA_HOME ({home}) has no bin/java" if home else "there is no java in the PATH"
+        raise JavaMissing(f"Spark needs Java and {where}. {advice}")
+    try:
+        answer = subprocess.run(  # noqa: S603 (java itself)
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        raise JavaMissing(f"{java} does not run. {advice}") from None
+    found = re.search(r'version "(\d+)', answer.stderr)
+    if found is None or int(found[1]) < LEAST_JAVA:
+        version = found[1] if found else "an unknown version"
+        raise JavaMissing(f"Spark needs Java {LEAST_JAVA}; {java} is {version}. {advice}")
+    return java
+
+
+def java_options(java: str, directory: Path) -> str:
+    """What the driver's Java is started with; the runner's directory takes its log."""
+    options = [*_JVM, *_archive_option(java), f"-Dlog4j2.configurationFile={_log4j(directory)}"]
+    return " ".join(map(_quoted, [*options, *_temporary()]))
+
+
+def keep_archive(java: str, *, ended_well: bool) -> None:
+    """The class-data archive that Java left at its end, if any, serves the next start."""
+    fresh = _fresh_archive(java)
+    if ended_well and fresh.exists():
+        fresh.rename(_archive(java))
+        prune(_archive(java), time.time())
+    fresh.unlink(missing_ok=True)
+
+
+def _quoted(option: str) -> str:
+    """Spark splits the line at blanks outside double quotes."""
+    return f'"{option}"' if re.search(r"\s", option) else option
+
+
+def _temporary() -> list[str]:
+    """Java's temporary files where Python's are: whoever set TMPDIR can remove what a kill leaves.
+
+    The sockets to the workers are there too, and a socket's path may have no more than 107 bytes.
+    """
+    folder = tempfile.gettempdir()
+    fits = len(os.fsencode(folder)) <= _LONGEST_TEMPORARY and not re.search(r"\s", folder)
+    return [f"-Djava.io.tmpdir={folder}"] if fits else []
+
+
+def cache_directory() -> Path:
+    chosen = os.environ.get("UNDERSTUDY_CACHE_DIR")
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(chosen) if chosen else Path(base) / "understudy"
+
+
+def _archive(java: str) -> Path:
+    """One archive per Java and Spark: the JVM ignores one that does not fit, we never offer it."""
+    facts = f"{Path(java).resolve()} {Path(java).stat().st_mtime_ns} {pyspark.__version__}"
+    facts += f" {Path(pyspark.__file__).parent}"
+    digest = hashlib.sha256(facts.encode()).hexdigest()[:16]
+    return cache_directory() / f"spark-{pyspark.__version__}-{digest}.jsa"
+
+
+def _fresh_archive(java: str) -> Path:
+    return _archive(java).with_suffix(f".{os.getpid()}")
+
+
+def _archive_option(java: str) -> list[str]:
+    """Use the archive; without one, the first of the runners that start leaves one at its end.
+
+    Only the first: to write it takes seconds of a processor, and also a Java whose runner was
+    killed writes it before it ends.
+    """
+    archive = _archive(java)
+    if archive.exists():
+        mark_used(archive)
+        return [f"-XX:SharedArchiveFile={archive}"]
+    try:
+        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = archive.with_suffix(".lock").open("w")
+    except OSError:
+        return []
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        return []
+    _held.append(lock)
+    # Whoever was to write one before us was killed, and nobody takes what it may have left.
+    for left in archive.parent.glob(f"{archive.stem}.[0-9]*"):
+        with contextlib.suppress(OSError):
+            left.unlink()
+    return [f"-XX:ArchiveClassesAtExit={_fresh_archive(java)}"]
+
+
+def _log4j(directory: Path) -> Path:
+    """Spark's own words go to a small rotating file; nothing but errors is of use to anybody."""
+    path = directory / "log4j2.properties"
+    log = directory / "spark.log"
+    path.write_text(
+        "\n".join(
+            (
+                "rootLogger.level = error",
+                "rootLogger.appenderRef.file.ref = file",
+                "appender.file.type = RollingFile",
+                "appender.file.name = file",
+                f"appender.file.fileName = {log}",
+                f"appender.file.filePattern = {log}.%i",
+                "appender.file.layout.type = PatternLayout",
+                "appender.file.layout.pattern = %d{ISO8601} %p %c{1}: %m%n%ex",
+                "appender.file.policies.type = Policies",
+                "appender.file.policies.size.type = SizeBasedTriggeringPolicy",
+                "appender.file.policies.size.size = 2MB",
+                "appender.file.strategy.type = DefaultRolloverStrategy",
+                "appender.file.strategy.max = 2",
+                "",
+            )
+        ),
+        encoding="utf-8",
+    )
+    return path

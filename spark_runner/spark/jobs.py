@@ -1,0 +1,110 @@
+"""One epoch of one slice as a Spark job: own pool, own job group, a description that names it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from spark_runner import task
+from spark_runner.ipc.messages import SliceResult, SliceWork
+from spark_runner.slices.rotation import Turns
+
+log = logging.getLogger("spark_runner.spark")
+
+ASK_S = 5.0
+
+
+class SparkJobs:
+    """Called from the epochs' threads; each has a JVM thread of its own with its own properties."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._java = context._jsc.sc()
+        self._is_stopped = False
+        self._asked_at = 0.0
+        self._slots = 0
+        self.turns = Turns()
+
+    @property
+    def context(self) -> SparkContext:
+        return self._context
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once now; the last known number when Java does not answer."""
+        with contextlib.suppress(Py4JError, OSError):
+            self._slots = self.count_slots()
+        return self._slots
+
+    def count_slots(self) -> int:
+        """Cores of the executors that are registered now, by the cores that a task takes.
+
+        With dynamic allocation executors come only when tasks wait for them, so none need be there.
+        """
+        settings = self._context.getConf()
+        comes_on_demand = settings.get("spark.dynamicAllocation.enabled", "false") == "true"
+        if (self._context.master or "").startswith("local") or comes_on_demand:
+            return int(self._context.defaultParallelism)
+        profile = self._java.resourceProfileManager().defaultResourceProfile()
+        return int(self._java.maxNumConcurrentTasks(profile))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether Spark can run another job: its Java process is there, and its context runs.
+
+        A cluster may take the application away (too many lost executors): nothing says so, and
+        the question costs the JVM more than a look at its process does.
+        """
+        process = getattr(SparkContext._gateway, "proc", None)
+        if process is not None and process.poll() is not None:
+            return False
+        now = time.monotonic()
+        if now - self._asked_at >= ASK_S and not self._is_stopped:
+            self._asked_at = now
+            try:
+                self._is_stopped = self._java.isStopped()
+            except (Py4JError, OSError, AttributeError):
+                self._is_stopped = True
+        return not self._is_stopped
+
+    def warm_up(self) -> None:
+        """Start the first Python worker before a flow waits for it; failing costs nothing."""
+        try:
+            self._context.parallelize(["{}"], 1).mapPartitions(task.nothing).count()
+        except (Py4JError, OSError) as error:
+            log.warning("The first Python worker did not start: %s", first_line(error))
+
+    def launch(self, work: SliceWork) -> SliceResult:
+        """Block until the job has ended; Spark's own failure is a result as well."""
+        context = self._context
+        name = f"{work.name} slice {work.index} epoch {work.epoch}"
+        try:
+            context.setJobGroup(_group(work), name, interruptOnCancel=False)
+            context.setLocalProperty("spark.scheduler.pool", f"flow-{work.flow}")
+            [answer] = context.parallelize([work.to_json()], 1).mapPartitions(task.copy).collect()
+        except (Py4JError, OSError, ValueError) as error:
+            reason = f"Spark gave the job up: {first_line(error)}."
+            log.warning("%s: %s", name, reason)
+            return SliceResult(ended_because="failed", reason=reason, code="spark")
+        return SliceResult.from_json(answer)
+
+    def cancel(self, work: SliceWork) -> None:
+        """The second resort after an order: the Python worker is killed within half a second."""
+        # Java that died has ended its jobs.
+        with contextlib.suppress(Py4JError, OSError):
+            self._context.cancelJobGroup(_group(work))
+
+
+def _group(work: SliceWork) -> str:
+    return f"flow {work.flow} slice {work.index} epoch {work.epoch} of job {work.job}"
+
+
+def first_line(error: Exception) -> str:
+    """Spark's own reason without the stack that follows it."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage() if java is not None else error)
+    return text.strip().split("\n", 1)[0].rstrip(".")[:300]

@@ -1,0 +1,80 @@
+"""Which settings Spark starts with: an operator's where there are any, ours otherwise."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+
+from mirrors.domain.java_properties import read_properties
+
+log = logging.getLogger("spark_runner")
+
+_JAVA = "spark.driver.extraJavaOptions"
+
+# Small, quick to start, nothing that nobody looks at.
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    # It asks nobody for a login.
+    "spark.ui.killEnabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.reuse": "true",
+    "spark.python.worker.idleTimeoutSeconds": "0",
+    "spark.python.task.killTimeout": "500ms",
+    "spark.driver.memory": "512m",
+    # Else one thread per slot of the master, whether it does anything or not.
+    "spark.rpc.netty.dispatcher.numThreads": "4",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+}
+_LOCAL_DEFAULTS = {
+    # To itself, in the same process.
+    "spark.executor.heartbeatInterval": "30s",
+}
+_CLUSTER_DEFAULTS = {"spark.executor.memory": "512m"}
+
+# No operator changes these: flows would starve each other, and a task's twin would fence it.
+_FIXED = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.speculation": "false",
+}
+# The same file may serve a runner on a cluster; what is local listens on this machine alone.
+_LOCAL_FIXED = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "spark_runner.spark.worker_daemon",
+}
+
+
+def chosen_by_operator(environment: Mapping[str, str]) -> dict[str, str]:
+    """`spark-defaults.conf`, where spark-submit looks for it. It reads the file itself as well."""
+    home = environment.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    path = Path(environment.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
+    try:
+        lines, _ = read_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return {line.key: line.value.strip() for line in lines if line.key.startswith("spark.")}
+
+
+def settings_beside(
+    chosen: Mapping[str, str], *, local: bool, directory: Path, java_options: str
+) -> dict[str, str]:
+    """What is set beside the operator's choice; what is set here wins over that file."""
+    defaults = {
+        **_DEFAULTS,
+        **(_LOCAL_DEFAULTS if local else _CLUSTER_DEFAULTS),
+        "spark.local.dir": str(directory / "spark"),
+    }
+    fixed = _FIXED | (_LOCAL_FIXED if local else {})
+    for key in _FIXED.keys() & chosen.keys():
+        if chosen[key].lower() != _FIXED[key].lower():
+            log.warning("%s=%s has no effect: it stays %s", key, chosen[key], _FIXED[key])
+    # Java takes the last of two options that contradict each other.
+    java = " ".join(filter(None, (java_options, chosen.get(_JAVA, ""))))
+    return {k: v for k, v in defaults.items() if k not in chosen} | fixed | {_JAVA: java}

@@ -1,0 +1,113 @@
+"""Records that another producer writes into remote partitions while the flow writes none there.
+
+While the flow writes, its lanes find such records as holes between their own batches. A partition
+whose source is quiet has no batches, so the driver looks at it:
+
+- What grew since the last look is read at the next one, and only where the position is still the
+  same: a batch of this flow would have moved it by then.
+- Only while one epoch of the slice lives and has reported since that look: a copier that died
+  between its commit and its report leaves records whose position the driver does not know.
+- Only up to the last stable offset: an open transaction may be this flow's.
+- Only with exactly-once delivery: otherwise a batch of a copier that died has no position yet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mirrors.domain.gaps.foreign_records import Hole, Stretch, strangers
+from mirrors.domain.specs import ClusterSpec
+from spark_runner.engine.recovery.target_batches import read_holes
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.positions.topic import Place
+from spark_runner.status.source_offsets import EndsSampler
+
+READ_S = 3.0
+# A commit is visible on the target a moment before its copier knows it.
+REPORT_S = 2.0
+# Partitions read in one look; the others wait for the next one.
+MOST_READ = 50
+
+
+class RemotePartition(NamedTuple):
+    """A remote partition, and the source position up to which it was copied.
+
+    `there`: where the flow's next batch belongs; None where that is not known. `epoch` of the slice
+    that copies it, and when that last reported, in seconds of time.monotonic().
+    """
+
+    remote_topic: str
+    remote_id: bytes
+    partition: int
+    position: int
+    there: int | None = None
+    epoch: int = 0
+    reported_at: float = float("inf")
+
+    def is_at(self, other: RemotePartition) -> bool:
+        """Whether nothing moved between the two, however often it was reported."""
+        return self._replace(reported_at=0.0) == other._replace(reported_at=0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    """At one position: all below `looked` was read, and the partition ended at `grown` then."""
+
+    remote: RemotePartition
+    looked: int
+    grown: int
+    at: float
+
+
+class ForeignWrites:
+    """Used by one thread at a time; raises when the target does not answer at all."""
+
+    def __init__(self, target: ClusterSpec) -> None:
+        self._sampler = EndsSampler(target)
+        self._cluster = ClusterClient(target)
+        self._seen: dict[Place, _Seen] = {}
+
+    def close(self) -> None:
+        self._sampler.close()
+        self._cluster.close()
+
+    def look(self, partitions: Mapping[Place, RemotePartition]) -> dict[Place, list[Stretch]]:
+        """What was found since the look before, of partitions whose position did not move."""
+        there = {place: (row.remote_topic, row.partition) for place, row in partitions.items()}
+        ends = self._sampler.sample(list(there.values())).stable
+        now = time.monotonic()
+        found: dict[Place, list[Stretch]] = {}
+        until, read = time.monotonic() + READ_S, 0
+        before, self._seen = self._seen, {}
+        for place, remote in partitions.items():
+            known, end = before.get(place), ends.get(there[place])
+            if end is None:
+                continue
+            if known is None or not known.remote.is_at(remote) or end < known.grown:
+                first = end if remote.there is None else min(remote.there, end)
+                self._seen[place] = _Seen(remote, first, end, now)
+                continue
+            if remote.reported_at < known.at + REPORT_S:
+                self._seen[place] = known
+                continue
+            looked = known.grown
+            if known.looked < known.grown:
+                stretches = None
+                if read < MOST_READ and time.monotonic() < until:
+                    read += 1
+                    stretches = self._read(remote, Hole(known.looked, known.grown), until)
+                if stretches is None:
+                    looked = known.looked
+                elif stretches:
+                    found[place] = stretches
+            self._seen[place] = _Seen(remote, looked, max(end, known.grown), now)
+        return found
+
+    def _read(self, remote: RemotePartition, hole: Hole, until: float) -> list[Stretch] | None:
+        """None when it cannot be read now."""
+        for _, batches in read_holes(self._cluster, remote, [hole], until):
+            return strangers(hole, batches, ())
+        return None

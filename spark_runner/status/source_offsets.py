@@ -1,0 +1,201 @@
+"""What the source holds: both ends of each partition, sampled seldom while nothing moves, and its
+log start where no position says what is owed.
+
+Brokers are asked one after another. One that hangs costs a moment, and then is asked behind the
+others and ever more seldom; of what it leads no end is told meanwhile, and of all else it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.error_codes import failure
+from mirrors.kafka.protocol.messages import Repeated
+from mirrors.kafka.retry import until_answered
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.list_offsets import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    listed,
+    requests,
+)
+from spark_runner.positions.topic import Place
+from spark_runner.status.time_lag import FirstRecords, first_records
+
+DEADLINE_S = 5.0
+# For one broker of many, its connection included; the last to be asked have the rest of the time.
+_EACH_S = 2.0
+# Who refuses at once costs nothing to be asked again.
+_COSTLY_S = 0.5
+_AGAIN_S = (5.0, 10.0, 20.0, 30.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ends:
+    """`end` counts everything, `stable` only what a reader of committed records may read.
+
+    Partitions whose leaders did not answer are in neither. `first` has the log starts that were
+    asked for, `records` what the records at some of these are, and `positions` what had been
+    committed when the source was asked.
+    """
+
+    as_of: int
+    end: dict[Place, int]
+    stable: dict[Place, int]
+    first: Mapping[Place, int] = dataclasses.field(default_factory=dict)
+    positions: Mapping[Place, int] = dataclasses.field(default_factory=dict)
+    records: Mapping[Place, FirstRecords] = dataclasses.field(default_factory=dict)
+
+
+class EndsSampler:
+    """Used by one thread at a time; raises when nothing at all is answered."""
+
+    def __init__(self, source: ClusterSpec) -> None:
+        self._cluster = ClusterClient(source)
+        self._places: list[Place] = []
+        self._starts: frozenset[Place] = frozenset()
+        self._asked: dict[int, list[_Question]] = {}
+        self._silent: dict[int, _Silence] = {}
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def sample(
+        self,
+        places: list[Place],
+        starts: Collection[Place] = (),
+        undated: Mapping[Place, int] | None = None,
+    ) -> Ends:
+        """The ends of `places`, and the log starts of those of them that are in `starts`.
+
+        `undated`: offsets of records whose timestamps are asked for.
+        """
+        deadline = time.monotonic() + DEADLINE_S
+        wanted = frozenset(starts)
+        ends = until_answered(lambda: self._sample(places, wanted, deadline), deadline)
+        if not undated:
+            return ends
+        found = first_records(self._cluster, undated, deadline)
+        return dataclasses.replace(ends, records=found)
+
+    def _sample(self, places: list[Place], starts: frozenset[Place], deadline: float) -> Ends:
+        as_of = int(time.time() * 1000)
+        if places != self._places or starts != self._starts:
+            self._prepare(places, starts, deadline)
+        try:
+            first, stable, end = self._ask(deadline)
+        except Exception:
+            self._places = []
+            raise
+        return Ends(as_of, end, stable, first)
+
+    def _prepare(self, places: list[Place], starts: frozenset[Place], deadline: float) -> None:
+        views = self._cluster.describe({topic for topic, _ in places}, deadline)
+        led = [
+            (topic, partition, leader)
+            for topic, partition in places
+            if topic in views
+            and (leader := views[topic].leaders.get(partition)) is not None
+            and leader.node >= 0
+        ]
+        begun = [row for row in led if row[:2] in starts]
+        # Log starts, stable ends, ends: in this order none is beyond the next one.
+        sides = [
+            requests(begun, at=EARLIEST, isolation=READ_UNCOMMITTED),
+            *(
+                requests(led, at=LATEST, isolation=one)
+                for one in (READ_COMMITTED, READ_UNCOMMITTED)
+            ),
+        ]
+        self._asked = {
+            node: [_Question(node, side.get(node)) for side in sides] for node in sides[-1]
+        }
+        self._silent = {node: kept for node, kept in self._silent.items() if node in sides[-1]}
+        self._places, self._starts = list(places), starts
+
+    def _ask(self, deadline: float) -> tuple[dict[Place, int], dict[Place, int], dict[Place, int]]:
+        first: dict[Place, int] = {}
+        stable: dict[Place, int] = {}
+        end: dict[Place, int] = {}
+        errors: set[int] = set()
+        problem: KafkaUnavailable | None = None
+        for node in self._who_is_asked():
+            questions = self._asked[node]
+            try:
+                first_here, stable_here, end_here = self._answers(node, deadline)
+            except KafkaUnavailable as error:
+                problem = error
+                continue
+            errors |= {number for question in questions for number in question.errors}
+            first |= first_here
+            stable |= stable_here
+            end |= end_here
+        if errors or problem or not stable:
+            # Whoever leads by now is asked the next time.
+            self._places = []
+        if stable:
+            return first, stable, end
+        if problem is not None:
+            raise problem
+        if errors:
+            raise failure(min(errors), where=self._cluster.alias, doing="ask for ends")
+        return first, stable, end
+
+    def _who_is_asked(self) -> list[int]:
+        """Those that were silent behind the others, and only when it is time; or if all were."""
+        now = time.monotonic()
+        due = [node for node in self._asked if node not in self._silent]
+        due += [node for node, kept in self._silent.items() if now >= kept.until]
+        return due or list(self._asked)
+
+    def _answers(self, node: int, deadline: float) -> list[dict[Place, int]]:
+        """Log starts, stable ends and ends of what the broker leads."""
+        began = time.monotonic()
+        until = deadline if node in self._silent else min(deadline, began + _EACH_S)
+        try:
+            found = [question.ask(self._cluster, until) for question in self._asked[node]]
+        except KafkaUnavailable:
+            now = time.monotonic()
+            if now - began >= _COSTLY_S:
+                tries = self._silent[node].tries + 1 if node in self._silent else 0
+                wait = _AGAIN_S[min(tries, len(_AGAIN_S) - 1)]
+                self._silent[node] = _Silence(tries, now + wait)
+            raise
+        self._silent.pop(node, None)
+        return found
+
+
+class _Silence(NamedTuple):
+    """How often in a row a broker was asked in vain, and until when it is left alone."""
+
+    tries: int
+    until: float
+
+
+class _Question:
+    """The ends of what one broker leads; an answer that did not change is not read again."""
+
+    def __init__(self, node: int, request: Any) -> None:
+        self._node = node
+        self._question = None if request is None else Repeated(request)
+        self._reply: Any = None
+        self._found: dict[Place, int] = {}
+        self.errors: set[int] = set()
+
+    def ask(self, cluster: ClusterClient, deadline: float) -> dict[Place, int]:
+        if self._question is None:
+            return self._found
+        reply = cluster.ask(self._question, deadline, node=self._node)
+        if reply is not self._reply:
+            rows = listed(reply)
+            self.errors = {row.error for row in rows.values() if row.error}
+            self._found = {place: row.offset for place, row in rows.items() if not row.error}
+            self._reply = reply
+        return self._found

@@ -1,0 +1,274 @@
+"""The rules of CONTRIBUTING.md that a program can check: words, names, sizes of files and folders.
+
+Each rule is a function without arguments; it returns its findings as `path: what is wrong`.
+`python -m tests.house [prefix]` prints all of them, for one part of the tree while one works on it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import io
+import re
+import subprocess
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ("controlplane", "mirrors", "monitoring", "spark_runner")
+
+FOLDER_LIMIT = 18
+# A layer of `mirrors` or `monitoring` with one file per feature.
+GRID_LIMIT = 20
+GRIDS = (
+    "mirrors/views",
+    "mirrors/api",
+    "mirrors/forms",
+    "mirrors/models",
+    "mirrors/services",
+    "mirrors/domain",
+)
+HARD_LINES = 600
+SMALL_LINES = 60
+SMALL_FILES = 60
+
+# language.md of the design: never in prose. `\b` on both sides is added.
+WORDS = {
+    "so many": "name the number, or `more than N`",
+    "anew": "again; recreated",
+    "for good": "permanently",
+    "of ours": "our; this program's",
+    "is told": "is reported; is notified",
+    "are told": "are reported; are notified",
+    "tells of": "reports",
+    "whoever": "name the actor",
+    "who takes": "name the actor",
+    "(?<!encryption )(?<!encrypted )at rest": "stopped, paused",
+    "in words": "say what: with a reason, as a sentence",
+    "nought": "zero",
+    "counts no more": "no longer counts",
+    "way back": "failback",
+    "from beside": "from the same folder",
+    "takes no": "rejects, has no",
+    "stands still": "is stalled, does not advance",
+    "dear": "expensive",
+    "throw-?away": "temporary",
+    "stranger'?s?": "foreign producer, foreign record; another file",
+    "ever longer": "with backoff",
+    "nothing proves": "unverified, untested",
+    "keeps? in step": "synchronizes",
+    "bring along": "copy with it",
+    "learns? of": "finds out about, detects",
+    "mends?|mended|mending": "fix",
+    "is it us or them": "component health",
+}
+
+# Words that say nothing to a Kafka engineer, in names of files, classes, functions.
+NAMES = frozenset(
+    [
+        "arena",
+        "arenas",
+        "asking",
+        "backward",
+        "book",
+        "clerk",
+        "desk",
+        "ears",
+        "endings",
+        "feeder",
+        "flights",
+        "gone",
+        "heap",
+        "heart",
+        "homes",
+        "holes",
+        "intake",
+        "keeping",
+        "looking",
+        "lookout",
+        "lull",
+        "office",
+        "outlet",
+        "parcel",
+        "patience",
+        "pen",
+        "pipe",
+        "recall",
+        "sightings",
+        "stranger",
+        "strangers",
+        "stride",
+        "tally",
+        "telling",
+        "throwaway",
+        "walk",
+        "wishes",
+        "words",
+    ]
+)
+
+
+@functools.cache
+def tracked() -> tuple[str, ...]:
+    """Paths of the checkout, relative to its root, without what git ignores."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return tuple(
+        line for line in sorted(set(listing.stdout.splitlines())) if (ROOT / line).is_file()
+    )
+
+
+def python(*, product: bool = False) -> Iterator[str]:
+    for path in tracked():
+        parts = PurePosixPath(path).parts
+        skipped = "migrations" in parts or "golden" in parts
+        if path.endswith(".py") and not skipped and (not product or parts[0] in PROGRAMS):
+            yield path
+
+
+def read(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def prose(path: str) -> Iterator[tuple[int, str]]:
+    """Lines that people read: documents and templates whole, strings and comments of Python."""
+    if not path.endswith(".py"):
+        yield from enumerate(read(path).splitlines(), 1)
+        return
+    kinds = {
+        tokenize.STRING,
+        tokenize.COMMENT,
+        getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING),
+    }
+    for token in tokenize.generate_tokens(io.StringIO(read(path)).readline):
+        if token.type in kinds:
+            lines = token.string.splitlines()
+            yield from enumerate(lines, token.start[0])
+
+
+def forbidden_words() -> list[str]:
+    pattern = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
+    found = []
+    for path in tracked():
+        if not path.endswith((".py", ".md", ".html", ".txt", ".yml", ".yaml", ".toml", "Makefile")):
+            continue
+        if (
+            path.startswith(("tests/house/", "tests/golden/"))
+            or "/migrations/" in path
+            or path == "LICENSE"
+        ):
+            continue
+        if path == "CONTRIBUTING.md" or path == "docs/renames.md":  # they name the words
+            continue
+        for number, line in prose(path):
+            found += [f"{path}:{number}: {match.group(0)!r}" for match in pattern.finditer(line)]
+    return found
+
+
+def forbidden_names() -> list[str]:
+    found = []
+    for path in python():
+        stem = PurePosixPath(path).stem
+        if NAMES & set(stem.split("_")):
+            found.append(f"{path}: the file's name")
+        for node in ast.walk(ast.parse(read(path))):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                words = re.findall(r"[a-z]+|[A-Z][a-z]*", node.name)
+                if path.startswith("tests/") and node.name.startswith("test_"):
+                    continue  # a sentence: `forbidden_words` of its words is enough
+                if NAMES & {word.lower() for word in words}:
+                    found.append(f"{path}:{node.lineno}: {node.name}")
+    return found
+
+
+def folders_too_full() -> list[str]:
+    counts = Counter(
+        str(PurePosixPath(path).parent)
+        for path in python(product=True)
+        if not path.endswith("__init__.py")
+    )
+    return [
+        f"{folder}: {count} files"
+        for folder, count in sorted(counts.items())
+        if count > (GRID_LIMIT if folder in GRIDS else FOLDER_LIMIT)
+    ]
+
+
+def files_too_long() -> list[str]:
+    return [
+        f"{path}: {lines} lines"
+        for path in python()
+        if (lines := len(read(path).splitlines())) > HARD_LINES
+    ]
+
+
+@functools.cache
+def importers() -> dict[str, set[str]]:
+    """Module -> product modules that import it or a name of it."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in python(product=True):
+        for node in ast.walk(ast.parse(read(path))):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    found[alias.name].add(path)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found[node.module].add(path)
+                for alias in node.names:
+                    found[f"{node.module}.{alias.name}"].add(path)
+    return found
+
+
+def small_files() -> list[str]:
+    """Product files below 60 lines that one other file imports, or none."""
+    return [
+        f"{path}: {lines} lines, {len(users)} importers"
+        for path in python(product=True)
+        if not path.endswith(("__init__.py", "__main__.py", "apps.py", "wsgi.py", "urls.py"))
+        and "/management/commands/" not in path
+        and (lines := len(read(path).splitlines())) < SMALL_LINES
+        and len(users := importers()[path.removesuffix(".py").replace("/", ".")]) < 2
+    ]
+
+
+def too_many_small_files() -> list[str]:
+    small = [
+        path
+        for path in python(product=True)
+        if not path.endswith("__init__.py")
+        and "/management/commands/" not in path
+        and len(read(path).splitlines()) < SMALL_LINES
+    ]
+    return [f"{len(small)} files below {SMALL_LINES} lines, {SMALL_FILES} may be"] * (
+        len(small) > SMALL_FILES
+    )
+
+
+def folder_word_repeated() -> list[str]:
+    found = []
+    for path in python(product=True):
+        pure = PurePosixPath(path)
+        folder, words = pure.parent.name.rstrip("s"), pure.stem.split("_")
+        if len(words) > 1 and folder in {word.rstrip("s") for word in words} and folder != "test":
+            found.append(f"{path}: its folder says {pure.parent.name}")
+    return found
+
+
+RULES: dict[str, Callable[[], list[str]]] = {
+    rule.__name__: rule
+    for rule in (
+        forbidden_words,
+        forbidden_names,
+        folders_too_full,
+        files_too_long,
+        small_files,
+        too_many_small_files,
+        folder_word_repeated,
+    )
+}
