@@ -1,4 +1,4 @@
-"""docs/operations.md tells what the programs do: its tables are compared with the code."""
+"""The tables of docs/operations agree with the code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from mirrors.domain.runners.job_files import TopicState
 from mirrors.models.flows import ObservedState
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+FOLDER = ROOT / "docs" / "operations"
+PAGE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md")))
 PROGRAMS = ("controlplane", "mirrors", "monitoring", "spark_runner")
 _NAME = re.compile(
     r"""["'](UNDERSTUDY_[A-Z_]+|DATABASE_URL|REDIS_URL|XDG_CACHE_HOME|JAVA_HOME)["']"""
@@ -38,7 +39,7 @@ def first_column(heading: str) -> list[str]:
 
 
 def test_every_environment_variable_is_in_the_table_once() -> None:
-    assert sorted(first_column("## Environment variables")) == sorted(variables_of_the_programs())
+    assert sorted(first_column("# Environment variables")) == sorted(variables_of_the_programs())
 
 
 def test_what_a_hook_is_told_is_in_the_page_of_failovers() -> None:

@@ -1,4 +1,4 @@
-"""What docs/operations.md grants is enough for consumer groups; a right that is missing says so."""
+"""What docs/operations/permissions.md grants is enough for consumer groups; a right that is missing says so."""
 
 from __future__ import annotations
 

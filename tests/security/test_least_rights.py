@@ -1,4 +1,4 @@
-"""What docs/operations.md grants is enough to copy, and the way back that it tells works."""
+"""What docs/operations grants is enough to copy, and the way back that it tells works."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.spark.lab import Flow, Lab, wait_for
 
 # Of the whole module: tests with a database come first, and the flow is made once.
 pytestmark = pytest.mark.django_db
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "operations"
 POSITIONS = "mm2-positions.primary.internal"
 TOPIC = "orders"
 KINDS = {
@@ -56,11 +56,16 @@ OPERATIONS = {
 }
 
 
+def _commands() -> str:
+    """All pages of operations: permissions, simulation, both directions."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(PAGES.glob("*.md")))
+
+
 def rules_of_the_page(side: str) -> list[AclBinding]:
     """The rules that the page's kafka-acls.sh lines would make for our limited principal."""
     rules = []
     command = rf"^kafka-acls.sh --bootstrap-server {side} (.+)$"
-    for line in re.findall(command, PAGE.read_text(encoding="utf-8"), re.MULTILINE):
+    for line in re.findall(command, _commands(), re.MULTILINE):
         words = shlex.split(line)
         values = dict(itertools.pairwise(words))
         option = next(option for option in KINDS if option in values)

@@ -64,7 +64,7 @@ def world(secured_pair: Pair) -> Iterator[World]:
 
 @pytest.fixture
 def rights(world: World, secured_pair: Pair) -> Iterator[None]:
-    """What docs/operations.md says of a simulation."""
+    """What docs/operations/simulation.md says of a simulation."""
     topic, group = ResourceType.TOPIC, ResourceType.GROUP
     read, delete, describe = AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE
     of_source = [(topic, "", read), (group, "*", describe)]
