@@ -1,4 +1,4 @@
-"""What docs/operations/permissions.md grants is enough for consumer groups; a right that is missing says so."""
+"""What docs/operations/permissions.md grants is enough for consumer groups; a missing right is named."""
 
 from __future__ import annotations
 
