@@ -17,7 +17,7 @@ PROGRAMS = ("controlplane", "mirrors", "monitoring", "spark_runner")
 _NAME = re.compile(
     r"""["'](UNDERSTUDY_[A-Z_]+|DATABASE_URL|REDIS_URL|XDG_CACHE_HOME|JAVA_HOME)["']"""
 )
-# What the command of a hook is told about the run; docs/failover.md has them.
+# What the command of a hook is told about the run; docs/failover-hooks.md has them.
 TOLD = {f"UNDERSTUDY_{word}" for word in ("RUN", "KIND", "FLOW", "SOURCE", "TARGET")}
 # The demo's and the benchmark's own.
 _NOT_FOR_OPERATORS = {"UNDERSTUDY_DEMO_MARK", "UNDERSTUDY_BENCH_LOCK", *TOLD}
@@ -43,7 +43,7 @@ def test_every_environment_variable_is_in_the_table_once() -> None:
 
 
 def test_what_a_hook_is_told_is_in_the_page_of_failovers() -> None:
-    page = (ROOT / "docs" / "failover.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "failover-hooks.md").read_text(encoding="utf-8")
     assert {name for name in TOLD if f"`{name}`" not in page} == set()
 
 

@@ -53,7 +53,7 @@ def test_a_switchover_is_begun_from_its_simulation_and_steered_on_its_page(
     page = visitor.page
     simulation = simulated_for(flow)
     page.goto(f"/failovers/{simulation.pk}/")
-    page.get_by_role("link", name="Hand over for real…").click()
+    page.get_by_role("link", name="Fail over for real…").click()
     expect(page.get_by_text("12 records would be lost.")).to_be_visible()
     button = page.get_by_role("button", name="Hand over primary to backup")
     expect(button).to_be_disabled()
