@@ -107,7 +107,7 @@ def refused_settings(
     except DatabaseError:
         # The tables are not there yet: this is the first migration.
         return []
-    hint = 'docs/operations/secrets.md lists the settings and how to move a secret.'
+    hint = "docs/operations/secrets.md lists the settings and how to move a secret."
     return [
         Warning(f"{name} cannot connect: {why}", hint=hint, id="understudy.W009")
         for name, why in refused.items()

@@ -6,6 +6,7 @@ the later, the more often it failed; one that takes long comes more seldom.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -77,6 +78,17 @@ class Sources:
                     answers.refused = answers.refused or error.message
         return answers
 
+    def missing(self, cluster: Cluster, topics: Iterable[str], *, deadline_s: float) -> set[str]:
+        """Those topics that the cluster says it does not have. One that is hidden is not missing.
+
+        Raises when the cluster does not respond.
+        """
+        places = [(topic, 0) for topic in sorted(topics)]
+        part = self._admin(cluster).list_offsets(places, "earliest", deadline_s=deadline_s)
+        if part.failed and not part.done:
+            self._give_up(cluster, next(iter(part.failed.values())))
+        return {topic for (topic, _), error in part.failed.items() if error.code == "not_found"}
+
     def close(self, cluster_id: int) -> None:
         if (known := self._open.pop(cluster_id, None)) is not None:
             known[1].close()
@@ -130,6 +142,10 @@ class Source(Protocol):
 
     def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers: ...
 
+    def missing(
+        self, cluster: Cluster, topics: Iterable[str], *, deadline_s: float
+    ) -> set[str]: ...
+
 
 def sweep(*, cluster_id: int, now: datetime, sources: Source = OPEN) -> bool:
     """True when this call swept the cluster; False when another did, or nothing answered."""
@@ -158,12 +174,25 @@ def sweep(*, cluster_id: int, now: datetime, sources: Source = OPEN) -> bool:
         seen = unreported_lag.SourceRanges(
             topics=topics, earliest=answers.earliest, end=answers.end, stable=answers.stable
         )
+        missing = _missing_on_targets(silent, sources)
         for flow in silent:
-            unreported_lag.observe(flow=flow, seen=seen, now=now)
+            gone = missing.get(flow.target_id, set())
+            unreported_lag.observe(flow=flow, seen=seen, now=now, missing=gone)
     ranges = _keep(cluster, asked, answers, now)
     flow_outlook.keep(cluster=cluster, ranges=ranges, now=now)
     _succeeded(cluster, asked, ranges, answers.refused, now, time.monotonic() - began)
     return True
+
+
+def _missing_on_targets(flows: Iterable[Flow], sources: Source) -> dict[int, set[str]]:
+    """Deleted remote topics by target. Of a target that does not respond nothing new is known."""
+    found = {}
+    for target, topics in unreported_lag.remote_topics(flows).items():
+        if target.reachable is False:
+            continue
+        with contextlib.suppress(UnderstudyError):
+            found[target.pk] = sources.missing(target, topics, deadline_s=DEADLINE_S)
+    return found
 
 
 def _claim(cluster: Cluster, now: datetime) -> bool:

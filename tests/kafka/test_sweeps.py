@@ -128,3 +128,16 @@ def test_a_cluster_that_is_away_costs_no_more_than_the_deadline(
     assert (row.as_of, row.stale_since) == (as_of, as_of)
     assert "Cluster primary" in row.error
     assert FlowPartition.objects.get().position == 0
+
+
+def test_deleted_topics_of_a_target_are_told_from_those_that_are_there(
+    cluster: ClusterSpec, topic: Callable[..., str], db: None
+) -> None:
+    there, gone = topic(), f"gone-{uuid.uuid4().hex[:8]}"
+    target = world.cluster("backup", bootstrap_servers=cluster.bootstrap_servers)
+    try:
+        assert OPEN.missing(target, {there, gone}, deadline_s=10) == {gone}
+        assert OPEN.missing(target, {there}, deadline_s=10) == set()
+        assert OPEN.missing(target, {gone}, deadline_s=10) == {gone}
+    finally:
+        OPEN.close(target.pk)

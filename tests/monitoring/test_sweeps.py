@@ -31,6 +31,7 @@ class Source:
         self.asked = 0
         self.listed = {"orders": ("id-1", 4)}
         self.hidden: dict[str, str] = {}
+        self.deleted_on_target: set[str] = set()
 
     def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot:
         found = {
@@ -42,6 +43,9 @@ class Source:
         return ClusterSnapshot(
             taken_at=0, cluster_id="c", brokers=1, topics=found, failed=self.hidden
         )
+
+    def missing(self, cluster: Cluster, topics: Any, *, deadline_s: float) -> set[str]:
+        return self.deleted_on_target & set(topics)
 
     def ask(self, cluster: Cluster, places: Any, *, deadline_s: float) -> Answers:
         self.asked += 1
@@ -197,6 +201,19 @@ def test_a_topic_recreated_while_its_flow_is_stopped_owes_all_it_holds(
     assert found.records == 200
     assert FlowTopic.objects.get(topic="orders").account_state == "recreated"
     assert owed(idle, source).records == 200, "and again at the next look"
+
+
+def test_copies_whose_remote_topic_was_deleted_while_the_flow_is_stopped_are_owed_again(
+    idle: Flow, source: Source
+) -> None:
+    source.deleted_on_target = {"primary.orders"}
+    found = owed(idle, source)
+    assert (found.records, found.certainty) == (100, "at_most")
+    # The records that were copied are older than the silence; how old is unknown.
+    assert found.time_lag_ms is None
+    assert found.states == {"waiting_for_decision": 1}
+    source.deleted_on_target = {"another"}
+    assert owed(idle, source).records == 10
 
 
 def test_an_end_below_the_position_is_unknown_where_no_id_tells(idle: Flow, source: Source) -> None:

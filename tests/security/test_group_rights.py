@@ -1,4 +1,4 @@
-"""What docs/operations/permissions.md grants is enough for consumer groups; a missing right is named."""
+"""Consumer groups need what docs/operations/permissions.md grants; a missing right is named."""
 
 from __future__ import annotations
 

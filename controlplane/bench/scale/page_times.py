@@ -6,7 +6,7 @@ import dataclasses
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django.db import connection
@@ -128,6 +128,9 @@ class _Answering:
             for name, partitions in rows.values_list("topic", "partitions")
         }
         return ClusterSnapshot(taken_at=0, cluster_id="", brokers=1, topics=found)
+
+    def missing(self, cluster: Cluster, topics: Iterable[str], *, deadline_s: float) -> set[str]:
+        return set()
 
     def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers:
         self.turn += 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from django.db.models import Q
@@ -40,6 +40,18 @@ class SourceRanges:
     earliest: Mapping[Place, int]
     end: Mapping[Place, int]
     stable: Mapping[Place, int]
+
+
+def remote_topics(flows: Iterable[Flow]) -> dict[Cluster, set[str]]:
+    """The remote topics of these flows that had copies when last reported, by target."""
+    found: dict[Cluster, set[str]] = defaultdict(set)
+    for flow in flows:
+        copied = FlowPartition.objects.filter(flow=flow, position__isnull=False)
+        rows = FlowTopic.objects.filter(flow=flow, topic__in=copied.values("topic"))
+        found[flow.target].update(
+            name for name in rows.values_list("remote_topic", flat=True) if name
+        )
+    return {target: names for target, names in found.items() if names}
 
 
 def unreported_flows(*, cluster: Cluster, now: datetime) -> list[Flow]:
@@ -77,8 +89,13 @@ def selected_places(flow: Flow, source: ClusterSnapshot) -> list[Place]:
     ]
 
 
-def observe(*, flow: Flow, seen: SourceRanges, now: datetime) -> None:
-    """Evaluate the flow from the look at its source, unless its runner reported meanwhile."""
+def observe(
+    *, flow: Flow, seen: SourceRanges, now: datetime, missing: Collection[str] = ()
+) -> None:
+    """Evaluate the flow from the look at its source, unless its runner reported meanwhile.
+
+    `missing`: remote topics that the target no longer has. Their copies are owed again.
+    """
     if not Flow.objects.filter(_is_unreported(now), pk=flow.pk).exists():
         return
     rows = list(FlowTopic.objects.filter(flow=flow))
@@ -92,7 +109,7 @@ def observe(*, flow: Flow, seen: SourceRanges, now: datetime) -> None:
     }
     topics: list[TopicStatus] = []
     partitions: list[PartitionStatus] = []
-    look = _Look(flow, seen, gaps, milliseconds(now), now - (flow.as_of or now))
+    look = _Look(flow, seen, gaps, milliseconds(now), now - (flow.as_of or now), missing)
     for name in sorted(known.keys() | seen.topics.topics.keys() | seen.topics.failed.keys()):
         status = look.topic(name, known.get(name))
         if status is None:
@@ -115,9 +132,11 @@ class _Look:
         gaps: Mapping[Place, GapFacts],
         now: int,
         silent: timedelta,
+        missing: Collection[str],
     ) -> None:
         self._seen = seen
         self._gaps = gaps
+        self._missing = frozenset(missing)
         self._now = now
         self._silent_ms = round(silent.total_seconds() * 1000)
         self._select = _selection(flow)
@@ -188,6 +207,9 @@ class _Look:
         gap = self._gaps.get(place)
         if is_other and position is not None and gap is None:
             gap = GapFacts(kind="recreated", position=position, first=first, end=end)
+        copies_deleted = topic.remote_topic in self._missing and gap is None
+        if copies_deleted and position is not None:
+            gap = GapFacts(kind="remote_missing", position=position, first=first, end=end)
         is_below = gap is None and None not in (end, position) and (end or 0) < (position or 0)
         lag = part.time_lag_ms if part else None
         return PartitionStatus(
@@ -199,8 +221,8 @@ class _Look:
             position=position,
             source_end=self._seen.end.get(place, part.source_end if part else None),
             source_stable_end=end if end is not None else part.source_stable_end if part else None,
-            # What was in step then may be as old as the silence.
-            time_lag_ms=self._silent_ms if lag is None else lag + self._silent_ms,
+            # What was in step then may be as old as the silence. Deleted copies are older.
+            time_lag_ms=None if copies_deleted else (lag or 0) + self._silent_ms,
             lane=part.lane if part else "",
             why=part.why if part else "",
             as_of=self._now if end is not None else milliseconds(part.as_of) if part else 0,
