@@ -1,4 +1,4 @@
-"""The admin site shows our rows and changes none: services do, so that rules and audit hold."""
+"""The admin site shows rows read-only: services change them, so that rules and audit apply."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
-"""Start, watch and stop one runner process; write its spec files, read its status files.
+"""Starts, watches and stops one runner process; writes its spec files, reads its status files.
 
-The runner is a daemon of its own: it must outlive the Celery worker that started it, and must
-not become that worker's zombie. So a shell in a new session starts it in the background, says
-its pid and goes; from then on it belongs to init. Alive means: pid, start tick and process
-state agree (a pid alone is soon somebody else's).
+- The runner is a daemon: it must outlive the Celery worker that started it, and must not become
+  that worker's zombie. A shell in a new session starts it in the background, prints its pid and
+  exits, so that init adopts the runner.
+- Alive means: pid, start tick and process state agree. The kernel reuses a pid alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OUTPUT_FILE = "runner.out"
 LOG_FILE = "runner.log"
 FLOWS_DIR = "flows"
 
-# Exit codes of `python -m spark_runner`; the last words are in runner.out and runner.log.
+# Exit codes of `python -m spark_runner`; its last output is in runner.out and runner.log.
 EXIT_STOPPED = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -34,17 +34,17 @@ EXIT_LOCKED = 3
 EXIT_NO_JAVA = 4
 EXIT_BAD_MASTER = 5
 
-# What reading a file of another format, or of somebody else's, raises.
+# What reading a file of another format or another program raises.
 NOT_OURS = (ValueError, KeyError, TypeError, AttributeError)
 
 _START_DEADLINE_S = 10.0
-# The shell goes away at once; "$0" is the output file, "$@" the runner's argument list.
+# The shell exits at once; "$0" is the output file, "$@" the runner's argument list.
 _DETACH = 'umask 077; "$@" </dev/null >"$0" 2>&1 & echo $!'
 
 
 @dataclasses.dataclass(frozen=True)
 class RunnerProcess:
-    """A process, named so that a reused pid is not mistaken for it."""
+    """A process identified so that a reused pid is not mistaken for it."""
 
     pid: int
     start_tick: int
@@ -53,17 +53,17 @@ class RunnerProcess:
 def start_runner(
     directory: Path, name: str, master: str, env: Mapping[str, str] | None = None
 ) -> RunnerProcess:
-    """Start `python -m spark_runner` detached; returns at once, the runner says when it is ready.
+    """Start `python -m spark_runner` detached, without waiting until it is ready.
 
-    `env` is the whole environment of the runner (default: ours). Secrets that specs refer to as
-    `env:NAME` must be in it; nothing secret is ever in the argument list.
+    `env` is the whole environment of the runner (default: this process's). Secrets that specs refer
+    to as `env:NAME` must be in it; the argument list never holds a secret.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = [sys.executable, "-m", "spark_runner"]
     command += ["--dir", str(directory), "--name", name, "--master", master]
-    answer = subprocess.run(  # noqa: S603 (an argument list of our own, no shell quoting)
+    answer = subprocess.run(  # noqa: S603 (a fixed argument list, no shell quoting)
         ["/bin/sh", "-c", _DETACH, str(directory / OUTPUT_FILE), *command],
-        env=_with_our_package(os.environ if env is None else env),
+        env=_with_package_path(os.environ if env is None else env),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         check=True,
@@ -81,9 +81,9 @@ def is_alive(pid: int, tick: int) -> bool:
 
 
 def stop_runner(process: RunnerProcess, *, deadline_s: float = 12.0) -> bool:
-    """SIGTERM, wait, then SIGKILL. True when it stopped by itself.
+    """SIGTERM, wait, then SIGKILL. True when it stopped on SIGTERM.
 
-    Its Java and Python children watch their parent and follow it, also after a SIGKILL.
+    Its Java and Python children watch their parent and exit with it, also after a SIGKILL.
     """
     if _signal(process, signal.SIGTERM, deadline_s):
         return True
@@ -92,13 +92,13 @@ def stop_runner(process: RunnerProcess, *, deadline_s: float = 12.0) -> bool:
 
 
 def start_tick(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None when there is no such process."""
+    """When the process started, in clock ticks since boot; None without such a process."""
     stat = _stat(pid)
     return None if stat is None else stat[1]
 
 
 def write_spec(directory: Path, spec: JobSpec) -> Path:
-    """Put the wish of the control plane where the runner looks for it."""
+    """Write the desired state of a flow where the runner reads it."""
     path = spec_path(directory, spec.flow)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(path, spec.to_json())
@@ -106,7 +106,7 @@ def write_spec(directory: Path, spec: JobSpec) -> Path:
 
 
 def remove_spec(directory: Path, flow: int) -> None:
-    """Ask the runner to stop the flow; its last status stays."""
+    """Make the runner stop the flow; its last status file remains."""
     spec_path(directory, flow).unlink(missing_ok=True)
 
 
@@ -116,7 +116,7 @@ def read_spec(directory: Path, flow: int) -> JobSpec | None:
 
 
 def read_status(directory: Path, flow: int) -> JobStatus | None:
-    """What the runner last said of the flow; None when it never did, or in another format."""
+    """The runner's last status of the flow; None without one, or in another format."""
     text = _read(status_path(directory, flow))
     with contextlib.suppress(*NOT_OURS):
         return None if text is None else JobStatus.from_json(text)
@@ -124,7 +124,7 @@ def read_status(directory: Path, flow: int) -> JobStatus | None:
 
 
 def read_runner(directory: Path) -> RunnerStatus | None:
-    """What the runner last said of itself; None when it never did, or in another format."""
+    """The runner's last status of itself; None without one, or in another format."""
     text = _read(directory / RUNNER_FILE)
     with contextlib.suppress(*NOT_OURS):
         return None if text is None else RunnerStatus.from_json(text)
@@ -140,7 +140,7 @@ def status_path(directory: Path, flow: int) -> Path:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write and rename, so that a reader sees the old file or the new one, never half of one."""
+    """Write and rename, so that a reader sees the old file or the new one, never a part."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -159,7 +159,7 @@ def _read(path: Path) -> str | None:
 
 
 def _stat(pid: int) -> tuple[str, int] | None:
-    """State letter and start tick; the command's name may hold spaces and brackets."""
+    """State letter and start tick; the command's name may hold spaces and parentheses."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -168,12 +168,12 @@ def _stat(pid: int) -> tuple[str, int] | None:
     return fields[0], int(fields[19])
 
 
-def _signal(process: RunnerProcess, number: signal.Signals, patience_s: float) -> bool:
-    """Whether the process is gone, by this signal or before it."""
+def _signal(process: RunnerProcess, number: signal.Signals, timeout_s: float) -> bool:
+    """Whether the process ended, by this signal or before it."""
     with contextlib.suppress(ProcessLookupError):
         if is_alive(process.pid, process.start_tick):
             os.kill(process.pid, number)
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + timeout_s
     while time.monotonic() < until:
         if not is_alive(process.pid, process.start_tick):
             return True
@@ -181,8 +181,8 @@ def _signal(process: RunnerProcess, number: signal.Signals, patience_s: float) -
     return not is_alive(process.pid, process.start_tick)
 
 
-def _with_our_package(env: Mapping[str, str]) -> dict[str, str]:
-    """The runner finds `spark_runner` and `mirrors` whatever its working directory is."""
+def _with_package_path(env: Mapping[str, str]) -> dict[str, str]:
+    """The runner finds `spark_runner` and `mirrors` in any working directory."""
     root = str(Path(__file__).resolve().parent.parent)
     others = [part for part in env.get("PYTHONPATH", "").split(os.pathsep) if part]
     path = [root, *(part for part in others if part != root)]

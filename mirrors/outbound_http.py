@@ -1,12 +1,12 @@
-"""One HTTP request to an address that a person typed: bounded, without redirects, not to anywhere.
+"""One HTTP request to an address that a person typed: bounded, no redirects, filtered addresses.
 
-The name is resolved once, its addresses are judged, and the connection is made to one of those, so
-that a second resolution cannot lead elsewhere. UNDERSTUDY_NOTIFY_ALLOW names what may be reached,
-in the form of UNDERSTUDY_EGRESS_ALLOW; without it everything may but this machine and the
-link-local, multicast and unspecified addresses. Link-local ones (cloud metadata) never are.
-
-A request carries what its settings hold to wherever they point. So that nobody sends a broker's
-password to an address of his own, it sees only secrets that were named for such requests.
+- The name is resolved once, and the connection goes to one of the checked addresses, so that a
+  second resolution cannot lead elsewhere (DNS rebinding).
+- UNDERSTUDY_NOTIFY_ALLOW lists what may be reached, in the form of UNDERSTUDY_EGRESS_ALLOW. Without
+  it, everything except this machine and link-local, multicast and unspecified addresses.
+- Link-local addresses (cloud metadata) are never allowed.
+- A request may only use secrets with the purpose NOTIFY. Otherwise a user could send a broker's
+  password to an address of their own.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ TIMEOUT = urllib3.Timeout(connect=5.0, read=10.0)
 _ANSWER_BYTES = 300
 _AGAIN = {408, 425, 429}
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
-# Ours to set, or of the connection itself.
-_OURS = {"host", "content-length", "content-type", "transfer-encoding", "connection"}
+# Headers that this program or the connection sets.
+_RESERVED = {"host", "content-length", "content-type", "transfer-encoding", "connection"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """`again`: whether another try may help. `words` never hold the address: it may be secret.
+    """`again`: whether a retry may help. `words` never hold the address: it may be secret.
 
-    `unsent`: there was no connection, so nothing of the request was received.
+    `unsent`: there was no connection, so the receiver got nothing of the request.
     """
 
     ok: bool
@@ -50,16 +50,16 @@ class Outcome:
 
 
 class Refused(Exception):
-    """The address may not be asked, with the reason in a sentence."""
+    """The address is not allowed; the message says why."""
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
-    """Ask an address that was judged, without following redirects; never raises.
+    """POST to an address after checking it, without following redirects; never raises.
 
-    A name may lead to several: one that cannot be connected to leaves the request to the next.
+    A name may resolve to several addresses: after a failed connection the next one is tried.
     """
     try:
-        parts, addresses = _judged(url)
+        parts, addresses = _allowed_addresses(url)
     except Refused as refusal:
         return Outcome(False, str(refusal))
     except OSError:
@@ -94,9 +94,9 @@ def _post_to(
     except urllib3.exceptions.NewConnectionError:
         return Outcome(False, "The connection was refused.", again=True, unsent=True)
     except urllib3.exceptions.ConnectTimeoutError:
-        return Outcome(False, "It did not answer in time.", again=True, unsent=True)
+        return Outcome(False, "It did not respond in time.", again=True, unsent=True)
     except urllib3.exceptions.TimeoutError:
-        return Outcome(False, "It did not answer in time.", again=True)
+        return Outcome(False, "It did not respond in time.", again=True)
     except (urllib3.exceptions.HTTPError, OSError) as error:
         return Outcome(False, f"The connection failed ({type(error).__name__}).", again=True)
     return _outcome(answer.status, text, answer.headers.get("Retry-After"))
@@ -119,8 +119,8 @@ def _pool(parts: urllib.parse.SplitResult, address: str, host: str) -> urllib3.H
     return urllib3.HTTPConnectionPool(address, port, timeout=TIMEOUT)
 
 
-def _judged(url: str) -> tuple[urllib.parse.SplitResult, list[str]]:
-    """The parts of the address and the IP addresses that may be connected to, at least one."""
+def _allowed_addresses(url: str) -> tuple[urllib.parse.SplitResult, list[str]]:
+    """The parts of the address and the allowed IP addresses, at least one."""
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -132,7 +132,7 @@ def _judged(url: str) -> tuple[urllib.parse.SplitResult, list[str]]:
     addresses, refusals = [], []
     for address in dict.fromkeys(str(one[0]) for _, one in found):
         try:
-            _judge(parts.hostname, address, port)
+            _check_address(parts.hostname, address, port)
         except Refused as refusal:
             refusals.append(refusal)
         else:
@@ -142,7 +142,7 @@ def _judged(url: str) -> tuple[urllib.parse.SplitResult, list[str]]:
     return parts, addresses
 
 
-def _judge(host: str, address: str, port: int) -> None:
+def _check_address(host: str, address: str, port: int) -> None:
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
         ip = ip.ipv4_mapped or ip
@@ -175,7 +175,7 @@ def refusal(reference: str) -> str | None:
 
 def check_headers(headers: dict[str, str]) -> str | None:
     for name, value in headers.items():
-        if not _HEADER.fullmatch(name) or name.lower() in _OURS:
+        if not _HEADER.fullmatch(name) or name.lower() in _RESERVED:
             return f"{name[:64]!r} cannot be a header of such a request."
         if not value.isprintable() or not value.isascii() or len(value) > 1000:
             return f"The value of {name} holds characters that no header may hold."

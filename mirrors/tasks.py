@@ -1,6 +1,7 @@
-"""Celery's ways in: an id comes in, a service is called. Each may run twice or never.
+"""Celery tasks of clusters, flows, runners and runs: each takes an id and calls one service.
 
-A task's name is what messages carry, so it stays whatever file the task lies in.
+- Delivery is at least once or lost: each task may run twice or never, and a sweep repeats it.
+- Task names are stored in messages and in the beat schedule: they do not change.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ from mirrors.services.drills import runs, schedules
 from mirrors.services.drills.certificates import issuance
 from mirrors.services.failback import groups, orphan_resolution, preparation, switchover
 from mirrors.services.failback.lifecycle import waiting_failbacks
-from mirrors.services.failover.lifecycle import waiting_runs
+from mirrors.services.failover.lifecycle import is_simulation, waiting_runs
 from mirrors.services.failover.runbook.lease import due_runs
 from mirrors.services.failover.runbook.steps import fence, loss_recount
 from mirrors.services.failover.runbook.worker import advance
 from mirrors.services.failover.simulation import simulator
-from mirrors.services.flows import jobs as job_rows
-from mirrors.services.flows import reconciler
+from mirrors.services.flows import jobs, reconciler
 from mirrors.services.heartbeats import emitter
 from mirrors.services.migration import takeover
 from mirrors.services.offsets import index_refresh
@@ -39,59 +39,73 @@ from mirrors.services.topics import drift, plans
 
 log = logging.getLogger(__name__)
 
-# After a change a flow is looked at so often, until it is as asked; then beat goes on.
+# Beat repeats its sweeps at this interval, so an unclaimed message may expire by then.
+EXPIRES = 10.0
+# After a change a flow is reconciled up to this often until it is settled; then beat continues.
 LOOKS = 12
 LOOK_AGAIN_S = 0.25
+DUTY_EXPIRES = 5.0
+RUNS_EXPIRES = 5.0
+RETIRING_EXPIRES = 3000.0
+# Interval of beat's heartbeat task.
+HEARTBEATS_S = 2.5
+
+
+def send_each(
+    task: Task, ids: Iterable[int], *, queue: str = "default", expires: float = EXPIRES
+) -> None:
+    for row_id in ids:
+        task.apply_async(args=[row_id], queue=queue, expires=expires)
 
 
 @shared_task(name="mirrors.tasks.reconcile", bind=True)
 def reconcile(self: Task) -> None:
-    """Sent by beat: look at every flow of this host, and have the other hosts do the same."""
+    """Sent by beat: reconcile every flow of this host, and send the task to the other hosts."""
     process_liveness.see(kind=process_liveness.BEAT, name="beat", pid=0)
-    _reconcile_here(self)
+    _reconcile_this_host(self)
     hosts = cleanup.hosts_elsewhere()
-    _pass_on(hosts)
+    _send_to_hosts(hosts)
     cleanup.name_unserved(hosts=hosts)
 
 
 @shared_task(name="mirrors.tasks.reconcile_host", bind=True)
 def reconcile_host(self: Task) -> None:
-    """Sent by another host's worker to this host's own queue."""
-    _reconcile_here(self)
+    """Sent to this host's queue by a worker of another host."""
+    _reconcile_this_host(self)
 
 
 @shared_task(name="mirrors.tasks.reconcile_flow")
 def reconcile_flow(flow_id: int, looks: int = LOOKS) -> None:
-    """Sent when a person changed something: do not wait for beat, neither to act nor to see."""
+    """Sent after a person's change, so that neither the action nor the page waits for beat."""
     reconciler.reconcile(flow_id=flow_id)
-    if looks > 1 and not job_rows.is_settled(flow_id=flow_id):
+    if looks > 1 and not jobs.is_settled(flow_id=flow_id):
         reconcile_flow.apply_async(args=[flow_id, looks - 1], countdown=LOOK_AGAIN_S, expires=10)
-    _pass_on(cleanup.hosts_elsewhere(flow_id=flow_id))
+    _send_to_hosts(cleanup.hosts_elsewhere(flow_id=flow_id))
 
 
 @shared_task(name="mirrors.tasks.show_sign", bind=True)
 def show_sign(self: Task) -> None:
-    """Sent by beat too: a reconciler that hangs must not make beat look dead."""
+    """Also sent by beat: a hanging reconciler must not make beat look dead."""
     process_liveness.see(kind=process_liveness.BEAT, name="beat", pid=0)
     process_liveness.see(kind=process_liveness.WORKER, name=_name(self), pid=os.getppid())
 
 
-def _reconcile_here(task: Any) -> None:
+def _reconcile_this_host(task: Any) -> None:
     try:
         process_liveness.see(
             kind=process_liveness.RECONCILE_WORKER, name=_name(task), pid=os.getppid()
         )
         reconciler.reconcile()
     except DatabaseError as error:
-        # Beat asks again in two seconds; a traceback each time would bury the log.
-        log.error("reconcile: the database refuses: %s", error)
+        # Beat retries in two seconds; a traceback each time would flood the log.
+        log.error("reconcile: the database refuses the query: %s", error)
 
 
 def _name(task: Any) -> str:
     return str(task.request.hostname or "in this process")
 
 
-def _pass_on(hosts: set[str]) -> None:
+def _send_to_hosts(hosts: set[str]) -> None:
     for host in sorted(hosts):
         reconcile_host.apply_async(queue=f"reconcile.{host}", expires=EXPIRES)
 
@@ -116,13 +130,6 @@ def sweep_tests() -> None:
     clusters.sweep_tests()
 
 
-DUTY_EXPIRES = 5.0
-RUNS_EXPIRES = 5.0
-RETIRING_EXPIRES = 3000.0
-# So often beat asks for heartbeats.
-HEARTS_S = 2.5
-
-
 @shared_task(name="mirrors.tasks.run_due_duties")
 def run_due_duties() -> None:
     for flow_id, name in scheduler.due_duties(now=timezone.now()):
@@ -136,12 +143,12 @@ def run_duty(flow_id: int, name: str) -> None:
 
 @shared_task(name="mirrors.tasks.beat_hearts")
 def beat_hearts(until: float | None = None) -> None:
-    """Beat comes rarely, or an idle deployment would spend itself; shorter intervals go on here."""
+    """Write due heartbeats. Beat calls it rarely to save CPU; it requeues itself in between."""
     again_s = emitter.beat(now=timezone.now()).again_s
     now = timezone.now().timestamp()
-    until = until or now + HEARTS_S
+    until = until or now + HEARTBEATS_S
     if again_s is not None and now + again_s < until:
-        beat_hearts.apply_async(args=[until], countdown=again_s, expires=HEARTS_S)
+        beat_hearts.apply_async(args=[until], countdown=again_s, expires=HEARTBEATS_S)
 
 
 @shared_task(name="mirrors.tasks.look_at_plan")
@@ -210,8 +217,9 @@ def prune() -> dict[str, int]:
 
 @shared_task(name="mirrors.tasks.run_failover", soft_time_limit=150, time_limit=170)
 def run_failover(run_id: int) -> None:
-    """A simulation in one go; a real run turn by turn, each of which sends the next."""
-    if simulator.run_simulation(run_id=run_id):
+    """A simulation runs to its end; a real run advances until it waits, and is queued again."""
+    if is_simulation(run_id=run_id):
+        simulator.run_simulation(run_id=run_id)
         return
     turn = advance(run_id=run_id)
     if turn.changed_flow is not None:
@@ -228,7 +236,7 @@ def lift_fence(run_id: int, who: str) -> None:
 
 @shared_task(name="mirrors.tasks.count_loss", soft_time_limit=150, time_limit=170)
 def count_loss(run_id: int) -> None:
-    """What an ended failover left on its source, counted once that is back."""
+    """Count what an ended failover left on its source, once the source is reachable again."""
     loss_recount.recount(run_id=run_id)
 
 
@@ -242,7 +250,7 @@ def sweep_failovers() -> None:
 
 @shared_task(name="mirrors.tasks.run_drills")
 def run_drills() -> None:
-    """Judge and certify what has ended, take what is due, and begin what waits."""
+    """Evaluate and certify ended drills, queue due ones, and start queued ones."""
     now = timezone.now()
     runs.judge_ended(now=now)
     issuance.issue_missing(now=now)
@@ -283,7 +291,7 @@ def check_takeover(run_id: int, flow_id: int, seconds: int, start: bool, who: st
 
 @shared_task(name="mirrors.tasks.run_comparison", soft_time_limit=150, time_limit=170)
 def run_comparison(comparison_id: int) -> None:
-    """Some seconds of it; then it goes to the end of the queue, so that others have their turn."""
+    """Run the comparison for some seconds, then requeue it so that other tasks get the worker."""
     if run_turn(comparison_id=comparison_id):
         run_comparison.delay(comparison_id)
 
@@ -328,14 +336,3 @@ __all__ = [
     "sweep_failovers",
     "sweep_tests",
 ]
-
-
-# Beat asks again so often; what no worker took by then is sent anew.
-EXPIRES = 10.0
-
-
-def send_each(
-    task: Task, ids: Iterable[int], *, queue: str = "default", expires: float = EXPIRES
-) -> None:
-    for row_id in ids:
-        task.apply_async(args=[row_id], queue=queue, expires=expires)

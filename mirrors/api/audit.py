@@ -11,7 +11,7 @@ from mirrors.api.base import StrictModelSerializer
 from mirrors.api.flow_progress import OfFlow
 from mirrors.models import Flow, Transition
 from mirrors.models.setting_changes import SettingChange
-from mirrors.models.transitions import acts_on, by_people
+from mirrors.models.transitions import by_people, human_transitions
 
 _TEXTS = ("who", "subject", "name", "field", "why")
 
@@ -64,7 +64,7 @@ class AuditOfFlowViewSet(OfFlow):
     filter_fields: ClassVar = {"field": "field", "who": "who", "subject": "subject"}
 
     def of_flow(self, rows: QuerySet[Any], flow: Flow) -> QuerySet[Any]:
-        return acts_on(flow).order_by("-id")
+        return human_transitions(flow).order_by("-id")
 
 
 class AuditViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Transition]):

@@ -1,4 +1,4 @@
-"""The rows of mirrors: what people asked for, what was seen, and who changed what."""
+"""Django models of clusters, flows, runners and runs, and the audit log."""
 
 from mirrors.models.account import FlowAccount
 from mirrors.models.clusters import Cluster, ClusterTest

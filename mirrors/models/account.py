@@ -1,4 +1,4 @@
-"""FlowAccount: what a flow owes in all, as of its newest revision."""
+"""FlowAccount: the sum of what a flow owes; duplicates and stopped partitions of flows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FlowAccount(models.Model):
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="account")
     revision = models.PositiveBigIntegerField(default=0)
     as_of = models.DateTimeField()
-    # From a sweep of the source, since no runner reports a plan; else from a runner's report.
+    # True: from a scan of the source, because no runner reports a plan.
     is_swept = models.BooleanField(default=False)
     records = models.BigIntegerField(default=0)
     least = models.BigIntegerField(default=0)
@@ -39,10 +39,10 @@ class FlowAccount(models.Model):
     unknown_topics = models.JSONField(default=list)
     topics_copied = models.PositiveIntegerField(default=0)
     topics_left_out = models.PositiveIntegerField(default=0)
-    # Topics that replication alone will not copy: a person has to act.
+    # Topics that are not replicated until a person acts.
     topics_blocked = models.PositiveIntegerField(default=0)
     worst_topic = models.CharField(max_length=255, blank=True)
-    # Why the principal sees no topic, or not those that the filters name; empty when it does.
+    # Why the principal does not see the topics of the filters; empty when it does.
     not_visible = models.TextField(blank=True)
 
     def __str__(self) -> str:
@@ -64,13 +64,13 @@ class FlowAccount(models.Model):
 
 
 def repeats_of() -> dict[int, int]:
-    """By flow, of those whose copiers count them."""
+    """Duplicate records on the target, by flow, where the flow counts them."""
     counted = FlowPartition.objects.filter(repeats__isnull=False).order_by()
     return dict(counted.values_list("flow").annotate(Sum("repeats")))
 
 
 def with_repeats(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """The same for who reads the flows anyhow: `repeats`, null while nobody counts them."""
+    """Flows with `repeats`: their duplicate records on the target, null where not counted."""
     mine = FlowPartition.objects.filter(flow=OuterRef("pk")).order_by().values("flow")
     return rows.annotate(repeats=Subquery(mine.annotate(sum=Sum("repeats")).values("sum")))
 
@@ -80,8 +80,11 @@ STATES = ("faulted", "gap")
 
 @dataclasses.dataclass(frozen=True)
 class Stopped:
-    """`waiting` sums the records behind those partitions whose end is known; of `unknown` ones
-    nobody knows how many wait."""
+    """Stopped partitions of a flow.
+
+    `waiting`: records not replicated, summed over partitions with a known end. `unknown`: the
+    number of partitions without one.
+    """
 
     partitions: int = 0
     waiting: int = 0
@@ -89,7 +92,7 @@ class Stopped:
 
 
 def stopped_of(flows: Collection[int] | None = None) -> dict[int, Stopped]:
-    """By flow, of those that have any; of all flows when none are named."""
+    """By flow, for flows with stopped partitions; without `flows`, of all flows."""
     rows = FlowPartition.objects.filter(state__in=STATES).order_by()
     if flows is not None:
         rows = rows.filter(flow__in=flows)
@@ -105,8 +108,7 @@ def stopped_of(flows: Collection[int] | None = None) -> dict[int, Stopped]:
 
 
 def with_stopped(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """The same for a page that reads its flow anyhow: `stopped` (null for none), `waiting`, and
-    `waiting_unknown`, the number of those of which nobody knows how many records wait."""
+    """Flows with `stopped` (null for none), `waiting`, and `waiting_unknown` (see `Stopped`)."""
     mine = FlowPartition.objects.filter(flow=OuterRef("pk"), state__in=STATES).order_by()
     by_flow = mine.values("flow")
     unknown = Count("pk", filter=Q(offset_lag=None))

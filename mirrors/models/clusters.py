@@ -1,4 +1,4 @@
-"""Cluster: how to reach a Kafka cluster, and what was last seen of it. ClusterTest: one look."""
+"""Cluster: how to reach a Kafka cluster, and its last check. ClusterTest: one connection test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SaslMechanism(models.TextChoices):
 
 
 class Cluster(models.Model):
-    """Secrets are references (`env:NAME`, `file:/path`); no column here ever holds one."""
+    """A registered cluster. Secrets are references (`env:NAME`, `file:/path`), never values."""
 
     alias = models.CharField(max_length=100, unique=True)
     bootstrap_servers = models.TextField()
@@ -40,13 +40,13 @@ class Cluster(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
-    # What the last look saw; null means nobody has looked yet.
-    # Kafka's own have 22 characters; other brokers choose theirs.
+    # Results of the last check; null before the first one.
+    # Kafka's cluster ids have 22 characters; other brokers' differ.
     cluster_id = models.TextField(blank=True)
     brokers = models.PositiveIntegerField(null=True)
     reachable = models.BooleanField(null=True)
     reason = models.TextField(blank=True)
-    # Sentences: addresses that do not serve, certificates about to expire. They stop nothing yet.
+    # Sentences about unreachable addresses and expiring certificates; they block nothing.
     warnings = models.JSONField(default=list, blank=True)
     checked_at = models.DateTimeField(null=True)
 
@@ -82,7 +82,7 @@ class TestState(models.TextChoices):
 
 
 class ClusterTest(RunLifecycle):
-    """One connection test: the row first, then the queue, so that a lost message is seen."""
+    """One connection test: stored first, then queued, so that a lost message is detected."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="tests")
     state = models.CharField(max_length=16, choices=TestState, default=TestState.QUEUED)

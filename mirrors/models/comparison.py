@@ -1,4 +1,4 @@
-"""Comparison: both clusters of a flow beside each other. Its partitions, and what it found."""
+"""Comparison of both clusters of a flow, its parts (one per partition) and its findings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPEN_COMPARISONS = (ComparisonState.QUEUED, ComparisonState.RUNNING)
 
 
 class Verdict(models.TextChoices):
-    """same: all agrees. partly: so does all that was read. differs: something does not."""
+    """same: all agrees. partly: all that was read agrees. differs: something differs."""
 
     SAME = "same"
     PARTLY = "partly"
@@ -30,10 +30,10 @@ class Verdict(models.TextChoices):
 
 
 class Comparison(RunLifecycle):
-    """The row first, then the queue. Workers take it in turns of some seconds, one at a time.
+    """One comparison: stored first, then queued. Workers run it in slices of some seconds.
 
-    `rests` between two turns; `turn` counts them, so that of two workers one takes it. `records`
-    is how many of the last offsets of each partition are read, null for all that there are.
+    - `rests`: waits between two slices. `turn` counts the slices, so that one worker takes each.
+    - `records`: how many of the last offsets of each partition are read; null means all.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="comparisons")
@@ -80,8 +80,11 @@ class PartVerdict(models.TextChoices):
 
 
 class ComparisonPart(models.Model):
-    """One partition. Compared are source offsets from `source_first` up to but without `next`;
-    it is done when that is `source_end`, or when `reason` says why it goes no further."""
+    """One compared partition.
+
+    Source offsets from `source_first` up to, without, `next` are compared. It is done when `next`
+    reaches `source_end`, or when `reason` says why it ends earlier.
+    """
 
     comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="parts")
     topic = models.CharField(max_length=255)
@@ -117,7 +120,7 @@ class ComparisonPart(models.Model):
 
 
 class ComparisonFinding(models.Model):
-    """One thing that differs, or is worth knowing (`weight` is then note)."""
+    """One difference, or a remark (`weight` is then note)."""
 
     comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="findings")
     about = models.CharField(max_length=16)

@@ -1,7 +1,7 @@
-"""Drift: what somebody changed on a flow's target by hand, and what was decided about it.
+"""Drift: a value on a flow's target that somebody changed manually, and the decision about it.
 
-Beside it what tells that from the source's news: how the flow left each remote topic, which access
-rules it made, and who has seen which it would make.
+The other rows tell drift from a change on the source: the last known state of each remote topic,
+the ACLs that the flow created, and who previewed the ACLs that it would create.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class DriftState(models.TextChoices):
 
 
 class Drift(models.Model):
-    """One finding. `expected` is how the flow last left it, `wanted` what it would make of it.
+    """One finding. `expected` is the value that the flow last set, `wanted` the one it would set.
 
-    Null stands for nothing there, or for the target's default. A finding is over with `closed_at`.
+    Null means absent, or the target's default. A finding with `closed_at` is closed.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="drift")
     kind = models.CharField(max_length=16, choices=DriftKind)
     name = models.TextField()
     key = models.TextField(blank=True)
-    # Names the place: principals and groups have names too long for an index.
+    # A digest that identifies the value: names of principals and groups exceed an index.
     place = models.CharField(max_length=64)
     state = models.CharField(max_length=16, choices=DriftState, default=DriftState.OPEN)
     expected = models.TextField(null=True)  # noqa: DJ001 (null: the default, or nothing)
@@ -69,7 +69,7 @@ class Drift(models.Model):
 
 
 class TopicBaseline(models.Model):
-    """A remote topic as the flow last left it; a setting that is not named had its default."""
+    """A remote topic as the flow last left it; a setting that is not listed had its default."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="baselines")
     remote_topic = models.CharField(max_length=255)
@@ -90,9 +90,9 @@ class TopicBaseline(models.Model):
 
 
 class CarriedAcl(models.Model):
-    """An access rule that the flow made on its target, where none was before: it may take it away.
+    """An ACL that the flow created on its target where none existed before.
 
-    Forgotten, it is nobody's: a rule that is not in this table is never taken away.
+    The flow deletes only ACLs of this table: any other one belongs to somebody else.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="carried_acls")
@@ -111,7 +111,7 @@ class CarriedAcl(models.Model):
 
 
 class AclPreview(models.Model):
-    """Somebody has seen which access rules the flow would make; `shape` is what they depend on."""
+    """Who previewed the ACLs that the flow would create; `shape` is what those depend on."""
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="acl_preview")
     shape = models.JSONField()

@@ -1,4 +1,4 @@
-"""Objectives of a flow, its drills (scheduled simulations), what became of each, certificates."""
+"""Objectives of a flow, its drills (scheduled simulations), their runs, and certificates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FlowObjectives(models.Model):
 
 
 class Drill(models.Model):
-    """A schedule of simulations. Moments of it up to `since` are taken, or from before it was."""
+    """A schedule of simulations. Times up to `since` are taken, or precede the schedule."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="drills")
     schedule = models.CharField(max_length=100)
@@ -54,7 +54,7 @@ class Drill(models.Model):
 
 
 class DrillState(models.TextChoices):
-    """`no_objectives`: it ended well, and there was nothing to judge it by."""
+    """`no_objectives`: the drill succeeded, and the flow has no objectives to judge it by."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -63,15 +63,15 @@ class DrillState(models.TextChoices):
     FAILED = "failed"
 
 
-# A drill in one of these says what it verified of the target.
+# A drill in one of these states says what it verified on the target.
 ENDED_WELL = (DrillState.PASSED, DrillState.NO_OBJECTIVES)
 
 
 class DrillRun(RunLifecycle):
-    """One drill. Its row outlives flow, schedule and simulation: it is a record of what was proven.
+    """One drill. The row outlives flow, schedule and simulation: it is evidence.
 
-    `slot` is the moment of the schedule (ms since 1970), null when a person asked. `figures` are
-    the flow's own at the start; `objectives` those in force then.
+    `slot` is the scheduled time (ms since 1970), null for a drill that a person started. `figures`
+    are the flow's at the start; `objectives` are those in force then.
     """
 
     drill = models.ForeignKey(Drill, on_delete=models.SET_NULL, null=True, related_name="runs")
@@ -90,7 +90,7 @@ class DrillRun(RunLifecycle):
     figures = models.JSONField(default=dict)
     measured = models.JSONField(null=True)
     verdict = models.JSONField(null=True)
-    # Why there is no certificate yet; empty when there is one, or nothing to certify.
+    # Why there is no certificate yet; empty when there is one, or when nothing is to be certified.
     uncertified = models.TextField(blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True)
@@ -115,7 +115,7 @@ class DrillRun(RunLifecycle):
 
 
 class SigningKey(models.Model):
-    """A public key that certificates were signed with; the private one is never in the database."""
+    """A public key that certificates were signed with. The private key is not in the database."""
 
     fingerprint = models.CharField(max_length=64, unique=True)
     public_key = models.CharField(max_length=64)
@@ -130,7 +130,7 @@ class SigningKey(models.Model):
 
 
 class Certificate(models.Model):
-    """`text` is the certificate byte for byte; `number` is random, so only who has it finds it."""
+    """`text` is the signed document, byte for byte; `number` is random, so nobody can guess it."""
 
     number = models.CharField(max_length=32, unique=True)
     drill_run = models.OneToOneField(
@@ -139,7 +139,7 @@ class Certificate(models.Model):
     failover = models.ForeignKey(
         FailoverRun, on_delete=models.SET_NULL, null=True, related_name="certificates"
     )
-    # The certificate that this one adds what was counted afterwards to.
+    # The certificate to which this one adds the count that was made afterwards.
     supplements = models.ForeignKey(
         "self", on_delete=models.SET_NULL, null=True, related_name="supplemented_by"
     )

@@ -1,4 +1,4 @@
-"""The way back: divergence points, a failback, and the records that only the old primary has."""
+"""Failback: divergence points, runs, and orphans (records that only the old primary has)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirrors.models.run_lifecycle import RunLifecycle
 
 
 class Divergence(models.Model):
-    """Where both sides of one partition parted, as the topic on the standby cluster keeps it."""
+    """The divergence point of one partition, as the topic on the standby cluster stores it."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="divergences")
     topic = models.CharField(max_length=255)
@@ -51,10 +51,10 @@ class FailbackState(models.TextChoices):
 
 
 class Failback(RunLifecycle):
-    """One way back of a flow that failed over.
+    """One failback of a flow that failed over.
 
-    `flow` is the one that stopped, `reverse` the one that leads back; `starts` says of each
-    partition where that begins and why, `groups` where each consumer group goes on.
+    `flow` is the stopped one, `reverse` the one that replicates back. `starts` has the start
+    offset of each partition with its reason, `groups` the resume offset of each consumer group.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="failbacks")
@@ -95,10 +95,11 @@ class OrphanState(models.TextChoices):
 
 
 class OrphanStretch(models.Model):
-    """Offsets [first, end) of one partition that never crossed, and what becomes of them.
+    """Offsets [first, end) of one partition that were not replicated, and the decision about them.
 
-    `records` of them are somebody's, `kept` of these are here in chunks; `gone` offsets were
-    deleted on the old primary before they crossed. `settled_to` is the next one to be settled.
+    - `records`: records in the range that belong to clients; `kept` of these are stored in chunks.
+    - `gone`: offsets that the old primary deleted before they were replicated.
+    - `settled_to`: the next offset to replay, export or drop.
     """
 
     failback = models.ForeignKey(Failback, on_delete=models.CASCADE, related_name="orphans")
@@ -109,7 +110,7 @@ class OrphanStretch(models.Model):
     end = models.BigIntegerField()
     gone = models.BigIntegerField(default=0)
     records = models.BigIntegerField(default=0)
-    # "at_most" where not all could be read, so that offsets stand for the rest.
+    # "at_most" where part of the range was unreadable, so offsets are counted instead.
     certainty = models.CharField(max_length=16, default="counted")
     kept = models.BigIntegerField(default=0)
     bytes = models.BigIntegerField(default=0)
@@ -136,7 +137,7 @@ class OrphanStretch(models.Model):
 
 
 class OrphanChunk(models.Model):
-    """Some of a stretch's records in order: JSON lines, compressed."""
+    """Consecutive records of a stretch: compressed JSON lines."""
 
     stretch = models.ForeignKey(OrphanStretch, on_delete=models.CASCADE, related_name="chunks")
     first = models.BigIntegerField()

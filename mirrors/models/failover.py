@@ -1,4 +1,4 @@
-"""FailoverRun: one simulated or real run, with plan and result. FailoverStep: one thing it did."""
+"""FailoverRun: one simulated or real run, with plan and result. FailoverStep: one of its steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OPEN_RUNS = (FailoverState.QUEUED, FailoverState.RUNNING, FailoverState.WAITING)
 
 
 class WaitsFor(models.TextChoices):
-    """What a waiting run waits for; each is something that a person does."""
+    """What a waiting run waits for; each is an action of a person."""
 
     APPROVAL = "approval"
     PAUSE = "pause"
@@ -40,7 +40,7 @@ class WaitsFor(models.TextChoices):
 
 
 class Verification(models.TextChoices):
-    """How far a run verified where groups resume; `domain.failover.verification` says when."""
+    """How much of the resume offsets a run verified (rules: `domain.failover.verification`)."""
 
     VERIFIED = "verified"
     PARTLY_VERIFIED = "partly_verified"
@@ -49,17 +49,14 @@ class Verification(models.TextChoices):
 
 
 class FailoverRun(RunLifecycle):
-    """The row first, then the queue. `mark` is in the names of the groups that it throws away.
+    """One run: stored first, then queued. `mark` is in the names of its temporary groups.
 
-    `seen_at` is when its worker was last heard of; `swept_at` when none of its groups was left.
-    An execution is worked on in turns: `holder` is the turn that has it, `next_at` when the next
-    one is due. `hooks` are the flow's settings for its outside steps as they were when it was
-    asked for.
-
-    `lacking` are the missing rights that a simulation found, null where it did not ask.
-    `counted` are the sums of what was counted on the source afterwards, beside what `result`
-    predicted, and `counted_rows` what they are sums of; `count_due_at` is when that is tried next,
-    null when nothing is left to count.
+    - `seen_at`: last sign of life of its worker. `swept_at`: when its last group was deleted.
+    - An execution has a lease: `holder` is the worker's, `next_at` is when the next one is due.
+    - `hooks`: the flow's settings of its hooks at the time of the request.
+    - `lacking`: rights that a simulation found missing; null when it did not check.
+    - `counted`: sums counted on the source after the run, to compare with `result`'s prediction.
+      `counted_rows` are their addends. `count_due_at`: the next attempt, null when all is counted.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="failovers")
@@ -115,11 +112,12 @@ class StepState(models.TextChoices):
 
 
 class FailoverStep(models.Model):
-    """One step of a run; `reason` says what came of it.
+    """One step of a run; `reason` is its outcome.
 
-    Of an execution: `acting_at` is written before its act and `acted_at` after, so that whoever
-    takes it up knows whether there may be an effect. `result` holds its numbers, and what it takes
-    to undo it. `command` is what a person types instead.
+    - `acting_at` is written before the effect, `acted_at` after it. A worker that takes over reads
+      from them whether there may be an effect.
+    - `result` holds the step's numbers and what an undo needs.
+    - `command` is what a person can type instead.
     """
 
     run = models.ForeignKey(FailoverRun, on_delete=models.CASCADE, related_name="steps")
@@ -151,12 +149,12 @@ class FailoverStep(models.Model):
         return f"{self.name} of run {self.run_id}"
 
 
-# Stands for all partitions of the topic.
+# Means all partitions of the topic.
 WHOLE_TOPIC = -1
 
 
 class LeftBehind(models.Model):
-    """It holds until somebody withdraws it; the row stays, since runs name the decision.
+    """A decision not to fail over a topic or partition. Withdrawn rows stay: runs refer to them.
 
     `partition` is `WHOLE_TOPIC` where the decision is about all partitions of the topic.
     """
@@ -190,7 +188,7 @@ class LeftBehind(models.Model):
 
     @property
     def decision(self) -> Decision:
-        """As the rules take it."""
+        """The decision as `domain.failover.left_behind` uses it."""
         return Decision(
             topic=self.topic,
             partition=None if self.is_whole else self.partition,

@@ -1,4 +1,4 @@
-"""What pages read of many flows in one query: what each owes, and where it is worst."""
+"""Queries over many flows: what each owes, and the topics and groups that are furthest behind."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from mirrors.models.groups import GroupOffset
 
 
 def flows_with_lag() -> QuerySet[Any]:
-    """Flows with what they owe, as their account was stored: a join, nothing is summed here.
+    """Flows joined with their stored accounts.
 
-    `owed` is the known sum with its `certainty`, `unknown_partitions` and `observed_at`;
-    `offset_lag` is the same for a reader without room for a certainty: null while any part is
-    unknown.
+    `owed` is the known sum, with its `certainty`, `unknown_partitions` and `observed_at`.
+    `offset_lag` is the same number for readers without a certainty: null while a part is unknown.
     """
     return _flows_with_lag().all()
 
 
 @functools.cache
 def _flows_with_lag() -> QuerySet[Any]:
-    """The question alone, put together once; `all` asks it anew."""
+    """The query, built once; `all` makes a copy that runs again."""
     return (
         labelled_flows()
         .select_related("account")
@@ -48,16 +47,16 @@ def _flows_with_lag() -> QuerySet[Any]:
 
 
 def labelled_flows() -> QuerySet[Any]:
-    """Flows with their names as people write them, `label`."""
+    """Flows with their displayed names as `label`."""
     rows = Flow.objects.select_related("source", "target", "runner")
     return rows.annotate(label=Concat("source__alias", Value("->"), "target__alias"))
 
 
 @dataclasses.dataclass(frozen=True)
 class WorstGroup:
-    """A group by its worst topic, with what all the topics that it reads owe together.
+    """A group with its worst topic and the sum that all its topics owe.
 
-    Those records are what it would not find on the target if the source failed now.
+    If the source failed now, the target would lack these records.
     """
 
     flow: Flow
@@ -68,12 +67,12 @@ class WorstGroup:
 
     @property
     def offset_lag(self) -> int | None:
-        """For a reader without room for a certainty: null while any part is unknown."""
+        """The sum for readers without a certainty: null while a part is unknown."""
         return self.total.exact_or_none
 
 
 def worst_topics(limit: int) -> list[FlowTopic]:
-    """The topics furthest behind, over all flows; their flows are joined to these few alone."""
+    """The topics furthest behind, over all flows, with their flows."""
     worst_first = (F("time_lag_ms").desc(nulls_last=True), "-owed", "-unknown_partitions", "pk")
     owing = Q(owed__gt=0) | Q(unknown_partitions__gt=0)
     behind = FlowTopic.objects.filter(owing).exclude(state="skipped").order_by(*worst_first)
@@ -82,7 +81,7 @@ def worst_topics(limit: int) -> list[FlowTopic]:
 
 
 def worst_groups(topics: Sequence[FlowTopic], limit: int) -> list[WorstGroup]:
-    """The groups that read these topics, which come worst first; three queries."""
+    """The groups that read these topics, in the order of the topics; three queries."""
     rank = {(row.flow_id, row.topic): at for at, row in enumerate(topics)}
     flows, names = {flow for flow, _ in rank}, {topic for _, topic in rank}
     readers = GroupOffset.objects.filter(flow__in=flows, topic__in=names).order_by()
@@ -106,7 +105,7 @@ def worst_groups(topics: Sequence[FlowTopic], limit: int) -> list[WorstGroup]:
 
 
 def _waiting(groups: Sequence[tuple[int, str]]) -> dict[tuple[int, str], Total]:
-    """What the copied topics that each of these reads owe."""
+    """By group: what the replicated topics that it reads owe."""
     flows, names = {flow for flow, _ in groups}, {group for _, group in groups}
     read = GroupOffset.objects.filter(flow__in=flows, group__in=names).exclude(topic="").order_by()
     pairs = set(read.values_list("flow", "group", "topic").distinct())

@@ -1,4 +1,4 @@
-"""Flow: an ordered pair of clusters and its settings. Job: one run of it. Rows of its progress."""
+"""Flow: an ordered pair of clusters and its settings. Job: one run of it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class ObservedState(models.TextChoices):
 
 
 class Flow(models.Model):
-    """People write `desired_state`; the reconciler alone writes `observed_state`.
+    """People write `desired_state`; only the reconciler writes `observed_state`.
 
-    `generation` counts edits: a job tells which one it runs, so an edit that has not arrived shows.
+    `generation` counts edits. A job reports the one that it runs, so pages show a pending edit.
     """
 
     source = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="flows_out")
@@ -56,13 +56,13 @@ class Flow(models.Model):
     reason = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)
     generation = models.PositiveIntegerField(default=1)
-    # Asked for by a person: the running job ends and the next one starts, once per value.
+    # Raised when a person requests a restart: one restart per value.
     restarts = models.PositiveIntegerField(default=0)
     attempt = models.PositiveIntegerField(default=0)  # failures in a row
-    # A person's start forgives: failures of jobs from before this count no more.
+    # A person's start resets the failure count: failures of earlier jobs no longer count.
     forgiven_at = models.DateTimeField(null=True)
     retry_at = models.DateTimeField(null=True)
-    # A person started it beside another program that writes the same remote topics.
+    # A person started it although another program writes the same remote topics.
     accepts_other_writers = models.BooleanField(default=False)
     warnings = models.JSONField(default=list, blank=True)
     as_of = models.DateTimeField(null=True)
@@ -91,9 +91,9 @@ class Flow(models.Model):
 
     @property
     def spec(self) -> FlowSpec:
-        """Raises InvalidSettings for settings that an older edition took and this one does not.
+        """Raises InvalidSettings for settings that only an older version accepted.
 
-        Not for when its runs begin: that is a start's business.
+        The schedule of its starts is not checked: a start does that.
         """
         return FlowSpec.build(
             source=self.source.spec,
@@ -113,7 +113,7 @@ class JobState(models.TextChoices):
 
 
 class Job(models.Model):
-    """One run of a flow in a runner; at most one of a flow is open, and the database says so."""
+    """One run of a flow in a runner; a constraint allows one open job per flow."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="jobs")
     runner = models.ForeignKey(Runner, on_delete=models.PROTECT, related_name="jobs")
@@ -131,7 +131,7 @@ class Job(models.Model):
     as_of = models.DateTimeField(null=True)
     records = models.BigIntegerField(default=0)
     bytes = models.BigIntegerField(default=0)
-    # Of `domain.lanes.LaneFigure` a row for each lane and reason.
+    # One `domain.lanes.LaneFigure` for each lane and reason.
     lanes = models.JSONField(default=list, blank=True)
 
     class Meta:
@@ -147,18 +147,18 @@ class Job(models.Model):
 
 
 class FlowTopic(models.Model):
-    """One source topic as the flow sees it; a skipped one carries the rule that said no."""
+    """One source topic as the flow sees it; a skipped one has the rule that excludes it."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="topics")
     topic = models.CharField(max_length=255)
-    # Null: not replicated. What it would be called may be longer than Kafka allows.
+    # Null: not replicated. The remote name may be longer than Kafka allows.
     remote_topic = models.TextField(null=True)  # noqa: DJ001
     state = models.CharField(max_length=16)
     reason = models.TextField(blank=True)
     partitions = models.PositiveIntegerField()
-    # Why it is not copied, for programs (`domain.jobs.TopicStatus.code`).
+    # Why it is not replicated, for programs (`domain.jobs.TopicStatus.code`).
     code = models.CharField(max_length=32, blank=True, default="")
-    # The id that the source gave it at the last plan.
+    # Its topic id on the source at the last plan.
     source_topic_id = models.CharField(max_length=64, blank=True, default="")
     # Null while any partition is unknown; `owed` sums those that are known.
     offset_lag = models.BigIntegerField(null=True)
@@ -182,7 +182,7 @@ class FlowTopic(models.Model):
 
     @property
     def total(self) -> Total:
-        """What its partitions owe together."""
+        """The sum of what its partitions owe."""
         return Total(
             records=self.owed,
             least=self.least,
@@ -197,7 +197,7 @@ class FlowTopic(models.Model):
 
 
 class FlowPartition(models.Model):
-    """One copied partition; `position` is the next upstream offset to be copied."""
+    """One replicated partition; `position` is the next upstream offset to copy."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="partitions")
     topic = models.CharField(max_length=255)
@@ -208,21 +208,21 @@ class FlowPartition(models.Model):
     position = models.BigIntegerField(null=True)
     source_end = models.BigIntegerField(null=True)
     source_stable_end = models.BigIntegerField(null=True)
-    # Where the records begin that the target should hold, of the generation on the source now.
+    # First offset that the target should hold, in the generation that the source has now.
     source_first = models.BigIntegerField(null=True)
-    # What is owed of it (`domain.account.partition.Owed`): null when nobody knows.
+    # Owed records (`domain.account.partition.Owed`): null when unknown.
     offset_lag = models.BigIntegerField(null=True)
     time_lag_ms = models.BigIntegerField(null=True)
     certainty = models.CharField(max_length=16, default="at_most")
     account_state = models.CharField(max_length=24, default="in_step")
     # Why it is stopped, for programs (`domain.jobs.PartitionStatus.code`).
     code = models.CharField(max_length=32, blank=True, default="")
-    # Each offset that its job passed held a record (`domain.jobs.PartitionStatus.is_dense`).
+    # Every offset that its job passed held a record (`domain.jobs.PartitionStatus.is_dense`).
     is_dense = models.BooleanField(default=False)
     lane = models.CharField(max_length=16, blank=True)
-    # At least once: records that lie twice on the target; null where nobody counts them.
+    # At-least-once delivery: duplicate records on the target; null where they are not counted.
     repeats = models.BigIntegerField(null=True)
-    why = models.TextField(blank=True, default="")  # of its last batch, in the lane `repack`
+    why = models.TextField(blank=True, default="")  # why its last batch took the lane `repack`
     as_of = models.DateTimeField()
 
     class Meta:

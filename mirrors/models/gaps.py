@@ -1,4 +1,4 @@
-"""Gap: a stretch of source offsets that cannot be copied, and what a person decided."""
+"""Gap: a range of source offsets that cannot be replicated (data loss), and the decision on it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class GapState(models.TextChoices):
 
 
 class Gap(models.Model):
-    """One partition's. `accepted` and `restarted` wait for the runner until `closed_at` is set.
+    """Data loss of one partition. `accepted` and `restarted` wait for the runner until `closed_at`.
 
-    `position` is the first upstream offset not copied; a number that has no meaning is null.
+    `position` is the first upstream offset that was not replicated. A number that does not apply
+    to the kind is null.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="gaps")
@@ -48,7 +49,7 @@ class Gap(models.Model):
     first_lost = models.BigIntegerField(null=True)
     last_lost = models.BigIntegerField(null=True)
     count = models.BigIntegerField(null=True)
-    # What a decision must still meet when the runner applies it.
+    # Facts that must still hold when the runner applies the decision.
     facts = models.JSONField(default=dict)
     opened_at = models.DateTimeField()
     seen_at = models.DateTimeField()

@@ -1,4 +1,4 @@
-"""Consumer groups of a flow on both sides, and what was last written about them."""
+"""Consumer groups of a flow on both clusters: offsets, checkpoints, offset syncs; group queries."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from mirrors.models.clusters import Cluster
 from mirrors.models.flows import Flow
 from mirrors.models.offsets import PartitionMap
 
-# Kafka sets no limit to a group's name; the database's index does.
+# Kafka does not limit the length of a group's name; the database's index does.
 LONGEST_GROUP = 500
-# Stands for the group as a whole, where no partition of it is known.
+# Means the group as a whole, where none of its partitions is known.
 NO_PARTITION = -1
 
 
 class GroupOffset(models.Model):
-    """One group in one partition of a source topic, as the duties last saw it.
+    """One group-partition of the source, as the sync tasks last saw it.
 
-    A group that is left out, or has no offset anywhere, is one row without topic and partition.
-    `wrote` is where we put the group on the target, null when we never did.
+    A group that is excluded or has no offset is one row without topic and partition. `wrote` is
+    the offset that the flow committed on the target, null when it never did.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="groups")
     group = models.CharField(max_length=LONGEST_GROUP)
     topic = models.CharField(max_length=255, blank=True)
     partition = models.IntegerField(default=NO_PARTITION)
-    # What it would be called may be longer than Kafka allows.
+    # The remote name may be longer than Kafka allows.
     remote_topic = models.TextField(blank=True)
     source_offset = models.BigIntegerField(null=True)
     translated_offset = models.BigIntegerField(null=True)
@@ -53,7 +53,7 @@ class GroupOffset(models.Model):
 
 
 class KnownCheckpoint(models.Model):
-    """The last checkpoint of a group and remote partition; `topic` is the name on the target."""
+    """The last MM2 checkpoint of a group and remote partition; `topic` is the remote topic."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="checkpoints")
     group = models.CharField(max_length=LONGEST_GROUP)
@@ -76,9 +76,9 @@ class KnownCheckpoint(models.Model):
 
 
 class GroupBookmark(models.Model):
-    """How far a flow's checkpoints were read, and which topic of offset syncs is written.
+    """How far a flow's checkpoints were read, and which offset-syncs topic is written.
 
-    Both by topic id: for a topic that was made anew nothing remembered counts.
+    Both with the topic id: for a recreated topic the stored offset does not apply.
     """
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="group_bookmark")
@@ -91,7 +91,7 @@ class GroupBookmark(models.Model):
 
 
 class SyncedPartition(models.Model):
-    """How far MM2's offset syncs of a map are written: its last record, and the last sync's."""
+    """How far a map's offset syncs are written: the last record, and the last sync's record."""
 
     map = models.OneToOneField(PartitionMap, on_delete=models.CASCADE, related_name="synced")
     upstream = models.BigIntegerField()
@@ -102,28 +102,28 @@ class SyncedPartition(models.Model):
         return f"offset syncs up to {self.upstream}"
 
 
-# So many groups are looked up one by one. With more, which have few places each, it is less work
-# to read all places.
-MOST_LEAPS = 3_000
+# Up to this many groups the query jumps from group to group in the index. More groups have few
+# partitions each, so reading all rows costs less.
+MAX_SKIPS = 3_000
 
 
 def groups_of(cluster: Cluster) -> QuerySet[Any]:
-    """One row a group: on a source all that were seen there, on a target those that are there."""
+    """One row per group: on a source all that were seen, on a target those with an offset."""
     return _counted(_seen_on(cluster))
 
 
 def groups_named(cluster: Cluster, known: dict[str, set[int]], names: list[str]) -> QuerySet[Any]:
-    """Those of `flows_by_group` with these names, by name."""
+    """The groups of `flows_by_group` with these names, ordered by name."""
     flows = {flow for name in names for flow in known[name]}
     rows = _seen_on(cluster).filter(flow__in=flows, group__in=names)
     return _counted(rows).order_by("group")
 
 
 def flows_by_group(cluster: Cluster) -> dict[str, set[int]]:
-    """Their names in order, each with the flows that know it: less work than to count places."""
+    """Group names in order, each with the flows that know it; cheaper than counting partitions."""
     found: dict[str, set[int]] = {}
-    leapt = _leapt(cluster)
-    for group, flow in _read(cluster) if leapt is None else leapt:
+    pairs = _index_skip_scan(cluster)
+    for group, flow in _full_scan(cluster) if pairs is None else pairs:
         found.setdefault(group, set()).add(flow)
     return found
 
@@ -144,26 +144,26 @@ def _counted(rows: QuerySet[Any]) -> QuerySet[Any]:
     )
 
 
-def _read(cluster: Cluster) -> Iterable[tuple[str, int]]:
+def _full_scan(cluster: Cluster) -> Iterable[tuple[str, int]]:
     return _seen_on(cluster).order_by("group").values_list("group", "flow").distinct()
 
 
-def _leapt(cluster: Cluster) -> list[tuple[str, int]] | None:
-    """From each group of a flow to its next one by the index, past all its places.
+def _index_skip_scan(cluster: Cluster) -> list[tuple[str, int]] | None:
+    """Pairs of group and flow, by a loose index scan: from each group to the next one.
 
-    None when there are too many for that. The ORM has no query that goes on from what it found.
+    None when there are more than `MAX_SKIPS`. The ORM has no recursive queries.
     """
-    key, leaps = cluster.pk, MOST_LEAPS + 1
+    key, limit = cluster.pk, MAX_SKIPS + 1
     with connection.cursor() as cursor:
-        cursor.execute(_LEAPS, [key, key, key, leaps])
+        cursor.execute(_SKIP_SCAN, [key, key, key, limit])
         rows = cursor.fetchall()
-    if len(rows) == leaps:
+    if len(rows) == limit:
         return None
     return [(group, flow) for group, flow, is_there in rows if is_there]
 
 
-# DISTINCT keeps SQLite from sorting before it stops: it would have to leap through all for that.
-_LEAPS = """
+# DISTINCT keeps SQLite from sorting before the limit applies, which would scan everything.
+_SKIP_SCAN = """
 WITH RECURSIVE known(flow, reads, name) AS (
   SELECT f.id, f.source_id = %s,
     (SELECT MIN(g."group") FROM mirrors_groupoffset g WHERE g.flow_id = f.id)
@@ -173,12 +173,12 @@ WITH RECURSIVE known(flow, reads, name) AS (
     (SELECT MIN(g."group") FROM mirrors_groupoffset g
      WHERE g.flow_id = k.flow AND g."group" > k.name)
   FROM known k WHERE k.name IS NOT NULL
-), leapt(name, flow, there) AS (
+), pairs(name, flow, there) AS (
   SELECT k.name, k.flow, k.reads OR
     (SELECT g.id FROM mirrors_groupoffset g
      WHERE g.flow_id = k.flow AND g."group" = k.name AND g.target_offset IS NOT NULL LIMIT 1)
     IS NOT NULL
   FROM known k WHERE k.name IS NOT NULL LIMIT %s
 )
-SELECT DISTINCT name, flow, there FROM leapt ORDER BY name
+SELECT DISTINCT name, flow, there FROM pairs ORDER BY name
 """

@@ -1,4 +1,4 @@
-"""The index of offset runs: a cache of two internal topics on the target, rebuilt from them."""
+"""The index of offset runs: a cache of two internal topics on the target, rebuildable from them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.db import connection, models
 
 from mirrors.models.flows import Flow
 
-# (map, upstream offset): the two blocks around it are looked for.
+# (map id, upstream offset) whose neighboring blocks are wanted.
 Wanted = tuple[int, int]
 
 
@@ -22,7 +22,7 @@ class Around(NamedTuple):
 
 
 class BlockRow(NamedTuple):
-    """A block of some map, with less around it than a `RunBlock` has."""
+    """The columns of a `RunBlock` without its map."""
 
     first: int
     downstream: int
@@ -31,8 +31,10 @@ class BlockRow(NamedTuple):
 
 
 class RunIndex(models.Model):
-    """How far a flow's positions and runs were read, and under which leader what stands before was
-    written (-1: not known); another topic id, or another log, means: begin anew."""
+    """How far a flow's positions and runs topics were read, with the leader epoch of what was read.
+
+    Epoch -1 means unknown. After another topic id or a truncation the index starts from scratch.
+    """
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="run_index")
     positions_id = models.CharField(max_length=64, blank=True)
@@ -41,9 +43,9 @@ class RunIndex(models.Model):
     runs_id = models.CharField(max_length=64, blank=True)
     runs_next = models.BigIntegerField(default=0)
     runs_epoch = models.IntegerField(default=-1)
-    # Whoever writes raises it: of two that read at once, one begins anew.
+    # Each writer raises it: of two concurrent readers, one starts over.
     version = models.PositiveBigIntegerField(default=0)
-    # All that was committed by then is in; null until the first time.
+    # The index holds everything committed by then; null until the first refresh.
     as_of = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
@@ -51,11 +53,12 @@ class RunIndex(models.Model):
 
 
 class PartitionMap(models.Model):
-    """The map of one partition in one generation. `position` is null in one that is not current.
+    """The offset map of one partition in one generation.
 
-    `into`: the id of the topic that its runs lead to; empty where that is not known. The starts
-    are the first offsets that both clusters held at `starts_at`, null where one did not say.
-    `map_end`: where the last run below the position ends downstream, as the position says.
+    - `position`: null in a generation that is not current.
+    - `into`: topic id of the remote topic of its runs; empty where unknown.
+    - `source_start`, `target_start`: log start offsets at `starts_at`, null where unknown.
+    - `map_end`: downstream end of the last run below the position, as the position records it.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="maps")
@@ -82,10 +85,10 @@ class PartitionMap(models.Model):
 
 
 class RunBlock(models.Model):
-    """One block of runs; `first` and `downstream` are where its first run begins.
+    """One block of runs; `first` and `downstream` are the offsets of its first run.
 
-    Within a map both rise together: a block is taken out by one that was written later and begins
-    at or below it, which a restart that copied twice leaves behind.
+    Within a map both rise together. A restart that copied records twice writes a later block that
+    begins at or below an earlier one; the earlier one is then removed.
     """
 
     # The constraint below is its index.
@@ -100,7 +103,7 @@ class RunBlock(models.Model):
     class Meta:
         ordering = ("map", "first")
         constraints = (models.UniqueConstraint(fields=["map", "first"], name="one_block_at"),)
-        # For the way back, from downstream to upstream offsets.
+        # For reverse translation, from downstream to upstream offsets.
         indexes = (models.Index(fields=["map", "downstream"], name="block_by_downstream"),)
 
     def __str__(self) -> str:
@@ -111,7 +114,7 @@ class OffsetBounds(models.Model):
     """MM2's offset syncs of one partition, for offsets that this flow did not copy.
 
     Each list holds pairs of a source and a target offset. `proven`: the records at both have the
-    same content; `refuted`: they have not. `as_of`: when the topic of syncs was read.
+    same content. `refuted`: they differ. `as_of`: when the offset-syncs topic was read.
     """
 
     map = models.OneToOneField(PartitionMap, on_delete=models.CASCADE, related_name="bounds")
@@ -125,10 +128,10 @@ class OffsetBounds(models.Model):
 
 
 def blocks_around(wanted: Iterable[Wanted]) -> dict[Wanted, Around]:
-    """For each the block that begins at or below it, and the next one above.
+    """For each offset: the block that begins at or below it, and the next one above.
 
-    Two look-ups in the index a row and one question for hundreds, however many blocks a map has.
-    The ORM has no way to send values along as a table.
+    Two index look-ups per row, hundreds of rows per query, whatever the number of blocks. The ORM
+    cannot pass values as a table.
     """
     rows = sorted(set(wanted))
     found: dict[Wanted, Around] = {}
@@ -143,10 +146,9 @@ def blocks_around(wanted: Iterable[Wanted]) -> dict[Wanted, Around]:
 
 
 def store_blocks(blocks: Iterable[tuple[int, BlockRow]]) -> None:
-    """Blocks, each with the id of its map, into the place of those that begin where they do.
+    """Insert blocks, each with the id of its map, or replace those with the same first offset.
 
-    An index that is built anew has a million of them, and `bulk_create` takes most of its time to
-    put its question.
+    A rebuilt index has a million blocks, and `bulk_create` spends most of its time building SQL.
     """
     rows = [(map_id, *block) for map_id, block in blocks]
     with connection.cursor() as cursor:
@@ -156,7 +158,7 @@ def store_blocks(blocks: Iterable[tuple[int, BlockRow]]) -> None:
             cursor.execute(_STORE.replace("@", places), [value for row in chunk for value in row])
 
 
-# Some builds of SQLite take 999 values a question.
+# Some builds of SQLite accept at most 999 parameters per query.
 _ROWS, _STORED = 400, 190
 _AROUND = """
 WITH wanted(map_id, upstream) AS (VALUES @),
@@ -167,7 +169,7 @@ found AS (
     (SELECT id FROM mirrors_runblock b
      WHERE b.map_id = w.map_id AND b.first > w.upstream ORDER BY b.first LIMIT 1) AS above
   FROM wanted w
-  -- A limit keeps both databases from looking up again what is joined below.
+  -- The limit keeps both databases from repeating these look-ups in the joins below.
   LIMIT 1000)
 SELECT f.map_id, f.upstream, below.first, below.body, above.body
 FROM found f

@@ -1,4 +1,4 @@
-"""When flows were last proven, and how ready they are: what pages, REST and metrics read of it."""
+"""When flows were last proven by a drill, and their readiness, for pages, REST and metrics."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from mirrors.models.gaps import Gap, GapKind, GapState
 from mirrors.models.groups import NO_PARTITION, GroupOffset
 from mirrors.models.sync import DutyRun
 
-# No place of these on the target is missed: the flow does not carry them.
+# The flow does not replicate these, so a missing group-partition on the target is no fault.
 _LEFT_OUT = ("excluded", "not_copied")
-# A duty whose last turn is older than that is at rest with its flow.
-_DUTIES_FOR = timedelta(days=2)
+# A sync task whose last run is older is stopped together with its flow.
+_TASKS_FOR = timedelta(days=2)
 _NONE = (0, 0)
 _MANY = 200
 
 
 def with_proof(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """The same flows with what `proof_of` needs of their drills."""
+    """The same flows with the columns that `proof_of` needs of their drills."""
     ended = DrillRun.objects.filter(flow=OuterRef("pk"), ended_at__isnull=False)
     newest = ended.order_by("-ended_at", "-pk")
     passed = newest.filter(state__in=ENDED_WELL)
@@ -52,7 +52,7 @@ def with_proof(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def proof_of(flow: Any, now: datetime) -> Proven:
-    """Of a flow that `with_proof` read."""
+    """When the flow was last proven; `with_proof` must have read it."""
     last = LastDrills(
         passed_at=flow.proven_at,
         ended_at=flow.drilled_at,
@@ -66,7 +66,7 @@ def proof_of(flow: Any, now: datetime) -> Proven:
 
 
 def with_readiness(rows: QuerySet[Any], now: datetime) -> QuerySet[Any]:
-    """The same flows with what `readiness_of` needs of their own rows: pages ask every second."""
+    """The same flows with the columns that `readiness_of` needs; pages ask every second."""
     gaps = Gap.objects.filter(flow=OuterRef("pk"), state=GapState.OPEN, closed_at=None)
     counted = gaps.order_by().values("flow").annotate(amount=Count("pk")).values("amount")
     rows = with_proof(rows).select_related("objectives")
@@ -99,10 +99,10 @@ def _counted(rows: QuerySet[Any], how: Aggregate) -> Coalesce:
 
 
 def readiness_of(flows: Iterable[Any], now: datetime) -> dict[int, Readiness]:
-    """By flow, in two more queries; each was read by `with_readiness(flows_with_lag())`."""
+    """By flow, with two more queries; `with_readiness(flows_with_lag())` must have read them."""
     rows = list(flows)
     keys = [flow.pk for flow in rows]
-    failed, groups = _failed_duties(keys, now), _places(keys)
+    failed, groups = _failed_tasks(keys, now), _group_partitions(keys)
     return {
         flow.pk: readiness(
             ReadinessPicture(
@@ -141,8 +141,7 @@ def _objectives(flow: Any) -> Objectives:
 
 
 def _owed_now(flow: Any, now: datetime) -> int | None:
-    """As it may be stated now: of an old observation only a lower bound is left, which no RPO is
-    met by."""
+    """Owed records as of now. An old observation is only a lower bound, which meets no RPO."""
     account = getattr(flow, "account", None)
     if account is None:
         return None
@@ -169,22 +168,22 @@ def _lacking(found: Any) -> tuple[str, ...] | None:
     return None if found is None else tuple(found)
 
 
-def _places(keys: list[int]) -> dict[int, tuple[int, int]]:
-    """By flow: the places that its groups have on the source, and those of them on the target."""
+def _group_partitions(keys: list[int]) -> dict[int, tuple[int, int]]:
+    """By flow: its group-partitions on the source, and how many of them the target has."""
     rows = GroupOffset.objects.filter(partition__gt=NO_PARTITION)
-    if len(keys) < _MANY:  # each row compared with hundreds takes longer than to count them all
+    if len(keys) < _MANY:  # comparing each row with hundreds of keys is slower than counting all
         rows = rows.filter(flow__in=keys)
     by_flow = rows.exclude(sync_state__in=_LEFT_OUT).order_by().values_list("flow")
     counted = by_flow.annotate(places=Count("pk"), translated=Count("translated_offset"))
     return {flow: (places, translated) for flow, places, translated in counted}
 
 
-def _failed_duties(keys: list[int], now: datetime) -> dict[int, list[tuple[str, str]]]:
-    """Duties whose last turn that ended had an error, while the flow is asked to do them.
+def _failed_tasks(keys: list[int], now: datetime) -> dict[int, list[tuple[str, str]]]:
+    """Enabled sync tasks whose last finished run had an error.
 
-    The last turn of each is looked up: a month of turns is a million rows.
+    One look-up for each task: a month of runs is a million rows.
     """
-    since = int((now - _DUTIES_FOR).timestamp()) // 3_600 * 3_600
+    since = int((now - _TASKS_FOR).timestamp()) // 3_600 * 3_600
     found: dict[int, list[tuple[str, str]]] = {}
     for key, *errors in _last_errors(since).filter(pk__in=keys):
         for duty, error in zip(DUTY_NAMES, errors, strict=True):
@@ -195,7 +194,7 @@ def _failed_duties(keys: list[int], now: datetime) -> dict[int, list[tuple[str, 
 
 @functools.lru_cache(maxsize=1)
 def _last_errors(since: int) -> QuerySet[Any, Any]:
-    """The question alone, put together once an hour."""
+    """The query alone, built once an hour."""
     ended = DutyRun.objects.filter(flow=OuterRef("pk"), slot__gte=since, ended_at__isnull=False)
     last = [
         Subquery(ended.filter(duty=duty).order_by("-slot").values("error")[:1])

@@ -1,4 +1,4 @@
-"""Who may do what: three roles, kept as Django groups, each including the one before."""
+"""Roles: viewer, operator, admin, kept as Django groups; each includes the one before."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the rows of all runs have in common: a person asks for one, a worker does it, it ends.
+"""RunLifecycle: what the rows of all runs have in common.
 
-A run is queued, taken by one worker, heard of while it is worked on, and ended once. Every change
-of its state is a compare-and-set (`transitions.claim`). Failover runs, failbacks, comparisons,
-drills and connection tests are such runs; `services.run_lifecycle` does what they share.
+A person requests a run, one worker takes it, shows signs of life, and ends it once. Every change of
+state is a compare-and-set (`transitions.claim`). Failover runs, failbacks, comparisons, drills and
+connection tests are runs; `services.run_lifecycle` has the operations that they share.
 """
 
 from __future__ import annotations

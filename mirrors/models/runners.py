@@ -1,4 +1,4 @@
-"""Runner: a Spark application that hosts flows, and its log. Sighting: when a process was seen."""
+"""Runner: a Spark application that runs flows. RunnerLog: its log. Sighting: process liveness."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunnerState(models.TextChoices):
 
 
 class Runner(models.Model):
-    """Supervised by the workers on `host` alone: pid and start tick mean nothing elsewhere."""
+    """Only workers on `host` supervise it: pid and start tick have no meaning elsewhere."""
 
     name = models.CharField(max_length=100, unique=True)
     master = models.CharField(max_length=255)
@@ -49,7 +49,7 @@ class Runner(models.Model):
         return self.name
 
     def health(self, now: datetime) -> RunnerHealth:
-        """What is said of it; `state` alone is what it said itself, at `seen_at`."""
+        """Its health now; `state` is only its own last report, of `seen_at`."""
         age = None if self.seen_at is None else (now - self.seen_at).total_seconds()
         return runner_health(state=self.state, reason=self.reason, report_age_s=age)
 
@@ -59,11 +59,11 @@ class Runner(models.Model):
 
 
 class RunnerLog(models.Model):
-    """The last lines of a runner's log, brought here by the worker on its host."""
+    """The last lines of a runner's log, stored by the worker on its host."""
 
     runner = models.OneToOneField(Runner, on_delete=models.CASCADE, related_name="log")
     lines = models.JSONField(default=list)
-    # Which state of the file was read: as long as it stands, nothing is read again.
+    # Identifies the version of the file that was read; an unchanged file is not read again.
     mark = models.CharField(max_length=100)
     written_at = models.DateTimeField()
 
@@ -72,7 +72,7 @@ class RunnerLog(models.Model):
 
 
 class Sighting(models.Model):
-    """One row per process that must be alive (beat, each worker), touched while it works."""
+    """One row per process that must be alive (beat, each worker); the process updates it."""
 
     name = models.CharField(max_length=255, unique=True)
     kind = models.CharField(max_length=32)

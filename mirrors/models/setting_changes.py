@@ -1,4 +1,4 @@
-"""SettingChange: one setting of a flow that somebody changed; the history of its configuration."""
+"""SettingChange: one changed setting of a flow; the history of its configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirrors.models.flows import Flow
 
 
 class SettingChange(models.Model):
-    """`before` is null where the key was not set, `after` where it is not set any more."""
+    """`before` is null where the key was not set, `after` where the edit removed it."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="setting_changes")
     generation = models.PositiveIntegerField()
@@ -31,7 +31,7 @@ class SettingChange(models.Model):
 
 
 def keep_edit(flow: Flow, changes: Iterable[Mapping[str, str | None]], *, who: str) -> None:
-    """Write down what an edit changed, as `flow` is after it."""
+    """Store what an edit changed; `flow` is its state after the edit."""
     now = timezone.now()
     SettingChange.objects.bulk_create(
         SettingChange(

@@ -1,4 +1,4 @@
-"""DutyRun: one run of a periodic duty, or a roll-up of many. What duties found out of a flow."""
+"""Rows of sync tasks: runs (DutyRun), heartbeats, the plan of the target, the standby's backup."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from mirrors.models.flows import Flow
 
 
 class DutyRun(models.Model):
-    """`slot` is the second at which its turn began: taken once, however many beats there are.
+    """One run of a sync task, or a roll-up of equal runs.
 
-    A frequent duty has one row for equal runs of an hour: `runs` and `totals` since `since`, the
-    rest as the last run left it.
+    `slot` is the second of its scheduled start: a slot is taken once, however many schedulers run.
+    A frequent task has one row for equal runs of an hour: `runs` and `totals` count since `since`,
+    the other columns are the last run's.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="duty_runs")
@@ -41,14 +42,14 @@ class DutyRun(models.Model):
 
 
 class HeartbeatState(models.Model):
-    """Heartbeats of one direction: the last turn, where they are written, how they arrive.
+    """Heartbeats of one flow: the last run, where they are written, how they arrive.
 
-    `seen_at` is the time in the newest heartbeat that the target has.
+    `seen_at` is the timestamp of the newest heartbeat on the target.
     """
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="heartbeat")
     slot = models.BigIntegerField(default=0)
-    # "source", or "target" where we may only read the source.
+    # "source", or "target" where the flow may only read the source.
     place = models.CharField(max_length=8, default="source")
     place_since = models.DateTimeField(null=True)
     reason = models.TextField(blank=True)
@@ -73,7 +74,7 @@ class PlanState(models.TextChoices):
 
 
 class FlowPlan(models.Model):
-    """What a flow would change on its target as a worker last saw it; `digest` names just that."""
+    """What a flow would change on its target, as last read; `digest` identifies these changes."""
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="plan")
     state = models.CharField(max_length=16, choices=PlanState, default=PlanState.ASKED)
@@ -81,7 +82,7 @@ class FlowPlan(models.Model):
     digest = models.CharField(max_length=64, blank=True)
     changes = models.JSONField(default=list)
     left_out = models.JSONField(default=list)
-    # Of sentences in `left_out`; null in a plan that was stored before there were codes.
+    # Codes of the sentences in `left_out`; null in plans stored before codes existed.
     codes = models.JSONField(null=True)
     asked_by = models.CharField(max_length=150, blank=True)
     since = models.DateTimeField()
@@ -92,7 +93,7 @@ class FlowPlan(models.Model):
 
 
 class StandbyNote(models.Model):
-    """`digests` by kind, of what is in the topic with the id `topic_id`."""
+    """Digests, by kind, of what the backup topic with the id `topic_id` holds."""
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="standby_note")
     topic_id = models.CharField(max_length=64, blank=True)

@@ -1,4 +1,4 @@
-"""Every change of state: a compare-and-set, and the row that says who, when, from, to and why."""
+"""Transition: the audit log of state changes. `claim`: the compare-and-set that changes a state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirrors.models.flows import Flow
 
 
 class Transition(models.Model):
-    """One change of one state field. Rows outlive what they speak of."""
+    """One change of one state field. Rows outlive their subject."""
 
     subject = models.CharField(max_length=32)
     subject_id = models.BigIntegerField()
@@ -34,12 +34,12 @@ class Transition(models.Model):
 
 
 def record(row: models.Model, *, field: str, before: str, who: str, why: str) -> None:
-    """Write down a state that a row took outside `claim`: its first one."""
+    """Log a state that a row got without `claim`: its first one."""
     _write(row, field=field, before=before, after=getattr(row, field), who=who, why=why)
 
 
 def note(row: models.Model, *, what: str, who: str, why: str) -> None:
-    """Write down an act that is no change of state: created, edited, deleted."""
+    """Log an action that changes no state: created, edited, deleted."""
     _write(row, field="settings", before="", after=what, who=who, why=why)
 
 
@@ -68,9 +68,9 @@ def claim(
     """Move the one row of `queryset` to a new state: True for the winner, False for all others.
 
     `state` names one field, e.g. `observed_state="running"`. The queryset carries what the caller
-    believes (`filter(pk=…, observed_state="starting")`); whoever finds it otherwise has lost.
-    `reason`, `since` (when the row has them) and `changes` are written with the state, and the
-    Transition in the same transaction.
+    expects (`filter(pk=…, observed_state="starting")`); a caller whose expectation is outdated
+    loses. `reason`, `since` (where the row has them) and `changes` are written with the state, and
+    the Transition in the same transaction.
     """
     ((field, after),) = state.items()
     now = timezone.now()
@@ -95,16 +95,16 @@ def claim(
         return True
 
 
-# Who in a transition is one of our own processes, not a person.
-OURS = ("reconciler", "runner", "worker", "duty", "takeover")
+# Values of `who` that name a process of this program, not a person.
+PROCESSES = ("reconciler", "runner", "worker", "duty", "takeover")
 
 
 def by_people(rows: QuerySet[Transition]) -> QuerySet[Transition]:
-    return rows.exclude(who__in=OURS)
+    return rows.exclude(who__in=PROCESSES)
 
 
-def acts_on(flow: Flow) -> QuerySet[Transition]:
-    """What people did to a flow and had done with its failovers."""
+def human_transitions(flow: Flow) -> QuerySet[Transition]:
+    """What people did to a flow and to its failovers."""
     runs = FailoverRun.objects.filter(flow=flow).values("pk")
     of_runs = Q(subject="failoverrun", subject_id__in=runs)
     of_flow = Q(subject="flow", subject_id=flow.pk)

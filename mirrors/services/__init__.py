@@ -1,1 +1,1 @@
-"""What people and programs can ask for: one module per noun, one transaction per function."""
+"""Services: what people and programs can request; one transaction per function."""

@@ -1,6 +1,6 @@
-"""What each flow owes, evaluated from what was observed and stored with the rows it is about.
+"""The account of a flow: what each topic-partition owes, computed from observations and stored.
 
-One evaluation is one revision of the flow: its partitions, its topics and the flow change together.
+One evaluation is one revision of the flow: its partitions, topics and account change together.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from mirrors.domain.runners.job_files import PartitionStatus, TopicStatus
 from mirrors.models import Flow, FlowAccount, FlowTopic, LeftBehind
 from mirrors.services.clock import moment
 
-# Of a topic whose partitions nobody could list.
+# Of a topic whose partitions could not be listed.
 NO_PARTITION = -1
 _STOPPED = ("faulted", "gap")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Account:
-    """One evaluation: every selected topic-partition, and what each topic owes together."""
+    """One evaluation: every selected topic-partition, and the sum of each topic."""
 
     partitions: Mapping[tuple[str, int], Owed]
     topics: Mapping[str, Total]
@@ -34,8 +34,8 @@ def account_of(
     partitions: Iterable[PartitionStatus],
     left_behind: Collection[tuple[str, int | None]] = (),
 ) -> Account:
-    """The account of what was observed. `left_behind` holds topics (partition None: all of their
-    partitions) that a person decided to leave behind."""
+    """Evaluate the observations. `left_behind` holds topics (partition None: all their partitions)
+    that a person decided to leave behind."""
     owed = {(row.topic, row.partition): evaluate(facts_of(row, left_behind)) for row in partitions}
     by_topic: dict[str, list[Owed]] = defaultdict(list)
     for one in owed.values():
@@ -61,7 +61,7 @@ def store(
     as_of: datetime,
     is_swept: bool = False,
 ) -> None:
-    """Write down the sum over all topic rows of the flow as its next revision."""
+    """Store the sum over all topic rows of the flow as its next revision."""
     topics = list(rows)
     totals = {row.topic: row.total for row in topics}
     whole = combine([*totals.items(), *_invisible(not_visible, as_of)])
@@ -89,7 +89,7 @@ def store(
 
 
 def _worst(topics: Iterable[FlowTopic]) -> str:
-    """The topic that owes the oldest record, then the most records; unknown counts as most."""
+    """The topic that owes the oldest record, then the most records; unknown sorts as most."""
     owing = [row for row in topics if row.owed or row.unknown_partitions]
     worst = max(
         owing,
@@ -109,7 +109,7 @@ def _invisible(not_visible: str, as_of: datetime) -> Iterable[tuple[str, Total]]
 def facts_of(
     row: PartitionStatus, left_behind: Collection[tuple[str, int | None]] = ()
 ) -> PartitionFacts:
-    """A runner's row of a partition as facts of the account."""
+    """A runner's partition row as facts of the account."""
     stable = row.source_stable_end
     return PartitionFacts(
         topic=row.topic,
@@ -136,7 +136,7 @@ def is_left(topic: str, partition: int, left_behind: Collection[tuple[str, int |
 def _without_rows(
     row: TopicStatus, left_behind: Collection[tuple[str, int | None]]
 ) -> Iterable[Owed]:
-    """A topic of which no partition is listed: nothing of it is owed, or nobody knows how much."""
+    """A topic without listed partitions: it owes nothing, or an unknown amount."""
     if row.state == "faulted" or row.code in ("cannot_be_created", "not_described"):
         for number in range(row.partitions) if row.partitions else (NO_PARTITION,):
             yield evaluate(
@@ -154,6 +154,6 @@ def _without_rows(
         code = row.code or "filtered"
         yield evaluate(PartitionFacts(topic=row.topic, partition=NO_PARTITION, code=code))
         return
-    # Selected, and the first plan has not named its partitions yet.
+    # Selected, but no plan has listed its partitions yet.
     for number in range(row.partitions):
         yield evaluate(PartitionFacts(topic=row.topic, partition=number))

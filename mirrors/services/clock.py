@@ -1,4 +1,4 @@
-"""Moments as rows keep them (datetime, UTC) and as the rules take them (milliseconds)."""
+"""Time: conversion between rows (datetime, UTC) and rules (milliseconds); deadlines of calls."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def moment(milliseconds: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
-# A cluster that does not answer by then is left: a worker has more to do.
+# A cluster that does not respond by then is skipped: the worker has other work.
 CALL_S = 15.0
 
 
 class Budget:
-    """One deadline for many calls; none of them gets more than `call_s` seconds of it."""
+    """One deadline for many calls; each call gets at most `call_s` seconds of it."""
 
     def __init__(self, seconds: float, *, call_s: float = math.inf) -> None:
         self._until = time.monotonic() + seconds
@@ -30,5 +30,5 @@ class Budget:
 
     @property
     def left_s(self) -> float:
-        """Half a second at the least: a call that is made at all can be answered."""
+        """At least half a second, so that a call that is made can succeed."""
         return min(self._call_s, max(0.5, self._until - time.monotonic()))

@@ -1,4 +1,4 @@
-"""Clusters: register, change, remove; test a connection; keep what was last seen of each."""
+"""Clusters: register, change, remove, test the connection, store the last check."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TEST_DEADLINE_S = 20.0
 LOOK_DEADLINE_S = 10.0
 EVERY = timedelta(seconds=25)
 UNREACHABLE_EVERY = timedelta(seconds=55)
-# A test that nobody finished by then has lost its message or its worker.
+# A test that has not ended by then has lost its message or its worker.
 TEST_LOST_AFTER = timedelta(seconds=45)
 
 
 def create_cluster(*, spec: ClusterSpec, who: str) -> Cluster:
-    """Register a cluster. Nothing is asked of it here: a test does that, in a worker."""
+    """Register a cluster without connecting to it: a worker tests it."""
     _validate(spec)
     try:
         with transaction.atomic():
@@ -44,7 +44,7 @@ def create_cluster(*, spec: ClusterSpec, who: str) -> Cluster:
 
 
 def update_cluster(*, cluster: Cluster, spec: ClusterSpec, who: str) -> Cluster:
-    """Change how a cluster is reached; its flows take it up at their next commit."""
+    """Change how a cluster is reached; its flows apply the change at their next commit."""
     _validate(spec)
     changed = changed_fields(cluster=cluster, spec=spec)
     if not changed:
@@ -63,7 +63,7 @@ def update_cluster(*, cluster: Cluster, spec: ClusterSpec, who: str) -> Cluster:
             locked.save(update_fields=[*changed, "updated_at"])
             for flow in flows:
                 flow.generation += 1
-                # The edit may be the cure: what failed before counts no more.
+                # The edit may be the fix, so earlier failures no longer count.
                 flow.forgiven_at, flow.retry_at, flow.attempt = timezone.now(), None, 0
                 flow.save(update_fields=["generation", "forgiven_at", "retry_at", "attempt"])
                 note(flow, what="edited", who=who, why=f"Cluster {locked.alias} was changed.")
@@ -74,13 +74,13 @@ def update_cluster(*, cluster: Cluster, spec: ClusterSpec, who: str) -> Cluster:
 
 
 def changed_fields(*, cluster: Cluster, spec: ClusterSpec) -> list[str]:
-    """Names of what would change, secrets' references included, values never."""
+    """Names of the fields that would change, references to secrets included, without values."""
     before, after = dataclasses.asdict(cluster.spec), dataclasses.asdict(spec)
     return [name for name in before if before[name] != after[name]]
 
 
 def restarts_of_update(*, cluster: Cluster, spec: ClusterSpec) -> list[str]:
-    """What an edit will restart, one sentence each; empty when it changes nothing that runs."""
+    """What an edit restarts, one sentence each; empty when no running flow is affected."""
     changed = changed_fields(cluster=cluster, spec=spec)
     if not changed:
         return []
@@ -106,22 +106,22 @@ def delete_cluster(*, cluster: Cluster, who: str) -> None:
 
 
 def request_test(*, cluster: Cluster, who: str) -> ClusterTest:
-    """Write the row that a worker fills; the caller enqueues `run_test` on commit."""
+    """Store the row that a worker fills; the caller enqueues `run_test` on commit."""
     recent = timezone.now() - timedelta(minutes=1)
     asked = ClusterTest.objects.filter(requested_by=who, created_at__gt=recent).count()
     if asked >= settings.UNDERSTUDY_TESTS_PER_MINUTE:
         raise TooMany(
-            f"You asked for {asked} connection tests within a minute, which is the limit here. "
+            f"You requested {asked} connection tests within a minute, which is the limit. "
             "Wait a minute and try again."
         )
     return ClusterTest.objects.create(cluster=cluster, requested_by=who)
 
 
 def run_test(*, test_id: int, deadline_s: float = TEST_DEADLINE_S) -> bool:
-    """Ask the cluster, in a worker; True when this call did it, False when another had it."""
+    """Connect to the cluster, in a worker; False when another worker took the test."""
     started = timezone.now()
     queued = ClusterTest.objects.filter(pk=test_id, state=TestState.QUEUED)
-    asks = "A worker asks the cluster."
+    asks = "A worker connects to the cluster."
     if not run_lifecycle.take(queued, state=TestState.RUNNING, reason=asks, started_at=started):
         return False
     test = ClusterTest.objects.select_related("cluster").get(pk=test_id)
@@ -136,10 +136,10 @@ def run_test(*, test_id: int, deadline_s: float = TEST_DEADLINE_S) -> bool:
 
 
 def due_clusters() -> list[int]:
-    """Those to look at now: in their turn, and at once when a flow has changed since the last look.
+    """Clusters to check now: those whose interval has passed, and those of changed flows.
 
-    One that refuses is asked half as often, or accounts get locked; but a flow that runs again
-    says that it answers.
+    A cluster that rejected the login is checked half as often, because brokers lock accounts. A
+    flow that runs again shows that the cluster responds.
     """
     now = timezone.now()
     here = Q(source=OuterRef("pk")) | Q(target=OuterRef("pk"))
@@ -154,9 +154,9 @@ def due_clusters() -> list[int]:
 
 
 def check_cluster(*, cluster_id: int, deadline_s: float = LOOK_DEADLINE_S) -> None:
-    """Look at a cluster by itself, now and then, so that its page is never old.
+    """Check a cluster periodically, so that its page is current.
 
-    Not when another worker did meanwhile: one that is cut off takes its whole deadline each time.
+    Skipped when another worker did so meanwhile: an unreachable cluster costs the whole deadline.
     """
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if cluster is not None and cluster_id in due_clusters():
@@ -165,7 +165,7 @@ def check_cluster(*, cluster_id: int, deadline_s: float = LOOK_DEADLINE_S) -> No
 
 
 def observe_cluster(*, cluster: Cluster, report: ProbeReport) -> None:
-    """Keep what was seen. An unreachable cluster keeps the id and brokers it last had."""
+    """Store the result of a check. An unreachable cluster keeps its last id and brokers."""
     seen = {
         "reachable": report.reachable,
         "reason": report.message,
@@ -178,7 +178,7 @@ def observe_cluster(*, cluster: Cluster, report: ProbeReport) -> None:
 
 
 def sweep_tests() -> int:
-    """Fail the tests whose message or worker was lost, so that nobody waits for ever."""
+    """Fail the tests whose message or worker was lost, so that nobody waits forever."""
     old = timezone.now() - TEST_LOST_AFTER
     pending = ClusterTest.objects.filter(
         state__in=[TestState.QUEUED, TestState.RUNNING], created_at__lt=old
@@ -198,11 +198,11 @@ def _lost(test: ClusterTest) -> str:
     seconds = int(TEST_LOST_AFTER.total_seconds())
     if test.state == TestState.QUEUED:
         return f"No worker took the test within {seconds} s. Is a Celery worker running?"
-    return f"The worker that ran the test was lost; it did not answer in {seconds} s. Test again."
+    return f"The worker that ran the test was lost: no response in {seconds} s. Test again."
 
 
 def problems_of(spec: ClusterSpec) -> dict[str, list[str]]:
-    """Field -> sentences: the rules, and what this deployment allows; nothing is read or asked."""
+    """Field -> sentences: rules and restrictions of this deployment; no file or cluster is read."""
     errors = {field: list(texts) for field, texts in spec.validate().items()}
     for name in REFERENCES:
         value = getattr(spec, name)
@@ -216,8 +216,8 @@ def problems_of(spec: ClusterSpec) -> dict[str, list[str]]:
 
 
 def refused_clusters() -> dict[str, str]:
-    """Saved clusters that this deployment refuses to connect to: name -> the first reason."""
-    # Only these columns: it is read before a migration has added others.
+    """Registered clusters that this deployment refuses to connect to: name -> the first reason."""
+    # Only these columns: this runs before a migration has added others.
     names = ("alias", "bootstrap_servers", "security_protocol", "sasl_mechanism", "properties")
     found: dict[str, str] = {}
     for row in Cluster.objects.order_by("alias").values(*names, *REFERENCES):

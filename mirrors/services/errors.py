@@ -1,4 +1,4 @@
-"""Refusals that only rows can tell: taken, in use, too many, not there."""
+"""Errors that depend on rows: a name taken, a row in use, too many requests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from mirrors.domain.errors import UnderstudyError
 
 
 class Conflict(UnderstudyError):
-    """What is asked for contradicts what is: a name taken, a row in use, a state that moved on."""
+    """The request contradicts the current state: name taken, row in use, state changed."""
 
     code = "conflict"
 
 
 class TooMany(UnderstudyError):
-    """Asked for more often than this deployment allows."""
+    """More requests than this deployment allows."""
 
     code = "rate_limited"

@@ -1,4 +1,4 @@
-"""Why a topic is copied or a group follows, or not: every rule in order, and what to change."""
+"""Why a topic or a consumer group is replicated or not: each rule in order, and what to change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirrors.models import Flow, FlowTopic, GroupOffset
 from mirrors.services.clock import moment
 from mirrors.services.sync.runs import pasts
 
-# A group has a row for each partition that it reads; so many say all that there is to say.
+# A group has a row for each partition that it reads; this many suffice for the explanation.
 _PLACES = 2000
 
 
@@ -75,8 +75,8 @@ def _said(found: Explanation) -> dict[str, Any]:
 def _next_look(flow: Flow, interval_s: int, now: datetime) -> str:
     past = pasts([flow.pk], now=now).get((flow.pk, GROUPS.name))
     if past is None or past.slot is None:
-        return "No turn of the duty groups was taken yet."
-    return f"The next look is at {_time(moment((past.slot + interval_s) * 1000))}."
+        return "The groups sync task has not run yet."
+    return f"The next run is at {_time(moment((past.slot + interval_s) * 1000))}."
 
 
 def _time(at: datetime | None) -> str:

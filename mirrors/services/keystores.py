@@ -1,4 +1,4 @@
-"""Java's key stores (JKS, JCEKS, PKCS12) as PEM files, which is what clusters refer to."""
+"""Java key stores (JKS, JCEKS, PKCS12) to PEM files, to which clusters refer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _JAVA_STORES = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
 
 
 def convert_keystore(*, store: Path, password: Secret, directory: Path, name: str) -> list[Path]:
-    """Write `name.ca.pem`, or `name.crt.pem` and `name.key.pem`, readable by their owner alone."""
+    """Write `name.ca.pem`, or `name.crt.pem` and `name.key.pem`, readable by the owner only."""
     raw = _read(store)
     kind = _JAVA_STORES.get(raw[:4])
     if kind is not None:
@@ -60,7 +60,7 @@ def _read(store: Path) -> bytes:
 
 
 def _as_pkcs12(store: Path, kind: str, password: Secret) -> bytes:
-    """Only Java reads its own old format; its keytool gives the same entries as PKCS12."""
+    """Convert Java's old format with Java's keytool."""
     home = os.environ.get("JAVA_HOME", "")
     keytool = shutil.which("keytool", path=f"{home}/bin") if home else None
     keytool = keytool or shutil.which("keytool")
@@ -71,7 +71,7 @@ def _as_pkcs12(store: Path, kind: str, password: Secret) -> bytes:
         )
     with tempfile.TemporaryDirectory(prefix="understudy-") as private:
         made = Path(private) / "store.p12"
-        # The password goes through the environment: arguments are seen by every process.
+        # The password goes through the environment: every process can read arguments.
         command = [
             keytool, "-importkeystore", "-noprompt",
             "-srckeystore", str(store), "-srcstoretype", kind, "-srcstorepass:env", "STORE_PASS",
@@ -85,7 +85,7 @@ def _as_pkcs12(store: Path, kind: str, password: Secret) -> bytes:
                 check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise UnderstudyError(f"keytool did not answer in {KEYTOOL_DEADLINE_S} s.") from None
+            raise UnderstudyError(f"keytool did not respond in {KEYTOOL_DEADLINE_S} s.") from None
         if done.returncode or not made.exists():
             raise UnderstudyError(
                 f"keytool cannot open {store}: the password is wrong, or a key in it has another "
@@ -107,7 +107,7 @@ def _write_all(directory: Path, files: dict[str, bytes], store: Path) -> list[Pa
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             path = directory / name
-            # Never over a file that is there, and never for a moment readable by others.
+            # Never overwrite a file, and never create one that others can read.
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             written.append(path)
             with os.fdopen(handle, "wb") as stream:

@@ -1,4 +1,4 @@
-"""Which processes of ours were seen alive, and whether all that must live does."""
+"""Liveness of this program's processes: when each was last seen, and whether all are ready."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mirrors.models.flows import DesiredState
 BEAT = "beat"
 RECONCILE_WORKER = "reconcile worker"
 WORKER = "worker"
-# The queue `watch`: history, alerts and what is told of them.
+# The queue `watch`: history, alerts and their notifications.
 WATCHER = "watcher"
-# Each writes every few seconds; this silent, it counts as gone.
+# Each process writes every few seconds; after this silence it counts as dead.
 GONE_AFTER = timedelta(seconds=45)
 _REFRESH = timedelta(seconds=5)
 
@@ -29,7 +29,7 @@ class Readiness:
 
 
 def see(*, kind: str, name: str, pid: int) -> None:
-    """Note that a process works; written at most every few seconds."""
+    """Store that a process works; written at most every few seconds."""
     now = timezone.now()
     if Sighting.objects.filter(name=name, pid=pid, seen_at__gt=now - _REFRESH).exists():
         return
@@ -40,14 +40,14 @@ def see(*, kind: str, name: str, pid: int) -> None:
 
 
 def is_served(host: str) -> bool:
-    """Whether a worker that supervises this host's runners was seen lately."""
+    """Whether a worker that supervises this host's runners was seen recently."""
     lately = timezone.now() - GONE_AFTER
     workers = Sighting.objects.filter(kind=RECONCILE_WORKER, host=host, seen_at__gt=lately)
     return workers.exists()
 
 
 def readiness() -> list[Readiness]:
-    """The processes that the database knows of, each with why it is not ready."""
+    """The processes in the database, each with the reason why it is not ready."""
     processes = [_process(kind) for kind in (BEAT, RECONCILE_WORKER, WORKER)]
     return [*processes, _process(WATCHER, name="watch worker"), *_runners()]
 
@@ -61,16 +61,16 @@ def _process(kind: str, name: str = "") -> Readiness:
     name = name or kind
     last = Sighting.objects.filter(kind=kind).order_by("-seen_at").first()
     if last is None:
-        return Readiness(name=name, ok=False, reason="It was never seen. Is it started?")
+        return Readiness(name=name, ok=False, reason="Never seen. Is it started?")
     age = timezone.now() - last.seen_at
     if age > GONE_AFTER:
         seconds = int(age.total_seconds())
-        return Readiness(name=name, ok=False, reason=f"It was last seen {seconds} s ago.")
+        return Readiness(name=name, ok=False, reason=f"Last seen {seconds} s ago.")
     return Readiness(name=name, ok=True, reason="")
 
 
 def _runners() -> list[Readiness]:
-    """Only runners that a flow needs: a warm one more or less makes nothing unready."""
+    """Only runners that a flow needs: an idle runner does not affect readiness."""
     wanted = Flow.objects.exclude(desired_state=DesiredState.STOPPED).values("runner")
     now = timezone.now()
     found = []

@@ -1,4 +1,4 @@
-"""Rows that nobody will read again are removed, so that the tables stay small."""
+"""Retention of rows: deletes or shrinks what exceeds its retention time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHOWN_FINDINGS = 30
 
 
 def drop_old_rows(*, now: datetime) -> int:
-    """Of simulations only: what an execution did stays whole."""
+    """Applies to simulations only: the record of an execution is kept whole."""
     old = FailoverRun.objects.filter(
         kind=FailoverKind.SIMULATION,
         ended_at__lt=now - timedelta(days=settings.UNDERSTUDY_EVIDENCE_DAYS),
@@ -78,7 +78,7 @@ _GAPS_FOR = _TRANSITIONS_FOR
 
 
 def prune() -> dict[str, int]:
-    """How many rows of each kind went."""
+    """Number of deleted rows by kind."""
     now = timezone.now()
     tests, _ = ClusterTest.objects.filter(created_at__lt=now - _TESTS_FOR).delete()
     jobs, _ = Job.objects.filter(ended_at__lt=now - _JOBS_FOR).delete()

@@ -1,4 +1,4 @@
-"""People and their tokens: who may come in, with which role."""
+"""Users with their role, and API tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirrors.models import Role
 
 
 def ensure_person(*, username: str, password: str | None, role: Role) -> User:
-    """Create the person, or give the one who exists this password and this role."""
+    """Create the user, or give an existing one this password and role."""
     with transaction.atomic():
         user, _ = User.objects.get_or_create(username=username)
         if password is not None:
@@ -28,7 +28,7 @@ def ensure_person(*, username: str, password: str | None, role: Role) -> User:
 
 
 def create_token(*, username: str, days: int = 90) -> str:
-    """A new token of a person; only its digest is kept, so it is shown this once."""
+    """A new API token; only its digest is stored, so the token is shown once."""
     user = User.objects.filter(username=username, is_active=True).first()
     if user is None:
         raise InvalidSettings({"username": [f"There is no active person named {username}."]})

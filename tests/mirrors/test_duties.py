@@ -90,7 +90,7 @@ def test_a_refusal_is_kept_as_its_sentence_and_a_break_without_a_traceback(flow:
     assert run(flow, "collapse")
     errors = dict(DutyRun.objects.values_list("duty", "error"))
     assert errors["refuse"] == "Cluster two: the principal may not do that. Grant it."
-    assert errors["collapse"].startswith("It broke: ValueError: what nobody thought of.")
+    assert errors["collapse"].startswith("Unexpected ValueError: what nobody thought of.")
 
 
 def test_equal_runs_of_a_frequent_duty_become_one_row_an_hour(flow: Flow) -> None:

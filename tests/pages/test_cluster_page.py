@@ -96,11 +96,11 @@ def test_groups_are_counted_on_both_sides_and_have_a_page(viewer: Client, primar
     assert viewer.get("/clusters/mars/groups/").status_code == 404
 
 
-@pytest.mark.parametrize("most_leaps", [0, 1, 3_000])
+@pytest.mark.parametrize("max_skips", [0, 1, 3_000])
 def test_the_same_groups_are_known_whichever_way_they_are_read(
-    primary: Cluster, monkeypatch: pytest.MonkeyPatch, most_leaps: int
+    primary: Cluster, monkeypatch: pytest.MonkeyPatch, max_skips: int
 ) -> None:
-    monkeypatch.setattr(groups, "MOST_LEAPS", most_leaps)
+    monkeypatch.setattr(groups, "MAX_SKIPS", max_skips)
     out, into = Flow.objects.get(target__alias="backup"), Flow.objects.get(target=primary)
     _group(into, "Zoo", 0, target_offset=1, sync_state="in_sync")
     _group(into, "billing", 0, sync_state="waiting")

@@ -1,1 +1,1 @@
-"""Comparing both clusters of a flow: rows.py keeps it, turn.py does it, the rest are its parts."""
+"""Comparison of both clusters of a flow: life cycle, worker, metadata and records."""

@@ -1,4 +1,4 @@
-"""Access rules of both sides, by the rule by which the flow carries them."""
+"""ACLs of both clusters, compared with those that the flow would synchronize."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirrors.kafka.admin.acls import Acls
 from mirrors.kafka.admin.groups import list_groups
 from mirrors.services.clock import Budget
 
-_UNSYNCED = "sync.topic.acls.enabled is false, so the flow carries none."
+_UNSYNCED = "sync.topic.acls.enabled is false, so the flow synchronizes no ACLs."
 
 
 def compare_rules(
@@ -23,9 +23,9 @@ def compare_rules(
     only: Collection[str],
     budget: Budget,
 ) -> tuple[list[Finding], Aspect]:
-    """`only` names remote topics, empty for all that the flow carries.
+    """`only` names remote topics; empty means all of the flow.
 
-    A cluster that keeps no rules, or shows us none, is no difference; it is said.
+    A cluster without an authorizer, or one that denies DESCRIBE, is reported and is no difference.
     """
     if not spec.settings.sync_topic_acls_enabled:
         return [], _aspect((), (), _UNSYNCED)
@@ -40,7 +40,7 @@ def compare_rules(
         return [], _aspect((), (), error.message)
     if theirs is None or ours is None:
         alias = spec.source.alias if theirs is None else spec.target.alias
-        words = f"Cluster {alias} has no authorizer, so there are no access rules to compare."
+        words = f"Cluster {alias} has no authorizer, so there are no ACLs to compare."
         return [], _aspect((), (), words)
     names = _names(spec, pictures, budget) if complete else None
     plan = plan_acls(theirs, ours, spec, names=names)

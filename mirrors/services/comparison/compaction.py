@@ -1,7 +1,7 @@
-"""Differences that compaction explains: each side may forget what a later record of a key replaced.
+"""Differences that compaction explains: either side may drop a record when its key has a later one.
 
-A record that one side lacks is explained by a later one of its key there, by being the deletion of
-its key (those go after a while), or by such a deletion behind it on the side that still has it.
+A record that one side lacks is explained by a later record of its key there, by being a tombstone
+(compaction removes those too), or by a later tombstone on the side that still has it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def unexplained(
     differences: Iterable[Difference],
     tick: Callable[[], None],
 ) -> list[Difference]:
-    """What compaction has nothing to do with. A record twice, or two swapped, it never made.
+    """Differences that compaction does not explain. It never duplicates or reorders records.
 
-    `firsts` are the offsets at which the stretch begins on either side.
+    `firsts` are the offsets at which the range begins on either side.
     """
     single = [one for row in differences for one in _apart(row)]
     suspects = [row for row in single if row.kind in _WHOLE]
@@ -42,7 +42,7 @@ def unexplained(
 
 
 def _beginnings(suspects: Iterable[Difference], side: int) -> dict[bytes, int]:
-    """Key -> the offset behind which a record of it on that side counts as a later one."""
+    """Key -> the offset after which a record of it on that side counts as a later one."""
     found: dict[bytes, int] = {}
     for row in suspects:
         own = (row.source, row.target)[side]
@@ -53,7 +53,7 @@ def _beginnings(suspects: Iterable[Difference], side: int) -> dict[bytes, int]:
 
 
 def _apart(row: Difference) -> list[Difference]:
-    """Where both sides compact by themselves, another record is one forgotten and one not."""
+    """Both sides compact independently, so two different records are one dropped on each side."""
     if row.kind != "changed":
         return [row]
     return [
@@ -78,7 +78,7 @@ def _later(
     keys: Mapping[bytes, int],
     tick: Callable[[], None],
 ) -> dict[bytes, bool]:
-    """Which keys have a record behind the given offset, up to now, and whether one deletes it."""
+    """Keys that have a record after the given offset, and whether one is a tombstone."""
     with Admin(cluster) as admin:
         end = admin.list_offsets([place], "stable", deadline_s=_ASK_S).raise_first().done[place]
         first = admin.list_offsets([place], "earliest", deadline_s=_ASK_S).raise_first()

@@ -1,4 +1,4 @@
-"""Comparisons as rows: ask for one, take a turn of it, say how far it is, end it."""
+"""Life cycle of comparisons: request, take for some seconds, progress, end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirrors.services import run_lifecycle
 MOST_TOPICS = 500
 SECONDS, MEGABYTES, RECORDS = 120, 512, 50_000
 MOST_SECONDS, MOST_MEGABYTES = 3600, 102_400
-# A worker says something every second or so; the longest it is mute are some calls' deadlines.
+# A worker reports about every second; its longest silence is the deadline of some calls.
 LOST_AFTER = timedelta(seconds=90)
 _MOST_LOST = 3
 
@@ -33,7 +33,7 @@ def request_comparison(
     megabytes: int = MEGABYTES,
     why: str = "",
 ) -> Comparison:
-    """Write the row that a worker takes; the caller enqueues on commit. One at a time a flow."""
+    """Store the run that a worker takes; the caller enqueues on commit. One open run per flow."""
     chosen = sorted(set(topics))
     if len(chosen) > MOST_TOPICS:
         sentence = f"{len(chosen)} topics are more than the {MOST_TOPICS} that one run takes."
@@ -54,7 +54,7 @@ def request_comparison(
 
 
 def abort_comparison(*, run: Comparison, who: str, why: str = "") -> Comparison:
-    """One that waits ends at once; one that runs within seconds, and keeps what it has found."""
+    """Abort: a queued comparison ends at once, a running one within seconds with its findings."""
     rows = Comparison.objects.filter(pk=run.pk)
     states = {"queued": ComparisonState.QUEUED, "aborted": ComparisonState.ABORTED}
     run_lifecycle.ask_to_abort(rows, **states, who=who, why=why)
@@ -63,7 +63,7 @@ def abort_comparison(*, run: Comparison, who: str, why: str = "") -> Comparison:
 
 
 def take_turn(*, comparison_id: int) -> Comparison | None:
-    """The comparison for its one worker, or None when another has it, or another one runs."""
+    """Take the comparison; None when another worker has it, or another comparison runs."""
     rows = Comparison.objects.filter(pk=comparison_id, state__in=OPEN_COMPARISONS)
     run = rows.select_related("flow__source", "flow__target").first()
     now = timezone.now()
@@ -82,7 +82,7 @@ def take_turn(*, comparison_id: int) -> Comparison | None:
         if not run_lifecycle.take(
             queued,
             state=ComparisonState.RUNNING,
-            reason="A worker asks both clusters.",
+            reason="A worker reads both clusters.",
             started_at=now,
             seen_at=now,
             turn=1,
@@ -93,32 +93,32 @@ def take_turn(*, comparison_id: int) -> Comparison | None:
 
 
 def note_progress(*, run: Comparison, **known: Any) -> str:
-    """Say that the worker lives and how far it is; why it must stop, or nothing."""
+    """Heartbeat with progress; returns why the worker must stop, or an empty string."""
     rows = Comparison.objects.filter(pk=run.pk, state=ComparisonState.RUNNING, turn=run.turn)
     return run_lifecycle.heartbeat(rows, **known)
 
 
 def rest(*, run: Comparison, **known: Any) -> None:
-    """The turn is over, the comparison is not: other tasks come first now."""
+    """Release the comparison so that other tasks of the queue run first."""
     rows = Comparison.objects.filter(pk=run.pk, state=ComparisonState.RUNNING, turn=run.turn)
     rows.update(rests=True, seen_at=timezone.now(), **known)
 
 
 def end_comparison(*, comparison_id: int, state: str, reason: str, **known: Any) -> bool:
-    """False when others had ended it."""
+    """False when the comparison has ended already."""
     rows = Comparison.objects.filter(pk=comparison_id, state__in=OPEN_COMPARISONS)
     return run_lifecycle.end(rows, state=state, reason=reason, **{"rests": False, **known})
 
 
 def waiting_comparisons() -> list[int]:
-    """Comparisons whose message may be lost, or whose worker was: sent again."""
+    """Comparisons whose message or worker may be lost, to be queued again."""
     now = timezone.now()
     held = Comparison.objects.filter(state=ComparisonState.RUNNING, rests=False)
     lost = run_lifecycle.lost(held, now=now, after=LOST_AFTER)
     for run in lost.filter(lost__gte=_MOST_LOST):
         reason = (
-            f"Its worker was lost {run.lost + 1} times, so it was given up. What was compared by "
-            "then is below. Look into the log of the worker."
+            f"Its worker was lost {run.lost + 1} times, so the comparison ended. The results until "
+            "then are below. See the worker's log."
         )
         end_comparison(comparison_id=run.pk, state=ComparisonState.FAILED, reason=reason)
     lost.update(rests=True, lost=F("lost") + 1)

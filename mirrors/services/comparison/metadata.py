@@ -1,4 +1,4 @@
-"""All but the records: topics, partitions, settings, access rules and groups of both sides."""
+"""Comparison of everything except records: topics, partitions, settings, ACLs and groups."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEADLINE_S = 10.0
 def find_extra_partitions(
     flow: Flow, spec: FlowSpec, copied: Iterable[CopiedTopic], target: ClusterSnapshot
 ) -> list[Finding]:
-    """A finding for each; calls Kafka only where there are some."""
+    """One finding each; calls Kafka only where there are extra partitions."""
     extra: dict[Place, str] = {
         (row.remote_topic, number): row.topic
         for row in copied
@@ -78,7 +78,7 @@ class Shape:
 def look_at_shape(
     *, flow: Flow, spec: FlowSpec, topics: Sequence[str], now: datetime, tick: Callable[[], None]
 ) -> Shape:
-    """Raises when a cluster does not answer; `tick` is called between the questions."""
+    """Raises when a cluster does not respond; `tick` is called between the requests."""
     for side in (spec.source, spec.target):
         _ask(side)
         tick()
@@ -106,7 +106,7 @@ def look_at_shape(
             compared=len(plan.copied),
             differs=len(plan.create),
             left_out=_left(
-                f"{row.topic} is not copied: {row.reason}." for row in plan.skipped if row.fault
+                f"{row.topic} is not replicated: {row.reason}." for row in plan.skipped if row.fault
             ),
         ),
         Aspect(
@@ -132,18 +132,18 @@ def look_at_shape(
 
 
 def _ask(side: ClusterSpec) -> None:
-    """The quickest way to learn that a cluster is away."""
+    """A cheap request that detects an unreachable cluster early."""
     try:
         list_answered_groups(side)
     except KafkaUnavailable as error:
-        words = f"{side.alias} cannot be asked, so nothing was compared: {error.message}"
+        words = f"Cluster {side.alias} is unreachable, so nothing was compared: {error.message}"
         raise KafkaUnavailable(words, code=error.code) from None
 
 
 def _topics(
     spec: FlowSpec, topics: Sequence[str], now: datetime
 ) -> tuple[TopicPlan, tuple[ClusterSnapshot, ClusterSnapshot]]:
-    """The flow's plan for its topics, and both clusters with the settings of those it copies."""
+    """The flow's topic plan, and both clusters with the settings of the replicated topics."""
     budget, at = Budget(LOOK_S), int(now.timestamp() * 1000)
     with Admin(spec.source) as source, Admin(spec.target) as target:
         theirs, ours = (

@@ -1,9 +1,9 @@
-"""Which range of each partition is compared with which of the target, by the map of offsets.
+"""The range of each partition to compare, on source and target, from the offset map.
 
-Target ends are read before positions: all that the flow wrote below those ends lies below these
-positions, so every other record there was written by another producer. The range on the target
-begins where the record before the first compared one ends, so that a foreign record in front of it
-is found (`target_ranges`).
+Target ends are read before positions. Everything that the flow wrote below those ends lies below
+these positions, so any other record there is a foreign record. The target range begins where the
+record before the first compared one ends, so that a foreign record before it is found
+(`target_ranges`).
 """
 
 from __future__ import annotations
@@ -28,18 +28,16 @@ DEADLINE_S = 20.0
 _STEPS = 2000
 _BATCH = 500
 _MIXED = (
-    "With skip.replicated two directions are mixed in one topic, each cluster in an order of its "
-    "own: there is no one order to compare."
+    "With skip.replicated one topic holds records of both directions, and each cluster has its "
+    "own order of them, so there is no order to compare."
 )
 _RECORD_LANE = "record"
-_NO_MAP = (
-    "There is no map of its offsets: nothing of it was copied yet, or by a lane that writes none."
-)
+_NO_MAP = "It has no offset map: nothing was replicated yet, or only by a lane that writes no map."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What both clusters say of one partition; None where they do not."""
+    """Offsets of one partition on both clusters; None where unknown."""
 
     source_start: int | None
     source_end: int | None
@@ -48,7 +46,7 @@ class Bounds:
 
 
 def plan_parts(*, run: Comparison, spec: FlowSpec, shape: Shape, tick: Callable[[], None]) -> int:
-    """Make the rows of all partitions; how many there are."""
+    """Create the rows of all partitions; returns their number."""
     bounds, remote = _bounds(run, spec, shape, tick)
     maps = {
         (row.topic, row.partition): row
@@ -82,9 +80,9 @@ def plan_parts(*, run: Comparison, spec: FlowSpec, shape: Shape, tick: Callable[
 
 
 def _uncopied(run: Comparison, maps: Mapping[Place, PartitionMap]) -> dict[Place, int]:
-    """Positions of partitions of which this flow wrote no record to the target.
+    """Positions of partitions for which this flow wrote no record to the target.
 
-    At position 0 nothing was there to copy, and a takeover says how far MirrorMaker 2 had copied.
+    At position 0 there was nothing to copy, and a takeover records what MirrorMaker 2 copied.
     Any other position without a map may belong to copies: the lane `record` writes no map.
     """
     lanes = FlowPartition.objects.filter(flow=run.flow, lane=_RECORD_LANE)
@@ -99,7 +97,7 @@ def _uncopied(run: Comparison, maps: Mapping[Place, PartitionMap]) -> dict[Place
 def _bounds(
     run: Comparison, spec: FlowSpec, shape: Shape, tick: Callable[[], None]
 ) -> tuple[dict[Place, Bounds], dict[str, str]]:
-    """In this order: the target's ends, positions and runs, the source's ends."""
+    """Order of the reads: the target's ends, positions and runs, the source's ends."""
     theirs, ours = shape.pictures
     remote = {row.topic: row.remote_topic for row in shape.copied}
     places = [(row.topic, number) for row in shape.copied for number in range(row.partitions)]
@@ -147,11 +145,11 @@ class _Planner:
         self.ranges = ranges
 
     def first(self, known: Bounds, head: tuple[int, int], position: int) -> int:
-        """The source offset from which on the target must have everything that was asked for."""
+        """The first source offset whose records the target must have, within what was requested."""
         start = known.source_start or 0
         begins = head[0]
         if self._spec.settings.start_from == "earliest" and head[1] == 0:
-            # The flow wrote the target's first record, so nothing before it was left to others.
+            # The flow wrote the target's first record, so nothing was left to others before it.
             begins = min(begins, start)
         first = max(start, begins)
         if self._run.records is not None:
@@ -183,7 +181,7 @@ class _Planner:
             return part
         below = [row.downstream for row in answers]
         if None in below:
-            return _unread(part, known, "The map of offsets does not say where it lies there.")
+            return _unread(part, known, "The offset map does not say where its copy begins.")
         first, position = asked
         target_first, end = below[0] or 0, below[1] or 0
         target_start = known.target_start or 0
@@ -201,7 +199,7 @@ class _Planner:
         return part
 
     def _holds_foreign(self, place: Place, known: Bounds, uncopied: int | None) -> bool:
-        """Whether the target has records where this flow wrote none."""
+        """Whether the target has records although this flow wrote none."""
         if uncopied is None:
             return False
         begins = max(self.ranges.before(place, uncopied).end, known.target_start or 0)
@@ -210,7 +208,7 @@ class _Planner:
     def _foreign_only(
         self, part: ComparisonPart, place: Place, known: Bounds, position: int
     ) -> ComparisonPart:
-        """Compare no record of the source with all that the target has."""
+        """Compare an empty source range with everything on the target."""
         before = self.ranges.before(place, position)
         part.source_first = part.source_end = part.next = position
         part.target_first = max(before.end, known.target_start or 0)
@@ -222,7 +220,7 @@ class _Planner:
     def _say_before(
         self, part: ComparisonPart, known: Bounds, before: Before, position: int
     ) -> None:
-        """Say what lies below the range and is not compared."""
+        """Report what is below the range and not compared."""
         start = known.target_start or 0
         if not before.is_known or before.end <= start:
             return
@@ -262,15 +260,15 @@ class _Planner:
         }
 
     def _kept(self, place: Place, first: int, position: int, start: int) -> tuple[int, int, str]:
-        """Where the target's own retention lets it begin."""
+        """The first target offset that the target's retention still allows."""
         step = max(CHUNK, (position - first) // _STEPS + 1)
         offsets = [*range(first, position, step), position]
         rows = translate_offsets(flow=self._run.flow, places={place: offsets})[place]
         for row in _known(rows):
             if row[1] >= start:
-                why = f"The target keeps records from offset {start} on only."
+                why = f"The target holds only records from offset {start} on."
                 return row[0], row[1], why
-        return position, start, "The target keeps none of the records that the source has."
+        return position, start, "The target holds none of the source's records any more."
 
 
 def _known(rows: Iterable[Translation]) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,6 @@
 """One step over some partitions: digests of both sides by chunks, then the records that differ.
 
-Both sides are read at the same pace, so that when time is over what was read is a pair.
+Both sides are read at the same pace, so that the time limit leaves complete pairs.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from mirrors.models import ComparisonPart, Flow
 from mirrors.services.comparison.compaction import unexplained
 from mirrors.services.offsets.translation import translate_offsets
 
-# A step ends when its chunks are read, or then: a turn is not to be longer than some of them.
+# A step ends when its chunks are read, or after this time: it bounds the length of a slice.
 STEP_S = 15.0
 ALIGN_S = 30.0
 CHUNKS = 32
-_MAP_CHANGED = "The map of offsets changed while it was compared; compare again."
-_TOO_SLOW = "Not even one chunk of it was read in {seconds:.0f} s; its records are too large."
+_MAP_CHANGED = "The offset map changed during the comparison; compare again."
+_TOO_SLOW = "Reading one chunk took longer than {seconds:.0f} s; its records are too large."
 
 
 @dataclasses.dataclass
 class Meter:
-    """How much may still be read; `tick` raises when the comparison is to stop."""
+    """The remaining budget to read; `tick` raises when the comparison must stop."""
 
     until: float
     bytes_left: int
@@ -43,13 +43,13 @@ class Meter:
 
     def why(self) -> str:
         if self.bytes_read >= self.bytes_left:
-            return "All the megabytes that it may read were read."
-        return "Its time was over."
+            return "The limit of megabytes to read was reached."
+        return "The time limit was reached."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step:
-    """What one step found in one partition; `refusal` says why it goes no further."""
+    """What one step found in one partition; `refusal` says why the partition ends here."""
 
     part: ComparisonPart
     next: int
@@ -71,7 +71,7 @@ class _Pair:
 def take_step(
     *, flow: Flow, spec: FlowSpec, parts: Iterable[ComparisonPart], meter: Meter
 ) -> list[Step]:
-    """Go on in each of these partitions by some chunks."""
+    """Compare some more chunks of each of these partitions."""
     pairs, steps = _pairs(flow, parts)
     committed = spec.settings.isolation_level == "read_committed"
     failed = _read(spec, pairs, meter, committed=committed)
@@ -86,7 +86,7 @@ def take_step(
 
 
 def _pairs(flow: Flow, parts: Iterable[ComparisonPart]) -> tuple[list[_Pair], list[Step]]:
-    """Chunks of both sides: the map says where a chunk's border lies on the target."""
+    """Chunks of both sides: the map gives a chunk's border on the target."""
     rows = {
         (part.topic, part.partition): (
             part,
@@ -116,7 +116,7 @@ def _pairs(flow: Flow, parts: Iterable[ComparisonPart]) -> tuple[list[_Pair], li
 def _read(
     spec: FlowSpec, pairs: list[_Pair], meter: Meter, *, committed: bool
 ) -> dict[int, UnderstudyError]:
-    """Fill the digests of both sides, turn by turn; why a partition could not be read."""
+    """Fill the digests of both sides alternately; returns why a partition was unreadable."""
     ours = {_here(pair.part): (pair, pair.source) for pair in pairs}
     theirs = {_there(pair.part): (pair, pair.target) for pair in pairs}
     until = time.monotonic() + STEP_S
@@ -208,7 +208,7 @@ def _compare(spec: FlowSpec, pair: _Pair, meter: Meter, *, committed: bool) -> S
 def _align(
     spec: FlowSpec, pair: _Pair, first: int, last: int, meter: Meter, *, committed: bool
 ) -> list[Difference]:
-    """The records of chunks that differ, one by one."""
+    """The differing records of chunks whose digests differ."""
     part, aligner = pair.part, Aligner()
     here, there = _here(part), _there(part)
     windows = [(side.borders[first], side.borders[last]) for side in (pair.source, pair.target)]
@@ -236,7 +236,7 @@ def _align(
 
 
 def _unnamed(windows: list[tuple[int, int]]) -> Difference:
-    """The digests differ, and which record it is could not be read."""
+    """The digests differ, but the differing record could not be read."""
     source, target = (Row(window[0], b"") for window in windows)
     return Difference("apart", source, target)
 

@@ -1,11 +1,11 @@
 """Where the compared range of a partition begins on the target.
 
-It begins behind the last record that is not to be compared, not at the first one that is: a record
-of another producer may lie between the two. What is not compared there:
+It begins after the last record that is not compared, not at the first compared one: a foreign
+record may be between the two. Not compared are:
 
 - copies of records before the first compared one: they end where the run below it ends;
 - before the first run of the map, what MirrorMaker 2 had copied when the flow took over from it
-  (the block says where that ends), and copies of an earlier generation of either topic.
+  (the block stores that end), and copies of an earlier generation of either topic.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _LAST = 2**62
 
 
 class Before(NamedTuple):
-    """What lies on the target below the compared range: up to `end`.
+    """Target offsets below the compared range, up to `end`.
 
-    `first`: the first source offset that the map knows, where the range begins with it; None where
-    it begins behind other copies of the same map. `is_known`: copies of others or of an earlier
-    generation lie there, which are not compared.
+    `first`: the first source offset of the map, if the range begins with it; None if it
+    begins after other copies of the same map. `is_known`: below are copies by others or of an
+    earlier generation, which are not compared.
     """
 
     end: int
@@ -35,7 +35,7 @@ class Before(NamedTuple):
 
 
 class TargetRanges:
-    """`look` once with the first compared source offset of each partition, then `before`."""
+    """Call `look` once with the first compared source offset of each partition, then `before`."""
 
     def __init__(self, flow: Flow, maps: Mapping[Place, PartitionMap]) -> None:
         self._flow = flow
@@ -44,14 +44,14 @@ class TargetRanges:
         self._ends: dict[Place, int] = {}
 
     def look(self, firsts: Mapping[Place, int]) -> None:
-        """Read the blocks below these offsets, and how far earlier generations reach."""
+        """Read the blocks below these offsets, and the ends of earlier generations."""
         wanted = {place: (self._maps[place].pk, at - 1) for place, at in firsts.items()}
         found = blocks_around(wanted.values())
         self._around.update({place: found[at] for place, at in wanted.items()})
         self._ends = self._earlier(firsts)
 
     def before(self, place: Place, first: int) -> Before:
-        """What lies below the record of source offset `first`, or of the next that was copied."""
+        """What is below the record of source offset `first`, or of the next one that was copied."""
         around = self._around[place]
         if around.body is not None:
             run, _ = Block(around.body).around(first - 1)

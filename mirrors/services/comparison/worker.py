@@ -1,6 +1,6 @@
-"""A turn of a comparison in a worker: some seconds of it, then others have their turn.
+"""Runs a comparison in a worker for some seconds at a time, so that other tasks get the worker.
 
-Nothing is written to either cluster. Whoever dies, the next turn goes on with what is not done.
+It writes to neither cluster. After a crash, the next worker continues with what is not compared.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 TURN_S = 20.0
 AT_ONCE = 8
 NOTE_EVERY_S = 1.0
-# All are counted, so many are kept to be read one by one.
+# All differences are counted; this many are stored to be read one by one.
 MOST_FINDINGS = 5000
 _MEGA = 1_000_000
 
 
 def run_turn(*, comparison_id: int) -> bool:
-    """Do a turn; True when another one is to follow."""
+    """Compare for some seconds; True when the comparison needs more time."""
     run = lifecycle.take_turn(comparison_id=comparison_id)
     if run is None:
         return False
@@ -53,7 +53,7 @@ def run_turn(*, comparison_id: int) -> bool:
     except DatabaseError:
         raise
     except Exception as error:
-        log.exception("comparison %s broke", run.pk)
+        log.exception("comparison %s raised an unexpected error", run.pk)
         state, reason, found = ComparisonState.FAILED, broken(error), {}
     found = {**turn.known(), **found}
     lifecycle.end_comparison(comparison_id=run.pk, state=state, reason=reason, **found)
@@ -76,7 +76,7 @@ class _Turn:
         )
 
     def perform(self) -> bool:
-        """True when the turn is over before the comparison is."""
+        """True when the time is over before the comparison is complete."""
         if self.run.summary is None:
             self._look()
         self._step = "content"
@@ -98,7 +98,7 @@ class _Turn:
         return {"spent_ms": spent, "read_bytes": read}
 
     def tick(self) -> None:
-        """Called often; says to the row that the worker lives, and learns whether to stop."""
+        """Called often: sends the heartbeat, and raises when the comparison must stop."""
         if time.monotonic() - self._noted < NOTE_EVERY_S:
             return
         self._noted = time.monotonic()
@@ -148,7 +148,7 @@ class _Turn:
         return list(parts[:AT_ONCE])
 
     def _leave(self, parts: list[ComparisonPart]) -> None:
-        """No more may be read: what is left is stated."""
+        """The budget is used up: report what was not read."""
         for part in parts:
             self._keep(Step(part=part, next=part.next or 0, refusal=self._meter.why()))
 

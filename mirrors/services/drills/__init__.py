@@ -1,1 +1,1 @@
-"""What is kept as proof: objectives, drills, signed certificates."""
+"""Drills: objectives, schedules, runs, and signed certificates."""

@@ -17,7 +17,7 @@ def objectives_of(*, flow: Flow) -> FlowObjectives:
 
 
 def set_objectives(*, flow: Flow, wanted: Objectives, who: str) -> FlowObjectives:
-    """All three at once; None takes an objective away."""
+    """Set all three; None removes an objective."""
     wanted.check()
     with transaction.atomic():
         row = FlowObjectives.objects.select_for_update().filter(flow=flow).first()

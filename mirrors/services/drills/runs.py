@@ -1,7 +1,7 @@
-"""One drill: it waits, its simulation runs, and it is judged by the flow's objectives.
+"""One drill: queued, simulated, and evaluated against the flow's objectives.
 
-A. A drill that could not begin, or whose simulation did not end, has failed: none lacks a verdict.
-B. Each change of state is a compare-and-set, so any number of workers may look at once.
+- A drill that could not begin, or whose simulation did not end, has failed: each one has a verdict.
+- Each transition is a compare-and-set, so any number of workers may run this at once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from mirrors.services.drills.objectives import objectives_of
 from mirrors.services.errors import Conflict
 from mirrors.services.failover.simulation import simulator
 
-# So long a drill waits for another run of the same flow to end.
+# How long a drill waits for another run of the same flow to end.
 GIVE_UP_AFTER = timedelta(hours=1)
 _AT_ONCE = 100
 
 
 def begin_waiting(*, now: datetime) -> list[int]:
-    """Ask for the simulations of drills that wait; answers the runs to send to a worker."""
+    """Request the simulations of queued drills; returns the runs to enqueue."""
     waiting = DrillRun.objects.filter(state=DrillState.QUEUED)
     begun = []
     for run in waiting.select_related("flow__source", "flow__target")[:_AT_ONCE]:
@@ -75,14 +75,14 @@ def _begin(run: DrillRun, flow: Flow, now: datetime) -> list[int]:
             objectives=dataclasses.asdict(objectives.spec),
             figures=figures,
         ):
-            # Another worker begins it: this simulation must not be.
+            # Another worker has begun it: drop this simulation.
             transaction.set_rollback(True)
             return []
     return [simulated.pk]
 
 
 def judge_ended(*, now: datetime) -> int:
-    """Give every drill whose simulation has ended its verdict; how many this call judged."""
+    """Evaluate each drill whose simulation has ended; returns how many this call evaluated."""
     running = DrillRun.objects.filter(state=DrillState.RUNNING)
     ended = running.filter(Q(run__ended_at__isnull=False) | Q(run=None))
     rows = ended.select_related("run").prefetch_related("run__steps")[:_AT_ONCE]

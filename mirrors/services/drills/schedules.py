@@ -1,8 +1,8 @@
-"""Drills: schedules of simulations, and the run that each moment of one, or a person, asks for.
+"""Drill schedules, and the runs that a schedule or a person requests.
 
-A. A moment of a schedule is taken once, however many beats there are: `since` moves by
-   compare-and-set in the transaction that makes the row, and the row's slot is unique.
-B. Moments that were missed count once: the latest is made up, the others are gone.
+- A scheduled time is taken once, however many schedulers run. `since` moves by compare-and-set in
+  the transaction that creates the run, and the run's slot is unique.
+- Missed times count once: the latest one is run late, the others are dropped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def create_drill(
     enabled: bool = True,
     who: str,
 ) -> Drill:
-    """Its first run is at the next moment of the schedule, never at once."""
+    """Its first run is at the next scheduled time, never at once."""
     facts = _checked(schedule, time_zone, groups)
     with transaction.atomic():
         drill = Drill.objects.create(flow=flow, enabled=enabled, changed_by=who[:150], **facts)
@@ -52,7 +52,7 @@ def update_drill(
     enabled: bool,
     who: str,
 ) -> Drill:
-    """Moments of before the change are not made up."""
+    """Scheduled times before the change are not run late."""
     facts = {**_checked(schedule, time_zone, groups), "enabled": enabled}
     with transaction.atomic():
         locked = Drill.objects.select_for_update().get(pk=drill.pk)
@@ -66,23 +66,23 @@ def update_drill(
 
 
 def delete_drill(*, drill: Drill, who: str) -> None:
-    """What it proved stays."""
+    """Certificates and runs remain."""
     with transaction.atomic():
-        note(drill, what="deleted", who=who, why="Its history and certificates stay.")
+        note(drill, what="deleted", who=who, why="Its history and certificates remain.")
         drill.delete()
 
 
 def request_drill(*, flow: Flow, groups: Iterable[str] = (), who: str) -> DrillRun:
-    """One now, because a person asks; a worker begins it within seconds."""
+    """A drill that a person requests; a worker begins it within seconds."""
     chosen = _chosen(groups)
-    run = _open_run(flow=flow, groups=chosen, who=who, why=f"Asked for by {who}.")
+    run = _open_run(flow=flow, groups=chosen, who=who, why=f"Requested by {who}.")
     if run is None:
         raise Conflict(f"A drill of {flow.name} runs already. Wait for its end.")
     return run
 
 
 def next_at(drill: Drill, *, now: datetime) -> datetime | None:
-    """When it runs next; None while it is off, or never. A missed moment is due at once."""
+    """The next run; None while the schedule is off or never matches. A missed time is due now."""
     if not drill.enabled:
         return None
     since = milliseconds(drill.since)
@@ -94,7 +94,7 @@ def next_at(drill: Drill, *, now: datetime) -> datetime | None:
 
 
 def take_due(*, now: datetime) -> int:
-    """Open a run for every schedule whose moment has come; how many this call opened."""
+    """Open a run for every schedule that is due; returns how many this call opened."""
     busy = DrillRun.objects.filter(ended_at=None, flow__isnull=False).values("flow")
     drills = Drill.objects.filter(enabled=True).exclude(flow__in=busy)
     return sum(_take(drill, now) for drill in drills.select_related("flow__source", "flow__target"))
@@ -106,9 +106,9 @@ def _take(drill: Drill, now: datetime) -> bool:
     )
     if slot is None:
         return False
-    why = f"The turn of {moment(slot):%Y-%m-%d %H:%M} UTC."
+    why = f"Scheduled for {moment(slot):%Y-%m-%d %H:%M} UTC."
     if (late := now - moment(slot)) > _LATE:
-        why += f" It is made up {duration(late.total_seconds() * 1000)} late: nobody ran it then."
+        why += f" It runs {duration(late.total_seconds() * 1000)} late: no worker ran it in time."
     with transaction.atomic():
         mine = Drill.objects.filter(pk=drill.pk, since=drill.since, enabled=True)
         if not mine.update(since=moment(slot)):
@@ -122,7 +122,7 @@ def _take(drill: Drill, now: datetime) -> bool:
             slot=slot,
         )
         if run is None:
-            # A person's own drill came between: the moment stays due.
+            # A drill that a person requested was first: the scheduled time remains due.
             transaction.set_rollback(True)
     return run is not None
 
@@ -136,7 +136,7 @@ def _open_run(
     drill: Drill | None = None,
     slot: int | None = None,
 ) -> DrillRun | None:
-    """None when one of this flow is open."""
+    """None when this flow has an open run."""
     try:
         return run_lifecycle.request(
             DrillRun,

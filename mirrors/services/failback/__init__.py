@@ -1,1 +1,1 @@
-"""The way back after a failover: ways back as rows, orphans, groups, the switch."""
+"""Failback after a failover: life cycle, preparation, orphans, groups, switchover."""

@@ -1,7 +1,7 @@
-"""Consumer groups go back: each that reads on the standby gets its exact place on the old primary.
+"""Failback of consumer groups: each group of the standby gets its resume offset on the old primary.
 
-What the flow back brings is translated by its own map and that of the flow there; a remote topic
-that by its name stays where it is leads to its source topic by the map of the flow there alone.
+Offsets of topics that the reverse flow replicates go through its map and the original flow's map.
+A remote topic whose name keeps the reverse flow from replicating it goes through the latter only.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ CLIENT_ID = "understudy-failback"
 
 
 def bring_groups_back(*, run_id: int, act: bool) -> list[dict[str, Any]]:
-    """In a worker: where each group would go on, and with `act` idle groups are put there."""
+    """In a worker: the resume offset of each group; with `act`, idle groups are set to it."""
     runs = Failback.objects.select_related(
         "flow__source", "flow__target", "reverse__source", "reverse__target"
     )
     run = runs.get(pk=run_id)
     if run.reverse is None:
-        raise Conflict("There is no flow back yet, so no group can go back.")
+        raise Conflict("There is no reverse flow yet, so no group can fail back.")
     blocked = {
         (row["topic"], row["partition"]): row["reason"]
         for row in run.starts
@@ -65,7 +65,7 @@ class _Way:
         self._selection = GroupSelection(settings)
 
     def go(self, *, act: bool) -> list[dict[str, Any]]:
-        # Groups first: what they have read by then is in the maps that are read after.
+        # Groups first: what they have read by then is in the maps that are read afterwards.
         states, stands = self._on_standby()
         refresh_index(flow=self._there, deadline_s=self._budget.left_s)
         refresh_index(flow=self._back, deadline_s=self._budget.left_s)
@@ -171,7 +171,7 @@ def _place(
 
 
 def _left_out(place: GroupPlace, blocked: Mapping[Place, str]) -> GroupPlace:
-    """What lies under the name on the old primary is not what the group read."""
+    """The topic of this name on the old primary is not the one that the group read."""
     reason = blocked.get((place.topic, place.partition))
     return place if reason is None else dataclasses.replace(place, left_out=reason)
 
@@ -214,12 +214,12 @@ def _shown(place: GroupPlace, move: Move) -> dict[str, Any]:
     }
 
 
-# What waits for so long has lost its message or its worker: taking the name over may take 20 s.
+# After this time the message or its worker is lost: fencing the transactional id takes 20 s.
 ASK_AGAIN_AFTER = timedelta(seconds=60)
 
 
 def look_at_groups(*, run_id: int, act: bool) -> None:
-    """Where groups would go on, and with `act` putting them there; a refusal is what it says."""
+    """Compute resume offsets, with `act` set them; the run's row gets a refusal."""
     try:
         bring_groups_back(run_id=run_id, act=act)
     except UnderstudyError as error:
@@ -229,7 +229,7 @@ def look_at_groups(*, run_id: int, act: bool) -> None:
 
 
 def waiting_orphans() -> list[int]:
-    """Ways back with decisions that no worker did."""
+    """Failbacks with decisions that no worker has carried out."""
     old = timezone.now() - ASK_AGAIN_AFTER
     rows = OrphanStretch.objects.filter(
         state=OrphanState.DECIDED, since__lt=old, failback__seen_at__lt=old

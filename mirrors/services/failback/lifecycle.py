@@ -1,4 +1,4 @@
-"""Ways back as rows: ask for one, send it again, try again, close it."""
+"""Life cycle of failbacks: request, requeue, retry, close."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LOST_AFTER = timedelta(seconds=90)
 
 
 def request_failback(*, flow: Flow, who: str, why: str = "") -> Failback:
-    """Write the row that a worker takes; the caller enqueues on commit. One at a time a flow."""
+    """Store the run that a worker takes; the caller enqueues on commit. One open run per flow."""
     check_at_rest(flow)
     return run_lifecycle.request(
         Failback,
-        refusal=f"A way back of {flow.name} is under way already. Open it, or close it first.",
+        refusal=f"A failback of {flow.name} is open already. Open it, or close it first.",
         who=who,
         noted=why or f"For {flow.name}.",
         flow=flow,
@@ -29,15 +29,15 @@ def request_failback(*, flow: Flow, who: str, why: str = "") -> Failback:
 
 
 def check_at_rest(flow: Flow) -> None:
-    """The flow there must not write: what it wrote later would lie behind the divergence point."""
+    """The original flow must not write: later records would exceed the divergence point."""
     if not is_at_rest(flow):
         raise Conflict(
-            f"{flow.name} is not stopped. The way back begins when it rests: fail over, or stop it."
+            f"{flow.name} is not stopped. A failback needs a stopped flow: fail over, or stop it."
         )
 
 
 def is_at_rest(flow: Flow) -> bool:
-    """It is stopped, and no job of it has still to end."""
+    """The flow is stopped, and its last job has ended."""
     flow.refresh_from_db(fields=["desired_state"])
     stopped = flow.desired_state == DesiredState.STOPPED
     return stopped and not Job.objects.filter(flow=flow, ended_at=None).exists()
@@ -45,23 +45,23 @@ def is_at_rest(flow: Flow) -> bool:
 
 def check_running(run: Failback) -> None:
     if run.state != FailbackState.RUNNING:
-        raise Conflict(f"The way back is {run.state}: there is no flow back that runs for it.")
+        raise Conflict(f"The failback is {run.state}, so it has no running reverse flow.")
 
 
 def close_failback(*, run: Failback, who: str, why: str) -> Failback:
-    """End it: the flow back goes on as any other, and undecided orphans stay where they are."""
+    """End it: the reverse flow keeps running, and undecided orphans stay where they are."""
     rows = Failback.objects.filter(pk=run.pk, ended_at=None)
     done = run.state == FailbackState.RUNNING
     state = FailbackState.SUCCEEDED if done else FailbackState.ABORTED
     reason = f"Closed by {who}: {why}" if why else f"Closed by {who}."
     if not run_lifecycle.end(rows, state=state, reason=reason, who=who):
-        raise Conflict("This way back has been closed already.")
+        raise Conflict("This failback has been closed already.")
     run.refresh_from_db()
     return run
 
 
 def waiting_failbacks() -> list[int]:
-    """Those that no worker took, or whose worker was lost: preparing again does nothing twice."""
+    """Failbacks without a worker, to be queued again: preparation is idempotent."""
     now = timezone.now()
     preparing = Failback.objects.filter(state=FailbackState.PREPARING)
     lost = run_lifecycle.lost(preparing, now=now, after=LOST_AFTER)
@@ -69,7 +69,7 @@ def waiting_failbacks() -> list[int]:
         claim(
             Failback.objects.filter(pk=pk, state=FailbackState.PREPARING),
             state=FailbackState.QUEUED,
-            reason="The worker that prepared it was lost; another one begins again.",
+            reason="The worker that prepared it was lost; another worker starts over.",
             who=run_lifecycle.RECONCILER,
         )
     queued = Failback.objects.filter(state=FailbackState.QUEUED)
@@ -77,9 +77,9 @@ def waiting_failbacks() -> list[int]:
 
 
 def try_again(*, run: Failback, who: str) -> Failback:
-    """One that failed, once its cause is mended."""
+    """Retry a failed one, after its cause is fixed."""
     rows = Failback.objects.filter(pk=run.pk, state=FailbackState.FAILED, ended_at=None)
     if not claim(rows, state=FailbackState.QUEUED, reason=run_lifecycle.WAITING, who=who):
-        raise Conflict("Only a way back that failed can be tried again.")
+        raise Conflict("Only a failback that failed can be retried.")
     run.refresh_from_db()
     return run

@@ -1,9 +1,8 @@
-"""Do what was decided of orphans: bring them over once, or let the flow pass them.
+"""Carries out decisions on orphans: replays them on the standby, or skips them.
 
-It is done in the flow's own name while it rests: records, their offset runs and the flow's position
-in one transaction. So whatever dies, the position says what is done; a flow that is started takes
-its name back and goes on from there; and the flow back knows by the runs that these records came
-from the other side.
+It uses the stopped flow's transactional id: records, their offset runs and the flow's position are
+one transaction. After a crash the position says what is done. A started flow fences this process
+and resumes there. The runs tell the reverse flow that these records came from the other cluster.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from mirrors.kafka.internal_topics.topic import InternalRecord, consume, ensure_
 from mirrors.kafka.producers.flow_writer import Outgoing
 from mirrors.models import Failback, OrphanStretch, claim
 from mirrors.models.failback import OrphanState
+from mirrors.services import run_lifecycle
 from mirrors.services.failback.lifecycle import check_at_rest
 from mirrors.services.failback.orphans import filter_own
 from mirrors.services.failback.positions import (
@@ -51,7 +51,7 @@ _DONE = {
 
 
 def settle_orphans(*, run_id: int) -> int:
-    """In a worker: every stretch that is decided and not done; how many are done now."""
+    """In a worker: every stretch with a pending decision; returns how many it completed."""
     run = Failback.objects.select_related("flow__source", "flow__target").get(pk=run_id)
     rows = list(run.orphans.filter(state=OrphanState.DECIDED))
     if not rows:
@@ -68,13 +68,13 @@ def settle_orphans(*, run_id: int) -> int:
         try:
             words = settler.settle(row)
         except Fenced:
-            # Another worker does it, or the flow was started: what is left is done after that.
+            # Another worker does it, or the flow was started: the rest follows after that.
             break
         except UnderstudyError as error:
             _end(row, OrphanState.FAILED, error.message)
         except Exception as error:
             log.exception("Orphans of %s", row)
-            _end(row, OrphanState.FAILED, f"A defect of ours stopped it: {type(error).__name__}.")
+            _end(row, OrphanState.FAILED, run_lifecycle.broken(error))
         else:
             _end(row, _DONE[row.decision], words)
             done += 1
@@ -92,20 +92,20 @@ def _end(row: OrphanStretch, state: str, reason: str) -> None:
 
 
 class _Settler:
-    """Holds the flow's name on the target."""
+    """Holds the flow's transactional id on the target."""
 
     def __init__(self, run: Failback) -> None:
         self._run = run
         self._spec = run.flow.spec
         self._positions_topic = positions_topic_of(self._spec)
         self._runs_topic = runs_topic(self._spec.source.alias)
-        # An earlier settler may have died behind a commit.
+        # An earlier process may have crashed after a commit.
         places = run.orphans.values_list("remote_topic", "partition").distinct()
         with Admin(self._spec.target, client_id=CLIENT_ID) as admin:
             factor = self._spec.settings.checkpoints_topic_replication_factor
             ensure_topic(admin, self._runs_topic, replication_factor=factor, deadline_s=DEADLINE_S)
             self._pen = take_pen(self._spec, places)
-            # After the fence: now they rest.
+            # After fencing: now they do not change.
             found = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
         self._positions = found.places
 
@@ -113,14 +113,14 @@ class _Settler:
         position = self._positions.get((row.topic, row.partition))
         if position is None:
             raise KafkaRefused(
-                f"{self._spec.target.alias} knows no position of {row} any more: somebody took it "
-                "away. Nothing is brought over twice, so nothing is done.",
+                f"{self._spec.target.alias} has no position of {row}: somebody deleted it. "
+                "To avoid duplicates, nothing is replayed.",
                 code="no_position",
             )
         if position.position >= row.end:
             return (
-                f"{self._spec.name} stands at {position.position} already, behind all of them: it "
-                "was started meanwhile, or this was done before."
+                f"{self._spec.name} is at position {position.position}, after all orphans: it was "
+                "started meanwhile, or this was done before."
             )
         if row.decision == "replay":
             position = self._replay(row, position)
@@ -128,9 +128,9 @@ class _Settler:
             self._move(position, row.end)
         self._note(row, row.end)
         if row.decision == "replay":
-            return f"{row.records} records were brought over, each with the header {MARK_HEADER}."
+            return f"{row.records} records were replayed, each with the header {MARK_HEADER}."
         kept = "They can be downloaded here." if row.decision == "export" else ""
-        return f"{row.records} records are not brought over: the flow passes them. {kept}".strip()
+        return f"{row.records} records are not replayed: the flow skips them. {kept}".strip()
 
     def _replay(self, row: OrphanStretch, position: Position) -> Position:
         for chunk in _chunks(self._read(row, position.position)):

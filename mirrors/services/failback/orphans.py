@@ -1,4 +1,4 @@
-"""Records that only the old primary has: read once, kept as rows, decided on by people."""
+"""Orphans, the records that only the old primary has: read once, stored, decided on by people."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def list_orphans(
     back: Flow | None,
     tick: Callable[[], None],
 ) -> list[OrphanStretch]:
-    """Read what lies behind the flow's positions on the old primary. Calls Kafka.
+    """Read what the old primary has after the flow's positions. Calls Kafka.
 
-    `back` is the flow that leads there, if any: what it wrote is nobody's orphan.
+    `back` is the reverse flow, if any: records that it wrote are no orphans.
     """
     rows: dict[Place, OrphanStretch] = {}
     remote = {(point.topic, point.partition): point.remote_topic for point in points}
@@ -60,7 +60,7 @@ def list_orphans(
         OrphanStretch.objects.filter(failback=run).delete()
         for row in rows.values():
             if row.first < row.end and not row.records:
-                row.reason = "Only marks of transactions lie here: there is nothing to decide."
+                row.reason = "Only transaction markers are here: there is nothing to decide."
         OrphanStretch.objects.bulk_create(rows.values())
         OrphanChunk.objects.bulk_create(keeper.chunks)
     return list(rows.values())
@@ -75,21 +75,21 @@ def decide(
     why: str,
     now: datetime,
 ) -> int:
-    """What becomes of these partitions' orphans, or of all that nobody decided on yet.
+    """Decide on the orphans of these partitions, or of all without a decision.
 
-    The caller enqueues the worker that does it.
+    The caller enqueues the worker that carries it out.
     """
     if decision not in DECISIONS:
         raise InvalidSettings({"decision": [f"It must be one of {', '.join(DECISIONS)}."]})
     if not why.strip():
-        raise InvalidSettings({"reason": ["Say why: it is kept in the history."]})
+        raise InvalidSettings({"reason": ["Give a reason; the audit log keeps it."]})
     open_rows = run.orphans.filter(
         state__in=(OrphanState.LISTED, OrphanState.FAILED), records__gt=0
     )
     wanted = None if places is None else set(places)
     rows = [r for r in open_rows if wanted is None or (r.topic, r.partition) in wanted]
     if not rows:
-        raise Conflict("None of these partitions has orphans that wait for a decision.")
+        raise Conflict("None of these partitions has orphans without a decision.")
     torn = [row for row in rows if decision == "export" and row.kept < row.records]
     if torn:
         raise Conflict(
@@ -103,7 +103,7 @@ def decide(
             claim(
                 OrphanStretch.objects.filter(pk=row.pk, state=row.state),
                 state=OrphanState.DECIDED,
-                reason=f"{who} decided: {decision}. A worker does it.",
+                reason=f"{who} decided: {decision}. A worker carries it out.",
                 who=who,
                 changes=said,
             )
@@ -116,7 +116,7 @@ def decide(
 def read_records(
     *, stretch: OrphanStretch, start: int = 0, count: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The kept records, from the `start`-th on; rows alone, no call to Kafka."""
+    """The stored records, from the `start`-th on, without a call to Kafka."""
     at, left = 0, count
     for chunk in stretch.chunks.order_by("first").iterator():
         if at + chunk.count <= start:
@@ -135,7 +135,7 @@ def read_records(
 def filter_own(
     *, run: Failback, row: OrphanStretch, records: Iterable[InternalRecord]
 ) -> Iterator[InternalRecord]:
-    """Without what the flow back wrote among them."""
+    """Without records that the reverse flow wrote."""
     found = Stretch(row.topic, row.partition, row.first, row.end, row.gone)
     written = _written(run.reverse, row.remote_topic, found)
     return (record for record in records if is_own(record.offset, written))
@@ -155,7 +155,7 @@ def _row(run: Failback, found: Stretch, remote_topic: str) -> OrphanStretch:
 
 
 def _written(back: Flow | None, remote_topic: str, found: Stretch) -> list[Run]:
-    """Runs of the flow back that lie in this stretch, by where they lie here."""
+    """Runs of the reverse flow in this range, ordered by their offsets on the old primary."""
     known = PartitionMap.objects.filter(
         flow=back, topic=remote_topic, partition=found.partition, position__isnull=False
     ).first()
@@ -189,8 +189,8 @@ def _read(
                 keeper.take(row, record)
     except UnicodeDecodeError:
         why = (
-            "A header whose name is no text stands in the way, which the client here cannot read. "
-            "Start the flow again to copy such records as they are, or drop them."
+            "A record has a header whose name is not UTF-8, which the client library cannot read. "
+            "Start the flow again to copy such records unchanged, or drop them."
         )
     except KafkaUnavailable as error:
         if error.code != "timeout":
@@ -205,7 +205,7 @@ def _read(
 
 
 class _Keeper:
-    """Counts all, and keeps records in chunks as long as there is room."""
+    """Counts all records, and stores them in chunks up to the size limit."""
 
     def __init__(self, tick: Callable[[], None]) -> None:
         self.chunks: list[OrphanChunk] = []
@@ -222,7 +222,7 @@ class _Keeper:
         if time.monotonic() - self._ticked > _TICK_S:
             self._ticked = time.monotonic()
             self._tick()
-        # What is kept has no hole: a stretch that did not fit once stays cut off there.
+        # The stored part has no holes: after the first record that did not fit, none is stored.
         if self._bytes > MOST_BYTES or row.kept + 1 < row.records:
             return
         row.kept += 1

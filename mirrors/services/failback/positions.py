@@ -1,4 +1,4 @@
-"""What a failback looks at: ids and ends on both sides, and the positions of the flow back."""
+"""Inputs of a failback: topic ids and offsets on both clusters, and positions of both flows."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from mirrors.services.gaps.deleted_partitions import recall_gone
 
 CLIENT_ID = "understudy-failback"
 DEADLINE_S = 20.0
-# A transaction that its producer left open when it died is aborted after a minute, as a rule.
+# A transaction that a dead producer left open is usually aborted after a minute.
 OPEN_S = 5.0
 _PAUSE_S = 0.2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sides:
-    """`old` is the side that failed, `new` the one that took over."""
+    """`old` is the cluster that failed, `new` the one that took over."""
 
     old: Side
     new: Side
 
 
 def look_at_sides(old: ClusterSpec, new: ClusterSpec, points: Sequence[Point]) -> Sides:
-    """Raises KafkaUnavailable when either does not answer, or has transactions open."""
+    """Raises KafkaUnavailable when either does not respond, or has open transactions."""
     here = _side(old, {point.topic for point in points})
     _check_decided(old, here, points)
     return Sides(old=here, new=_side(new, {point.remote_topic for point in points}))
@@ -61,10 +61,10 @@ def _side(spec: ClusterSpec, topics: Iterable[str]) -> Side:
 def _offsets(
     admin: Admin, places: Iterable[Place], at: At, untold: dict[str, str]
 ) -> Mapping[Place, int]:
-    """Without those that were taken away since they were seen: they have no offsets to tell.
+    """Offsets of the topics, without those that were deleted since they were listed.
 
-    `untold` takes in by topic why one could not be asked. Raises where the cluster as a whole does
-    not answer.
+    `untold` collects by topic why its offsets are unknown. Raises where the cluster as a whole does
+    not respond.
     """
     found = admin.list_offsets(places, at, deadline_s=DEADLINE_S)
     for place, error in found.failed.items():
@@ -77,7 +77,7 @@ def _offsets(
 
 
 def gone_before(flow: Flow, spec: FlowSpec, points: Sequence[Point], old: Side) -> frozenset[Place]:
-    """Of what the side that failed has no more: what the flow had seen deleted there itself."""
+    """Partitions that the failed cluster no longer has because they were deleted before."""
     missing = [(row.topic, row.partition) for row in points if row.topic not in old.topic_ids]
     with Admin(spec.target, client_id=CLIENT_ID) as target:
         found = recall_gone(
@@ -87,7 +87,7 @@ def gone_before(flow: Flow, spec: FlowSpec, points: Sequence[Point], old: Side) 
 
 
 def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> None:
-    """What lies behind the flow's positions must be committed or aborted before it is listed."""
+    """Records after the flow's positions must be committed or aborted before they are listed."""
     places = [(p.topic, p.partition) for p in points if (p.topic, p.partition) in side.end]
     until = time.monotonic() + OPEN_S
     with Admin(spec, client_id=CLIENT_ID) as admin:
@@ -103,8 +103,8 @@ def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> No
             time.sleep(_PAUSE_S)
     name, number = still[0]
     raise KafkaUnavailable(
-        f"{len(still)} partitions of {spec.alias} have transactions open, {name}-{number} from "
-        f"offset {stable[still[0]]} on: whether those records count is not decided. Kafka aborts "
+        f"{len(still)} partitions of {spec.alias} have open transactions, {name}-{number} from "
+        f"offset {stable[still[0]]} on, so their outcome is not known. Kafka aborts "
         "what a dead producer left after its transaction.timeout.ms, one minute by default. Try "
         "again then.",
         code="transactions_open",
@@ -112,14 +112,14 @@ def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> No
 
 
 def positions_of_flow(spec: FlowSpec) -> Mapping[Place, Position]:
-    """Where a flow stands, as its topic on the target says."""
+    """Positions of a flow, from the positions topic on its target."""
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         return read_positions(admin, positions_topic_of(spec), deadline_s=DEADLINE_S).places
 
 
 def put_to_rest(spec: FlowSpec) -> None:
-    """Of a flow that is stopped: nobody writes in its name any more, and what was left unfinished
-    there is ended, so that its positions can be read to their end."""
+    """Fence the writers of a stopped flow and abort their transactions, so that its positions
+    can be read to their end."""
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         if positions_topic_of(spec) not in admin.topic_names(deadline_s=DEADLINE_S):
             return
@@ -127,8 +127,8 @@ def put_to_rest(spec: FlowSpec) -> None:
 
 
 def take_pen(spec: FlowSpec, places: Iterable[Place] = ()) -> FlowPen:
-    """Whoever else writes for the flow is fenced; `places` are remote partitions that an earlier
-    pen may have written."""
+    """Fence every other writer of the flow; `places` are remote partitions that an earlier
+    writer may have written."""
     topic = positions_topic_of(spec)
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         slices = count_slices(admin, topic, deadline_s=DEADLINE_S)
@@ -142,7 +142,7 @@ def take_pen(spec: FlowSpec, places: Iterable[Place] = ()) -> FlowPen:
 
 
 def write_positions(spec: FlowSpec, rows: Sequence[Position]) -> None:
-    """Positions of a flow that rests, in its name."""
+    """Write positions of a stopped flow with its transactional id."""
     if not rows:
         return
     topic = positions_topic_of(spec)

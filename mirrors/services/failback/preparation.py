@@ -1,7 +1,7 @@
-"""Prepare a way back in a worker: list the orphans, set the flow back on its marks, start it.
+"""Prepares a failback in a worker: lists orphans, writes the reverse flow's positions, starts it.
 
-Every step may be done again after a worker was lost: what is kept is kept once, what is listed is
-read anew as long as nobody decided on it, and a flow back that stands somewhere stays there.
+Each step is idempotent after a lost worker: divergence points are stored once, orphans without a
+decision are listed again, and an existing reverse flow keeps its positions.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _SHOWN = 3
 
 
 def prepare_failback(*, run_id: int) -> Flow | None:
-    """In a worker: all up to a flow back that runs. The flow to be reconciled, or None."""
+    """In a worker: prepare and start the reverse flow; returns the flow to reconcile, or None."""
     rows = Failback.objects.filter(pk=run_id, state=FailbackState.QUEUED)
-    asked = "A worker looks at both clusters."
+    asked = "A worker reads both clusters."
     seen = {"seen_at": timezone.now()}
     if not run_lifecycle.take(rows, state=FailbackState.PREPARING, reason=asked, **seen):
         return None
@@ -69,7 +69,7 @@ def prepare_failback(*, run_id: int) -> Flow | None:
         _fail(run, error.message)
     except Exception as error:
         log.exception("Failback %s", run_id)
-        _fail(run, f"A defect of ours stopped it: {type(error).__name__}. It is in the log.")
+        _fail(run, run_lifecycle.broken(error))
     return None
 
 
@@ -83,7 +83,7 @@ def _fail(run: Failback, reason: str) -> None:
 
 
 class _Preparation:
-    """One go; each step may be done again after a worker was lost."""
+    """One attempt; each step is idempotent."""
 
     def __init__(self, run: Failback) -> None:
         self._run = run
@@ -97,7 +97,7 @@ class _Preparation:
         check_at_rest(self._flow)
         put_to_rest(self._there)
         points = self._points()
-        self._tick("Looking at both sides.")
+        self._tick("Reading both clusters.")
         sides = look_at_sides(self._there.source, self._there.target, points)
         back = self._existing()
         spec = self._back_spec(back)
@@ -110,8 +110,8 @@ class _Preparation:
         return self._start(back, spec, starts)
 
     def _points(self) -> list[Point]:
-        """As the topic on the standby keeps them; kept now when nobody did."""
-        self._tick("Reading where both sides parted.")
+        """The stored divergence points of the standby; computed and stored now if missing."""
+        self._tick("Reading the divergence points.")
         refresh_index(flow=self._flow)
         kept = divergence_points.recall(flow=self._flow)
         if not kept or self._ran_since(kept):
@@ -120,19 +120,19 @@ class _Preparation:
         points = divergence_points.points_of(flow=self._flow)
         if not points:
             raise KafkaRefused(
-                f"{self._flow.target.alias} knows no position of {self._flow.name}: the flow never "
-                "copied anything there, so there is no way to go back.",
+                f"{self._flow.target.alias} has no position of {self._flow.name}: the flow never "
+                "replicated anything there, so there is no failback.",
                 code="no_divergence",
             )
         return points
 
     def _ran_since(self, kept: Sequence[Divergence]) -> bool:
-        """Whether somebody started the flow again after its target had taken over."""
+        """Whether somebody started the flow again after the failover."""
         first = min(row.kept_at for row in kept)
         return Job.objects.filter(flow=self._flow, started_at__gt=first).exists()
 
     def _at_rest(self, points: Sequence[Point]) -> list[Point]:
-        """With where the flow stands now: it passed what was settled on an earlier way back."""
+        """With the flow's current positions: an earlier failback may have resolved orphans."""
         known = PartitionMap.objects.filter(flow=self._flow, position__isnull=False)
         stands = {(row.topic, row.partition): row.position or 0 for row in known}
         return [
@@ -173,7 +173,7 @@ class _Preparation:
         return starts
 
     def _without_blocked(self, spec: FlowSpec, starts: list[Start]) -> FlowSpec:
-        """The flow back leaves out topics whose other side is not the one that was left."""
+        """The reverse flow excludes topics whose counterpart is not the one that was replicated."""
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         topics = left_out_topics(starts, policy)
         properties = without_topics(spec.properties, topics)
@@ -181,9 +181,9 @@ class _Preparation:
 
     def _list(self, points: list[Point], sides: Sides, back: Flow | None) -> None:
         if self._run.orphans.exclude(decision="").exists():
-            # What a person decided on stays what it was.
+            # Ranges with a decision do not change.
             return
-        self._tick(f"Listing what only {self._flow.source.alias} has.")
+        self._tick(f"Listing records that only {self._flow.source.alias} has.")
         if back is not None:
             refresh_index(flow=back)
         orphans.list_orphans(
@@ -194,16 +194,16 @@ class _Preparation:
             ],
             old=sides.old,
             back=back,
-            tick=lambda: self._tick(f"Listing what only {self._flow.source.alias} has."),
+            tick=lambda: self._tick(f"Listing records that only {self._flow.source.alias} has."),
         )
         Failback.objects.filter(pk=self._run.pk).update(listed_at=timezone.now())
 
     def _begin(self, back: Flow | None, spec: FlowSpec, starts: list[Start]) -> None:
-        """Before the flow back is planned for the first time, its positions are there."""
+        """Write the reverse flow's positions before its first plan."""
         rows = [start.row for start in starts if start.row is not None]
         if back is not None and rows:
             check_at_rest(back)
-        self._tick("Writing down where the flow back begins.")
+        self._tick("Writing the start offsets of the reverse flow.")
         write_positions(spec, rows)
 
     def _start(self, back: Flow | None, spec: FlowSpec, starts: list[Start]) -> Flow:
@@ -228,11 +228,11 @@ class _Preparation:
     def _tick(self, words: str) -> None:
         rows = Failback.objects.filter(pk=self._run.pk, state=FailbackState.PREPARING)
         if not rows.update(seen_at=timezone.now(), reason=words):
-            raise Conflict("It was closed meanwhile.")
+            raise Conflict("Somebody closed it meanwhile.")
 
 
 def _begun(points: Sequence[Point], starts: Sequence[Start]) -> list[Point]:
-    """Without what is left out: of another topic than the one that was copied nothing is listed."""
+    """Without excluded partitions: their topic is not the one that was replicated."""
     blocked = {(start.topic, start.partition) for start in starts if start.kind == "blocked"}
     return [row for row in points if (row.remote_topic, row.partition) not in blocked]
 
@@ -255,7 +255,7 @@ def _running(
 
 
 def _fence_of(flow: Flow) -> list[str]:
-    """What still keeps writers from the old primary, and so the flow back."""
+    """Fences that still deny writes, also the reverse flow's, on the old primary."""
     step = (
         FailoverStep.objects.filter(
             run__flow=flow, run__state=FailoverState.SUCCEEDED, name="fence_producers"
@@ -268,7 +268,7 @@ def _fence_of(flow: Flow) -> list[str]:
         return []
     denied = len({rule["topic"] for rule in rules})
     return [
-        f"The fence of run {step.run_id if step else ''} denies everybody to write to {denied} "
-        f"topics on {flow.source.alias}. Unless the flow back is a super user there, take it away: "
-        "once the old producers are surely gone."
+        f"The fence of run {step.run_id if step else ''} denies WRITE for everybody on {denied} "
+        f"topics of {flow.source.alias}. Unless the reverse flow is a super user there, lift the "
+        "fence once no old producer runs any more."
     ]

@@ -1,7 +1,7 @@
-"""Switch back in one act: simulate a switchover of the flow back, and begin it when that succeeds.
+"""Switches back with one request: a simulation of the reverse flow, then its switchover.
 
-What was asked for is told by rows alone: a simulation whose reason carries the mark of its way
-back. So a worker that dies forgets nothing, and a refusal is said once.
+The request is a row: a simulation whose reason carries the mark of its failback. So a crashed
+worker loses nothing, and a refusal is reported once.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from mirrors.services.failover.runbook.steps.fence import still_fenced
 from mirrors.services.failover.simulation import simulator
 from mirrors.services.run_lifecycle import WORKER
 
-# More than that is not drained within the time that a switchover has for it.
+# A switchover cannot drain a higher lag in its time limit.
 MOST_LAG = 100_000
 _WAITING = (OrphanState.LISTED, OrphanState.DECIDED, OrphanState.FAILED)
 
 
 def request_switch(*, run: Failback, confirm_alias: str, who: str, why: str) -> FailoverRun:
-    """The simulation that the switchover will follow; the caller enqueues it on commit."""
+    """The simulation before the switchover; the caller enqueues it on commit."""
     check_running(run)
     errors = {}
     if confirm_alias.strip() != run.flow.source.alias:
         words = f"Type the alias of the cluster to go back to, {run.flow.source.alias}, exactly."
         errors["confirm_alias"] = [words]
     if not why.strip():
-        errors["reason"] = ["Say why; it is kept with the run."]
+        errors["reason"] = ["Give a reason; the run keeps it."]
     if errors:
         raise InvalidSettings(errors)
     _check_ready(run)
     if run.reverse is None:
-        raise Conflict("The flow back was removed, so there is nothing to switch.")
+        raise Conflict("The reverse flow was removed, so there is nothing to switch over.")
     return simulator.request_simulation(
         flow=run.reverse, who=who, why=f"{_mark(run)}{why.strip()}"[:500]
     )
 
 
 def running_way_back(flow: Flow) -> Failback:
-    """Of the flow that failed over; refused in words where none runs."""
+    """The running failback of a flow that failed over; Conflict without one."""
     run = Failback.objects.filter(flow=flow, state=FailbackState.RUNNING).first()
     if run is None:
         words = (
-            f"No way back of {flow.name} runs. Ask for one at failbacks/ first: it brings over "
+            f"{flow.name} has no running failback. Request one at failbacks/ first: it replicates "
             "what was written since, and lists what only the old primary has."
         )
         raise InvalidSettings({"kind": [words]})
@@ -59,13 +59,13 @@ def running_way_back(flow: Flow) -> Failback:
 
 
 def lag_of(run: Failback) -> int | None:
-    """Records at most that the flow back has yet to copy, None while any part is unknown."""
+    """Upper bound of the reverse flow's lag in records, None while a part is unknown."""
     account = FlowAccount.objects.filter(flow=run.reverse).first()
     return None if account is None else account.total.exact_or_none
 
 
 def begin_simulated() -> list[int]:
-    """Beat's: begin the switchovers whose simulation succeeded; the runs to be enqueued."""
+    """Begin the switchovers whose simulation succeeded; returns the runs to enqueue."""
     begun = []
     rows = Failback.objects.filter(state=FailbackState.RUNNING, reverse__isnull=False)
     for run in rows.select_related("flow__source", "reverse__source", "reverse__target"):
@@ -76,14 +76,14 @@ def begin_simulated() -> list[int]:
         try:
             begun.append(_begin(run, found).pk)
         except UnderstudyError as error:
-            # Another worker may have been quicker.
+            # Another worker may have begun it.
             if not found.executions.exists():
                 _refuse(run, found, error.message)
     return begun
 
 
 def close_switched() -> None:
-    """A way back whose switchover succeeded is done."""
+    """Close failbacks whose switchover succeeded."""
     done = FailoverRun.objects.filter(
         kind=FailoverKind.SWITCHOVER,
         state=FailoverState.SUCCEEDED,
@@ -105,13 +105,13 @@ def close_switched() -> None:
 
 
 def _still_fenced(run: Failback, switched: FailoverRun) -> str:
-    """With the same names on both sides the fence keeps the flow there out as well."""
+    """With the same topic names on both sides the fence also stops the original flow."""
     policy = policy_for(run.flow.spec.settings, run.flow.source.alias, run.flow.target.alias)
     if policy.kind != "identity" or still_fenced(run=switched) is None:
         return ""
     return (
-        f" It left {run.flow.target.alias} fenced: let producers write there again before you "
-        f"start {run.flow.name}, or the flow is refused there too."
+        f" It left {run.flow.target.alias} fenced: lift the fence there before you "
+        f"start {run.flow.name}, because it stops that flow too."
     )
 
 
@@ -128,7 +128,7 @@ def _say_what_failed(run: Failback) -> None:
 
 def _begin(run: Failback, found: FailoverRun) -> FailoverRun:
     if run.reverse is None:
-        raise Conflict("The flow back was removed.")
+        raise Conflict("The reverse flow was removed.")
     return request_execution(
         flow=run.reverse,
         kind="switchover",
@@ -140,7 +140,7 @@ def _begin(run: Failback, found: FailoverRun) -> FailoverRun:
 
 
 def _refuse(run: Failback, found: FailoverRun, words: str) -> None:
-    Failback.objects.filter(pk=run.pk).update(reason=f"The switch back was refused: {words}")
+    Failback.objects.filter(pk=run.pk).update(reason=f"The switchover was refused: {words}")
     why = f"Refused. {found.why}"[:500]
     FailoverRun.objects.filter(pk=found.pk).update(why=why)
 
@@ -150,21 +150,21 @@ def _check_ready(run: Failback) -> None:
     records = waiting.aggregate(records=Sum("records"))["records"]
     if records:
         raise Conflict(
-            f"{records} records exist only on {run.flow.source.alias} and are not settled. Decide "
+            f"{records} records exist only on {run.flow.source.alias} and have no decision. Decide "
             "on them first: replay, export or drop."
         )
     state = run.reverse.observed_state if run.reverse is not None else ""
     lag = lag_of(run)
     if state != ObservedState.RUNNING or lag is None:
         raise Conflict(
-            f"The flow back is {state or 'gone'}, and its lag is not known. Wait for it."
+            f"The reverse flow is {state or 'removed'}, and its lag is unknown. Wait for it."
         )
     if lag > MOST_LAG:
         raise Conflict(
-            f"The flow back is {lag:,} records behind. Wait until it is fewer than {MOST_LAG:,}: a "
-            "switchover refuses producers until all have crossed."
+            f"The reverse flow is {lag:,} records behind. Wait until it is below {MOST_LAG:,}: "
+            "a switchover stops producers until all records are replicated."
         )
 
 
 def _mark(run: Failback) -> str:
-    return f"Way back {run.pk}: "
+    return f"Failback {run.pk}: "

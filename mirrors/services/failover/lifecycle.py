@@ -1,4 +1,4 @@
-"""Runs of failovers: ask for one, take a simulation, say how far it is, abort and end one."""
+"""Life cycle of failover runs: request, take, progress, abort, end. A simulation is one too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mirrors.services import run_lifecycle
 from mirrors.services.run_lifecycle import WORKER
 
 MOST_GROUPS = 500
-# A worker says something every second or so; the longest it is mute is one call's deadline, 20 s.
+# A worker reports about every second; its longest silence is the deadline of one call, 20 s.
 LOST_AFTER = timedelta(seconds=35)
 
 
@@ -32,7 +32,7 @@ def request_run(
     steps: Sequence[tuple[str, str]],
     **more: Any,
 ) -> FailoverRun:
-    """Write the row that a worker takes; the caller enqueues on commit. One at a time a flow."""
+    """Store the run that a worker takes; the caller enqueues on commit. One open run per flow."""
     chosen = sorted(set(groups))
     if len(chosen) > MOST_GROUPS:
         sentence = f"{len(chosen)} groups are more than the {MOST_GROUPS} that one run takes."
@@ -57,12 +57,12 @@ def request_run(
 
 
 def abort_run(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
-    """One that waits for a worker ends at once; one that runs ends as soon as all is undone."""
+    """Abort a run: a queued one ends at once, a running one after it has undone its effects."""
     now = timezone.now()
     rows = FailoverRun.objects.filter(pk=run.pk)
     states = {"queued": FailoverState.QUEUED, "aborted": FailoverState.ABORTED}
     if not run_lifecycle.ask_to_abort(rows, **states, who=who, why=why, swept_at=now):
-        # One that rests is taken up again, to undo what it did.
+        # A run that waits for a person continues, to undo its effects.
         rests = rows.filter(ended_at=None, state=FailoverState.WAITING)
         changes = {"waits_for": "", "holder": "", "next_at": now, "abort_asked_by": who}
         reason = why or f"Aborted by {who}."
@@ -72,7 +72,7 @@ def abort_run(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
 
 
 def take_run(*, run_id: int) -> FailoverRun | None:
-    """The simulation for its one worker, or None when another had it."""
+    """Take a queued simulation; None when another worker has it."""
     now = timezone.now()
     taken = run_lifecycle.take(
         _simulations().filter(pk=run_id, state=FailoverState.QUEUED),
@@ -87,8 +87,12 @@ def take_run(*, run_id: int) -> FailoverRun | None:
     return rows.get(pk=run_id)
 
 
+def is_simulation(*, run_id: int) -> bool:
+    return _simulations().filter(pk=run_id).exists()
+
+
 def note_progress(*, run: FailoverRun, progress: dict[str, Any]) -> str:
-    """Say that the worker lives and how far it is; why it must stop, or nothing."""
+    """Heartbeat with progress; returns why the worker must stop, or an empty string."""
     rows = FailoverRun.objects.filter(pk=run.pk, state=FailoverState.RUNNING)
     return run_lifecycle.heartbeat(rows, progress=progress)
 
@@ -104,7 +108,7 @@ def end_step(*, run: FailoverRun, name: str, state: str, reason: str) -> None:
 def end_run(
     *, run_id: int, state: str, reason: str, swept: bool, who: str = WORKER, **found: Any
 ) -> bool:
-    """End an open run, its open steps too; False when others had ended it."""
+    """End an open run with its open steps; False when it has ended already."""
     now = timezone.now()
     known = {"swept_at": now if swept else None, **found}
     rows = FailoverRun.objects.filter(pk=run_id, state__in=OPEN_RUNS)
@@ -122,13 +126,13 @@ def end_run(
 
 
 def waiting_runs() -> list[int]:
-    """Simulations that no worker took: sent again, since their message may be lost."""
+    """Simulations that no worker took, to be queued again: their message may be lost."""
     queued = _simulations().filter(state=FailoverState.QUEUED)
     return run_lifecycle.unclaimed(queued, now=timezone.now())
 
 
 def end_lost_runs() -> int:
-    """Simulations whose worker is no more are failed, so that nobody waits for ever."""
+    """Fail simulations whose worker sends no heartbeats, so that nobody waits forever."""
     running = _simulations().filter(state=FailoverState.RUNNING)
     lost = run_lifecycle.lost(running, now=timezone.now(), after=LOST_AFTER)
     reason = (

@@ -1,1 +1,1 @@
-"""A flow's settings, and what it is asked to do. The reconciler makes it so."""
+"""Flows: settings, commands, jobs, progress, schedules and the reconciler."""

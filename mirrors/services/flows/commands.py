@@ -1,4 +1,4 @@
-"""What people ask a flow to do: start, pause, resume, stop, restart, go the other way."""
+"""Commands to a flow: start, pause, resume, stop, restart, reverse."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from mirrors.services.flows.settings import (
 
 
 def start_flow(*, flow: Flow, who: str, why: str = "", accept_other_writers: bool = False) -> Flow:
-    """Run, and forget earlier failures: a flow that is backing off is tried at once.
+    """Run, and reset the failure count: a flow that backs off starts at once.
 
-    A flow that has never copied looks first whether another program writes its remote topics, and
-    is not started then. `accept_other_writers` leaves that out, and is recorded.
+    Before its first copy a flow checks whether another program writes its remote topics; then it
+    does not start. `accept_other_writers` skips this check, and the audit log records that.
     """
     waiting = {ObservedState.BACKING_OFF, ObservedState.FAILED}
     if flow.desired_state == DesiredState.RUNNING and flow.observed_state not in waiting:
@@ -44,7 +44,7 @@ def start_flow(*, flow: Flow, who: str, why: str = "", accept_other_writers: boo
 
 
 def pause_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
-    """Copy nothing, keep the place in the runner: to go on takes a second."""
+    """Stop copying, keep the flow in the runner: resuming takes a second."""
     with transaction.atomic():
         locked = lock_flow(flow)
         if locked.desired_state == DesiredState.STOPPED:
@@ -61,13 +61,13 @@ def resume_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
 
 
 def stop_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
-    """Commit and leave the runner. Starting again goes on where it stopped."""
+    """Commit and leave the runner. The next start resumes there."""
     with transaction.atomic():
         return _ask(lock_flow(flow), DesiredState.STOPPED, who, why or "Stopped.")
 
 
 def restart_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
-    """End the job at a commit and start another."""
+    """End the job at a commit and start another one."""
     with transaction.atomic():
         locked = lock_flow(flow)
         if locked.desired_state == DesiredState.STOPPED:
@@ -80,7 +80,7 @@ def restart_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
 
 
 def reverse_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
-    """Stop this flow and run the one in the other direction, made with the same settings."""
+    """Stop this flow and start one in the other direction with the same settings."""
     with transaction.atomic():
         lock_pairs()
         locked = lock_flow(flow)
@@ -100,7 +100,7 @@ def reverse_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
 
 
 def _ask(flow: Flow, desired: str, who: str, why: str) -> Flow:
-    """Change the desired state; asking for what is asked already changes nothing."""
+    """Change the desired state; without a difference nothing changes."""
     if flow.desired_state != desired:
         row = Flow.objects.filter(pk=flow.pk, desired_state=flow.desired_state)
         claim(row, desired_state=desired, reason=why, who=who)

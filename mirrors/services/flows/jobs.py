@@ -1,4 +1,4 @@
-"""Jobs as rows: open one, end one, take in what its runner says, count failures in a row."""
+"""Jobs as rows: open, end, store the runner's status, count consecutive failures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mirrors.services.flows import progress, schedules
 from mirrors.services.gaps import lost_ranges
 from mirrors.services.runners.processes import SUPERVISOR
 
-# How far back ended jobs are read for the back-off.
+# How far back ended jobs are read to compute the backoff.
 MEMORY = 30
 TAKEOVER = "takeover"
-# How long a takeover's look at the target stands for the look before a first start.
+# How long a takeover's check of the target replaces the check before a first start.
 _CHECK_HOLDS = timedelta(seconds=30)
 
 
@@ -40,7 +40,7 @@ def end_job(*, job: Job, decision: Decision) -> bool:
 
 
 def open_job(*, flow: Flow) -> Job | None:
-    """A new job, or None when another worker was quicker."""
+    """A new job, or None when another worker opened one."""
     try:
         with transaction.atomic():
             job = Job.objects.create(
@@ -49,7 +49,7 @@ def open_job(*, flow: Flow) -> Job | None:
                 generation=flow.generation,
                 attempt=failures(flow=flow) + 1,
                 restarts=flow.restarts,
-                reason="Handed to the runner.",
+                reason="Passed to the runner.",
             )
             record(job, field="state", before="", who=SUPERVISOR, why=f"Run of {flow.name}.")
     except IntegrityError:
@@ -58,7 +58,7 @@ def open_job(*, flow: Flow) -> Job | None:
 
 
 def take_status(*, flow: Flow, job: Job, status: JobStatus) -> None:
-    """Write down what the runner says: figures, and the state of the job while it is open."""
+    """Store the runner's status: figures, and the state of the job while it is open."""
     fresh = progress.ingest(flow=flow, job=job, status=status)
     ended = status.state in {"failed", "stopped"}
     if fresh and not ended and (job.state, job.reason) != (status.state, status.reason):
@@ -71,7 +71,7 @@ def take_status(*, flow: Flow, job: Job, status: JobStatus) -> None:
 
 
 def is_settled(*, flow_id: int) -> bool:
-    """Whether a flow is what was last asked of it, edits and restarts included."""
+    """Whether a flow has reached its desired state, edits and restarts included."""
     flow = Flow.objects.filter(pk=flow_id).first()
     if flow is None or flow.desired_state == DesiredState.STOPPED:
         return flow is None or flow.observed_state in {"stopped", "draft", "failed_over", "failed"}
@@ -99,7 +99,7 @@ def spec_of(*, flow: Flow, job: Job) -> JobSpec:
 
 
 def _was_checked(flow: Flow) -> bool:
-    """Whether a takeover has just watched the target and found MirrorMaker 2 quiet."""
+    """Whether a takeover has just checked the target and found no writes of MirrorMaker 2."""
     run = DutyRun.objects.filter(flow=flow, duty=TAKEOVER, error="").first()
     if run is None or run.ended_at is None or not run.counts.get("quiet"):
         return False
@@ -107,7 +107,7 @@ def _was_checked(flow: Flow) -> bool:
 
 
 def counts(*, job: Job, flow: Flow) -> bool:
-    """A person's start forgives the failures before it."""
+    """Whether the job's failure counts: a person's start resets earlier failures."""
     if job.ended_at is None or flow.forgiven_at is None:
         return True
     return job.started_at > flow.forgiven_at - timedelta(milliseconds=1)

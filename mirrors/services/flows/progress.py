@@ -1,4 +1,4 @@
-"""What a runner says of a flow, as rows: the latest figures of each topic and partition."""
+"""The runner's status of a flow as rows: the latest figures of each topic and partition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirrors.services.gaps import foreign_records, lost_ranges
 
 Row = TypeVar("Row", FlowTopic, FlowPartition)
 
-# Figures that do not change are written again this often, so that their age stays true enough.
+# Unchanged figures are written again at this interval, so that their age stays accurate.
 _REFRESH = timedelta(seconds=10)
 _BATCH = 500
 _TOPIC_KEY = ("topic",)
@@ -40,7 +40,7 @@ _TOPIC_FIELDS = (
     "states",
     "account_state",
 )
-# They change with each status; written when something else changes, and every `_REFRESH`.
+# They change with each status; written when another column changes, and every `_REFRESH`.
 _TOPIC_AGES = ("as_of", "observed_at")
 _PARTITION_AGES = ("as_of",)
 _PARTITION_FIELDS = (
@@ -64,13 +64,13 @@ _PARTITION_FIELDS = (
 
 
 def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
-    """Write down a status that is newer than the one in the rows; True when there was one."""
+    """Store a status that is newer than the stored one; True when it was."""
     as_of = moment(status.as_of)
     if job.as_of is not None and job.as_of >= as_of:
         return False
     with transaction.atomic():
-        # What was last seen stays until there is a plan, with its age: a failover counts on it, and
-        # where the source is dead no plan comes.
+        # Without a plan the last rows stay, with their age: a failover needs them, and with a dead
+        # source no plan follows.
         if status.is_planned:
             store(
                 flow=flow,
@@ -102,7 +102,7 @@ def store(
     as_of: datetime,
     is_swept: bool = False,
 ) -> None:
-    """Evaluate what was observed of the flow and make its rows and its account say that."""
+    """Evaluate the observations of the flow and store its rows and its account."""
     account = accounts.account_of(topics, partitions, accounts.left_behind_of(flow))
     topic_rows = [_topic(flow, seen, account.topics[seen.topic], as_of) for seen in topics]
     partition_rows = [
@@ -175,13 +175,13 @@ def _replace(
     fields: tuple[str, ...],
     ages: tuple[str, ...],
 ) -> None:
-    """Make the table say what `rows` say, touching only what differs."""
+    """Make the table equal to `rows`, writing only differences."""
     known: dict[tuple[Any, ...], Row] = {_key(row, key): row for row in _existing(model, flow)}
     changed = []
     for row in rows:
         before = known.pop(_key(row, key), None)
         if isinstance(row, FlowPartition) and isinstance(before, FlowPartition):
-            # A slice that has only begun does not know it yet, and the number never falls.
+            # A slice that has just started does not know it yet, and the number never falls.
             row.repeats = before.repeats if row.repeats is None else row.repeats
         if before is None or _differs(before, row, fields):
             changed.append(row)

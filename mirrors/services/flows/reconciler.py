@@ -1,9 +1,9 @@
-"""The reconciler: look at files and processes, let the rules decide, claim, act, write down.
+"""The reconciler: observe files and processes, let the rules decide, claim, act, store.
 
-Level-triggered: each pass starts from what is, so one that died half-way is finished by the next.
-(a) At most one job of a flow is open; the database says so.
-(b) A row changes before the file or process that follows from it.
-(c) Nothing here calls Kafka.
+Level-triggered: each pass starts from the current state, so it completes what a crashed pass began.
+- At most one job of a flow is open (a database constraint).
+- A row changes before the file or process that follows from it.
+- The reconciler never calls Kafka.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from mirrors.services.runners.processes import SUPERVISOR, directory_of
 
 log = logging.getLogger(__name__)
 
-# One pass takes a flow at most so many steps on; the next pass goes on from there.
+# One pass makes at most this many steps with a flow; the next pass continues.
 STEPS = 4
 _LOCK_PATIENCE_S = 5.0
 
 
 def reconcile(*, flow_id: int | None = None) -> int:
-    """Bring one flow, or every flow of this host's runners, one look nearer to what is asked."""
+    """Bring one flow, or every flow of this host's runners, closer to its desired state."""
     with _alone() as alone:
         if not alone:
             return 0
@@ -56,7 +56,7 @@ def reconcile(*, flow_id: int | None = None) -> int:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[bool]:
-    """One pass at a time on a host: two would write each other's spec files back."""
+    """One pass at a time per host: two would overwrite each other's spec files."""
     root = Path(settings.RUNNER_ROOT)
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (root / "reconcile.lock").open("a") as file:
@@ -85,14 +85,14 @@ def _flows_here(flow_id: int | None) -> Iterator[Flow]:
 
 
 def _reconcile_apart(flow: Flow) -> None:
-    """One flow that cannot be looked after must not keep the others from it."""
+    """Reconcile one flow; its failure does not affect the others."""
     try:
         _reconcile_flow(flow)
     except DatabaseError:
         raise
     except Exception as error:
         log.exception("flow %s could not be reconciled", flow.pk)
-        _name_trouble(flow.pk, f"It could not be looked after: {_sentence(error)}")
+        _name_trouble(flow.pk, f"It could not be reconciled: {_sentence(error)}")
 
 
 def _name_trouble(flow_id: int, reason: str) -> None:
@@ -123,7 +123,7 @@ def _reconcile_flow(flow: Flow) -> None:
 
 
 def _step(flow: Flow) -> bool:
-    """One look and one act; True when there may be more to do at once."""
+    """One observation and one action; True when more may follow at once."""
     if schedules.keep_times(flow=flow, now=timezone.now()):
         return True
     jobs = list(Job.objects.filter(flow=flow).select_related("runner")[: job_rows.MEMORY])
@@ -139,7 +139,7 @@ def _step(flow: Flow) -> bool:
         seen = processes.look(runner=runner)
     spec, status = _spec_on_disk(directory, flow), launcher.read_status(directory, flow.pk)
     if job is None and spec is not None:
-        # Whoever ended the job died before this act.
+        # The process that ended the job crashed before this action.
         launcher.remove_spec(directory, flow.pk)
         spec = None
     if job is not None and status is not None and status.job == job.pk:
@@ -165,13 +165,13 @@ def _step(flow: Flow) -> bool:
 
 
 def _concern(flow: Flow) -> str:
-    """What is wrong with a flow that its runner does not count as trouble."""
+    """A problem of a flow that its runner does not report as one."""
     writes = foreign_records.find_ongoing(now=timezone.now(), flow=flow).get(flow.pk)
     return "" if writes is None else writes.sentence(flow.target.alias)
 
 
 def _spec_on_disk(directory: Path, flow: Flow) -> JobSpec | None:
-    """None also for a file that is damaged or of another version: it is written anew."""
+    """None also for a damaged file or one of another version: it is then written again."""
     try:
         return launcher.read_spec(directory, flow.pk)
     except (ValueError, KeyError, TypeError):
@@ -199,7 +199,7 @@ def _act(flow: Flow, job: Job | None, runner: Runner, decision: Decision) -> boo
 
 
 def _claim(flow: Flow, job: Job | None, decision: Decision, leaving: str | None) -> bool:
-    """Write the decision down first; False when the flow moved on meanwhile."""
+    """Store the decision first; False when the flow changed meanwhile."""
     observed, reason = str(decision.observed), decision.reason
     if leaving and flow.desired_state != DesiredState.STOPPED:
         observed = flow.observed_state if decision.job_ends is None else ObservedState.STARTING

@@ -1,4 +1,4 @@
-"""Runs that end: a flow at its end, or whose window has closed, rests until it is time again."""
+"""Scheduled runs: start a flow when its window opens, and stop it at its end or its window's."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.runners.processes import SUPERVISOR
 
-# The runner ends a run at its window's end; later than this nobody else has.
+# The runner ends a run at the end of its window; after this delay the reconciler does.
 _PATIENCE_MS = 5_000
-# Of the rows of a flow's desired state: where a run began, and did not merely go on.
+# Transitions of a flow's desired state that begin a run, and do not resume one.
 RUN_BEGAN = Q(to_state=DesiredState.RUNNING) & ~Q(from_state=DesiredState.PAUSED)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """What was asked for last. `by_itself`: by nobody. `insists`: with or without a window."""
+    """The last command. `by_itself`: no person gave it. `insists`: regardless of a window."""
 
     at: int
     by_itself: bool
@@ -31,13 +31,13 @@ class _Asked:
 
 
 def finish(*, flow: Flow, reason: str) -> bool:
-    """What was asked for is done; False when somebody asked for something else meanwhile."""
+    """Mark the run as complete; False when somebody gave another command meanwhile."""
     asked = Flow.objects.filter(pk=flow.pk, desired_state=DesiredState.RUNNING)
     return claim(asked, desired_state=DesiredState.STOPPED, reason=reason, who=SUPERVISOR)
 
 
 def standing(*, flow: Flow, now: datetime) -> Standing | None:
-    """What a run with an end does now, and when the next one begins; None where there is none."""
+    """State of a run with an end, and when the next one begins; None for other flows."""
     runs = Runs.of(flow.properties)
     if runs.schedule is None and runs.until is None:
         return None
@@ -53,7 +53,7 @@ def standing(*, flow: Flow, now: datetime) -> Standing | None:
 
 
 def with_next(*, flow: Flow, reason: str, finished: bool, now: datetime) -> str:
-    """The reason why it rests, and until when: not for a flow that a person stopped."""
+    """The reason why it is stopped, with the next run, unless a person stopped the flow."""
     runs, moment = Runs.of(flow.properties), milliseconds(now)
     if runs.schedule is None:
         return reason
@@ -66,7 +66,7 @@ def with_next(*, flow: Flow, reason: str, finished: bool, now: datetime) -> str:
 
 
 def ends_at(*, flow: Flow, now: datetime) -> int | None:
-    """When its window ends the run that was asked for."""
+    """When its window ends the current run."""
     runs, asked = Runs.of(flow.properties), None
     if runs.window is not None:
         asked = _asked(flow)
@@ -76,14 +76,14 @@ def ends_at(*, flow: Flow, now: datetime) -> int | None:
 
 
 def keep_times(*, flow: Flow, now: datetime) -> bool:
-    """Begin the next run of a flow that rests, or end one that its window has closed on."""
+    """Start the next run of a stopped flow, or end one whose window has closed."""
     if flow.desired_state == DesiredState.STOPPED:
         return _start_if_due(flow, now)
     return flow.desired_state == DesiredState.RUNNING and _end_if_closed(flow, now)
 
 
 def _start_if_due(flow: Flow, now: datetime) -> bool:
-    """Not a flow that a person stopped."""
+    """Does not start a flow that a person stopped."""
     runs, moment = Runs.of(flow.properties), milliseconds(now)
     if runs.schedule is None or (asked := _asked(flow)) is None or not asked.by_itself:
         return False
@@ -100,7 +100,7 @@ def _start_if_due(flow: Flow, now: datetime) -> bool:
 
 
 def _end_if_closed(flow: Flow, now: datetime) -> bool:
-    """What a runner cannot: none is alive, or the flow began its service out of its window."""
+    """End a run that the runner cannot end: no runner lives, or the flow started out of window."""
     runs, moment = Runs.of(flow.properties), milliseconds(now)
     if runs.window is None or runs.window.is_open(moment) or (asked := _asked(flow)) is None:
         return False
@@ -119,7 +119,7 @@ def _end_if_closed(flow: Flow, now: datetime) -> bool:
 
 
 def _rows(flow: Flow) -> QuerySet[Transition]:
-    """The newest first."""
+    """Newest first."""
     return Transition.objects.filter(subject="flow", subject_id=flow.pk, field="desired_state")
 
 
@@ -133,7 +133,7 @@ def _asked(flow: Flow) -> _Asked | None:
     if newest is None:
         return None
     by_itself = newest.who == SUPERVISOR
-    # A resting flow that a person starts all the same, and one that a person lets go on.
+    # A stopped flow that a person starts anyway, or one that a person resumes.
     rested = older[0] is not None and older[0].who == SUPERVISOR
     insists = not by_itself and (rested or newest.from_state == DesiredState.PAUSED)
     return _Asked(milliseconds(newest.when), by_itself, insists)

@@ -1,4 +1,4 @@
-"""Create, change and remove flows, and say beforehand what a change would do."""
+"""Create, change and remove flows, and preview the effect of a change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mirrors.services.runners.settings import ensure_default_runner
 def judge_settings(
     source: Cluster, target: Cluster, properties: Mapping[str, str], itself: Flow | None = None
 ) -> tuple[FlowSpec, list[str]]:
-    """The spec and its warnings, judged beside all flows that are not at rest."""
+    """The spec and its warnings, checked against all flows that are not stopped."""
     if source.pk == target.pk:
         sentence = f"A flow needs two clusters; {source.alias} is both source and target."
         raise InvalidSettings({"target": [sentence]})
@@ -42,7 +42,7 @@ def judge_settings(
 
 
 def lock_pairs() -> None:
-    """One creation, edit or start at a time, or two flows could each pass and loop together."""
+    """Serializes creation, edit and start: two flows could each pass the check and form a loop."""
     list(Cluster.objects.select_for_update().order_by("pk").values_list("pk", flat=True))
 
 
@@ -53,14 +53,14 @@ def lock_flow(flow: Flow) -> Flow:
 
 
 def forgive_failures(flow: Flow) -> None:
-    """A person acted: what failed before counts no more, and nothing waits for a next try."""
+    """A person acted: earlier failures no longer count, and no backoff applies."""
     flow.forgiven_at, flow.retry_at, flow.attempt = timezone.now(), None, 0
     flow.save(update_fields=["forgiven_at", "retry_at", "attempt"])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EditPreview:
-    """What an edit changes, what it will restart, and what one should know before."""
+    """What an edit changes, what it restarts, and its warnings."""
 
     changes: tuple[dict[str, str | None], ...]
     restarts: tuple[str, ...]
@@ -76,7 +76,7 @@ def create_flow(
     desired_state: str = DesiredState.RUNNING,
     who: str,
 ) -> Flow:
-    """A new flow. Refused with a sentence per key when it could not work or would do harm."""
+    """A new flow. Raises one sentence per setting that cannot work or would do harm."""
     with transaction.atomic():
         lock_pairs()
         spec, warnings = judge_settings(source, target, properties)
@@ -97,7 +97,7 @@ def create_flow(
 def preview_update(
     *, flow: Flow, properties: Mapping[str, str] | None = None, runner: Runner | None = None
 ) -> EditPreview:
-    """What `update_flow` with the same arguments would do; raises what it would raise."""
+    """What `update_flow` with the same arguments would do; raises the same errors."""
     after = dict(flow.properties if properties is None else properties)
     spec, warnings = judge_settings(flow.source, flow.target, after, itself=flow)
     warnings += _renames(flow, spec)
@@ -125,7 +125,7 @@ def update_flow(
     runner: Runner | None = None,
     who: str,
 ) -> Flow:
-    """Change settings or runner. Takes effect at a commit; `generation` tells when it has."""
+    """Change settings or runner. Takes effect at a commit; `generation` shows when it has."""
     with transaction.atomic():
         lock_pairs()
         locked = lock_flow(flow)
@@ -147,7 +147,7 @@ def update_flow(
 
 
 def delete_flow(*, flow: Flow, who: str) -> None:
-    """Remove a flow that is at rest. What it copied stays, and so do its positions."""
+    """Remove a stopped flow. Its remote topics and positions remain."""
     with transaction.atomic():
         locked = lock_flow(flow)
         copying = Job.objects.filter(flow=locked, ended_at__isnull=True).exists()
@@ -174,7 +174,7 @@ def _changes(
 
 
 def _renames(flow: Flow, after: FlowSpec) -> list[str]:
-    """What an edit does to remote topics that are there already."""
+    """The effect of an edit on existing remote topics."""
     old, new = (
         policy_for(spec.settings, spec.source.alias, spec.target.alias).remote_topic("orders")
         for spec in (flow.spec, after)
@@ -182,7 +182,7 @@ def _renames(flow: Flow, after: FlowSpec) -> list[str]:
     if old == new or not Job.objects.filter(flow=flow).exists():
         return []
     return [
-        f"Remote topics get other names ({old} becomes {new}). What was copied stays under the "
-        "old names, and every partition copied so far stops there: its position belongs to the "
-        "old topic. To begin again under the new names, take the positions away first."
+        f"Remote topics get other names ({old} becomes {new}). Existing copies keep the old names, "
+        "and every partition replicated so far stops: its position belongs to the old topic. To "
+        "replicate again under the new names, delete the positions first."
     ]

@@ -1,9 +1,8 @@
-"""Flows of which no runner reports a plan: what they owe is evaluated from a look at their source.
+"""Accounts of flows without a runner's report, computed from a scan of their source.
 
-A stopped, failed or waiting flow copies nothing while its source grows. The sweep of the source
-(`monitoring.forecasts.source_scan`) brings the newest list of topics with their ids and the
-ends of partitions;
-positions are those that were last reported. A topic whose id changed owes all that it holds now.
+A stopped, failed or waiting flow copies nothing while its source grows. The scan
+(`monitoring.forecasts.source_scan`) has the topics with their ids and the ends of partitions. The
+positions are the last reported ones. A topic whose id changed owes everything that it holds now.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from mirrors.services.flows import progress
 from mirrors.services.gaps.lost_ranges import facts_of
 
 Place = tuple[str, int]
-# A runner reports every few seconds; after this its figures are taken from the sweep.
+# A runner reports every few seconds; after this silence the scan's figures are used.
 SILENT_AFTER = timedelta(seconds=30)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceRanges:
-    """What a sweep saw of a source: log starts, ends and last stable offsets by partition."""
+    """A scan of a source: log start, end and last stable offset by partition."""
 
     topics: ClusterSnapshot
     earliest: Mapping[Place, int]
@@ -55,7 +54,7 @@ def remote_topics(flows: Iterable[Flow]) -> dict[Cluster, set[str]]:
 
 
 def unreported_flows(*, cluster: Cluster, now: datetime) -> list[Flow]:
-    """Flows from this source of which no runner reports a plan, and that may be failed over."""
+    """Flows from this source without a runner's plan that may be failed over."""
     passed = (ObservedState.DRAFT, ObservedState.FAILED_OVER)
     rows = Flow.objects.filter(_is_unreported(now), source=cluster)
     rows = rows.exclude(observed_state__in=passed).select_related("source", "target")
@@ -63,7 +62,7 @@ def unreported_flows(*, cluster: Cluster, now: datetime) -> list[Flow]:
 
 
 def _is_unreported(now: datetime) -> Q:
-    """No report for a while, or reports without a plan: then the account is not of a runner."""
+    """No recent report, or reports without a plan: the runner does not keep the account."""
     silent = Q(as_of=None) | Q(as_of__lt=now - SILENT_AFTER)
     no_plan = Q(account=None) | Q(account__is_swept=True)
     old = Q(account__as_of__lt=now - SILENT_AFTER)
@@ -71,7 +70,7 @@ def _is_unreported(now: datetime) -> Q:
 
 
 def _has_valid_settings(flow: Flow) -> bool:
-    """Settings of an earlier version may be refused by now; the flow's page says which."""
+    """Settings of an earlier version may be invalid now; the flow's page lists them."""
     try:
         return bool(flow.spec)
     except InvalidSettings:
@@ -92,7 +91,7 @@ def selected_places(flow: Flow, source: ClusterSnapshot) -> list[Place]:
 def observe(
     *, flow: Flow, seen: SourceRanges, now: datetime, missing: Collection[str] = ()
 ) -> None:
-    """Evaluate the flow from the look at its source, unless its runner reported meanwhile.
+    """Evaluate the flow from the scan of its source, unless its runner reported meanwhile.
 
     `missing`: remote topics that the target no longer has. Their copies are owed again.
     """
@@ -123,7 +122,7 @@ def observe(
 
 
 class _Look:
-    """One look at a source, as statuses of one flow."""
+    """One scan of a source as the statuses of one flow."""
 
     def __init__(
         self,
@@ -146,7 +145,7 @@ class _Look:
         self._ends = seen.stable if committed else seen.end
 
     def topic(self, name: str, known: FlowTopic | None) -> TopicStatus | None:
-        """None for a topic that is not there and of which nothing was known."""
+        """None for a topic that does not exist and was never known."""
         state = self._seen.topics.topics.get(name)
         verdict = self._select.decide(name)
         if known is None and (state is None or not verdict.replicated):
@@ -172,7 +171,7 @@ class _Look:
         reason: str = "",
     ) -> TopicStatus:
         if code == "deleted_on_source":
-            reason = f"was deleted on {self._source}; what was copied of it stays on the target"
+            reason = f"was deleted on {self._source}; its copy on the target remains"
         remote = known.remote_topic if known else None
         return TopicStatus(
             topic=name,
@@ -181,7 +180,7 @@ class _Look:
             reason=reason,
             partitions=state.partitions if state else known.partitions if known else 0,
             code=code,
-            # That of the copied generation: a changed id is found again by the next look.
+            # The id of the replicated generation, so that the next scan detects the change again.
             source_topic_id=known.source_topic_id if known else state.topic_id if state else "",
         )
 
@@ -221,7 +220,7 @@ class _Look:
             position=position,
             source_end=self._seen.end.get(place, part.source_end if part else None),
             source_stable_end=end if end is not None else part.source_stable_end if part else None,
-            # What was in step then may be as old as the silence. Deleted copies are older.
+            # A partition without lag then may have one since the silence. Deleted copies are older.
             time_lag_ms=None if copies_deleted else (lag or 0) + self._silent_ms,
             lane=part.lane if part else "",
             why=part.why if part else "",

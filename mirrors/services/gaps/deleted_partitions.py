@@ -1,4 +1,4 @@
-"""What the source had lost already when it was last seen: told by what is stored, not by itself."""
+"""Partitions that the source had deleted already when it was last reachable, from stored rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mirrors.services.clock import milliseconds
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Gone:
-    """Partitions that were copied and that the source had no more; `seen_at` (epoch ms) by then,
-    None where there are none."""
+    """Partitions that were replicated and then deleted on the source; `seen_at` (epoch ms) is the
+    time of that observation, None without any."""
 
     places: frozenset[Place] = frozenset()
     seen_at: int | None = None
@@ -27,11 +27,11 @@ class Gone:
 def recall_gone(
     *, flow: Flow, spec: FlowSpec, target: Admin, places: Collection[Place], deadline_s: float
 ) -> Gone:
-    """Of these partitions, by the topics that the flow's last plan listed.
+    """Which of these partitions were missing from the topics of the flow's last plan.
 
-    Calls Kafka: when a position was written is on the target alone. Raises UnderstudyError.
+    Calls Kafka: only the target knows when a position was written. Raises UnderstudyError.
     """
-    # Those that were deleted are named as well; the source did not list them.
+    # Deleted topics are in the rows too; the source did not list them.
     listed_topics = FlowTopic.objects.filter(flow=flow).exclude(code="deleted_on_source")
     rows = list(listed_topics.values_list("topic", "partitions", "as_of"))
     if not rows or not places:

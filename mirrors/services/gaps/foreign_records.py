@@ -1,8 +1,8 @@
-"""Records of other producers in remote topics, as gap events with exact offsets; nothing stops.
+"""Foreign records in remote topics, as gap events with exact offsets; replication continues.
 
-- An event grows while more is found within the hour, so that a producer that never stops makes a
-  row an hour and partition.
-- It is closed as it is opened: there is nothing to decide. While more is found, the flow is
+- An event grows while more records follow within the hour, so a permanent foreign producer makes
+  one row per hour and partition.
+- An event is closed from the start: there is nothing to decide. While records follow, the flow is
   degraded (`find_ongoing`), and the alert rule `foreign_writes` fires.
 """
 
@@ -32,18 +32,18 @@ from mirrors.models.transitions import note
 
 RUNNER = "runner"
 ONE_EVENT = timedelta(hours=1)
-_CLOSED = "Nothing is to be decided: copying continues, at other offsets of the remote partition."
+_CLOSED = "There is nothing to decide: copying continues, at other offsets of the remote partition."
 
 
 def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
-    """Take up what the runner tells; what was taken up before is known by its offsets."""
+    """Store what the runner reports; offsets tell what was stored before."""
     for row in status.partitions:
         if row.strangers:
             _take(flow, row, now)
 
 
 def find_ongoing(*, now: datetime, flow: Flow | None = None) -> dict[int, ForeignWrites]:
-    """By flow, of one or of all, what other producers are writing now."""
+    """By flow, for one or all: what other producers are writing now."""
     rows = Gap.objects.filter(kind=GapKind.REMOTE_WRITTEN, seen_at__gt=now - ONGOING)
     if flow is not None:
         rows = rows.filter(flow=flow)
@@ -94,7 +94,7 @@ def _take(flow: Flow, row: PartitionStatus, now: datetime) -> None:
 
 
 def _events(flow: Flow, row: PartitionStatus) -> list[Gap]:
-    """Of this very remote topic, the newest first; one made anew counts its offsets anew."""
+    """Events of this remote topic, newest first; a recreated topic restarts its offsets."""
     rows: QuerySet[Gap] = Gap.objects.select_for_update().filter(
         flow=flow, topic=row.topic, partition=row.partition, kind=GapKind.REMOTE_WRITTEN
     )

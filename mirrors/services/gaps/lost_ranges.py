@@ -1,7 +1,7 @@
-"""Gaps as rows: opened and closed by what a runner says, decided on by people, told to the runner.
+"""Gaps (data loss) as rows: opened and closed by the runner's status, decided on by people.
 
-A decision holds for the facts that its row showed. When the runner shows others, the row opens
-again: nobody decided on those.
+A decision is valid for the facts that its row showed. When the runner reports other facts, the row
+opens again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHOICES = {"accept": GapState.ACCEPTED, "restart": GapState.RESTARTED}
 
 
 def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
-    """Make the open gaps those that the runner names; one that it names no more closes itself."""
+    """Make the open gaps those that the runner reports; others close automatically."""
     known = {(gap.topic, gap.partition): gap for gap in _open(flow)}
     if not known and not any(row.gap for row in status.partitions):
         return
@@ -40,13 +40,13 @@ def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
             _take(flow, known.get(place), row, row.gap, now)
     for place, gap in known.items():
         found = seen.get(place)
-        # Until its plan is made, a runner names no partition.
+        # Before its plan is complete, a runner reports no partition.
         if status.topics and (found is None or _is_over(gap, found)):
             _close(flow, gap, found, now)
 
 
 def decide(*, gap: Gap, choice: str, who: str, why: str, shown: str, now: datetime) -> Gap:
-    """`stop` leaves all as it is, on the record; `shown` is the digest of the facts decided on."""
+    """`stop` changes nothing and is recorded; `shown` is the digest of the facts decided on."""
     with transaction.atomic():
         flow = Flow.objects.select_for_update(of=("self",)).get(pk=gap.flow_id)
         gap = Gap.objects.select_for_update(of=("self",)).get(pk=gap.pk)
@@ -62,7 +62,7 @@ def decide(*, gap: Gap, choice: str, who: str, why: str, shown: str, now: dateti
                 who=who,
                 changes=said,
             )
-            # The runner takes a decision up as it does an edit, but nothing restarts.
+            # The runner reads a decision like an edit, but nothing restarts.
             Flow.objects.filter(pk=flow.pk).update(generation=F("generation") + 1)
         words = f"{gap}: {in_words(facts_of(gap))} {why}".strip()
         note(flow, what=f"gap: {choice}", who=who, why=words)
@@ -71,7 +71,7 @@ def decide(*, gap: Gap, choice: str, who: str, why: str, shown: str, now: dateti
 
 
 def decisions_of(*, flow: Flow) -> tuple[Decision, ...]:
-    """What the runner is to do of the gaps that are still there."""
+    """Decisions that the runner must apply to gaps that still exist."""
     choices = {str(state): choice for choice, state in _CHOICES.items()}
     rows = _open(flow).filter(state__in=choices).order_by("pk")
     return tuple(
@@ -90,8 +90,8 @@ def facts_of(gap: Gap) -> GapFacts:
 
 
 def digest_of(gap: Gap) -> str:
-    """Names exactly the facts that a person sees; the source's end moves on and is none of them."""
-    # A row of an earlier version lacks what has no meaning for it.
+    """Identifies the facts that a person sees, without the source's end, which moves."""
+    # A row of an earlier version lacks numbers that do not apply to it.
     facts = {field.name: gap.facts.get(field.name) for field in dataclasses.fields(GapFacts)}
     facts["end"] = facts["end"] if gap.kind == "truncated" else None
     text = json.dumps([gap.topic, gap.partition, facts], sort_keys=True)
@@ -100,7 +100,7 @@ def digest_of(gap: Gap) -> str:
 
 def remote_offsets(gap: Gap) -> tuple[int | None, int | None]:
     """First and last offset of the remote topic that others wrote, that it lost, or that hold
-    copies of which no position tells; else None."""
+    copies without a position; else None."""
     if gap.kind == GapKind.REMOTE_WRITTEN:
         return gap.facts["position"], gap.facts["end"] - 1
     if gap.kind not in (GapKind.REMOTE_TRUNCATED, GapKind.POSITIONS_LOST):
@@ -128,8 +128,8 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
         )
     if shown and shown != digest_of(gap):
         raise Conflict(
-            f"The gap of {gap} has other numbers by now: {in_words(facts_of(gap))} Look again and "
-            "decide on these.",
+            f"The gap of {gap} has other numbers now: {in_words(facts_of(gap))} Check them and "
+            "decide again.",
             code="stale",
         )
     facts = facts_of(gap)
@@ -137,21 +137,21 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
         return
     if choice == "restart" and facts.kind in IN_THE_WAY:
         raise Conflict(
-            f"Copied anew, {gap} would meet the same records again. Choose accept, which passes "
-            "them by, or stop, which waits until the target takes them.",
+            f"A restart of {gap} would meet the same records again. Choose accept, which skips "
+            "them, or stop, which waits until the target accepts them.",
             code="in_the_way",
         )
     at = facts.first if choice == "restart" else facts.accepted_at
     if facts.first is None and facts.kind not in IN_THE_WAY:
         raise Conflict(
-            f"What the source still holds of {gap} is not known yet, so nobody can say where "
-            "copying would go on. Ask again when the source answers.",
+            f"The offsets that the source still holds of {gap} are not known yet, so the resume "
+            "offset is unknown. Try again when the source responds.",
             code="unknown",
         )
     if at is None:
         raise Conflict(
-            f"No number says from where on {gap} holds other records than those copied, so nobody "
-            "can say where copying would go on. Choose restart, or stop.",
+            f"It is unknown from which offset on {gap} differs from what was replicated, so the "
+            "resume offset is unknown. Choose restart, or stop.",
             code="unknown",
         )
 
@@ -160,7 +160,7 @@ def _take(
     flow: Flow, gap: Gap | None, row: PartitionStatus, facts: GapFacts, now: datetime
 ) -> None:
     if gap is not None and gap.kind in IN_THE_WAY and facts.position > cast("int", gap.position):
-        # That one was got past between two looks, and this is another.
+        # That gap was passed between two reports, and this is another one.
         _close(flow, gap, row, now)
         gap = None
     if gap is not None:
@@ -191,7 +191,7 @@ def _take(
     before = digest_of(gap)
     gap.facts, gap.kind = dataclasses.asdict(facts), facts.kind
     if gap.state != GapState.OPEN and digest_of(gap) != before:
-        why = f"The numbers changed before the decision could be done: {in_words(facts)}"
+        why = f"The numbers changed before the decision was applied: {in_words(facts)}"
         claim(Gap.objects.filter(pk=gap.pk), state=GapState.OPEN, reason=why, who=RUNNER)
         note(flow, what="gap: open again", who=RUNNER, why=f"{gap}: {why}")
     Gap.objects.filter(pk=gap.pk).update(**values)
@@ -199,15 +199,15 @@ def _take(
 
 def _is_over(gap: Gap, row: PartitionStatus) -> bool:
     if row.gap is None and gap.kind in IN_THE_WAY:
-        # It is tried again and again, and while it is, nothing is known.
+        # The runner retries it, and during a retry nothing is known.
         return row.position is not None and row.position > cast("int", gap.position)
     # A lane's verdict has no numbers yet.
     return row.gap is None and row.state != "gap"
 
 
 def _completed(facts: GapFacts, before: GapFacts) -> GapFacts:
-    """While the source does not answer its offsets stay what they were when it last did: nothing
-    else is wrong by that, and a decision holds."""
+    """While the source does not respond, its offsets keep their last values: a decision remains
+    valid."""
     if facts.first is not None:
         return facts
     end = before.end if facts.end is None else facts.end
@@ -218,10 +218,10 @@ def _completed(facts: GapFacts, before: GapFacts) -> GapFacts:
 def _copies_lost(
     flow: Flow, gap: Gap | None, row: PartitionStatus, facts: GapFacts, now: datetime
 ) -> tuple[int | None, int | None] | None:
-    """First and last source offset whose copies the target lost, or whose position it lost, as far
-    as the map knows them.
+    """First and last source offset whose copies or positions the target lost, as far as the map
+    knows them.
 
-    The index is seconds behind the runner: asked again for a minute, not for ever.
+    The index is seconds behind the runner, so it is asked again for a minute.
     """
     there = facts.lost_there or facts.copied_there
     if there is None:
@@ -237,17 +237,17 @@ def _copies_lost(
 
 def _close(flow: Flow, gap: Gap, row: PartitionStatus | None, now: datetime) -> None:
     if row is None:
-        why = "The flow does not copy this partition any more."
+        why = "The flow does not replicate this partition any more."
     elif gap.state == GapState.OPEN:
         why = (
-            "It has crossed since."
+            "It was replicated since."
             if gap.kind in IN_THE_WAY
-            else "The runner can read on from the position again."
+            else "The runner can read from the position again."
         )
     elif gap.kind in IN_THE_WAY:
-        why = f"Copying goes on behind it, as {gap.decided_by} decided."
+        why = f"Copying continued after it, as {gap.decided_by} decided."
     else:
-        why = f"Copying went on, as {gap.decided_by} decided."
+        why = f"Copying continued, as {gap.decided_by} decided."
     ends = gap.state if gap.state != GapState.OPEN and row is not None else GapState.CLOSED
     changes = {"closed_at": now, "closed_why": why}
     if claim(

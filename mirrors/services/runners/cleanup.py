@@ -1,4 +1,4 @@
-"""What the reconciler sees to beside the flows: stray spec files, idle runners, other hosts."""
+"""Cleanup of the reconciler: spec files of deleted flows, idle runners, hosts without a worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tidy() -> None:
 
 
 def hosts_elsewhere(*, flow_id: int | None = None) -> set[str]:
-    """Other hosts whose workers must look as well."""
+    """Other hosts whose workers must reconcile as well."""
     runners = Runner.objects.exclude(host__in=["", settings.UNDERSTUDY_HOST])
     if flow_id is not None:
         runners = runners.filter(Q(flows=flow_id) | Q(jobs__flow=flow_id, jobs__ended_at=None))
@@ -32,7 +32,7 @@ def hosts_elsewhere(*, flow_id: int | None = None) -> set[str]:
 
 
 def name_unserved(*, hosts: set[str]) -> None:
-    """Flows whose runner belongs to a host without a worker: nobody can supervise them."""
+    """Flag flows whose runner belongs to a host without a worker: nothing supervises them."""
     for host in hosts:
         if is_served(host):
             continue
@@ -51,7 +51,7 @@ def name_unserved(*, hosts: set[str]) -> None:
 
 
 def _remove_strangers() -> None:
-    """A spec whose flow is not in the database is nobody's wish any more."""
+    """Remove specs of flows that are not in the database."""
     known = set(Flow.objects.values_list("pk", flat=True))
     for runner in Runner.objects.filter(host__in=["", settings.UNDERSTUDY_HOST]):
         for path in (directory_of(runner) / launcher.FLOWS_DIR).glob("*.spec.json"):
@@ -62,7 +62,7 @@ def _remove_strangers() -> None:
 
 
 def _look_at_idle_runners() -> None:
-    """A runner without flows may live on or die; its row should say so all the same."""
+    """Observe runners without flows, so that their rows are current."""
     here = Runner.objects.filter(host=settings.UNDERSTUDY_HOST, flows=None)
     for runner in here.exclude(state=RunnerState.ABSENT):
         processes.look(runner=runner)

@@ -1,4 +1,4 @@
-"""The last lines of a runner's log as a row: whoever shows them may be on another machine."""
+"""The last lines of a runner's log as a row: the web process may run on another host."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from mirrors.launcher import LOG_FILE
 from mirrors.models import Flow, Runner, RunnerLog
 from mirrors.services.clock import moment
 
-# More than 200 lines of the usual length; the file itself is up to 2 MB.
+# More than 200 lines of usual length; the file itself has up to 2 MB.
 _TAIL_BYTES = 64 << 10
 
 
 def keep(*, runner: Runner, directory: Path) -> None:
-    """Take the file's last lines over when it has grown; a log that cannot be read changes nothing.
+    """Store the file's last lines when it has grown; an unreadable log changes nothing.
 
-    Called by the worker on the runner's host, each time that the runner was seen.
+    The worker on the runner's host calls it after each observation of the runner.
     """
     path = directory / LOG_FILE
     try:
@@ -26,7 +26,7 @@ def keep(*, runner: Runner, directory: Path) -> None:
         mark = f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
         if RunnerLog.objects.filter(runner=runner, mark=mark).exists():
             return
-        # After a turn of the file the older lines are in the one before.
+        # After a log rotation the older lines are in the previous file.
         text = _tail(path.with_name(f"{LOG_FILE}.1"), _TAIL_BYTES - stat.st_size)
         text += _tail(path, _TAIL_BYTES)
     except OSError:
@@ -41,7 +41,7 @@ def of_runner(*, runner: Runner) -> RunnerLog | None:
 
 
 def of_flow(*, flow: Flow) -> RunnerLog | None:
-    """The log of the flow's runner with the lines of this flow alone; not to be saved."""
+    """The log of the flow's runner with the lines of this flow only; not to be saved."""
     found = RunnerLog.objects.filter(runner=flow.runner_id).first()
     if found is not None:
         found.lines = log.of_flow(found.lines, flow=flow.pk, name=flow.name)
@@ -49,12 +49,12 @@ def of_flow(*, flow: Flow) -> RunnerLog | None:
 
 
 def _tail(path: Path, most: int) -> str:
-    """The file's end without a line that was cut; nothing of a file that is not there."""
+    """The end of a file without a partial line; empty for a missing file."""
     if most <= 0 or not path.exists():
         return ""
     with path.open("rb") as file:
         start = max(0, file.seek(0, os.SEEK_END) - most)
         file.seek(start)
-        # A log that was truncated under its writer begins with many of them.
+        # A log that was truncated while its writer had it open begins with NUL bytes.
         text = without_nul(file.read(most).decode("utf-8", "replace"))
     return text.partition("\n")[2] if start else text

@@ -1,4 +1,4 @@
-"""Runner processes: look at one, start it, replace it. Every change of state is claimed first."""
+"""Runner processes: observe, start, replace. Every state change is claimed first."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from mirrors.services.runners import logs
 log = logging.getLogger(__name__)
 
 SUPERVISOR = "reconciler"
-# A start that was claimed and never written down: its worker died in between.
+# A claimed start that was never stored: its worker crashed in between.
 CLAIM_PATIENCE_MS = 8_000
-# The control plane's own secrets stay out of the process that talks to Kafka.
+# The control plane's own secrets are not passed to the process that talks to Kafka.
 _KEPT_BACK = (
     "DATABASE_URL",
     "REDIS_URL",
@@ -39,7 +39,7 @@ _KEPT_BACK = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Look:
-    """One look at a runner's process and at what it says of itself."""
+    """One observation of a runner: its process, and its status file."""
 
     alive: bool
     status: RunnerStatus | None
@@ -52,7 +52,7 @@ def directory_of(runner: Runner) -> Path:
 
 
 def look(*, runner: Runner) -> Look:
-    """See whether the process lives and write down what changed; safe to repeat at any moment."""
+    """Check whether the process lives, and store changes; safe to repeat at any time."""
     directory = directory_of(runner)
     status = launcher.read_runner(directory)
     alive = _lives(runner.pid, runner.start_tick)
@@ -61,7 +61,7 @@ def look(*, runner: Runner) -> Look:
             _adopt(runner, status)
         alive = True
     elif not alive or status is None or status.pid != runner.pid:
-        # The file of a process that is gone says nothing about the next one.
+        # The file of a dead process says nothing about the next one.
         status = None
     if alive:
         _see_alive(runner, status)
@@ -78,7 +78,7 @@ def look(*, runner: Runner) -> Look:
 
 
 def start(*, runner: Runner, reason: str) -> bool:
-    """Claim, start, write down. A process too many finds the directory locked and goes."""
+    """Claim, start, store. A second process finds the directory locked and exits."""
     host = settings.UNDERSTUDY_HOST
     now = timezone.now()
     dead = Runner.objects.filter(
@@ -107,7 +107,7 @@ def start(*, runner: Runner, reason: str) -> bool:
 
 
 def replace(*, runner: Runner, reason: str) -> None:
-    """End the process of a runner that hangs or must change; the next look starts another."""
+    """End the process of a runner that hangs or must change; the next pass starts another."""
     living = Runner.objects.filter(pk=runner.pk, pid=runner.pid, start_tick=runner.start_tick)
     if runner.pid is None or runner.start_tick is None:
         return
@@ -125,9 +125,9 @@ def replace(*, runner: Runner, reason: str) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """What the runner inherits, and the paths that its references must not reach.
+    """The runner's environment, with the paths that its references must not reach.
 
-    It does not have the variables that name those files, so it is given the paths themselves.
+    The variables that name those files are removed, so the paths themselves are passed.
     """
     passed = {name: text for name, text in os.environ.items() if not name.startswith(_KEPT_BACK)}
     passed[RESERVED_FILES] = os.pathsep.join(own_files(os.environ))
@@ -175,7 +175,7 @@ def _see_alive(runner: Runner, status: RunnerStatus | None) -> None:
 
 
 def _see_dead(runner: Runner) -> None:
-    """A process that should live and does not: lost, with its last words when it left any."""
+    """A process that should live and does not: lost, with its last output if there is any."""
     if runner.state in {RunnerState.ABSENT, RunnerState.LOST}:
         return
     just_claimed = runner.pid is None and runner.state == RunnerState.STARTING
@@ -183,7 +183,7 @@ def _see_dead(runner: Runner) -> None:
     if just_claimed and age < CLAIM_PATIENCE_MS:
         return
     words = _last_words(directory_of(runner))
-    # A claimed start that never came to be is not the runner's failure.
+    # A claimed start that did not happen is not the runner's failure.
     died_starting = runner.state == RunnerState.STARTING and not just_claimed
     failed = runner.failed_starts + died_starting
     claim(

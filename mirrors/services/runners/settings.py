@@ -1,4 +1,4 @@
-"""Runners: register and change them. Their processes are looked after in `processes`."""
+"""Runners: register and change. `processes` supervises their processes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def update_runner(
     host: str | None = None,
     who: str,
 ) -> Runner:
-    """Change a runner. Another master takes a new process; its flows go on where they committed."""
+    """Change a runner. Another master needs a new process; its flows resume at their commits."""
     wanted = {"master": master, "slots": slots, "host": host}
     with transaction.atomic():
         locked = Runner.objects.select_for_update().get(pk=runner.pk)
@@ -72,7 +72,7 @@ def update_runner(
         for name, value in changed.items():
             setattr(locked, name, value)
         locked.save(update_fields=list(changed))
-        # What failed in the runner as it was is no reason to wait.
+        # Failures under the old settings need no backoff.
         locked.flows.filter(observed_state=ObservedState.BACKING_OFF).update(
             forgiven_at=timezone.now(), retry_at=None, attempt=0
         )
@@ -81,7 +81,7 @@ def update_runner(
 
 
 def restarts_of_update(*, runner: Runner, master: str | None = None) -> list[str]:
-    """What an edit will restart, one sentence each."""
+    """What an edit restarts, one sentence each."""
     if master is None or master == runner.master or runner.state == RunnerState.ABSENT:
         return []
     flows = [flow.name for flow in runner.flows.select_related("source", "target")]
@@ -90,7 +90,7 @@ def restarts_of_update(*, runner: Runner, master: str | None = None) -> list[str
 
 
 def ensure_default_runner(*, who: str) -> Runner:
-    """The runner of flows that name none, made from the settings when it is first wanted."""
+    """The runner of flows that name none, created from the settings when first needed."""
     runner, created = Runner.objects.get_or_create(
         name=settings.UNDERSTUDY_RUNNER_NAME,
         defaults={

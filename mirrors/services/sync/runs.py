@@ -1,4 +1,4 @@
-"""The rows of duties: a turn is taken once, equal frequent runs become one row, lost runs end."""
+"""Rows of sync-task runs: one row per slot, equal frequent runs merged, lost runs ended."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mirrors.services.clock import milliseconds
 # A run that is open for longer has lost its worker.
 LOST_AFTER = timedelta(seconds=90)
 SHOWN_REASONS = 100
-# No duty is rarer than daily.
+# Every sync task runs at least daily.
 _REMEMBERED = timedelta(days=2)
-_LOST = "Its worker was lost before it ended; the next turn does it again."
+_LOST = "Its worker was lost before it ended; the next run repeats it."
 
 
 def open_run(*, flow_id: int, name: str, slot: int, now: datetime) -> DutyRun | None:
-    """The turn's row, or None when it was taken or the last run has not ended."""
+    """The run's row, or None when the slot is taken or the last run has not ended."""
     try:
         with transaction.atomic():
             return DutyRun.objects.create(
@@ -33,12 +33,12 @@ def open_run(*, flow_id: int, name: str, slot: int, now: datetime) -> DutyRun | 
 
 
 def close_run(*, run: DutyRun, outcome: Outcome, error: str = "", fold: bool = False) -> None:
-    """Write down what became of a run; with `fold` equal ones of an hour become one row."""
+    """Store the outcome of a run; with `fold`, equal runs of an hour become one row."""
     reasons = list(outcome.reasons[:SHOWN_REASONS])
     if (more := len(outcome.reasons) - SHOWN_REASONS) > 0:
         reasons.append(f"And {more} more.")
     with transaction.atomic():
-        # Ended meanwhile: it took so long that it counted as lost.
+        # The row was closed as lost meanwhile, because the run took too long.
         row = DutyRun.objects.select_for_update().filter(pk=run.pk, ended_at=None).first()
         if row is None:
             return
@@ -51,7 +51,7 @@ def close_run(*, run: DutyRun, outcome: Outcome, error: str = "", fold: bool = F
 
 
 def _fold(row: DutyRun) -> None:
-    """Take the row before into this one, whose slot then stays the last that was taken."""
+    """Merge the row before into this one, whose slot remains the last one taken."""
     rows = DutyRun.objects.filter(flow_id=row.flow_id, duty=row.duty, slot__lt=row.slot)
     before = rows.first()
     if before is None or before.ended_at is None or before.error != row.error:
@@ -71,7 +71,7 @@ def end_lost(*, now: datetime) -> int:
 
 
 def pasts(flow_ids: Iterable[int], *, now: datetime) -> dict[tuple[int, str], Past]:
-    """(flow, duty) -> its last turn, and whether it runs; what is older is due whatever it was."""
+    """(flow, task) -> its last run, and whether it is open; older tasks are due anyway."""
     since = milliseconds(now - _REMEMBERED) // 1000
     rows = DutyRun.objects.filter(flow__in=list(flow_ids), slot__gte=since).order_by()
     found = rows.values_list("flow_id", "duty").annotate(
@@ -81,7 +81,7 @@ def pasts(flow_ids: Iterable[int], *, now: datetime) -> dict[tuple[int, str], Pa
 
 
 def last_runs(flow_id: int) -> dict[str, DutyRun]:
-    """The last run of each duty of a flow."""
+    """The last run of each sync task of a flow."""
     last = DutyRun.objects.filter(flow=flow_id).order_by().values("duty").annotate(at=Max("slot"))
     wanted = Q(pk=None)
     for row in last:

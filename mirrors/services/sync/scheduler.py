@@ -1,7 +1,7 @@
-"""Duties of flows: which are due, one run of each at a time, and what became of it.
+"""Sync tasks of flows: which are due, one run of each at a time, and the outcome.
 
-To add one: write its act in a module of services and add its line to TABLE. An act gets a
-DutyContext, keeps to its deadline, and answers an Outcome: counts, and why something was left.
+To add one, write its function in a module of services and add its line to TABLE. The function gets
+a DutyContext, keeps to its deadline, and returns an Outcome: counts, and why something was skipped.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from mirrors.services.topics import acl_previews, acls, configs, plans
 
 log = logging.getLogger(__name__)
 
-# What one run may ask of Kafka in all; the worker ends it at 50 s.
+# Total time of one run's Kafka calls; the worker ends the run at 50 s.
 DEADLINE_S = 40.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Duty:
-    """When, and what. A duty without an act is done elsewhere and only shown here."""
+    """One sync task: schedule and function. One without a function runs elsewhere."""
 
     schedule: Schedule
     act: Callable[[DutyContext], Outcome] | None = None
@@ -66,7 +66,7 @@ TABLE: tuple[Duty, ...] = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Standing:
-    """One duty of a flow as people see it."""
+    """One sync task of a flow as pages and REST show it."""
 
     schedule: Schedule
     enabled: bool
@@ -93,7 +93,7 @@ class Standing:
 
 
 def due_duties(*, now: datetime) -> list[tuple[int, str]]:
-    """(flow, duty) for each that is due; nothing is taken yet, so asking twice does no harm."""
+    """(flow, task) for each due run; nothing is claimed yet, so calling it twice is harmless."""
     end_lost(now=now)
     flows = list(_flows())
     known = pasts((flow.pk for flow in flows), now=now)
@@ -107,7 +107,7 @@ def due_duties(*, now: datetime) -> list[tuple[int, str]]:
 
 
 def run_duty(*, flow_id: int, name: str, now: datetime) -> bool:
-    """Take the turn and do the duty; False when it is not due or somebody else has taken it."""
+    """Take the slot and run the task; False when it is not due or another worker took it."""
     duty = next((duty for duty in TABLE if duty.schedule.name == name), None)
     flow = _flows().filter(pk=flow_id).first()
     if duty is None or duty.act is None or flow is None or (spec := _spec(flow)) is None:
@@ -125,7 +125,7 @@ def run_duty(*, flow_id: int, name: str, now: datetime) -> bool:
 
 
 def standings(*, flow: Flow, now: datetime) -> list[Standing]:
-    """Every duty of a flow: its last run, when it is next, and why it is not."""
+    """Every sync task of a flow: its last run, its next run, and why it has none."""
     if (spec := _spec(flow)) is None:
         return []
     last = last_runs(flow.pk)
@@ -144,7 +144,7 @@ def standings(*, flow: Flow, now: datetime) -> list[Standing]:
 def _attempt(
     act: Callable[[DutyContext], Outcome], context: DutyContext, name: str
 ) -> tuple[Outcome, str]:
-    """What the act answers, or the sentence of what stopped it."""
+    """The outcome, or the sentence of the error that stopped the run."""
     try:
         return act(context), ""
     except UnderstudyError as error:
@@ -152,7 +152,7 @@ def _attempt(
     except DatabaseError:
         raise
     except Exception as error:
-        log.exception("duty %s of flow %s broke", name, context.flow_id)
+        log.exception("sync task %s of flow %s raised an unexpected error", name, context.flow_id)
         return Outcome(), broken(error)
 
 
@@ -161,7 +161,7 @@ def _flows() -> QuerySet[Flow]:
 
 
 def _spec(flow: Flow) -> FlowSpec | None:
-    """None for settings that an older edition took and this one does not: a start names them."""
+    """None for settings that only an older version accepted: a start reports them."""
     try:
         return flow.spec
     except InvalidSettings:

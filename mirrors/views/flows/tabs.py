@@ -27,7 +27,7 @@ from mirrors.models import (
 )
 from mirrors.models.flows import JobState
 from mirrors.models.gaps import GapKind, GapState
-from mirrors.models.transitions import acts_on
+from mirrors.models.transitions import human_transitions
 from mirrors.services.sync import scheduler
 from mirrors.views.audit import AUDIT, HISTORY, setting_changes
 from mirrors.views.drills.readiness import readiness_part
@@ -256,7 +256,7 @@ PARTS = {
     ),
     "configuration": Part("Configuration", "mirrors/flows/_configuration.html"),
     "history": Part("History", "mirrors/audit/_flow_tab.html", HISTORY, setting_changes),
-    "audit": Part("Audit", "mirrors/audit/_entries.html", AUDIT, acts_on),
+    "audit": Part("Audit", "mirrors/audit/_entries.html", AUDIT, human_transitions),
 }
 
 

@@ -1,4 +1,4 @@
-"""Facts of a run as certificates of drills and runs write them down."""
+"""Facts of a run as they appear in certificates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirrors.models import Cluster, FailoverRun
 
 
 def evidence_facts(run: FailoverRun) -> dict[str, Any]:
-    """What the digest in a certificate is taken of."""
+    """The content whose digest is in a certificate."""
     return {
         "run": run.pk,
         "kind": run.kind,

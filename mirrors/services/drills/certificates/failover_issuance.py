@@ -1,8 +1,8 @@
-"""Certificates of switchovers and failovers, and what is counted afterwards as a supplement.
+"""Certificates of switchovers and failovers; later counts are supplements.
 
-A. Every run that succeeded gets one, with its amounts and their certainty as they were said then.
-B. What is counted once the source is back gets a certificate of its own that names the first by
-   number and digest. The first is never changed, so it stays genuine.
+- Every successful run gets one, with its amounts and their certainty at that time.
+- A count after the source is reachable again gets its own certificate, which names the first one by
+  number and digest. The first one does not change, so it remains genuine.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ log = logging.getLogger(__name__)
 
 # Names of topics and groups in the certificate itself; the evidence has all.
 MOST_NAMES = 500
-# Runs from before that are not certified any more.
+# Earlier runs are not certified any more.
 _RECENT = timedelta(days=31)
 _AT_ONCE = 20
 _AMOUNTS = ("loss", "re_reads")
 
 
 def issue_missing(*, now: datetime) -> int:
-    """Certify runs that succeeded, and what was counted since; how many this call issued."""
+    """Certify successful runs and later counts; returns how many this call issued."""
     ended = FailoverRun.objects.filter(
         kind__in=KINDS, state=FailoverState.SUCCEEDED, ended_at__gt=now - _RECENT
     ).annotate(issued_at=Max("certificates__issued_at"))
@@ -58,12 +58,12 @@ def issue_missing(*, now: datetime) -> int:
 
 
 def issue(*, run: FailoverRun, now: datetime) -> Certificate:
-    """The first one, or a supplement to it where one is there already."""
+    """The first certificate of a run, or a supplement to it."""
     key = load_key()
     public = publish_key(key)
     number = secrets.token_hex(16)
     with transaction.atomic():
-        # Two workers that look at once would sign twice.
+        # Two concurrent workers would sign twice.
         FailoverRun.objects.select_for_update().get(pk=run.pk)
         first = run.certificates.filter(supplements=None).first()
         facts = _facts(run, number, first, now)
@@ -152,7 +152,7 @@ def _scope(run: FailoverRun) -> dict[str, Any]:
 
 
 def _people(run: FailoverRun) -> list[dict[str, str]]:
-    found = [{"who": run.requested_by, "did": f"asked for it: {run.why}"}]
+    found = [{"who": run.requested_by, "did": f"requested it: {run.why}"}]
     if run.approved_by:
         found.append({"who": run.approved_by, "did": "approved it"})
     steps = run.steps.exclude(confirmed_by="")

@@ -1,9 +1,9 @@
-"""Certificates of drills: made of a drill's rows, signed once, kept byte for byte, verified.
+"""Certificates of drills: built from a drill's rows, signed once, stored byte for byte, verified.
 
-A. Every drill that ended gets one, those that failed as well; where the key cannot be used the
-   drill says so and it is tried again.
-B. The evidence is the simulation's plan, result and steps. Its digest is in the certificate, so a
-   copy that was kept proves itself after our own rows are gone.
+- Every ended drill gets one, a failed drill too. While the key is unusable, the drill says so and
+  the next sweep tries again.
+- The evidence is the simulation's plan, result and steps. The certificate has its digest, so a kept
+  copy can be verified after the rows are deleted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _AT_ONCE = 50
 
 
 def issue_missing(*, now: datetime) -> int:
-    """Certify what ended and is not certified yet; how many this call issued."""
+    """Certify ended drills without a certificate; returns how many this call issued."""
     ended = DrillRun.objects.filter(ended_at__isnull=False, certificate=None)
     rows = ended.select_related("run", "flow__source", "flow__target")
     issued = 0
@@ -59,7 +59,7 @@ def issue_missing(*, now: datetime) -> int:
 
 
 def issue(*, run: DrillRun, now: datetime) -> Certificate | None:
-    """None when another worker was first."""
+    """None when another worker issued it."""
     key = load_key()
     public = publish_key(key)
     number = secrets.token_hex(16)
@@ -81,19 +81,19 @@ def issue(*, run: DrillRun, now: datetime) -> Certificate | None:
 
 
 def verify_text(*, text: bytes) -> Verification:
-    """By the keys that this installation ever signed with."""
+    """Verify with the keys that this installation ever signed with."""
     return verify(text, known_keys())
 
 
 def evidence_of(run: FailoverRun | None) -> bytes | None:
-    """The evidence byte for byte as its digest was taken; None when it is no more."""
+    """The evidence, byte for byte as digested; None when it was deleted."""
     if run is None or is_dropped(run):
         return None
     return canonical(evidence_facts(run))
 
 
 def is_dropped(run: FailoverRun) -> bool:
-    """Whether the rows of a simulation were dropped because of their age."""
+    """Whether retention deleted the rows of a simulation."""
     return "dropped_at" in (run.result or {}) or "dropped_at" in (run.plan or {})
 
 
@@ -147,15 +147,15 @@ def _scope(run: DrillRun, simulated: FailoverRun | None) -> dict[str, Any]:
         "topics": topics[:MOST_NAMES],
         "topic_count": len(topics),
         "partition_count": len(partitions),
-        # The same that the steps and a switchover count: what does not end by itself.
+        # What steps and a switchover count too: records that will not be replicated automatically.
         "blockers": len(standing_blockers("switchover", plan)) if plan else 0,
         "warnings": len(plan.get("warnings", [])),
     }
 
 
 def _people(run: DrillRun, simulated: FailoverRun | None) -> list[dict[str, str]]:
-    """Who did what for this drill, as of its beginning."""
-    found = [{"who": run.requested_by, "did": "scheduled it" if run.schedule else "asked for it"}]
+    """Who did what for this drill, as of its start."""
+    found = [{"who": run.requested_by, "did": "scheduled it" if run.schedule else "requested it"}]
     if simulated is not None and simulated.abort_asked_by:
         found.append({"who": simulated.abort_asked_by, "did": "aborted it"})
     found += [

@@ -1,4 +1,4 @@
-"""A certificate on A4: the same tables as its page, in a file that is printed, mailed and filed."""
+"""A certificate as PDF on A4, with the same tables as its page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHARES = {1: (1.0,), 2: (0.3, 0.7), 4: (0.46, 0.18, 0.18, 0.18), 5: (0.34, 0.11
 
 
 def draw_pdf(*, document: dict[str, Any], address: str) -> bytes:
-    """`address` is where anybody may verify it."""
+    """`address` is where anybody can verify it."""
     story: list[Flowable] = [
         Paragraph(_safe(document["kind"].capitalize()), _SOFT),
         Paragraph(_safe(title_of(document)), _TITLE),
@@ -36,8 +36,8 @@ def draw_pdf(*, document: dict[str, Any], address: str) -> bytes:
     for sheet in sheets_of(document):
         story += [Paragraph(_safe(sheet.title), _HEAD), _table(sheet)]
     words = (
-        "This print is for reading. What is signed is the JSON form of this certificate: verify "
-        f"it, or look this number up, at {address}"
+        "This print is for reading. The signature covers the JSON form of this certificate: verify "
+        f"that, or look this number up, at {address}"
     )
     story += [Spacer(1, 4 * mm), Paragraph(_safe(words), _SOFT)]
     number = document["number"]
@@ -51,7 +51,7 @@ def draw_pdf(*, document: dict[str, Any], address: str) -> bytes:
         bottomMargin=18 * mm,
         title=f"{document['kind'].capitalize()} {number}",
         author="Understudy",
-        # Equal certificates are equal files.
+        # Equal certificates give equal files.
         invariant=1,
     )
 
@@ -79,7 +79,7 @@ def _table(sheet: Sheet) -> Table:
         repeatRows=1 if sheet.header else 0,
         hAlign="LEFT",
         # One long row must not be higher than a page.
-        splitInRow=1,
+        # One long row must not be higher than a page.
     )
     table.setStyle(
         [
@@ -93,6 +93,6 @@ def _table(sheet: Sheet) -> Table:
 
 
 def _safe(text: str) -> str:
-    """No name becomes markup; what the font has no letter for is written as its code."""
+    """Escapes markup, and replaces characters that the font lacks by their code."""
     plain = visible(text).replace("→", "->")
     return escape(plain.encode("cp1252", "backslashreplace").decode("cp1252"))

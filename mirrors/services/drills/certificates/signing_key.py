@@ -1,9 +1,9 @@
-"""The key that signs certificates: from the environment, or made once on this host and kept there.
+"""The key that signs certificates: from the environment, or created once on this host.
 
-A. The private key is never in the database, in a row of a queue, or in a log. Its public half is a
-   row, so that what was signed with it verifies for ever, on every host.
-B. `UNDERSTUDY_SIGNING_KEY` (or `…_FILE`) is used where it is set: Ed25519 in PEM. Otherwise the
-   first certificate makes a key in `UNDERSTUDY_SIGNING_KEY_PATH`, readable by its owner alone.
+- The private key is never in the database, in a queued message, or in a log. Its public half is a
+  row, so that its signatures can be verified on every host, permanently.
+- `UNDERSTUDY_SIGNING_KEY` (or `…_FILE`) is used where it is set: Ed25519 in PEM. Otherwise the
+  first certificate creates a key in `UNDERSTUDY_SIGNING_KEY_PATH`, readable by its owner only.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _OTHERS = 0o077
 
 
 class SigningKeyUnusable(UnderstudyError):
-    """There is a key, or should be, and it cannot be used; the sentence names the place only."""
+    """The key exists, or should, and is unusable; the sentence names only its location."""
 
     code = "signing_key_unusable"
 
 
 def load_key() -> Ed25519PrivateKey:
-    """The key of this process; made when there is none yet."""
+    """The key of this process; created when there is none yet."""
     given: str = settings.UNDERSTUDY_SIGNING_KEY
     if given:
         return _parse(given.encode(), "UNDERSTUDY_SIGNING_KEY")
@@ -54,7 +54,7 @@ def load_key() -> Ed25519PrivateKey:
 
 
 def publish_key(key: Ed25519PrivateKey) -> bytes:
-    """Keep the public half as a row, once; answers it."""
+    """Store the public half as a row, once, and return it."""
     public = key.public_key().public_bytes_raw()
     SigningKey.objects.get_or_create(
         fingerprint=fingerprint_of(public),
@@ -68,7 +68,7 @@ def known_keys() -> dict[str, str]:
 
 
 def _make(path: Path) -> None:
-    """Whole or not at all, and by one process only, however many begin at once."""
+    """Create the file completely or not at all, by one of any number of processes."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM,
@@ -82,7 +82,7 @@ def _make(path: Path) -> None:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        # A link fails where another process was first: then that one's key is the key.
+        # The link fails where another process was first; that process's key is used.
         os.link(mine, path)
     except FileExistsError:
         pass

@@ -1,7 +1,7 @@
-"""One turn of a run: what is next, its act, what came of it, until something has to be waited for.
+"""Works on one failover run: next step, its act, its outcome, until it has to wait.
 
-Whoever takes a run up, after a crash too, starts from its rows. A turn that lost its run, because
-it was mute for too long, finds out before its next act.
+- A worker that takes a run over, after a crash too, starts from the run's rows.
+- A worker that lost its lease, because it sent no sign of life, detects that before its next act.
 """
 
 from __future__ import annotations
@@ -17,48 +17,29 @@ from django.utils import timezone
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.runbook.state_machine import Do, End, Outcome, Rest, judge, next_move
 from mirrors.domain.failover.runbook.steps import BY_NAME, Step
-from mirrors.domain.settings.failover import CONSUMERS
 from mirrors.models import FailoverRun, FailoverStep, Flow
 from mirrors.models.failover import StepState
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.failover.runbook import lease, result
-from mirrors.services.failover.runbook.context import Context, Handler
-from mirrors.services.failover.runbook.steps.drain import DRAIN
-from mirrors.services.failover.runbook.steps.fence import FENCE
-from mirrors.services.failover.runbook.steps.hooks import hook
-from mirrors.services.failover.runbook.steps.preflight import DETECT, VERIFY_TARGET
-from mirrors.services.failover.runbook.steps.read_checkpoints import READ_CHECKPOINTS
-from mirrors.services.failover.runbook.steps.redirect_producers import REDIRECT_PRODUCERS
-from mirrors.services.failover.runbook.steps.reset_groups import RESET_GROUPS
-from mirrors.services.failover.runbook.steps.verify_flow import VERIFY_FLOW
+from mirrors.services.failover.runbook.context import Context
+from mirrors.services.failover.runbook.steps import HANDLERS
 from mirrors.services.run_lifecycle import broken
 
 log = logging.getLogger(__name__)
 
-HANDLERS: dict[str, Handler] = {
-    "detect": DETECT,
-    "verify_target": VERIFY_TARGET,
-    "fence_producers": FENCE,
-    "drain": DRAIN,
-    "read_checkpoints": READ_CHECKPOINTS,
-    "reset_groups": RESET_GROUPS,
-    "start_consumers": hook(CONSUMERS),
-    "redirect_producers": REDIRECT_PRODUCERS,
-    "verify_flow": VERIFY_FLOW,
-}
 _UNDO_AGAIN_S = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """What the caller does next: send the run again in `again_s`, have the flow looked after."""
+    """What the caller does next: requeue the run in `again_s`, reconcile `changed_flow`."""
 
     again_s: float | None = None
     changed_flow: int | None = None
 
 
 def advance(*, run_id: int, at_step: Callable[[str], None] = lambda _: None) -> Turn:
-    """Take the run and do what can be done now. Does nothing when another turn has it.
+    """Take the lease of a run and advance the run. Does nothing when another worker has the lease.
 
     `at_step` is called with a step's name after its row was written.
     """
@@ -70,7 +51,7 @@ def advance(*, run_id: int, at_step: Callable[[str], None] = lambda _: None) -> 
     try:
         again_s = _work(run, at_step)
     except lease.Overtaken:
-        log.warning("run %s was taken up by another worker", run.pk)
+        log.warning("another worker took over run %s", run.pk)
         return Turn()
     finally:
         lease.let_go(run=run, again_s=again_s)
@@ -79,7 +60,7 @@ def advance(*, run_id: int, at_step: Callable[[str], None] = lambda _: None) -> 
 
 
 def _work(run: FailoverRun, at_step: Callable[[str], None]) -> float | None:
-    """Seconds until the run is to be looked at again; None when it rests or has ended."""
+    """Seconds until the run needs a worker again; None when it waits for a person or has ended."""
     while True:
         lease.alive(run=run)
         run.refresh_from_db(fields=["abort_asked_by", "pause_asked_by", "approved_by", "plan"])
@@ -111,21 +92,21 @@ def _context(run: FailoverRun, row: FailoverStep, *, again: bool) -> Context:
 
 
 def _do(run: FailoverRun, row: FailoverStep) -> float | None:
-    """One look at a step, with its act where that is not done; seconds to wait, or None."""
+    """Run a step: its act unless done, then its wait; seconds until the next look, or None."""
     step, now = BY_NAME[row.name], timezone.now()
     lease.begin(row=row, step=step, now=now)
     outcome = _tried(lambda: _acted(run, row))
     if outcome is None:
         outcome = _tried(lambda: HANDLERS[row.name].wait(_context(run, row, again=False)))
     if outcome is None:
-        raise AssertionError("a wait always says what it found")
+        raise AssertionError("a wait always returns an outcome")
     return _judged(run, row, step, outcome)
 
 
 def _acted(run: FailoverRun, row: FailoverStep) -> Outcome | None:
     if row.acted_at is not None:
         return None
-    # A person who has it tried again has looked before.
+    # `again` is false after a person's retry: the person checked before.
     context = _context(run, row, again=row.acting_at is not None and row.attempt > 0)
     lease.note_act(row=row)
     outcome = HANDLERS[row.name].act(context)
@@ -135,7 +116,7 @@ def _acted(run: FailoverRun, row: FailoverStep) -> Outcome | None:
 
 
 def _tried(act: Callable[[], Outcome | None]) -> Outcome | None:
-    """Every failure is an outcome in words; what is not ours to judge goes on."""
+    """Turn every failure into an outcome with a sentence; lease and database errors propagate."""
     try:
         return act()
     except (lease.Overtaken, DatabaseError):
@@ -144,7 +125,7 @@ def _tried(act: Callable[[], Outcome | None]) -> Outcome | None:
         again = isinstance(error, KafkaUnavailable)
         return Outcome(what="failed", words=error.message, again=again)
     except Exception as error:
-        log.exception("a step broke")
+        log.exception("a failover step raised an unexpected error")
         return Outcome(what="failed", words=broken(error))
 
 
