@@ -83,7 +83,7 @@ def test_an_empty_plan_is_not_applied(operator: APIClient, path: str, plan: Flow
     FlowPlan.objects.filter(pk=plan.pk).update(changes=[])
     answer = operator.post(f"{path}/plan/apply/", {"digest": plan.digest})
     assert answer.status_code == 409
-    assert "all is in step" in answer.json()["error"]["message"]
+    assert "has no changes" in answer.json()["error"]["message"]
 
 
 def test_a_plan_whose_worker_was_lost_can_be_applied_again(

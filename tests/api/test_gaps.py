@@ -126,8 +126,8 @@ def test_a_refused_record_is_tried_again_until_it_crosses_or_is_passed_by(
     runner.position = 11
     runner.says(None, None)
     rows = {row["id"]: row for row in listed(operator, runner)}
-    assert rows[gap["id"]]["closed_why"] == "Copying goes on behind it, as operator decided."
-    assert rows[other["id"]]["closed_why"] == "It has crossed since."
+    assert rows[gap["id"]]["closed_why"] == "Copying continued after it, as operator decided."
+    assert rows[other["id"]]["closed_why"] == "It was replicated since."
     assert decisions(runner) == []
 
 
@@ -174,7 +174,7 @@ def test_an_operator_accepts_and_the_runner_is_told_once(
     assert (other["state"], other["closed_at"]) == ("open", None)
     assert (gap["state"], gap["closed_why"]) == (
         "accepted",
-        "Copying went on, as operator decided.",
+        "Copying continued, as operator decided.",
     )
     assert decisions(runner) == []
     told = viewer.get(f"/api/v1/flows/{runner.flow.pk}/transitions/").json()["results"]

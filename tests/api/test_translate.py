@@ -59,7 +59,7 @@ def test_each_outcome_is_named_and_answers_come_in_the_order_asked(
     assert found[0]["remote_topic"] == "primary.orders"
     assert "1 offsets ahead" in found[0]["reason"]
     assert "record by record" in found[1]["reason"]
-    assert "does not copy nowhere-7" in found[5]["reason"]
+    assert "does not replicate nowhere-7" in found[5]["reason"]
 
 
 def test_what_cannot_be_asked_is_refused_by_field(viewer: APIClient, flow: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ def test_a_simulation_is_two_clicks_away_and_shows_its_end_by_itself(
     expect(page.get_by_text("Nothing real is touched")).to_be_visible()
     run = FailoverRun.objects.latest("pk")
     lifecycle.begin_step(run=run, name="look")
-    expect(page.get_by_role("row", name="Ask both clusters")).to_contain_text("running")
+    expect(page.get_by_role("row", name="Read offsets and groups")).to_contain_text("running")
     lifecycle.end_step(run=run, name="look", state="succeeded", reason="2 partitions, 1 group.")
     finish(run)
     said = page.get_by_text("If primary died now, 7 records would be lost.")

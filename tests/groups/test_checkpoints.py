@@ -99,7 +99,7 @@ def test_groups_are_chosen_by_their_filters_and_each_left_out_says_why(world: Ma
     assert (out.sync_state, out.reason) == ("excluded", "matches groups.exclude (.*-tmp)")
     (skipped,) = here.rows(topic=other)
     assert skipped.sync_state == "not_copied"
-    assert skipped.reason == f"the flow does not copy it: matches topics.exclude ({other})"
+    assert skipped.reason == f"it is not replicated: matches topics.exclude ({other})"
     # A setting that changed counts at once, without another look.
     here.set(groups_exclude=f"{stem}.*")
     assert here.do(emit_checkpoints).counts["groups"] == 0

@@ -123,7 +123,7 @@ def test_a_stale_offset_of_a_group_that_reads_another_topic_is_not_waited_for(
         run = go_on(begin(world), until_step="reset_groups")
     step = run.steps.get(name="read_checkpoints")
     assert step.state == "succeeded", step.reason
-    assert f"since their offsets do not move: {group} in {topic}-0." in step.reason
+    assert f"whose offsets do not move: {group} in {topic}-0." in step.reason
     assert run.steps.get(name="reset_groups").result["moved"] == 1
 
 
@@ -137,7 +137,7 @@ def test_a_hook_that_could_not_be_called_stops_a_run_before_the_fence(
     monkeypatch.delenv("UNDERSTUDY_NOTIFY_GONE")
     run = go_on(run)
     assert run.state == "failed"
-    assert "It would stop behind the fence: The webhook cannot be called" in run.reason
+    assert "A later step would fail after the fence: The webhook cannot be called" in run.reason
     assert "Nothing had been changed." in run.reason
 
 

@@ -182,12 +182,12 @@ def test_fix_puts_back_that_alone_at_once_and_a_way_back_by_hand_closes_the_rest
     first.refresh_from_db()
     assert (first.state, first.decided_by) == ("fixed", WHO)
     assert two.describe_configs([remote]).done[remote]["segment.ms"].value == "80000"
-    with pytest.raises(Conflict, match="in step again"):
+    with pytest.raises(Conflict, match="it is in sync"):
         drift.decide(finding=first, choice="accept", who=WHO, why="x", now=now)
     two.alter_configs({remote: {"segment.ms": None}}).raise_first()
     eventually(lambda: sync(flow) and not Drift.objects.filter(closed_at=None).exists())
     second.refresh_from_db()
-    assert (second.state, second.closed_why) == ("closed", "The target is in step again.")
+    assert (second.state, second.closed_why) == ("closed", "The target equals the source again.")
 
 
 def test_partitions_and_deletions_are_found_and_only_a_person_makes_a_topic_again(

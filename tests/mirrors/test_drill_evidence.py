@@ -43,7 +43,7 @@ def test_the_certificate_has_scope_numbers_times_people_and_the_evidence_by_dige
     blockers = standing_blockers("switchover", run.run.plan)
     assert document["scope"]["blockers"] == len(blockers) == len(run.measured["blockers"])
     assert document["measured"]["proven"] == 1
-    assert document["people"] == [{"who": "ann", "did": "asked for it"}]
+    assert document["people"] == [{"who": "ann", "did": "requested it"}]
     assert [step["name"] for step in document["steps"]] == ["look", "read", "compare", "clean"]
     assert all(step["ended_at"] for step in document["steps"])
     evidence = issuance.evidence_of(run.run)

@@ -50,7 +50,7 @@ def test_a_moment_of_the_schedule_is_taken_once_however_often_beat_asks(drill: D
     assert (run.slot, run.drill) == (int((MONDAY + HOUR).timestamp() * 1000), drill)
     assert (run.groups, run.requested_by) == (["billing"], "ann")
     assert run.schedule == "0 4 * * 1 Europe/Berlin"
-    assert "The turn of 2026-11-23 03:00 UTC." in run.run.why
+    assert "Scheduled for 2026-11-23 03:00 UTC." in run.run.why
     assert schedules.take_due(now=due + timedelta(days=6)) == 0
     assert schedules.take_due(now=due + timedelta(days=7)) == 1
 
@@ -68,7 +68,7 @@ def test_moments_that_were_missed_are_made_up_once_and_say_so(drill: Drill) -> N
     assert schedules.next_at(drill, now=late) == MONDAY + HOUR + timedelta(days=14)
     assert schedules.take_due(now=late) == 1
     run = finished(DrillRun.objects.get(), now=late)
-    assert "It is made up 23 h late: nobody ran it then." in run.run.why
+    assert "It runs 23 h late: no worker ran it in time." in run.run.why
     assert schedules.take_due(now=late) == 0
 
 

@@ -91,7 +91,7 @@ def test_a_plan_that_became_worse_stops_before_anything_is_changed(
     Gap.objects.filter(pk=gap.pk).update(topic=topic, partition=0)
     run = finish(world, topic, run)
     assert run.state == "failed"
-    assert "worse than what was simulated" in run.reason
+    assert "worse than the simulated one" in run.reason
     assert "open gap" in run.reason
     assert receiver.got == []
     world.flow.refresh_from_db()
@@ -229,7 +229,7 @@ def test_an_abort_takes_away_the_offsets_and_groups_that_were_not_there_before(
     advance(run_id=run.pk)
     run.refresh_from_db()
     assert run.state == "aborted", run.reason
-    assert "1 offset put back, 2 offsets taken away where there was none" in run.reason
+    assert "1 offset restored, 2 offsets deleted where there was none" in run.reason
     assert made not in list_groups(target)
     found = read_offsets(target, {own: None}).raise_first().done[own].done
     assert found == {(elsewhere, 0): GroupOffset(0)}

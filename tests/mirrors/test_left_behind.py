@@ -66,7 +66,7 @@ def test_a_topic_without_a_row_is_counted_and_blocks_until_it_is_left_behind(
     assert (totals["loss"], totals["loss_certainty"]) == (50, "counted")
     assert "50 records would be lost" in run.reason
     assert run.verification == "partly_verified"
-    with pytest.raises(InvalidSettings, match="Something is in the way"):
+    with pytest.raises(InvalidSettings, match="There are blockers"):
         begin(world, simulation=run.pk)
 
     leave(world.flow, topic)

@@ -104,7 +104,7 @@ def test_the_flow_comes_back_from_its_target_with_plan_simulation_and_positions(
     again = restored(world, name)
     assert again.spec == spec
     assert (again.desired_state, again.observed_state) == ("stopped", "draft")
-    assert "It was running when it was kept" in again.reason
+    assert "Its desired state in the backup is running" in again.reason
     assert FlowPlan.objects.get(flow=again).changes == [change]
     back = FailoverRun.objects.get(flow=again)
     assert (back.plan, back.result, back.state) == (run.plan, run.result, run.state)
@@ -164,7 +164,7 @@ def test_nothing_kept_and_nobody_there_are_said_in_a_sentence(
     forget_all()
     with pytest.raises(CommandError, match="no broker can be reached"):
         call_command("rebuild_from_kafka", bootstrap="127.0.0.1:9", deadline=1.0)
-    with pytest.raises(CommandError, match="Nothing is kept on standby"):
+    with pytest.raises(CommandError, match="No backup is on standby"):
         call_command("rebuild_from_kafka", bootstrap=sides[0].spec.bootstrap_servers)
     with pytest.raises(CommandError, match=r"No cluster nowhere is registered here"):
         call_command("rebuild_from_kafka", cluster="nowhere")

@@ -127,7 +127,7 @@ def test_a_plan_that_the_clusters_overtook_is_not_applied(
     plans.apply_now(flow_id=flow.pk, now=timezone.now())
     fresh = FlowPlan.objects.get(flow=flow)
     assert fresh.state == "stale"
-    assert "Nothing was applied" in fresh.reason
+    assert "Not applied" in fresh.reason
     assert value(two, f"one.{topic}", "retention.ms")[1] == "DEFAULT_CONFIG"
     with pytest.raises(Conflict, match="went stale"):
         plans.ask_apply(flow=flow, digest=read.digest, who=WHO, now=timezone.now())
@@ -152,7 +152,7 @@ def test_a_cluster_without_an_authorizer_has_no_rules_to_carry(flow: Flow) -> No
     outcome = acls.sync_acls(context(flow))
     assert outcome.counts == {"made": 0, "taken": 0, "failed": 0}
     assert outcome.reasons == (
-        "Cluster one has no authorizer, so there are no access rules to carry.",
+        "Cluster one has no authorizer, so there are no ACLs to synchronize.",
     )
 
 

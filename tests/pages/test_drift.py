@@ -129,7 +129,7 @@ def test_access_rules_wait_for_a_look_and_the_plan_s_tab_lets_them_follow(
     )
     assert viewer.post(f"{place}follow/", {"digest": plan.digest}).status_code == 403
     operator.post(f"{place}follow/", {"digest": plan.digest})
-    assert "There are no access rules in this plan" in operator.get(place).content.decode()
+    assert "There are no ACLs in this plan" in operator.get(place).content.decode()
     plan.left_out = []
     plan.save()
     assert "Let access rules follow" in operator.get(place).content.decode()

@@ -98,7 +98,7 @@ def test_a_flow_without_a_plan_says_what_one_is(signed_in: As, flow: Flow) -> No
     operator = signed_in("operator")
     assert "No plan yet" in text(operator, flow, "plan")
     operator.post(f"/flows/{flow.pk}/plan/look/")
-    assert "A worker looks at both clusters." in text(operator, flow, "plan")
+    assert "A worker reads both clusters." in text(operator, flow, "plan")
 
 
 def test_a_plan_of_very_many_changes_shows_the_first_and_says_so(

@@ -114,9 +114,9 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
 
     assert "Type the alias of the cluster to go back to, primary" in said(confirm_alias="backup")
     assert "Say why" in said(reason=" ")
-    assert "2 records exist only on primary and are not settled" in said()
+    assert "2 records exist only on primary and have no decision" in said()
     OrphanStretch.objects.update(state="dropped")
-    assert "its lag is not known" in said()
+    assert "its lag is unknown" in said()
     world.topic(run.reverse, offset_lag=200_000)
     assert "200,000 records behind" in said()
     world.owes(run.reverse, offset_lag=3)
@@ -158,7 +158,7 @@ def test_a_switch_back_that_is_refused_says_so_and_is_not_tried_again(
     Flow.objects.filter(pk=run.reverse_id).update(properties={"failover.fence": "webhook"})
     assert switchover.begin_simulated() == []
     run.refresh_from_db()
-    assert run.reason.startswith("The switch back was refused: ")
+    assert run.reason.startswith("The switchover was refused: ")
     Failback.objects.update(reason="")
     assert switchover.begin_simulated() == []
     run.refresh_from_db()
@@ -190,6 +190,4 @@ def test_the_fence_of_an_earlier_run_is_shown_and_lifted_with_a_reason(
     assert (kept.who, kept.why) == ("the-operator", "They are gone.")
     run.steps.update(undone_at=timezone.now())
     assert words not in operator.get(f"/failbacks/{back.pk}/").content.decode()
-    assert (
-        "left no access rules" in operator.post(path, {"reason": "x"}, follow=True).content.decode()
-    )
+    assert "left no ACLs" in operator.post(path, {"reason": "x"}, follow=True).content.decode()

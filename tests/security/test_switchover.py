@@ -158,7 +158,7 @@ def test_a_switchover_under_traffic_needs_no_person_and_loses_and_repeats_nothin
     context = sent_back(world)
     outcome = REDIRECT_PRODUCERS.act(context)
     assert outcome is not None
-    assert f"The fence of run {run.pk} on {world.alias} was taken away." in outcome.words
+    assert f"The fence of run {run.pk} on {world.alias} was lifted." in outcome.words
     wait_for_rules(world, orders.topic, before)
     assert rules_in_place(flow_id=world.flow.pk) == set()
     assert f"fenced again as run {run.pk} left it" in REDIRECT_PRODUCERS.undo(context)

@@ -30,7 +30,7 @@ def point(partition: int) -> Divergence:
     ("error", "words"),
     [
         (KafkaUnavailable("in time", code="timeout"), "more than can be read"),
-        (UnicodeDecodeError("utf-8", b"", 0, 1, "bad"), "whose name is no text"),
+        (UnicodeDecodeError("utf-8", b"", 0, 1, "bad"), "whose name is not UTF-8"),
     ],
 )
 def test_what_cannot_be_read_is_at_most_its_offsets(

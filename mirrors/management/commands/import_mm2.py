@@ -15,7 +15,7 @@ from mirrors.services.migration.import_export import apply_import, kind_of, prev
 
 
 class Command(BaseCommand):
-    help = "Preview what a file of MirrorMaker makes here; --apply makes it, at rest."
+    help = "Preview what a file of MirrorMaker makes here; --apply makes it, stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", help="the file, or - for standard input")
@@ -35,7 +35,7 @@ class Command(BaseCommand):
             raise CommandError(error.message) from None
         names = ", ".join(flow.name for flow in made.flows)
         self.stdout.write(
-            f"Made {names}, at rest. Clusters made: {', '.join(made.clusters) or '-'}."
+            f"Made {names}, stopped. Clusters made: {', '.join(made.clusters) or '-'}."
         )
 
     def _show(self, plan: ImportPlan) -> None:

@@ -1,1 +1,1 @@
-"""Failovers as rows, their plans from both sides, and the simulation that proves one."""
+"""Failover: life cycle of runs, plan inputs, simulation, runbook, decisions to leave behind."""

@@ -1,4 +1,4 @@
-"""Decide that a failover leaves a topic or partition behind, withdraw that, and list what holds."""
+"""Decisions to leave a topic or partition behind in a failover: make, withdraw, list."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MOST_PARTITIONS = 1 << 31
 def decide(
     *, flow: Flow, topic: str, partition: int | None, reason: str, who: str, now: datetime
 ) -> LeftBehind:
-    """From now on the failovers of this flow leave it on the source and name it.
+    """Failovers of this flow exclude the topic or partition, and name the decision.
 
-    Refused when the topic or partition is left behind already.
+    Conflict when it is left behind already.
     """
     errors: dict[str, list[str]] = {}
     if _TOPIC.fullmatch(topic) is None:
@@ -33,7 +33,7 @@ def decide(
     if partition is not None and not 0 <= partition < MOST_PARTITIONS:
         errors["partition"] = ["Give a partition's number, or leave it out for the whole topic."]
     if not reason.strip():
-        errors["reason"] = ["Say why: every run, certificate and script names it."]
+        errors["reason"] = ["Give a reason: every run, certificate and script names it."]
     if errors:
         raise InvalidSettings(errors)
     row = LeftBehind(
@@ -54,7 +54,7 @@ def decide(
 
 
 def withdraw(*, row: LeftBehind, why: str, who: str, now: datetime) -> LeftBehind:
-    """The next failover takes it along again. The row stays, for the runs that name it."""
+    """The next failover includes it again. The row stays, because runs refer to it."""
     with transaction.atomic():
         mine = LeftBehind.objects.filter(pk=row.pk, withdrawn_at=None)
         words = why.strip()[:LONGEST_REASON]
@@ -66,6 +66,6 @@ def withdraw(*, row: LeftBehind, why: str, who: str, now: datetime) -> LeftBehin
 
 
 def decisions_of(flow: Flow) -> tuple[Decision, ...]:
-    """Those that hold now."""
+    """Decisions that are not withdrawn."""
     rows = LeftBehind.objects.filter(flow=flow, withdrawn_at=None).order_by("topic", "partition")
     return tuple(row.decision for row in rows)

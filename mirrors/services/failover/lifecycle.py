@@ -77,7 +77,7 @@ def take_run(*, run_id: int) -> FailoverRun | None:
     taken = run_lifecycle.take(
         _simulations().filter(pk=run_id, state=FailoverState.QUEUED),
         state=FailoverState.RUNNING,
-        reason="A worker asks both clusters.",
+        reason="A worker reads both clusters.",
         started_at=now,
         seen_at=now,
     )
@@ -136,8 +136,8 @@ def end_lost_runs() -> int:
     running = _simulations().filter(state=FailoverState.RUNNING)
     lost = run_lifecycle.lost(running, now=timezone.now(), after=LOST_AFTER)
     reason = (
-        f"The worker that ran it was lost: nothing was heard of it for "
-        f"{int(LOST_AFTER.total_seconds())} s. Nothing real was touched. Simulate again."
+        f"The worker that ran it was lost: it sent no heartbeat for "
+        f"{int(LOST_AFTER.total_seconds())} s. No real group or topic was changed. Simulate again."
     )
     return sum(
         end_run(

@@ -1,4 +1,4 @@
-"""Beside offsets: what we may do on both clusters, and whether rules can fence the source."""
+"""Permissions for a failover on both clusters, and whether ACLs can fence the source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirrors.models import Flow
 
 DEADLINE_S = 10.0
 SOURCE_DEADLINE_S = 8.0
-# A group of the prefix that no simulation makes: rights are asked of names.
+# A group of the prefix that no simulation creates: permissions are requested by name.
 _ANY_THROWAWAY = f"{PREFIX}rights"
 
 
@@ -31,9 +31,9 @@ def with_rights(
     away: bool,
     tick: Callable[[], None],
 ) -> FailoverPicture:
-    """`away`: the source does not answer, and is not asked once more.
+    """`away`: the source does not respond, so it is not asked again.
 
-    What takes no part is not asked about: nobody needs a right on it.
+    Excluded topics and groups need no permissions.
     """
     mine = taking_part(picture, parts_of(picture))
     asked = Asked(
@@ -80,14 +80,14 @@ def _ask(
 def _fence(
     flow: Flow, source: ClusterSpec, topics: tuple[str, ...], rights: Rights
 ) -> FencePicture:
-    """As the step would find it; it is asked by the same questions."""
+    """The result that the fence step would get, by the same requests."""
     hooks = keys.hooks_of(flow.properties)
     seen = FencePicture(how=str(hooks[keys.FENCE] or "acl"), fallback=keys.fallback(hooks))
     try:
         with Fence(source, client_id=CLIENT_ID) as fence:
             there = fence.rules(deadline_s=SOURCE_DEADLINE_S)
             if there is None:
-                words = "it keeps no access rules (it has no authorizer)."
+                words = "it has no authorizer, so it stores no ACLs."
                 return dataclasses.replace(seen, refused=words)
             bare = tuple(rule.name for rule in keep_open(topics, there))
             everybody = fence.lets_in_everybody(deadline_s=SOURCE_DEADLINE_S) if bare else False
@@ -97,8 +97,8 @@ def _fence(
         seen = dataclasses.replace(seen, bare=bare, everybody=everybody)
     if rights.cluster is not None and "ALTER" not in rights.cluster:
         words = (
-            "the principal that connects may not make them. Grant Alter on the cluster, which lets "
-            "it give any right there."
+            "the principal that connects may not create them. Grant Alter on the cluster, with "
+            "which it can grant any permission there."
         )
         return dataclasses.replace(seen, refused=words)
     return seen

@@ -1,8 +1,10 @@
-"""Look at both sides for a failover plan: Kafka where it answers, the last samples where not.
+"""Reads both clusters for a failover plan; where Kafka does not respond, the last samples are used.
 
-The order matters: the target's ends first, so that all below them is in the positions read later;
-then groups, positions and runs; the source's ends last, so that no loss is left out. Each place is
-translated by those same positions, however far a worker has brought the index meanwhile.
+The order matters:
+- the target's ends first, so that all records below them are in the positions read later;
+- then groups, positions and runs; every group-partition is translated by those positions, however
+  far a worker has advanced the index meanwhile;
+- the source's ends last, so that no loss is missed.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from mirrors.services.offsets.run_index import refresh_index
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 20.0
-# A source that may be dead is given less: its last figures are there to fall back on.
+# A source that may be dead gets less time: its last figures are the fallback.
 SOURCE_DEADLINE_S = 8.0
 
 
@@ -55,8 +57,8 @@ SOURCE_DEADLINE_S = 8.0
 class Look:
     """The picture, and what a simulation needs to read: `read_to` and `starts` of the target.
 
-    `committed`: whether the flow copies committed records only. `silence` says why the source could
-    not be asked at all, `untold` why it could not of single partitions.
+    `committed`: whether the flow copies only committed records. `silence`: why the source as a
+    whole did not respond. `untold`: why single partitions did not.
     """
 
     picture: FailoverPicture
@@ -77,10 +79,10 @@ def look(
     tick: Callable[[], None],
     source_s: float = SOURCE_DEADLINE_S,
 ) -> Look:
-    """Raises when the target does not answer: without it there is nothing to plan.
+    """Raises when the target does not respond: without it there is no plan.
 
-    `tick` is called between the questions, none of which takes longer than its deadline; `source_s`
-    is the deadline of those to the source.
+    `tick` is called between the requests, each with its deadline; `source_s` is the deadline of
+    requests to the source.
     """
     asked = _Questions(flow, spec, tuple(groups), now, tick, source_s)
     answers = asked.ask()
@@ -102,7 +104,7 @@ def look(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Answers:
-    """What both clusters said: of the target its groups, topics and logs."""
+    """Responses of both clusters; of the target its groups, topics and logs."""
 
     listed: Mapping[str, GroupListing]
     there: ClusterSnapshot
@@ -114,7 +116,7 @@ class _Answers:
 
 
 class _Questions:
-    """What one look asks, in the order that keeps its answers from contradicting each other."""
+    """The requests of one look, in the order that keeps their responses consistent."""
 
     def __init__(
         self,
@@ -203,7 +205,7 @@ class _Questions:
         flow, spec, theirs = self._flow, self._spec, seen.source
         here = without(seen.groups.groups, theirs.gone, asked=bool(self._groups))
         logs = (seen.starts, seen.ends)
-        # One that is named and may not be described is a row of its own.
+        # A named group that may not be described gets its own row.
         is_named = any(row.partition < 0 for row in theirs.rows)
         return FailoverPicture(
             flow=flow.name,
@@ -226,20 +228,20 @@ class _Questions:
 
 
 def _states(spec: FlowSpec) -> dict[str, GroupListing]:
-    """The target's groups; also the quickest way to learn that it does not answer."""
+    """The target's groups; also the fastest check whether it responds."""
     try:
         return list_answered_groups(spec.target).groups
     except UnderstudyError as error:
         alias = spec.target.alias
-        words = f"The target {alias} cannot be asked, so there is no plan: {error.message}"
+        words = f"The target {alias} is unreachable, so there is no plan: {error.message}"
         raise KafkaUnavailable(words, code=error.code) from None
 
 
 def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionPicture]:
-    """Every partition that the flow has a row or a position of; heartbeats are ours."""
+    """Every partition with a row or a position of the flow, without heartbeats topics."""
     gaps = {
         (gap.topic, gap.partition): gap
-        # What waits behind a record that does not cross is counted as not copied.
+        # Records behind one that cannot be replicated count as not replicated.
         for gap in Gap.objects.filter(flow=flow, closed_at=None).exclude(kind__in=IN_THE_WAY)
     }
     kept: dict[Place, FlowPartition | None] = {
@@ -287,7 +289,7 @@ def _row(
 def _without_partitions(
     flow: Flow, named: Collection[str], policy: ReplicationPolicy
 ) -> Iterator[PartitionPicture]:
-    """Topics that the flow selects and of which no partition has a row."""
+    """Selected topics without a row of any partition."""
     rows = FlowTopic.objects.filter(flow=flow, code__in=("cannot_be_created", "not_described"))
     for row in rows.exclude(topic__in=list(named)):
         for number in range(row.partitions) if row.partitions else (-1,):
@@ -303,7 +305,7 @@ def _without_partitions(
 
 
 def _positions(target: Admin, policy: ReplicationPolicy) -> Mapping[Place, Position]:
-    """The committed positions with their ids; none while the topic cannot be read."""
+    """The committed positions with their ids; none while the topic is unreadable."""
     try:
         return read_positions(target, policy.positions_topic(), deadline_s=DEADLINE_S).places
     except UnderstudyError as error:
@@ -314,7 +316,7 @@ def _positions(target: Admin, policy: ReplicationPolicy) -> Mapping[Place, Posit
 def _at_target(
     row: PartitionPicture, positions: Mapping[Place, Position], there: ClusterSnapshot
 ) -> PartitionPicture:
-    """With the finding that the remote topic is not the one that was written."""
+    """Marks rows whose remote topic is not the one that the flow wrote."""
     position = positions.get((row.topic, row.partition))
     if position is None or row.facts is not None or row.remote_topic in there.failed:
         return row
@@ -330,7 +332,7 @@ def _at_target(
 
 
 def _not_visible(flow: Flow) -> str:
-    """Why the principal does not see what the filters name, as the flow last found."""
+    """Why the principal does not see the topics of the filters, as the flow last found."""
     row = FlowAccount.objects.filter(flow=flow).only("not_visible").first()
     return row.not_visible if row is not None else ""
 
@@ -362,7 +364,7 @@ def _groups(
         )
     except UnderstudyError as error:
         found = groups_from_rows(flow=flow, names=names, remote=remote)
-        trouble = f"{spec.source.alias} cannot be asked: {error.message}"
+        trouble = f"{spec.source.alias} is unreachable: {error.message}"
         away = isinstance(error, KafkaUnavailable)
         return dataclasses.replace(found, trouble=trouble, away=away)
 
@@ -382,9 +384,9 @@ def _copied_by_then(
     positions: Mapping[Place, int],
     read_to: Mapping[Place, int],
 ) -> dict[Place, int]:
-    """How far groups are read on the target: as far as the positions that their places come from.
+    """Where reading the target stops for each group-partition: the positions of its translation.
 
-    The target's ends were asked for before; what a group reads next may have crossed since.
+    The target's ends were read before; later records may have been replicated since.
     """
     found, names = dict(read_to), {(row.topic, row.partition): row for row in picture.partitions}
     read = {(row.topic, row.partition) for group in picture.groups for row in group.places}
@@ -412,5 +414,5 @@ def _writing(flow: Flow) -> str:
         return ""
     return (
         f"{flow.name} still writes to {flow.target.alias}. A real failover stops it first, so that "
-        "nobody reads what is written behind its back."
+        "no reader misses later records."
     )

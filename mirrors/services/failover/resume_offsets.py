@@ -1,4 +1,4 @@
-"""Where each group of a failover plan goes on: translations from rows, the ends of the target."""
+"""Resume offsets of the groups in a failover plan, from stored runs and the target's log ends."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def with_answers(
     home: Mapping[Place, Place],
     positions: Mapping[Place, int],
 ) -> Iterator[GroupPicture]:
-    """Each place with its translation and the ends of both logs, each group with its state there.
+    """Each group-partition with its translation and both logs' ends, each group with its state.
 
-    `source`: the partitions as the source was last seen to have them.
+    `source`: the partitions as last seen on the source.
     `listed`: the groups of the target.
-    `home`: remote partitions on the source that came from the target, and go back to themselves.
-    `positions`: how far each partition was copied when the picture was taken.
+    `home`: remote partitions on the source that came from the target and map back to themselves.
+    `positions`: how far each partition was replicated when the picture was taken.
     """
     groups = [_known(group, home) for group in groups]
     seen = {(row.topic, row.partition): row for row in source}
@@ -49,7 +49,7 @@ def with_answers(
 def _asked(
     places: Iterable[GroupPlace], source: Mapping[Place, PartitionPicture]
 ) -> dict[Place, set[int]]:
-    """The groups' offsets, and where the log of their partitions begins."""
+    """The groups' offsets, and the log start offsets of their partitions."""
     asked: dict[Place, set[int]] = {}
     for place in places:
         where = (place.topic, place.partition)
@@ -73,7 +73,7 @@ def _translations(
 
 
 def copied_to(flow: Flow, positions: Mapping[Place, int]) -> dict[Place, int]:
-    """Behind the last record copied by these positions, on the target; markers do not count."""
+    """Target offset after the last record that these positions cover; markers do not count."""
     asked = {place: [position] for place, position in positions.items()}
     found = translate_offsets(flow=flow, places=asked, positions=positions)
     return {
@@ -90,12 +90,12 @@ def _with_ends(
     starts: Mapping[Place, int],
     ends: Partial[Place, int],
 ) -> GroupPlace:
-    """With its translation, and where the logs of both sides begin and end."""
+    """Adds the translation, and both logs' start and end."""
     here, there = (place.topic, place.partition), (place.remote_topic or "", place.partition)
     row = source.get(here)
     start = None if row is None else row.source_start
     kept = None if start is None else known.get((here, start))
-    # One that did not answer is not one that is not there.
+    # A partition without a response may still exist.
     silence = ends.failed[there].message if there in ends.failed else ""
     offset = place.source_offset
     return dataclasses.replace(
@@ -111,7 +111,7 @@ def _with_ends(
 
 
 def _known(group: GroupPicture, home: Mapping[Place, Place]) -> GroupPicture:
-    """Without partitions that no flow can lead back: what they came from is not known."""
+    """Without partitions that no flow can translate back: their origin is unknown."""
     names = {topic for topic, _ in home}
     kept = [
         place

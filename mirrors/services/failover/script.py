@@ -1,4 +1,4 @@
-"""The script of a run: its plan with Kafka's own tools, for a day on which we are down."""
+"""The script of a run: its plan with Kafka's own tools, for when this product is unavailable."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mirrors.services.errors import Conflict
 
 
 def script_of(*, run: FailoverRun) -> tuple[str, str]:
-    """A file name and its text; refused while the run has no plan."""
+    """A file name and its text; Conflict while the run has no plan."""
     if not run.plan:
         raise Conflict(
-            f"Run {run.pk} has no plan, so there is no script of it: both clusters are asked "
-            "first, and the target has to answer.",
+            f"Run {run.pk} has no plan, so it has no script: the run has to read both clusters "
+            "first, and the target has to respond.",
             code="no_plan",
         )
     flow = run.flow

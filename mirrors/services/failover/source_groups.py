@@ -1,4 +1,4 @@
-"""Where consumer groups stand on the source: as it says now, or as it was last seen to say."""
+"""Consumer groups' offsets on the source: current, or from the last observation."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mirrors.services.clock import milliseconds
 from mirrors.services.groups.store import is_kept, known_groups
 
 Place = tuple[str, int]
-# So long a transaction is waited for that holds a group's offsets.
+# How long to wait for a transaction that holds a group's offsets.
 HELD_S = 5.0
 PAUSE_S = 0.2
-NOTHING = "it has no offsets in any topic that this flow copies"
-NOT_SEEN = "its offsets were never seen while the source answered"
+NOTHING = "it has no offsets in any topic that this flow replicates"
+NOT_SEEN = "its offsets were never read while the source responded"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupsSeen:
-    """The groups, and why the source could not be asked; `away`: it does not answer at all."""
+    """The groups, and why the source is unknown; `away`: it does not respond at all."""
 
     groups: tuple[GroupPicture, ...]
     trouble: str = ""
@@ -42,7 +42,7 @@ def groups_on_source(
     remote: Mapping[str, str],
     deadline_s: float,
 ) -> GroupsSeen:
-    """These groups, or all that the flow looks after; `remote` names each copied topic's remote."""
+    """These groups, or all of the flow; `remote` maps each topic to its remote topic."""
     asked = sorted(set(names))
     chosen = asked or _looked_after(flow, spec, deadline_s)
     every: dict[str, Iterable[Place] | None] = dict.fromkeys(chosen)
@@ -64,7 +64,7 @@ def groups_on_source(
 
 
 def groups_from_rows(*, flow: Flow, names: Iterable[str], remote: Mapping[str, str]) -> GroupsSeen:
-    """As the duties last saw them: the age of the oldest figure counts for a group."""
+    """As the sync tasks last saw them; the age of a group is its oldest figure's."""
     asked = sorted(set(names))
     rows = GroupOffset.objects.filter(flow=flow, source_offset__isnull=False)
     by_group: dict[str, list[GroupOffset]] = {}
@@ -96,7 +96,7 @@ def groups_from_rows(*, flow: Flow, names: Iterable[str], remote: Mapping[str, s
 
 
 def _looked_after(flow: Flow, spec: FlowSpec, deadline_s: float) -> list[str]:
-    """Those listed now; and while a broker is silent, those known: each says what it lacks."""
+    """Groups listed now; while a broker is silent also the known ones, each with what it lacks."""
     selection = GroupSelection(spec.settings)
     listed = list_answered_groups(spec.source, deadline_s=deadline_s)
     chosen = {
@@ -126,9 +126,9 @@ def _held_back(
     found: Partial[str, Partial[Place, Offset]],
     deadline_s: float,
 ) -> dict[str, Partial[Place, Offset]]:
-    """Kafka leaves out an offset that an open transaction holds, unless it is asked by name.
+    """Kafka omits an offset that an open transaction holds, unless it is requested by name.
 
-    One that the group had before it names, and says that it is held.
+    A committed offset that existed before is requested by name, and reported as held.
     """
     held_now = _busy(found.done)
     lost = {
@@ -141,7 +141,7 @@ def _held_back(
     until = time.monotonic() + min(deadline_s, HELD_S)
     held = read_offsets(spec.source, lost, deadline_s=deadline_s).done
     while (busy := _busy(held)) and time.monotonic() + PAUSE_S < until:
-        # Who reads and writes exactly once holds them for moments, again and again.
+        # Exactly-once consumers hold offsets for moments, repeatedly.
         time.sleep(PAUSE_S)
         again = read_offsets(spec.source, busy, deadline_s=deadline_s).done
         for group, part in again.items():
@@ -171,7 +171,7 @@ def _places(
         done |= held.done
         failed = {place: error for place, error in failed.items() if place not in held.done}
         failed |= held.failed
-    # One that was known and is no more has expired or was deleted: that is said, not left out.
+    # A known offset that is missing now has expired or was deleted: it is reported.
     for topic, partition in sorted({*done, *failed, *known}):
         if topic not in remote:
             continue

@@ -1,4 +1,4 @@
-"""What the source itself says of selected partitions: how far each reaches, which are no more."""
+"""Selected partitions as the source reports them: their ends, and which were deleted."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceSeen:
-    """Each partition as the source says it now; the last figure stays, with its age, where it does
-    not.
+    """Each partition with the source's current figures, or with its last figure and age.
 
-    `silence` says why nothing could be asked, `untold` why single partitions could not. `gone` are
-    those that the source no longer has; `gone_at` (epoch ms) is set where that is an earlier look.
+    `silence`: why the source did not respond. `untold`: why single partitions did not. `gone`:
+    partitions that the source no longer has; `gone_at` (epoch ms): the earlier observation of it.
     """
 
     rows: tuple[PartitionPicture, ...]
@@ -44,17 +43,17 @@ class SourceSeen:
 
     @property
     def trouble(self) -> str:
-        """One reason for all that is not as the source says it now."""
+        """One reason for all figures that are not current."""
         return self.silence or next(iter(self.untold.values()), "")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Selected:
-    """Which topics of the source the flow's filters select, and what each is called there."""
+    """Source topics that the flow's filters select, with their remote names."""
 
     selection: TopicSelection
     policy: ReplicationPolicy
-    # What `topics` lists: a name among it may be hidden from us in a listing.
+    # Topics that the filters name: a listing may hide them from the principal.
     listed: tuple[str, ...] = ()
 
     @property
@@ -62,7 +61,7 @@ class Selected:
         return {name for name in self.listed if _NAME.fullmatch(name) and self.takes(name)}
 
     def takes(self, topic: str) -> bool:
-        # Heartbeats are ours: nobody misses them.
+        # Heartbeats topics belong to this product: they are no loss.
         is_ours = self.policy.is_own_heartbeats_topic(topic)
         return not is_ours and self.selection.decide(topic).replicated
 
@@ -77,10 +76,10 @@ def ask_source(
     deadline_s: float,
     tick: Callable[[], None],
 ) -> SourceSeen:
-    """Every selected topic-partition, those without a row too. `deadline_s` is for each question,
-    and `tick` is called between them.
+    """Every selected topic-partition, with or without a row. Each request has the deadline
+    `deadline_s`; `tick` is called between requests.
 
-    `positions` are the committed ones: their ids tell another topic of the same name.
+    `positions` are the committed ones: their ids identify a recreated topic.
     """
     known = {(row.topic, row.partition): row for row in rows}
     gone: frozenset[Place] = frozenset()
@@ -107,7 +106,7 @@ def ask_source(
 
 
 def _told_apart(tick: Callable[[], None]) -> tuple[Callable[[], None], list[Exception]]:
-    """The same `tick`, and what it raised: an order to stop is no silence of the source."""
+    """The same `tick`, and what it raised: a request to stop is not a silent source."""
     stops: list[Exception] = []
 
     def alive() -> None:
@@ -121,7 +120,7 @@ def _told_apart(tick: Callable[[], None]) -> tuple[Callable[[], None], list[Exce
 
 
 class _Ends(NamedTuple):
-    """Log starts, readable ends and last offsets; a partition has all of them or is failed."""
+    """Log start, readable end and last offset; a partition has all of them or has failed."""
 
     starts: Mapping[Place, int]
     ends: Mapping[Place, int]
@@ -169,7 +168,7 @@ def _listed(
     deadline_s: float,
     tick: Callable[[], None],
 ) -> ClusterSnapshot:
-    """The topics that are copied, or were, and all others that the filters select."""
+    """The topics that are or were replicated, and all others that the filters select."""
     names = {topic for topic, _ in known}
     names |= {name for name in source.topic_names(deadline_s=deadline_s) if selected.takes(name)}
     names |= selected.named
@@ -180,7 +179,7 @@ def _listed(
 def _not_copied(
     known: Collection[Place], listed: ClusterSnapshot, selected: Selected
 ) -> dict[Place, PartitionPicture]:
-    """What the filters select and no row names; its records would be lost as others would."""
+    """Selected topics without a row; their records would be lost too."""
     topics = {topic for topic, _ in known}
     found: dict[Place, PartitionPicture] = {}
     for name, topic in listed.topics.items():
@@ -197,7 +196,7 @@ def _not_copied(
 
 
 def _described(row: PartitionPicture, listed: ClusterSnapshot) -> PartitionPicture:
-    """One that was copied and can no longer be described: its figures are the last known."""
+    """A replicated partition that can no longer be described: its figures are the last known."""
     if row.topic not in listed.failed:
         return row
     why = listed.failed[row.topic]
@@ -221,7 +220,7 @@ def _unknown(
 def _identified(
     row: PartitionPicture, positions: Mapping[Place, Position], listed: ClusterSnapshot
 ) -> PartitionPicture:
-    """With the finding that the source holds another topic of that name than was copied."""
+    """Marks partitions whose source topic is not the one that was replicated."""
     position, topic = positions.get((row.topic, row.partition)), listed.topics.get(row.topic)
     if position is None or topic is None or row.facts is not None or row.source_end is None:
         return row
@@ -246,8 +245,8 @@ def _identified(
 def with_recalled(
     seen: SourceSeen, *, flow: Flow, spec: FlowSpec, target: Admin, deadline_s: float
 ) -> SourceSeen:
-    """Of a source that is silent: what it had lost before is no loss of its death, and has no end
-    that anybody could know."""
+    """For a silent source: partitions that it had deleted before are no loss of this failure, and
+    have no known end."""
     unknown = [(row.topic, row.partition) for row in seen.rows if row.source_end is None]
     if not seen.silence or not unknown:
         return seen
@@ -261,9 +260,9 @@ def with_recalled(
 
 
 def _gone(places: Collection[Place], listed: ClusterSnapshot) -> frozenset[Place]:
-    """A position outlives its topic, so that a new one of its name is known for another.
+    """A position outlives its topic, so that a recreated topic is recognized.
 
-    What could not be described is not taken for gone.
+    A topic that could not be described does not count as deleted.
     """
     there = {name: topic.partitions for name, topic in listed.topics.items()}
     return frozenset(
@@ -276,9 +275,9 @@ def _gone(places: Collection[Place], listed: ClusterSnapshot) -> frozenset[Place
 def without(
     groups: Iterable[GroupPicture], gone: frozenset[Place], *, asked: bool
 ) -> tuple[GroupPicture, ...]:
-    """Kafka takes the groups' offsets away with a topic; rows of ours may still name them.
+    """Kafka deletes groups' offsets with a topic; stored rows may still have them.
 
-    `asked`: somebody named the groups, so one that has nothing left is told.
+    `asked`: a person named the groups, so one without any offset is reported.
     """
     found = []
     for group in groups:

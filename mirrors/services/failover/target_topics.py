@@ -1,4 +1,4 @@
-"""How the target's topics stand, as the duties last saw it: drift, and the plan of the flow."""
+"""State of the target's topics as the sync tasks last saw it: drift, and the flow's plan."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _RULES = ("topic acl", "group acl")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StandingRows:
-    """What is kept of the last looks; nothing is asked of Kafka a second time."""
+    """Rows of the last observations; Kafka is not read again."""
 
     drift: tuple[Drift, ...]
     plan: FlowPlan | None
 
     @property
     def topics(self) -> set[str]:
-        """Remote topics that were not there, or not wholly, when somebody last looked."""
+        """Remote topics that were missing, or incomplete, at the last observation."""
         gone = {row.name for row in self.drift if row.kind == "deleted topic"}
         return gone | {
             name for kind in ("create topic", "add partitions") for name in self.of(kind)
@@ -45,7 +45,7 @@ def read_standing(flow: Flow) -> StandingRows:
 
 
 def standing_of(rows: StandingRows, topics: Mapping[str, TopicState]) -> Standing:
-    """`topics` as the target has them now: what was made meanwhile is not told."""
+    """`topics` as the target has them now: what was created meanwhile is not reported."""
     return Standing(
         seen_at=None
         if rows.plan is None or rows.plan.as_of is None
@@ -70,7 +70,7 @@ def _drifted(rows: StandingRows, topics: Mapping[str, TopicState]) -> Iterator[D
 
 
 def _left(rows: StandingRows) -> Iterator[str]:
-    """Producers had these rights on the source, and have them nowhere else."""
+    """Producers had these permissions on the source, and have them nowhere else."""
     if rows.plan is not None:
         yield from said_of(WRITE_RULES, rows.plan.left_out, rows.plan.codes)
 

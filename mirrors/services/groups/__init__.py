@@ -1,1 +1,1 @@
-"""Consumer groups of a flow: where they stand, their rows, checkpoints, and offsets that follow."""
+"""Consumer groups of a flow: survey, rows, checkpoints, offset syncs, offsets on the target."""

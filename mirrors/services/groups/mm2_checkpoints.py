@@ -1,4 +1,4 @@
-"""The duty `checkpoints`: where each group would go on, written for MM2's own clients to read."""
+"""Sync task `checkpoints`: resume offsets, written as MM2 checkpoints for MM2's clients."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from mirrors.services.groups.survey import Survey, find_groups, survey_groups
 Key = tuple[str, str, int]
 _BATCH = 500
 _UNIQUE = ("flow", "group", "topic", "partition")
-_NEXT_TURN = "it is moved in the next turn of the group offsets"
+_NEXT_TURN = "it is moved in the next run of the group offsets"
 
 
 def look_for_groups(context: DutyContext) -> Outcome:
-    """The duty `groups`: which groups there are on the source, and which are left out and why."""
+    """Sync task `groups`: the groups on the source, and which are excluded and why."""
     flow = flow_of(context)
     verdicts, missing = find_groups(
         flow=flow,
@@ -50,7 +50,7 @@ def look_for_groups(context: DutyContext) -> Outcome:
 
 
 def emit_checkpoints(context: DutyContext) -> Outcome:
-    """Write those that tell more than the last one, and note where every group stands."""
+    """Write checkpoints that differ from the last ones, and store each group's offsets."""
     flow, spec, now = flow_of(context), context.spec, moment(context.now)
     budget = Budget(context.deadline_s)
     survey = survey_groups(flow=flow, spec=spec, now=now, budget=budget)
@@ -87,7 +87,7 @@ def emit_checkpoints(context: DutyContext) -> Outcome:
 
 
 def note_places(*, flow: Flow, spec: FlowSpec, survey: Survey, now: datetime) -> None:
-    """What a look shows, without an act: a group that would move waits for its turn."""
+    """Store a survey without moving groups: a group that would move waits for its run."""
     wrote = written_offsets(flow=flow)
     found = [(place, _waiting(spec, survey, place, wrote)) for place in survey.places]
     store_places(flow=flow, groups=survey.groups, found=found, now=now)
@@ -106,7 +106,7 @@ def _waiting(spec: FlowSpec, survey: Survey, place: GroupPlace, wrote: dict[Key,
 
 
 def summed(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Each reason once, with how often and one example: the rows say it for each group."""
+    """Each reason once, with its count and one example: the rows have it for each group."""
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for reason, example in reasons:
@@ -115,7 +115,7 @@ def summed(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(
         f"{examples[reason]}: {reason}."
         if count == 1
-        else f"{count} places, such as {examples[reason]}: {reason}."
+        else f"{count} group-partitions, such as {examples[reason]}: {reason}."
         for reason, count in counts.most_common()
     )
 
@@ -125,7 +125,7 @@ def flow_of(context: DutyContext) -> Flow:
 
 
 def _known(flow: Flow, admin: Admin, topic: str, budget: Budget) -> dict[Key, Checkpoint]:
-    """The last checkpoint of each group and remote partition, whoever wrote it."""
+    """The last checkpoint of each group and remote partition, by any writer."""
     mark, _ = GroupBookmark.objects.get_or_create(flow=flow)
     before = Bookmark(mark.checkpoints_id, mark.checkpoints_next)
     tail = find_tail(admin, topic, before, deadline_s=budget.left_s)
@@ -135,7 +135,7 @@ def _known(flow: Flow, admin: Admin, topic: str, budget: Budget) -> dict[Key, Ch
             try:
                 row = Checkpoint.read(record.key, record.value)
             except MalformedRecord:
-                continue  # a tombstone, or not MM2's; Java's readers leave it out as well
+                continue  # a tombstone, or not MM2's; MM2's readers skip it as well
             if is_kept_checkpoint(row):
                 last[row.group, row.topic, row.partition] = row
         with transaction.atomic():
@@ -169,7 +169,7 @@ def _remember(flow: Flow, checkpoints: Iterable[Checkpoint]) -> None:
                 partition=row.partition,
                 upstream=row.upstream,
                 downstream=row.downstream,
-                # Clients write NUL bytes there, which a database refuses.
+                # Clients write NUL bytes there, which the database rejects.
                 metadata=json.dumps(row.metadata),
             )
             for row in checkpoints

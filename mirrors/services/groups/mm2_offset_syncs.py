@@ -1,7 +1,7 @@
-"""The duty `offset syncs`: MM2's own pairs of offsets, for those who still read them.
+"""Sync task `offset syncs`: MM2's offset pairs, for clients that still read them.
 
-They are derived from the index of runs. What was written is remembered by map, so that a partition
-that is made anew begins anew, and by topic id, so that a new topic of syncs gets them all.
+They are derived from the index of runs. Progress is stored by map, so that a recreated partition
+starts again, and by topic id, so that a recreated offset-syncs topic gets all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mirrors.services.groups.mm2_checkpoints import flow_of
 from mirrors.services.offsets.run_index import refresh_index
 
 _BATCH = 500
-# Of a long past the newest suffices: MM2's readers keep 64 pairs, dense near the end.
+# Of a long history the newest part suffices: MM2's readers keep 64 pairs, dense near the end.
 _MOST_BLOCKS = 64
 _HINT = (
     "Where the source may only be read, set offset-syncs.topic.location=target, or "
@@ -44,7 +44,7 @@ _HINT = (
 
 
 def write_offset_syncs(context: DutyContext) -> Outcome:
-    """Write the syncs of all that was copied since the last turn."""
+    """Write the syncs of everything replicated since the last run."""
     flow, spec, budget = flow_of(context), context.spec, Budget(context.deadline_s)
     if _may_have_moved(flow):
         refresh_index(flow=flow, deadline_s=budget.left_s)
@@ -59,7 +59,7 @@ def write_offset_syncs(context: DutyContext) -> Outcome:
 
 
 def _may_have_moved(flow: Flow) -> bool:
-    """By what the runner says of its positions: an idle flow costs no question to Kafka."""
+    """From the runner's positions: an idle flow costs no request to Kafka."""
     said = FlowPartition.objects.filter(flow=flow, position__isnull=False).order_by()
     positions = list(said.values_list("topic", "partition", "position"))
     maps = PartitionMap.objects.filter(flow=flow, position__isnull=False).order_by()
@@ -74,7 +74,7 @@ def _may_have_moved(flow: Flow) -> bool:
 
 
 def _where(spec: FlowSpec) -> tuple[ClusterSpec, str]:
-    """Named after the other cluster than the one that it lives on."""
+    """The topic is named after the other cluster than the one that stores it."""
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     if spec.settings.offset_syncs_topic_location == "source":
         return spec.source, policy.offset_syncs_topic(spec.target.alias)
@@ -122,7 +122,7 @@ def _forget_another(mark: GroupBookmark, topic_id: str) -> bool:
 
 
 def _new_syncs(flow: Flow, lag: int) -> Iterator[tuple[SyncedPartition, list[OffsetSync]]]:
-    """For each partition that moved: how far it then is, and what to write."""
+    """For each partition that moved: its new progress, and the syncs to write."""
     moved = PartitionMap.objects.filter(flow=flow, position__gt=0).filter(
         Q(synced=None) | Q(position__gt=F("synced__upstream") + 1)
     )
@@ -141,7 +141,7 @@ def _new_syncs(flow: Flow, lag: int) -> Iterator[tuple[SyncedPartition, list[Off
 
 
 def _runs(map_id: int, upstream: int) -> Iterator[Run]:
-    """From the block on that an offset lies in."""
+    """Runs from the block that contains the offset."""
     first = blocks_around([(map_id, upstream)])[map_id, upstream].first
     blocks = RunBlock.objects.filter(map=map_id)
     if first is not None:

@@ -1,4 +1,4 @@
-"""Rows of a flow's groups: which there are, where they stand, and what we did with them."""
+"""Rows of a flow's groups: the groups, their offsets, and what the flow committed for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Key = tuple[str, str, int]
 EXCLUDED = "excluded"
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 _BATCH = 500
-_NEW = "found on the source; it is looked at in the next turn"
+_NEW = "found on the source; the next run reads its offsets"
 _NO_OFFSETS = "the group has no committed offset on the source"
 _KEY = ("flow", "group", "topic", "partition")
 _FIELDS = (
@@ -40,12 +40,12 @@ _FIELDS = (
 
 
 def is_kept(group: str) -> bool:
-    """Whether the database can hold the name; Kafka itself sets no limit."""
+    """Whether the database can store the name; Kafka itself sets no limit."""
     return 0 < len(group) <= LONGEST_GROUP and "\0" not in group
 
 
 def is_kept_checkpoint(row: Checkpoint) -> bool:
-    """Others write there too: one of a partition that Kafka would not name is left out as well."""
+    """Skips invalid partitions: other programs write to the topic too."""
     named = _TOPIC.fullmatch(row.topic) is not None and row.partition >= 0
     return named and is_kept(row.group)
 
@@ -55,7 +55,7 @@ def has_looked(*, flow: Flow) -> bool:
 
 
 def known_groups(*, flow: Flow, spec: FlowSpec) -> list[str]:
-    """The groups to look after, as the last look found them and the settings now say."""
+    """The groups that the last listing found and the settings select."""
     rows = GroupOffset.objects.filter(flow=flow).exclude(sync_state=EXCLUDED)
     names = rows.order_by("group").values_list("group", flat=True).distinct()
     selection = GroupSelection(spec.settings)
@@ -63,7 +63,7 @@ def known_groups(*, flow: Flow, spec: FlowSpec) -> list[str]:
 
 
 def known_places(*, flow: Flow) -> dict[str, set[Place]]:
-    """Where each group had an offset when it was last looked at."""
+    """Partitions in which each group had an offset at the last survey."""
     found: dict[str, set[Place]] = {}
     rows = GroupOffset.objects.filter(flow=flow, partition__gt=NO_PARTITION).order_by()
     for group, topic, partition in rows.values_list("group", "topic", "partition"):
@@ -72,7 +72,7 @@ def known_places(*, flow: Flow) -> dict[str, set[Place]]:
 
 
 def written_offsets(*, flow: Flow) -> dict[Key, int]:
-    """Where we last put each group on the target, or found it standing as on the source."""
+    """The last offset that the flow committed for each group, or found equal to the source's."""
     rows = GroupOffset.objects.filter(flow=flow, wrote__isnull=False).order_by()
     return {
         (group, topic, partition): wrote
@@ -86,9 +86,9 @@ def written_offsets(*, flow: Flow) -> dict[Key, int]:
 def store_listing(
     *, flow: Flow, spec: FlowSpec, listed: GroupsListed, now: datetime
 ) -> dict[str, GroupVerdict]:
-    """Take in which groups there are on the source; answers the verdict on each.
+    """Store which groups the source has; returns the verdict on each.
 
-    While a broker is silent, a group that is not listed may be one of its own: it stays.
+    While a broker is silent, an unlisted group may be coordinated by it, so its rows stay.
     """
     selection = GroupSelection(spec.settings)
     verdicts = {
@@ -98,7 +98,7 @@ def store_listing(
         rows = GroupOffset.objects.filter(flow=flow)
         seen = rows.order_by("partition").values_list("group", "sync_state", "reason")
         before = {group: (state, reason) for group, state, reason in seen}
-        # A group's places outlive it as long as the target has them.
+        # Rows of a group remain as long as the target has its offsets.
         if listed.is_whole:
             _delete(flow, before.keys() - verdicts.keys(), whole_only=True)
         changed = {
@@ -129,7 +129,7 @@ def store_places(
     found: Iterable[tuple[GroupPlace, Move]],
     now: datetime,
 ) -> None:
-    """Make the rows of these groups say what was found; nothing on either side leaves no row."""
+    """Make the rows of these groups equal to the survey; without offsets there is no row."""
     wrote = written_offsets(flow=flow)
     rows = [
         _row(flow, place, move, wrote.get((place.group, place.topic, place.partition)), now)

@@ -1,7 +1,7 @@
-"""Where a flow's groups stand on both sides, and where they would go on: looked at, not changed.
+"""Survey of a flow's groups: offsets on both clusters and resume offsets, without changing them.
 
-Read in this order, so that nothing is told that is ahead: source offsets, positions and runs, both
-logs' ends. What the groups do on the target is read last, as near to an act as can be.
+The order of the reads keeps results from being ahead: source offsets, positions and runs, both
+logs' ends. The states on the target are read last, as close to a write as possible.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 
 _MIXED = (
-    "with skip.replicated two directions are mixed in one topic, each cluster in an order of its "
-    "own: one offset there could pass records that the group has not read"
+    "with skip.replicated one topic holds records of both directions, and each cluster has its "
+    "own order of them: one offset there could skip records that the group has not read"
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Survey:
-    """All places of all chosen groups; `states` of those groups that exist on the target."""
+    """All group-partitions of the selected groups; `states` of those that the target has."""
 
     groups: tuple[str, ...]
     places: tuple[GroupPlace, ...]
@@ -44,7 +44,7 @@ class Survey:
 
 
 def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) -> Survey:
-    """Raises when a whole cluster does not answer; what fails for one group is its own trouble."""
+    """Raises when a whole cluster does not respond; the failure of one group affects only it."""
     if not has_looked(flow=flow):
         find_groups(flow=flow, spec=spec, now=now, budget=budget)
     groups = known_groups(flow=flow, spec=spec)
@@ -66,7 +66,7 @@ def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) 
 
 
 def _is_settled(flow: Flow, budget: Budget) -> bool:
-    """Whether the flow in the other direction rests, so that both maps together tell each place."""
+    """Whether the reverse flow is stopped, so that both maps together translate each offset."""
     there = other_way(flow)
     if there is not None:
         refresh_index(flow=there, deadline_s=budget.left_s)
@@ -76,8 +76,7 @@ def _is_settled(flow: Flow, budget: Budget) -> bool:
 def find_groups(
     *, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget
 ) -> tuple[dict[str, GroupVerdict], str]:
-    """Look which groups there are on the source, and which of them the flow looks after; and why
-    some are missing."""
+    """List the groups on the source and those that the flow selects; and why some are missing."""
     listed = list_answered_groups(spec.source, deadline_s=budget.left_s)
     return store_listing(flow=flow, spec=spec, listed=listed, now=now), listed.reason
 
@@ -85,7 +84,7 @@ def find_groups(
 def look_at_target(
     target: ClusterSpec, places: Iterable[GroupPlace], budget: Budget
 ) -> tuple[dict[str, str], list[GroupPlace]]:
-    """States first, offsets second: a group that works in between shows in one of them."""
+    """States first, offsets second: a group that becomes active in between shows in one of them."""
     places = list(places)
     wanted: dict[str, list[Place]] = {}
     for place in places:
@@ -129,7 +128,7 @@ def _at_target(
 def _on_source(
     source: ClusterSpec, groups: list[str], known: Mapping[str, set[Place]], budget: Budget
 ) -> list[GroupPlace]:
-    """Every place that a group has an offset in, or had when it was last looked at."""
+    """Every group-partition with an offset now or at the last survey."""
     every: dict[str, Iterable[Place] | None] = dict.fromkeys(groups)
     found = read_offsets(source, every, deadline_s=budget.left_s)
     lost = {
@@ -137,7 +136,7 @@ def _on_source(
         for group, part in found.done.items()
         if (before := known.get(group, set())) - part.done.keys()
     }
-    # Kafka leaves out what an open transaction holds, unless it is asked for by name.
+    # Kafka omits what an open transaction holds, unless it is requested by name.
     again = read_offsets(source, lost, deadline_s=budget.left_s) if lost else Partial()
     places: list[GroupPlace] = []
     for group in groups:
@@ -178,7 +177,7 @@ def _troubled(group: str, place: Place, trouble: str) -> GroupPlace:
 
 
 def _selected(spec: FlowSpec, places: list[GroupPlace]) -> list[GroupPlace]:
-    """Each with the name of its remote topic, or why it has none."""
+    """Each with its remote topic, or why it has none."""
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     selection = TopicSelection(spec.settings, policy)
     verdicts = {topic: selection.decide(topic) for topic in {place.topic for place in places}}
@@ -186,7 +185,7 @@ def _selected(spec: FlowSpec, places: list[GroupPlace]) -> list[GroupPlace]:
         dataclasses.replace(
             place,
             remote_topic=policy.remote_topic(place.topic),
-            left_out="" if verdict.replicated else f"the flow does not copy it: {verdict.reason}",
+            left_out="" if verdict.replicated else f"it is not replicated: {verdict.reason}",
         )
         for place in places
         for verdict in (verdicts[place.topic],)
@@ -194,7 +193,7 @@ def _selected(spec: FlowSpec, places: list[GroupPlace]) -> list[GroupPlace]:
 
 
 def _mixed(place: GroupPlace) -> GroupPlace:
-    """Both directions write into one topic there, each in its own order: no one offset is right."""
+    """Both directions write into one topic there, in different orders: no offset is right."""
     if place.left_out or place.source_offset is None:
         return place
     found = Translation(
@@ -232,7 +231,7 @@ def _translated(flow: Flow, places: list[GroupPlace]) -> list[GroupPlace]:
 def _with_source_log(
     source: ClusterSpec, places: list[GroupPlace], budget: Budget
 ) -> list[GroupPlace]:
-    """Where each partition's log begins and ends now: whether a committed offset still exists."""
+    """Log start and end of each partition: whether a committed offset still exists."""
     wanted = {
         (place.topic, place.partition)
         for place in places

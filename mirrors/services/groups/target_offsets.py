@@ -1,4 +1,4 @@
-"""The duty `group offsets`: idle groups on the target follow those on the source."""
+"""Sync task `group offsets`: sets idle groups on the target to their translated offsets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mirrors.services.groups.store import store_places, written_offsets
 from mirrors.services.groups.survey import Survey, look_at_target, survey_groups
 
 Key = tuple[str, str, int]
-# So many groups are looked at again right before they move: between look and act lies little time.
+# The number of groups whose state is read right before they are set, so that little time passes.
 _AT_ONCE = 20
 _LEAST_S = 3.0
-_LATE = Move("waiting", None, "the turn ended before this group; it is moved in the next one")
+_LATE = Move("waiting", None, "the run ended before this group; the next run moves it")
 
 
 def move_groups(context: DutyContext) -> Outcome:
-    """Move those that may; every other says in its row why not."""
+    """Move groups that may move; the row of any other one says why not."""
     flow, spec = flow_of(context), context.spec
     now, budget = moment(context.now), Budget(context.deadline_s)
     survey = survey_groups(flow=flow, spec=spec, now=now, budget=budget)

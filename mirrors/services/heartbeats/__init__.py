@@ -1,1 +1,1 @@
-"""Heartbeats of all flows: turns, connections, and what arrives."""
+"""Heartbeats of all flows: schedule, emitter, connections and arrivals."""

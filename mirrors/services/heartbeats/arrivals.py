@@ -1,4 +1,4 @@
-"""Heartbeats as they arrive on their targets: watched for a moment, with the time of each."""
+"""Arrival of heartbeats on their targets, watched for a moment, with the latency of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WATCH_S = 2.5
 
 
 def begin(turns: list[Turn]) -> dict[int, Watcher]:
-    """Target's key -> its watcher, which from now on misses nothing."""
+    """Target's key -> its watcher, which misses nothing from now on."""
     watchers = {}
     for target in {turn.flow.target_id: turn.flow.target for turn in turns}.values():
         topics = {
@@ -31,14 +31,14 @@ def begin(turns: list[Turn]) -> dict[int, Watcher]:
         try:
             watcher = OPEN.watcher(target)
         except UnderstudyError:
-            continue  # the look at the cluster says why; here nothing arrives
+            continue  # the cluster's check says why; here nothing arrives
         watcher.begin(topics)
         watchers[target.pk] = watcher
     return watchers
 
 
 def watch(watchers: dict[int, Watcher], turns: list[Turn]) -> None:
-    """Until all have arrived that were written just now, or the time is up."""
+    """Until all heartbeats that were just written have arrived, or the time is over."""
     waiting = [turn for turn in turns if turn.topic is not None and not turn.error]
     until = time.monotonic() + WATCH_S
     while watchers and waiting and time.monotonic() < until:
@@ -53,7 +53,7 @@ def watch(watchers: dict[int, Watcher], turns: list[Turn]) -> None:
 
 
 def _poll(watchers: dict[int, Watcher], target: int, turns: list[Turn]) -> None:
-    """One record of one target; a watcher that broke is let go, the others watch on."""
+    """One record of one target; a failed watcher is dropped, the others continue."""
     try:
         found = watchers[target].arrival(wait_s=0.1 / len(watchers))
     except UnderstudyError as error:
@@ -69,7 +69,7 @@ def _poll(watchers: dict[int, Watcher], target: int, turns: list[Turn]) -> None:
 
 
 def _note(turns: list[Turn], target: int, topic: str, arrival: Arrival) -> None:
-    """One source beats to all its targets, so what arrived on another target does not count."""
+    """A source writes for all its targets, so an arrival on another target does not count."""
     for turn in turns:
         if turn.flow.target_id == target and turn.topic == topic:
             turn.arrivals.append(arrival)

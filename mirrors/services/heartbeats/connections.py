@@ -1,4 +1,4 @@
-"""What this process keeps open for heartbeats: a producer and a watcher for each cluster."""
+"""Kafka clients of this process for heartbeats: a producer and a watcher for each cluster."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mirrors.kafka.internal_topics.heartbeats import Watcher, Writer, ensure_top
 from mirrors.models import Cluster
 
 OPEN_S = 5.0
-# A cluster that failed is left alone for so long.
+# How long a failed cluster is not tried.
 PAUSE_S = 10.0
 
 
 class Connections:
-    """By cluster, as it was when it was opened: an edited cluster is another one."""
+    """By cluster and its version: an edited cluster gets new connections."""
 
     def __init__(self) -> None:
         self._writers: dict[int, tuple[datetime, Writer]] = {}
@@ -25,7 +25,7 @@ class Connections:
         return self._paused.get(cluster.pk, 0.0) > time.monotonic()
 
     def writer(self, cluster: Cluster, replication_factor: int) -> Writer:
-        """Opened at first use, with the heartbeats topic made where it is not there."""
+        """Opened at first use; creates the heartbeats topic where it is missing."""
         known = self._writers.get(cluster.pk)
         if known is None or known[0] != cluster.updated_at:
             self.drop(cluster)
@@ -43,7 +43,7 @@ class Connections:
         return known[1]
 
     def drop(self, cluster: Cluster, *, pause: bool = False) -> None:
-        """Close a producer that failed; the next turn opens another."""
+        """Close a failed producer; the next heartbeat opens another one."""
         if (known := self._writers.pop(cluster.pk, None)) is not None:
             known[1].close()
         if pause:

@@ -1,8 +1,8 @@
-"""Heartbeats of all flows: each turn taken once, written in one go, and watched as they arrive.
+"""Emits the heartbeats of all flows: each slot once, in one batch, and watches their arrival.
 
-(a) A turn is taken in the database before anything is written: two beats write no heartbeat twice.
-(b) A producer and a watcher per cluster are kept in the process; what failed is opened anew.
-(c) Figures are rows of the last look; the age on a page is counted from the newest heartbeat.
+- A slot is taken in the database before the write: two schedulers write no heartbeat twice.
+- The process keeps a producer and a watcher per cluster; a failed one is opened again.
+- Rows have the figures of the last look; a page counts the age from the newest heartbeat.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from mirrors.services.sync.runs import close_run, open_run
 
 NAME = "heartbeats"
 WRITE_S = 2.0
-# So often arrivals are watched.
+# Interval at which arrivals are watched.
 WATCH_EVERY = timedelta(seconds=15)
 
 
 @dataclasses.dataclass(frozen=True)
 class Beat:
-    """How many flows were due, and after how many seconds one of them may be due again."""
+    """How many flows were due, and the seconds until the next one may be due."""
 
     due: int
     again_s: float | None
 
 
 def beat(*, now: datetime) -> Beat:
-    """Write what is due, of all flows at once; now and then watch it arrive."""
+    """Write the due heartbeats of all flows, and from time to time watch their arrival."""
     flows = emitting()
     turns = take_turns(flows, now)
     watched = [turn for turn in turns if _is_watched(turn, now)]
@@ -61,7 +61,7 @@ def _is_watched(turn: Turn, now: datetime) -> bool:
 
 
 def _write(turns: list[Turn], now: datetime) -> None:
-    """Where each turn belongs; what the source refuses goes to the target at once."""
+    """Write each to its cluster; what the source rejects goes to the target at once."""
     on_source = [turn for turn in turns if turn.state.place == "source"]
     _write_in_place(turns, now)
     refused = [turn for turn in on_source if turn.state.place == "target"]
@@ -88,7 +88,7 @@ def _write_in_place(turns: list[Turn], now: datetime) -> None:
 
 
 def _judge(turn: Turn, error: UnderstudyError | None, now: datetime) -> None:
-    """Where we may not write on the source, they belong on the target from now on."""
+    """Without permission to write on the source, heartbeats go to the target from now on."""
     state = turn.state
     turn.error = error.message if error else ""
     if error is None:
@@ -100,8 +100,8 @@ def _judge(turn: Turn, error: UnderstudyError | None, now: datetime) -> None:
         turn.error, turn.refusal = "", error.message
         state.place, state.place_since = "target", now
         state.reason = (
-            f"{error.message} So they are written on {alias}, as MirrorMaker 2 does: they prove "
-            f"that {alias} can be written, not that records come through."
+            f"{error.message} So they are written on {alias}, as MirrorMaker 2 does: they show "
+            f"that {alias} is writable, not that records are replicated."
         )
 
 
@@ -130,14 +130,14 @@ def _reasons(turn: Turn) -> Iterator[str]:
         yield turn.state.reason
     elif turn.topic is None:
         yield (
-            "This flow does not carry heartbeats topics, so none arrives: "
+            "This flow does not replicate heartbeats topics, so none arrives: "
             "heartbeats.replication.enabled is false and topics does not name them."
         )
     elif turn.unread:
-        yield f"Whether it arrives cannot be seen. {turn.unread}"
+        yield f"Whether it arrives is unknown. {turn.unread}"
     elif not turn.error and not turn.has_arrived():
         waited = arrivals.WATCH_S
-        yield f"The newest had not arrived after {waited} s; the next look tells more."
+        yield f"The newest had not arrived after {waited} s; the next check tells more."
 
 
 def _keep(turn: Turn, now: datetime) -> None:

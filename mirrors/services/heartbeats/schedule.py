@@ -1,4 +1,4 @@
-"""Turns of heartbeats: which flows are due, and each taken once in the database."""
+"""Schedule of heartbeats: which flows are due, and each slot taken once in the database."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.heartbeats.connections import OPEN
 
-# While heartbeats are written on the target, the source is tried again after so long.
+# While heartbeats are written on the target, the source is tried again at this interval.
 SOURCE_AGAIN = timedelta(minutes=10)
 
 
 @dataclasses.dataclass
 class Turn:
-    """One heartbeat of one flow, from being due to having been seen."""
+    """One heartbeat of one flow, from being due to its arrival."""
 
     flow: Flow
     spec: FlowSpec
@@ -31,8 +31,8 @@ class Turn:
     beat: Heartbeat
     slot: int
     error: str = ""
-    refusal: str = ""  # why the source did not take it
-    unread: str = ""  # why the target did not show what arrived
+    refusal: str = ""  # why the source rejected it
+    unread: str = ""  # why arrivals on the target are unknown
     arrivals: list[Arrival] = dataclasses.field(default_factory=list)
 
     @property
@@ -41,7 +41,7 @@ class Turn:
 
     @property
     def topic(self) -> str | None:
-        """Where it will arrive; None when nothing can be told from an arrival."""
+        """The topic where it arrives; None when an arrival would prove nothing."""
         return carried_as(self.spec) if self.state.place == "source" else None
 
     def has_arrived(self) -> bool:
@@ -50,7 +50,7 @@ class Turn:
 
 
 def emitting() -> list[tuple[Flow, FlowSpec]]:
-    """Flows that run and ask for heartbeats."""
+    """Running flows with heartbeats enabled."""
     rows = Flow.objects.select_related("source", "target", "heartbeat")
     found = []
     for flow in rows.filter(desired_state=DesiredState.RUNNING):
@@ -90,14 +90,14 @@ def _turn(flow: Flow, spec: FlowSpec, now: datetime) -> Turn | None:
 
 
 def _is_source_due(flow: Flow, state: HeartbeatState, now: datetime) -> bool:
-    """At each turn while the target fails as well, else seldom."""
+    """At each slot while the target fails as well, otherwise rarely."""
     if flow.source.reachable is False or OPEN.is_paused(flow.source):
         return False
     return bool(state.error) or now - (state.place_since or now) > SOURCE_AGAIN
 
 
 def _take(turn: Turn) -> bool:
-    """The turn is ours when nobody moved the slot before us."""
+    """Whether this process moved the slot, so that it owns the heartbeat."""
     if turn.state.pk is None:
         turn.state, _ = HeartbeatState.objects.get_or_create(flow=turn.flow)
     rows = HeartbeatState.objects.filter(pk=turn.state.pk, slot__lt=turn.slot)

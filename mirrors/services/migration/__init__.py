@@ -1,1 +1,1 @@
-"""Import, export, takeover of a running MirrorMaker 2, flow templates."""
+"""Migration: import, export, takeover of a running MirrorMaker 2, flow templates."""

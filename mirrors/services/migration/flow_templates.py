@@ -1,4 +1,4 @@
-"""Templates: a plan of several flows that changes nothing, then exactly those, all or none."""
+"""Flow templates: a plan of several flows, then exactly those flows, all or none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirrors.services.flows.settings import create_flow
 def preview_template(
     *, kind: TemplateKind, clusters: Sequence[Cluster], properties: Mapping[str, str]
 ) -> TemplatePlan:
-    """The flows that it would make, each judged beside the others and those there are."""
+    """The flows that it would create, each checked against the others and the existing ones."""
     rows = list(Flow.objects.select_related("source", "target"))
     active = [row.spec for row in rows if row.desired_state != DesiredState.STOPPED]
     return plan_template(
@@ -40,7 +40,7 @@ def apply_template(
     desired_state: str = DesiredState.STOPPED,
     who: str,
 ) -> list[Flow]:
-    """Make what the preview with this digest showed: all flows, or none."""
+    """Create what the preview with this digest showed: all flows, or none."""
     with transaction.atomic():
         plan = preview_template(kind=kind, clusters=clusters, properties=properties)
         if not plan.is_whole:

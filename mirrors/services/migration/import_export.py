@@ -1,4 +1,4 @@
-"""Imports and exports: a plan that changes nothing, then exactly that plan in one transaction."""
+"""Import and export of flows: a plan that changes nothing, then exactly it in one transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mirrors.services.flows.settings import create_flow
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What an import made, and which clusters were here already and fit."""
+    """What an import created, and which existing clusters it uses."""
 
     clusters: tuple[str, ...]
     reused: tuple[str, ...]
@@ -36,7 +36,7 @@ class Imported:
 
 
 def preview_import(*, kind: ImportKind, text: str) -> ImportPlan:
-    """A verdict for every line, judged beside the rows there are. Creates nothing."""
+    """A verdict for every line, checked against the existing rows. Creates nothing."""
     rows = Flow.objects.select_related("source", "target")
     active = rows.exclude(desired_state=DesiredState.STOPPED)
     ids = dict(Cluster.objects.values_list("alias", "cluster_id"))
@@ -45,7 +45,7 @@ def preview_import(*, kind: ImportKind, text: str) -> ImportPlan:
 
 
 def apply_import(*, kind: ImportKind, text: str, digest: str, who: str) -> Imported:
-    """Make what the preview with this digest showed: all of it or nothing. Flows are at rest."""
+    """Create what the preview with this digest showed, completely or not. Flows are stopped."""
     with transaction.atomic():
         plan = preview_import(kind=kind, text=text)
         if plan.refused:
@@ -86,7 +86,7 @@ def export_flows(*, flows: Sequence[Flow] | None = None) -> str:
 
 
 def text_of(raw: bytes) -> str:
-    """A file's bytes as text; what is not UTF-8 is refused with the line it is on."""
+    """A file's bytes as text; a byte that is not UTF-8 is refused with its line."""
     if len(raw) > LONGEST_TEXT:
         raise UnderstudyError(
             f"The file has {len(raw)} bytes; at most {LONGEST_TEXT} are read.", code="too_large"
@@ -120,7 +120,7 @@ def _cluster_problems(plan: ImportPlan) -> Iterator[tuple[Place, str]]:
             yield (
                 (spec.alias, field),
                 f"{spec.alias} is registered here with another {field}. Change the cluster or the "
-                "text, so that both say the same.",
+                "text, so that both agree.",
             )
 
 

@@ -1,6 +1,6 @@
-"""Takeover from MirrorMaker 2: see that it is quiet, then start the flow where it stood.
+"""Takeover from MirrorMaker 2: check that it writes nothing, then start the flow at its offsets.
 
-The positions themselves are read by the runner, after its own fence; here is only the check.
+The runner reads the positions after fencing; here is only the check.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ DEADLINE_S = 7.0
 
 
 def ask_check(*, flow: Flow, seconds: int, now: datetime) -> DutyRun:
-    """The row that a worker fills; the caller enqueues `check_takeover` on commit."""
+    """Store the row that a worker fills; the caller enqueues `check_takeover` on commit."""
     if not 1 <= seconds <= LONGEST_S:
         raise InvalidSettings({"seconds": [f"It must be a whole number from 1 to {LONGEST_S}."]})
     if flow.desired_state != DesiredState.STOPPED:
         raise Conflict(
-            f"{flow.name} is not stopped: what it copies itself would look like MirrorMaker 2. "
+            f"{flow.name} is not stopped: its own writes would look like MirrorMaker 2's. "
             "Stop it, then check."
         )
     run = open_run(flow_id=flow.pk, name=DUTY, slot=milliseconds(now), now=now)
     if run is None:
-        raise Conflict(f"MirrorMaker 2 is being looked at for {flow.name} already. Wait for that.")
+        raise Conflict(f"A check of MirrorMaker 2 for {flow.name} is running. Wait for its end.")
     return run
 
 
@@ -57,7 +57,7 @@ def run_check(
     who: str,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """In a worker. True when MM2 is quiet; with `start` the flow is started then."""
+    """In a worker. True when MM2 writes nothing; with `start` the flow is then started."""
     rows = DutyRun.objects.select_related("flow__source", "flow__target")
     run = rows.filter(pk=run_id, ended_at=None).first()
     if run is None:
@@ -81,7 +81,7 @@ def run_check(
 
 
 def look(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Signs:
-    """Where MM2 stands and whether it moves: what it writes is looked at twice, `seconds` apart."""
+    """MM2's offsets, read twice with `seconds` between them, to detect writes."""
     spec = flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     with Admin(spec.source, client_id="understudy-takeover") as source:

@@ -1,1 +1,1 @@
-"""The index of offset runs, kept up with Kafka, and the answers from it."""
+"""Offset translation: the index of offset runs, its refresh, its retention, MM2's bounds."""

@@ -1,7 +1,7 @@
-"""Keep where both sides parted, when the target of a flow is promoted; and find it again.
+"""Stores the divergence points when a flow's target is promoted, and reads them again.
 
-The topic on the target is the truth, the rows are its copy. Asked twice for the same promotion, the
-first answer stays: by then the target has records of its own, and its end says nothing any more.
+The topic on the target is the truth, the rows are its copy. A repeated call for one promotion keeps
+the first points: by then the target has records of its own, so its end says nothing.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _FIELDS = tuple(
 def keep(
     *, flow: Flow, mark: str, now: datetime, deadline_s: float = DEADLINE_S
 ) -> list[Divergence]:
-    """The divergence point of every partition that the flow copied; nobody may write for it now.
+    """The divergence point of every replicated partition; the flow must not write any more.
 
-    `mark` names the promotion, such as a run's. Calls Kafka; raises when the target does not
-    answer, and then may be called again with the same mark.
+    `mark` identifies the promotion, such as a run's. Calls Kafka; raises when the target does not
+    respond, and may then be called again with the same mark.
     """
     until = time.monotonic() + deadline_s
     spec = flow.spec
@@ -63,7 +63,7 @@ def keep(
 
 
 def recall(*, flow: Flow, deadline_s: float = DEADLINE_S) -> list[Divergence]:
-    """What the topic on the target keeps, as rows: for a database that lost or never had them."""
+    """The points in the topic on the target, stored as rows: after a loss of the database."""
     spec = flow.spec
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         known = _read(admin, spec.source.alias, time.monotonic() + deadline_s)
@@ -71,7 +71,7 @@ def recall(*, flow: Flow, deadline_s: float = DEADLINE_S) -> list[Divergence]:
 
 
 def points_of(*, flow: Flow) -> list[Point]:
-    """The rows as the rules take them."""
+    """The rows as the rules use them."""
     return [
         Point(
             topic=row.topic,
@@ -97,8 +97,8 @@ def _look(
     for place, row in rows.items():
         last, end = runs.get(place), ends.get(remote[place])
         if end is None and remote[place] in ends and last is not None:
-            # The target refuses to tell. Without its point nobody would look for what only this
-            # side has, so the end of what the flow wrote stands for it.
+            # The target refuses to tell its end. The end of what the flow wrote replaces it;
+            # without a point nobody would look for records that only this side has.
             end = max(last.downstream + last.length, row.map_end or 0)
         if end is not None:
             name = remote[place][0]
@@ -107,8 +107,8 @@ def _look(
 
 
 def _ends(admin: Admin, places: Iterable[Place], until: float) -> Mapping[Place, int | None]:
-    """Without partitions that the target does not have: a remote topic created again may have
-    fewer. None where it refuses to tell. Raises where it does not answer."""
+    """End offsets, None where the target refuses. Without partitions that the target lacks: a
+    recreated remote topic may have fewer. Raises where it does not respond."""
     found = admin.list_offsets(places, "latest", deadline_s=_left(until))
     refused: dict[Place, int | None] = {}
     for place, error in found.failed.items():
@@ -121,7 +121,7 @@ def _ends(admin: Admin, places: Iterable[Place], until: float) -> Mapping[Place,
 
 def _positions(policy: ReplicationPolicy, admin: Admin, until: float) -> Mapping[Place, Position]:
     found = read_positions(admin, policy.positions_topic(), deadline_s=_left(until)).places
-    # Heartbeats are ours: nobody misses them, and they go both ways at all times.
+    # Heartbeats topics are replicated in both directions and are no user data.
     return {
         place: row for place, row in found.items() if not policy.is_own_heartbeats_topic(place[0])
     }
@@ -150,7 +150,7 @@ def _read(admin: Admin, source_alias: str, until: float) -> dict[Place, Point]:
         try:
             point = Point.read(record.key, record.value)
         except MalformedRecord:
-            continue  # one that a person took away
+            continue  # a person deleted it
         known[point.topic, point.partition] = point
     return known
 
@@ -164,7 +164,7 @@ def _write(spec: FlowSpec, admin: Admin, points: Iterable[Point], until: float) 
 
 
 def _store(flow: Flow, points: Iterable[Point]) -> list[Divergence]:
-    """The rows become what the points say; of partitions that are no more none is left."""
+    """Make the rows equal to the points, and delete others."""
     rows = [
         Divergence(
             flow=flow,

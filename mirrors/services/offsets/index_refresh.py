@@ -1,4 +1,4 @@
-"""Keep the index of runs up: which flows are due, and catching up where an answer asks for it."""
+"""Refresh of the run index: which flows are due, and a refresh before a translation."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mirrors.services.offsets.translation import translate_offsets
 log = logging.getLogger(__name__)
 
 Place = tuple[str, int]
-# A worker's, and a person's who waits for the answer.
-# What a worker has read by then is kept, and the next one goes on from there.
+# Deadlines of a worker, and of a person who waits for the answer.
+# What a worker has read by then is stored, and the next one continues there.
 WORKER_DEADLINE_S = 15.0
 PATIENCE_S = 4.0
 
 
 def due_flows() -> list[int]:
-    """Flows that have copied on since their runs were read; not those whose target is away."""
+    """Flows that have replicated since their runs were read, with a reachable target."""
     moved = Exists(_moved().filter(flow=OuterRef("pk")))
     flows = Flow.objects.filter(moved).exclude(target__reachable=False).order_by("pk")
     return list(flows.values_list("pk", flat=True))
@@ -39,17 +39,17 @@ def catch_up(*, flow_id: int) -> None:
     try:
         refresh_index(flow=flow, deadline_s=WORKER_DEADLINE_S)
     except UnderstudyError as error:
-        # Asked again in seconds; the page of the cluster says what is wrong with it.
+        # Repeated within seconds; the cluster's page shows the cause.
         log.info("The offset runs of %s cannot be read: %s", flow.name, error.message)
 
 
 def translate_now(
     *, flow: Flow, places: Mapping[Place, Iterable[int]], deadline_s: float = PATIENCE_S
 ) -> dict[Place, list[Translation]]:
-    """As the index knows it; where more was copied than it knows, it catches up first.
+    """Translate with the index, after a refresh where more was replicated than it knows.
 
-    May call Kafka, for `deadline_s` at most: not for pages. When the target does not answer, what
-    is known counts: it is never ahead of the group. What another replicator copied gets a safe
+    May call Kafka, for `deadline_s` at most: not for pages. When the target does not respond, the
+    stored index is used: it is never ahead of the group. What another replicator copied gets a safe
     lower bound.
     """
     asked = {place: list(offsets) for place, offsets in places.items()}
@@ -79,14 +79,14 @@ def _caught_up(
 
 
 def is_behind(*, flow: Flow, places: Iterable[Place]) -> bool:
-    """Whether one of these partitions was copied further than the index knows."""
+    """Whether one of these partitions was replicated further than the index knows."""
     wanted = set(places)
     rows = _moved().filter(flow=flow, topic__in={topic for topic, _ in wanted})
     return any(place in wanted for place in rows.values_list("topic", "partition"))
 
 
 def group_places(*, flow: Flow, group: str) -> tuple[dict[Place, list[int]], dict[Place, str]]:
-    """Where a group stands in the partitions that the flow copies; and where that is not known."""
+    """Offsets of a group in replicated partitions; and partitions where they are unknown."""
     rows = FlowPartition.objects.filter(flow=flow).values_list("topic", "partition")
     found = read_offsets(flow.source.spec, {group: list(rows)}, deadline_s=PATIENCE_S)
     offsets = found.raise_first().done[group]

@@ -1,8 +1,8 @@
-"""Learn from MM2's offset syncs and checkpoints where groups resume in what MM2 copied.
+"""Finds resume offsets for what MM2 copied, from its offset syncs and checkpoints.
 
-Called by workers after a translation that left offsets unknown. Kafka is asked only for those, and
-what was found stays in rows (`OffsetBounds`), from which pages and a failover answer, also when the
-source is gone. `domain.offset_bounds` says why a bound is safe.
+Workers call it after a translation that left offsets unknown, and Kafka is read only for those. The
+results are rows (`OffsetBounds`), which pages and a failover use, also when the source is gone.
+`domain.offset_bounds` says why a bound is safe.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from mirrors.services.offsets.translation import translate_offsets
 log = logging.getLogger(__name__)
 
 Place = tuple[str, int]
-# The topic of syncs is read again after this, for MM2 may have run once more.
+# The offset-syncs topic is read again after this time, because MM2 may have run again.
 READ_AGAIN = timedelta(minutes=10)
-# Partitions in one go, and pairs tried for an offset: a pair may be of an earlier topic.
+# Partitions per batch, and pairs tried for an offset: a pair may be of an earlier topic.
 MOST_PLACES = 500
 TRIES = 8
-# Partitions in which a record itself is looked for at once; the others wait for the next turn.
+# Partitions in which the record itself is searched at once; others wait for the next run.
 MOST_SEARCHED = 50
 DEADLINE_S = 20.0
 
@@ -56,7 +56,7 @@ def learn_group_bounds(*, flow: Flow, places: Iterable[GroupPlace], deadline_s: 
 def learn_bounds(
     *, flow: Flow, answers: Mapping[Place, Iterable[Translation]], deadline_s: float
 ) -> bool:
-    """Prove a nearer pair for each of these answers that is no place of a record."""
+    """Verify a closer pair for each of these answers that is not exact."""
     wanted = {
         place: sorted(
             {row.upstream for row in rows if row.outcome in ("unknown", "lower_bound")},
@@ -82,7 +82,7 @@ class _Learner:
             flow=flow, topic__in={topic for topic, _ in wanted}, position__isnull=False
         )
         found = {(row.topic, row.partition): row for row in maps.select_related("bounds")}
-        # What this flow never copied, nor took over, has no bound.
+        # A partition that this flow neither copied nor took over has no bound.
         self._maps = {at: row for at, row in found.items() if at in wanted and row.position}
         self._wanted = {at: wanted[at] for at in sorted(self._maps)[:MOST_PLACES]}
         self._rows: dict[Place, OffsetBounds] = {
@@ -141,7 +141,7 @@ class _Learner:
             row.save()
 
     def _next_pairs(self) -> dict[Place, Pair]:
-        """For each partition the nearest pair that is neither proven nor refuted."""
+        """For each partition the closest pair that is neither proven nor refuted."""
         tried: dict[Place, Pair] = {}
         for place, offsets in self._wanted.items():
             row = self._rows[place]
@@ -156,7 +156,7 @@ class _Learner:
         return tried
 
     def _checkpoints(self, spec: FlowSpec) -> dict[Place, Pair]:
-        """Of partitions in which an offset has no proven pair: the nearest checkpoint below it."""
+        """The closest checkpoint below each offset without a proven pair."""
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         found: dict[Place, Pair] = {}
         for place, offsets in self._wanted.items():
@@ -191,7 +191,7 @@ class _Learner:
         return any(pair is not None for pair in located.values())
 
     def _approach(self, spec: FlowSpec) -> bool:
-        """Look behind each bound for the record itself: what was read is then not read again."""
+        """Search the record itself above each bound, so that it is read only once."""
         known = translate_offsets(flow=self._flow, places=self._wanted, with_bounds=True)
         wanted: dict[Place, tuple[int, int]] = {}
         for place, rows in known.items():

@@ -1,9 +1,9 @@
-"""Offsets of the standby to those of the old primary: by the runs of both flows, from rows alone.
+"""Translates offsets of the standby to those of the old primary, with the runs of both flows.
 
-Between a pair of flows that copy the same names, one flow's map tells half of it: what it left out
-came from the other side and lies there at an offset of its own. `amend` completes the answers of
-such a flow while the other one rests; `upstream_of` answers for remote topics that no flow brings
-back. What is not in the rows of either flow by then is later than what is asked about.
+Between two flows with the same topic names, one flow's map is half of the answer: records that it
+skipped came from the other cluster, and have their own offsets there. `amend` completes answers of
+such a flow while the other one is stopped. `upstream_of` answers for remote topics that no flow
+replicates back. Offsets after the rows of both flows stay unknown.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _SETTLED = (OrphanState.REPLAYED, OrphanState.EXPORTED, OrphanState.DROPPED)
 
 
 def other_way(flow: Flow) -> Flow | None:
-    """The flow in the other direction, when it rests and its target was promoted."""
+    """The flow in the other direction, when it is stopped and its target was promoted."""
     rows = Flow.objects.filter(
         source=flow.target_id, target=flow.source_id, desired_state=DesiredState.STOPPED
     )
-    # Each look-up asks, and mostly there is none: that is said without a flow's many columns.
+    # Each look-up asks, and mostly there is none: a cheap query decides that.
     there = rows.filter(divergences__isnull=False).first() if rows.exists() else None
     if there is None or Job.objects.filter(flow=there, ended_at=None).exists():
         return None
@@ -57,9 +57,9 @@ def other_way(flow: Flow) -> Flow | None:
 def amend(
     *, flow: Flow, answers: Mapping[Place, list[Translation]]
 ) -> dict[Place, list[Translation]]:
-    """The same answers, but of partitions that the other flow wrote before its target took over.
+    """The same answers, corrected for partitions that the other flow wrote before the promotion.
 
-    Places are source topics of `flow`, which are remote topics there.
+    Keys are source topics of `flow`, which are remote topics of the other flow.
     """
     there = other_way(flow) if answers else None
     if there is None:
@@ -76,7 +76,7 @@ def amend(
 def upstream_of(
     *, there: Flow, places: Mapping[Place, Iterable[int]]
 ) -> dict[Place, list[Translation]]:
-    """Of remote topics of the flow there: where a group that reads them goes on at its source."""
+    """For remote topics of the flow `there`: the resume offset of a reader at its source."""
     ways = Ways(there, places, None)
     return {
         place: [ways.back(place, offset) for offset in offsets]
@@ -86,15 +86,15 @@ def upstream_of(
 
 
 def ways_of(flow: Flow, places: Iterable[Place]) -> Ways | None:
-    """What both flows together know of these source partitions; None while both run."""
+    """What both flows know of these source partitions; None while both run."""
     there = other_way(flow)
     return None if there is None else Ways(there, places, flow)
 
 
 def ways_home(flow: Flow) -> dict[Place, Place]:
-    """Remote partitions that by their name stay where they are, each with its source partition.
+    """Remote partitions whose names keep them from replication, each with its source partition.
 
-    They lie on the source of `flow`, which does not copy them: they came from its target.
+    They are on the source of `flow`, which does not replicate them: they came from its target.
     """
     there = other_way(flow)
     if there is None:
@@ -108,7 +108,7 @@ def ways_home(flow: Flow) -> dict[Place, Place]:
 def answers_home(
     flow: Flow, places: Mapping[Place, Iterable[int]]
 ) -> dict[Place, list[Translation]]:
-    """Of partitions that `ways_home` names: where a group that reads them goes on at home."""
+    """For partitions of `ways_home`: the resume offset of a reader on their origin."""
     there = other_way(flow) if places else None
     return {} if there is None else upstream_of(there=there, places=places)
 
@@ -125,7 +125,7 @@ def upstream_span(flow: Flow, place: Place, start: int, end: int) -> tuple[int, 
 
 
 class Ways:
-    """What is known of some remote topics of one flow whose target was promoted."""
+    """The known mappings of some remote topics of one flow whose target was promoted."""
 
     def __init__(self, there: Flow, places: Iterable[Place], back: Flow | None) -> None:
         names = {topic for topic, _ in places}
@@ -135,7 +135,7 @@ class Ways:
         self._back = {} if back is None else _maps(back, names)
         kept_at = max((point.kept_at for point in self._points.values()), default=None)
         self._waiting = _undecided(there, kept_at)
-        # Such a run waited for the last record: it left nothing behind.
+        # Such a run waited for the last record: nothing is lost after it.
         self._complete = set(
             FailoverRun.objects.filter(
                 flow=there, kind=FailoverKind.SWITCHOVER, state=FailoverState.SUCCEEDED
@@ -149,12 +149,12 @@ class Ways:
         return (point.topic, point.partition) in self._there
 
     def home_of(self, place: Place) -> Place:
-        """The source partition of the flow there that this remote one came from."""
+        """The source partition from which the flow `there` wrote this remote one."""
         point = self._points[place]
         return point.topic, point.partition
 
     def twins(self, place: Place, start: int, end: int) -> dict[int, int]:
-        """Of the offsets [start, end) on the old primary: where the same records lie here."""
+        """For offsets [start, end) on the old primary: the offsets of the same records here."""
         found: dict[int, int] = {}
         back = self._back.get(place)
         for run in touching(self._there[self.home_of(place)].pk, "first", start, end):
@@ -192,7 +192,7 @@ class Ways:
     def _with_re_reads(
         self, answer: Translation, forth: PartitionMap, back: PartitionMap | None
     ) -> Translation:
-        """Each side has an order of its own: behind the place may lie what was read there."""
+        """The two logs differ in order: records after this offset may have been read there."""
         asked, place = answer.upstream, answer.downstream or 0
         brought = () if back is None else touching(back.pk, "downstream", place, _FAR)
         again = read_again(
@@ -210,7 +210,7 @@ def _maps(flow: Flow, topics: set[str]) -> dict[Place, PartitionMap]:
 
 
 def _undecided(there: Flow, kept_at: datetime | None) -> set[Place] | None:
-    """Partitions with orphans that wait for a decision; None when nobody has looked since."""
+    """Partitions with undecided orphans; None when they were not listed since."""
     run = Failback.objects.filter(flow=there, listed_at__gte=kept_at).first() if kept_at else None
     if run is None:
         return None

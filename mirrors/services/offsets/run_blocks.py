@@ -1,4 +1,4 @@
-"""Blocks of runs as rows: read off the topic, and what each takes out of those before it."""
+"""Blocks of runs as rows: read from the topic, and which earlier blocks each one replaces."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MapKey = tuple[str, int, str]
 
 @dataclasses.dataclass
 class Blocks:
-    """A stretch of the topic. `into`: the topic that a map's runs lead to; `taken`: blocks that
-    were taken off, by map and first offset, and where that was said. A block without a body is a
-    mark: its map begins again there."""
+    """A range of the topic. `into`: the remote topic of a map's runs. `taken`: deleted blocks, by
+    map and first offset, with the offset of the tombstone. A block without a body is a mark: its
+    map begins again there."""
 
     blocks: list[tuple[MapKey, BlockRow]] = dataclasses.field(default_factory=list)
     into: dict[MapKey, str] = dataclasses.field(default_factory=dict)
@@ -38,7 +38,7 @@ class Blocks:
         return {key[0] for key in (*self.into, *(key for key, _ in self.taken))}
 
     def last_blocks(self) -> Iterator[tuple[MapKey, BlockRow]]:
-        """Those that were not taken off behind."""
+        """The last block of each map without a later tombstone."""
         for key, block in self.blocks:
             if not block.body or self.taken.get((key, block.first), -1) < block.topic_offset:
                 yield key, block
@@ -67,13 +67,13 @@ def read_records(records: Iterable[InternalRecord]) -> Blocks:
         try:
             found.take(record)
         except MalformedRecord as error:
-            log.warning("A record at offset %s is left out: %s.", record.offset, error)
+            log.warning("A record at offset %s is skipped: %s.", record.offset, error)
     return found
 
 
 @dataclasses.dataclass
 class _Pending:
-    """Blocks of one map, newest last; `replaces` is where the older rows end to count."""
+    """Blocks of one map, newest last; from `replaces` on older rows are no longer valid."""
 
     last: int | None
     blocks: dict[int, BlockRow] = dataclasses.field(default_factory=dict)
@@ -85,7 +85,7 @@ class _Pending:
             self._begin_again(block.first)
             return
         if self.last is not None and block.first < self.last:
-            # Begun again below: what was written before it, from there on, is superseded.
+            # Written again at a lower offset: earlier blocks from there on are superseded.
             self.blocks = {at: row for at, row in self.blocks.items() if at < block.first}
             known = self.replaces
             self.replaces = block.first if known is None else min(known, block.first)
@@ -93,7 +93,7 @@ class _Pending:
         self.last = block.first
 
     def _begin_again(self, at: int) -> None:
-        """What was written before of offsets from there on counts no more, whatever comes."""
+        """Earlier blocks from this offset on are no longer valid."""
         self.blocks = {
             first: row._replace(body=cut_upstream(row.body, at) or row.body)
             for first, row in self.blocks.items()
@@ -105,7 +105,7 @@ class _Pending:
 
 
 def write_blocks(found: Iterable[tuple[int, BlockRow]]) -> None:
-    """Blocks as they were written to the topic, each with the id of its map."""
+    """Store blocks as written to the topic, each with the id of its map."""
     pending: dict[int, _Pending] = {}
     rows = list(found)
     lasts = _lasts({map_id for map_id, _ in rows})
@@ -125,7 +125,7 @@ def write_blocks(found: Iterable[tuple[int, BlockRow]]) -> None:
 
 
 def _end_before(map_id: int, at: int) -> None:
-    """The rows end there; MM2's pairs of offsets behind are no truth any more."""
+    """Delete the rows from there on; MM2's offset pairs after them are invalid too."""
     last = RunBlock.objects.filter(map=map_id, first__lt=at).order_by("-first").first()
     if last is not None:
         RunBlock.objects.filter(pk=last.pk).update(body=cut_upstream(bytes(last.body), at))
@@ -133,14 +133,14 @@ def _end_before(map_id: int, at: int) -> None:
 
 
 def _lasts(maps: set[int]) -> dict[int, int | None]:
-    """Where the last block of each map begins: one look-up a map, however many blocks it has."""
+    """First offset of each map's last block: one look-up per map, whatever its size."""
     blocks = RunBlock.objects.filter(map=OuterRef("pk")).order_by("-first")
     rows = PartitionMap.objects.filter(pk__in=maps).order_by()
     return dict(rows.values_list("pk", Subquery(blocks.values("first")[:1])))
 
 
 def remove_blocks(taken: Iterable[tuple[int, int]], *, before: int) -> None:
-    """Blocks that were taken off the topic, by map and first offset, as written up to an offset."""
+    """Delete blocks with a tombstone, by map and first offset, as written before an offset."""
     firsts: dict[int, list[int]] = {}
     for map_id, first in taken:
         firsts.setdefault(map_id, []).append(first)

@@ -1,8 +1,8 @@
-"""The index of a flow's offset runs, kept up with the two internal topics that hold the truth.
+"""The index of a flow's offset runs, refreshed from the two internal topics that are the truth.
 
-(a) Positions are read first, and runs until every transaction seen by then has ended: so the runs
-    behind a known position are complete, and newer ones are cut off where they are used.
-(b) Rows and bookmarks change in one transaction; of two that read at once, one begins anew.
+- Positions are read first, and runs until every transaction seen by then has ended. So the runs
+  below a known position are complete; newer ones are ignored where they are used.
+- Rows and bookmarks change in one transaction; of two concurrent readers, one starts over.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Place = tuple[str, int]
 
 
 class _Overtaken(Exception):
-    """Somebody else wrote meanwhile; what was read no longer fits behind it."""
+    """Another process wrote meanwhile; what was read does not follow its state."""
 
 
 def refresh_index(*, flow: Flow, deadline_s: float = DEADLINE_S) -> None:
-    """Take in all positions and runs that are committed by now. Calls Kafka: not for pages.
+    """Store all positions and runs that are committed by now. Calls Kafka: not for pages.
 
-    Raises KafkaUnavailable when the target does not answer in time; what was read by then stays.
+    Raises KafkaUnavailable when the target does not respond in time; what was read is stored.
     """
     until = time.monotonic() + deadline_s
     for _ in range(_ATTEMPTS):
@@ -51,7 +51,7 @@ def refresh_index(*, flow: Flow, deadline_s: float = DEADLINE_S) -> None:
         except _Overtaken:
             continue
         return
-    raise Conflict(f"The offset runs of {flow.name} are being read by others; ask again.")
+    raise Conflict(f"Another process reads the offset runs of {flow.name}; try again.")
 
 
 class _Refresh:
@@ -75,7 +75,7 @@ class _Refresh:
         known = Bookmark(index.positions_id, index.positions_next, index.positions_epoch)
         positions = self._tails.find(topic, known, deadline_s=self._left_s)
         if positions is not None and not positions.anew and positions.done == known:
-            # Nobody committed since: there are no runs that a position makes count either.
+            # No position was committed since, so there are no new valid runs either.
             RunIndex.objects.filter(pk=index.pk).update(as_of=as_of)
             return None
         said = self._read_positions(positions)
@@ -94,7 +94,7 @@ class _Refresh:
         return None
 
     def _is_another(self, tail: Tail | None, known: str) -> bool:
-        """Whether what was remembered is of a topic that is no more."""
+        """Whether the bookmark belongs to a topic that was deleted."""
         return bool(known) and (tail is None or tail.anew)
 
     def _forget(self) -> None:
@@ -113,7 +113,7 @@ class _Refresh:
             setattr(index, name, value)
 
     def _learn_maps(self, topics: Iterable[str]) -> None:
-        """Which maps there are of these topics."""
+        """Load the maps of these topics."""
         new = set(topics) - self._topics
         if not new:
             return
@@ -123,7 +123,7 @@ class _Refresh:
             self._maps[topic, number, born] = pk
 
     def _read_positions(self, tail: Tail | None) -> dict[Place, Position | None]:
-        """The last word on each partition; None where a person took the position away."""
+        """The last position of each partition; None where a person deleted it."""
         said: dict[Place, Position | None] = {}
         if tail is None:
             return said
@@ -135,7 +135,7 @@ class _Refresh:
                     continue
                 row = read_position(record.key, record.value)
             except (MalformedRecord, ValueError, TypeError, KeyError):
-                continue  # the owner's row, and what is not ours
+                continue  # the owner's row, or another program's
             if isinstance(row, Position):
                 said[row.topic, row.partition] = row
         return said
@@ -176,7 +176,7 @@ class _Refresh:
         tail: Tail | None,
         as_of: datetime,
     ) -> None:
-        """Positions come last: only now all that lies below them is in."""
+        """Positions are stored last: now the index holds everything below them."""
         current = {place: row for place, row in said.items() if row is not None}
         keys = {place: (*place, generation_of(row)) for place, row in current.items()}
         gone = {
@@ -188,7 +188,7 @@ class _Refresh:
         with transaction.atomic(savepoint=False):
             self._advance(**_positions_at(done), as_of=as_of)
             if gone:
-                # Their runs still tell what lies in the remote topic, until they are retired.
+                # Their runs still describe the remote topic, until retention deletes them.
                 old = PartitionMap.objects.filter(pk__in=gone, position__isnull=False)
                 old.filter(into="").delete()
                 old.update(position=None)
@@ -228,7 +228,7 @@ def _runs_at(at: Bookmark) -> dict[str, object]:
 
 
 def _together(runs: Tail | None) -> contextlib.AbstractContextManager[object]:
-    """One transaction for a short stretch; of a long one, what was read stays if the rest fails."""
+    """One transaction for a short range; a long one stores what was read if the rest fails."""
     if runs is None or runs.records is None:
         return contextlib.nullcontext()
     return transaction.atomic()

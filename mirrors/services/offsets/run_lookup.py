@@ -1,4 +1,4 @@
-"""Runs of a map by offsets of either side, from rows alone."""
+"""Runs of a map by offsets of either side, from stored rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOCKS = 50
 
 
 def touching(map_id: int, side: str, start: int, end: int) -> Iterator[Run]:
-    """Runs of a map that hold an offset of [start, end) on one side, rising."""
+    """Runs of a map that hold an offset of [start, end) on one side, in rising order."""
     member = "upstream" if side == "first" else "downstream"
     blocks = RunBlock.objects.filter(map=map_id)
     first = blocks.filter(**{f"{side}__lte": start}).order_by(f"-{side}")[:1]
@@ -39,8 +39,8 @@ class Beside(TypedDict, total=False):
 
 
 def beside(known: PartitionMap, side: str, offset: int) -> Beside:
-    """Of a map's runs, the last that begins at or below this offset on one side, and the next; and
-    where the one before that ended."""
+    """The last run that begins at or below this offset on one side, and the next one; and where the
+    run before that ended."""
     member = "upstream" if side == "first" else "downstream"
     blocks = RunBlock.objects.filter(map=known)
     block = blocks.filter(**{f"{side}__lte": offset}).order_by(f"-{side}").first()

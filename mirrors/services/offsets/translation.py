@@ -1,4 +1,4 @@
-"""Upstream offsets to downstream ones, from the index of runs alone: rows, no call to Kafka."""
+"""Translates upstream offsets to downstream ones with the stored run index; no call to Kafka."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def translate_offsets(
     positions: Mapping[Place, int] | None = None,
     with_bounds: bool = False,
 ) -> dict[Place, list[Translation]]:
-    """For each partition one answer an offset, in the order asked; the index is taken as it is.
+    """For each partition one answer per offset, in order; the index is used as it is.
 
-    `run_index.refresh_index` brings it up to date first, where Kafka may be called. `positions`:
-    answers of the moment at which partitions were copied so far, though the index knows more now.
-    `with_bounds`: for where groups resume. An offset that another replicator copied is answered by
-    a safe lower bound, where one is known; nobody may take that for the place of a record.
+    `run_index.refresh_index` refreshes it first, where Kafka may be called. `positions`: answer as
+    of the moment when partitions were replicated this far, although the index knows more. With
+    `with_bounds`, for resume offsets: an offset that another replicator copied gets a safe lower
+    bound where one is known; it is no offset of a record.
     """
     asked = {place: list(offsets) for place, offsets in places.items()}
     blocks = _Blocks(_current_maps(flow, asked, positions or {}), asked)
@@ -52,7 +52,7 @@ def translate_offsets(
 
 
 class _Map(NamedTuple):
-    """`map_end` is None at any other position than the newest one."""
+    """`map_end` is None at any position other than the newest one."""
 
     pk: int
     position: int
@@ -61,8 +61,8 @@ class _Map(NamedTuple):
     target_start: int | None
 
     def begins_behind(self, run: Run) -> bool:
-        """Whether neither log holds anything before the run: then blocks that are not there may
-        have been retired, and nobody can stand between."""
+        """Whether neither log holds anything before the run: then missing blocks may have been
+        deleted by retention, and no group can be between."""
         here, there = self.source_start, self.target_start
         if here is None or there is None:
             return False
@@ -70,7 +70,7 @@ class _Map(NamedTuple):
 
 
 class _Blocks:
-    """What is needed of the maps for the offsets asked."""
+    """The blocks of the maps that the requested offsets need."""
 
     def __init__(self, maps: Mapping[Place, _Map], asked: Mapping[Place, list[int]]) -> None:
         self._maps = maps
@@ -85,7 +85,7 @@ class _Blocks:
             for (map_id, _), found in self._around.items()
             if found.first is not None or found.above is not None
         }
-        # Many offsets lie in one block: it is taken apart once.
+        # Many offsets share one block, so it is decoded once.
         self._blocks: dict[tuple[int, int], Block] = {}
 
     def has(self, place: Place) -> bool:
@@ -102,7 +102,7 @@ class _Blocks:
         if found.first is not None:
             below, above = self._block(at[0], found.first, found.body).around(at[1])
         following = None if found.above is None else first_run(found.above)
-        # A block that begins within the one before it was copied again from there on, and counts.
+        # A block that begins within the one before it was copied again from there on, and wins.
         if following is not None and (above is None or following.upstream <= above.upstream):
             above = following
             before = None if known.begins_behind(above) else follows(found.above or b"")
@@ -158,7 +158,7 @@ class _Blocks:
         )
 
     def _beside(self, place: Place, offset: int) -> Beside:
-        """What the map knows around an offset that lies in none of its runs."""
+        """What the map knows around an offset that is in none of its runs."""
         known, at = self._maps[place], self._wanted(place, offset)
         found = self._around[at]
         below = above = None
@@ -206,7 +206,7 @@ def _map(row: PartitionMap, positions: Mapping[Place, int]) -> _Map:
 
 
 def _reasons(flow: Flow, places: Collection[Place], blocks: _Blocks) -> dict[Place, str]:
-    """Why there is no map of these partitions, of which no block of runs is there."""
+    """Why these partitions have no map and no block of runs."""
     if not places:
         return {}
     rows = FlowPartition.objects.filter(flow=flow, topic__in={topic for topic, _ in places})
@@ -221,7 +221,7 @@ def _reasons(flow: Flow, places: Collection[Place], blocks: _Blocks) -> dict[Pla
 def _why(flow: Flow, place: Place, lane: str | None) -> str:
     name = f"{place[0]}-{place[1]}"
     if lane is None:
-        return f"{flow.name} does not copy {name}"
+        return f"{flow.name} does not replicate {name}"
     if lane == _RECORD:
-        return f"{name} is copied record by record, and that lane writes no map of offsets"
-    return f"no record of {name} that the map knows was copied yet"
+        return f"{name} is copied record by record, and that lane writes no offset map"
+    return f"no record of {name} that the map knows was replicated yet"

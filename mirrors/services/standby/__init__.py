@@ -1,1 +1,1 @@
-"""Our own state on the target cluster: its backup, and the rebuild from it."""
+"""The control plane's state on a standby cluster: its backup, and the rebuild from it."""

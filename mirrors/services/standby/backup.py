@@ -1,7 +1,7 @@
-"""The duty `standby`: a flow's settings, plan and last simulation, kept on its target.
+"""Sync task `standby`: writes a flow's settings, plan and last simulation to its target.
 
-What lies there is enough to begin again with an empty database, next to the positions and the runs
-that are there anyway. Only what changed is written; a topic that was made anew gets all of it.
+With the positions and runs on the target, that suffices to rebuild an empty database. Only changes
+are written; a recreated topic gets everything again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLIENT_ID = "understudy-standby"
 
 
 def keep_flow(context: DutyContext) -> Outcome:
-    """Write what differs from what was written last."""
+    """Write what differs from the last write."""
     flow = Flow.objects.select_related("source", "target", "runner").get(pk=context.flow_id)
     spec, budget = context.spec, Budget(context.deadline_s)
     topic = kept_topic(spec.source.alias)
@@ -55,7 +55,7 @@ def _bodies(flow: Flow, context: DutyContext) -> Iterator[tuple[Kind, dict[str, 
     yield "flow", flow_body(context.spec, runner=runner, desired=desired)
     plan = FlowPlan.objects.filter(flow=flow, as_of__isnull=False).first()
     if plan is not None:
-        # Without the time of the look: an equal plan is no change.
+        # Without the time of the look, so that an equal plan is no change.
         names = ("changes", "left_out", "codes", "digest")
         yield "plan", {name: getattr(plan, name) for name in names}
     run = (

@@ -1,7 +1,7 @@
-"""An empty database filled from what lies on a standby cluster: flows, plans, the index of runs.
+"""Rebuilds an empty database from a standby cluster: flows, plans, the run index.
 
-Flows come back at rest: whether one may write to its target again after a disaster is a person's
-to say. What they copied goes on where it stands, since the positions lie on the target as well.
+Restored flows are stopped: after a disaster a person decides whether a flow may write to its target
+again. Then it resumes at its positions, which are on the target as well.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from mirrors.services.offsets.run_index import refresh_index
 
 CLIENT_ID = "understudy-rebuild"
 DEADLINE_S = 60.0
-_KEPT_AT_REST = "Restored from what lies on {target}, at rest. It was {desired} when it was kept."
+_RESTORED_STOPPED = "Restored from {target}, stopped. Its desired state in the backup is {desired}."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rebuilt:
-    """The flows that were made, and a sentence for each thing that a person should know."""
+    """The restored flows, and sentences for the person who restores."""
 
     flows: tuple[str, ...]
     sentences: tuple[str, ...]
@@ -60,10 +60,9 @@ def rebuild(
     start: bool = False,
     deadline_s: float = DEADLINE_S,
 ) -> Rebuilt:
-    """Make every flow that is kept on this cluster; refused where rows are there, unless `merge`.
+    """Restore every flow in the backup on this cluster; refused with existing rows, unless `merge`.
 
-    What is there already is never changed. `start` has flows run again that ran when they were
-    kept.
+    Existing rows are never changed. `start` starts the flows that ran at the time of the backup.
     """
     if not merge:
         _refuse_full(spec)
@@ -71,9 +70,9 @@ def rebuild(
     kept, said = _read(spec, budget)
     if not kept:
         raise UnderstudyError(
-            f"Nothing is kept on {spec.alias} at {spec.bootstrap_servers}: it has no topic "
-            "mm2-flow.<source>.internal with a flow in it. It is the target of flows that is asked "
-            f"for, and flows write there once a minute. {' '.join(said)}".strip(),
+            f"No backup is on {spec.alias} at {spec.bootstrap_servers}: it has no topic "
+            "mm2-flow.<source>.internal with a flow in it. Name the target cluster of the flows, "
+            f"to which they write once a minute. {' '.join(said)}".strip(),
             code="nothing",
         )
     flows = []
@@ -96,8 +95,8 @@ def _refuse_full(spec: ClusterSpec) -> None:
     if flows or clusters:
         raise Conflict(
             f"This database is not empty: it has {flows} flows and {clusters} other clusters. "
-            "Nothing was read or changed. Ask for --merge to add what is missing and leave what is "
-            "there as it is, or point DATABASE_URL at an empty database.",
+            "Nothing was read or changed. Use --merge to add what is missing without changing "
+            "existing rows, or point DATABASE_URL at an empty database.",
             code="not_empty",
         )
 
@@ -119,7 +118,7 @@ def _restore(
     name: str, bodies: dict[str, dict[str, Any]], *, who: str, start: bool, said: list[str]
 ) -> Flow:
     if "flow" not in bodies:
-        raise UnderstudyError("its settings are not there, only what belongs to them.")
+        raise UnderstudyError("the backup lacks its settings.")
     try:
         kept = read_flow(bodies["flow"])
     except ValueError as error:
@@ -140,7 +139,7 @@ def _restore(
             who=who,
         )
         if desired == DesiredState.STOPPED:
-            words = _KEPT_AT_REST.format(target=target.alias, desired=kept.desired or "at rest")
+            words = _RESTORED_STOPPED.format(target=target.alias, desired=kept.desired or "stopped")
             Flow.objects.filter(pk=flow.pk).update(reason=words)
         if kept.runner not in ("", flow.runner.name):
             said.append(
@@ -158,8 +157,8 @@ def _cluster(spec: ClusterSpec, who: str, said: list[str]) -> Cluster:
         return create_cluster(spec=spec, who=who)
     if changed := changed_fields(cluster=known, spec=spec):
         sentence = (
-            f"{spec.alias} is registered here with another {', '.join(changed)} than what is kept; "
-            "it stays as it is here."
+            f"{spec.alias} is registered here with another {', '.join(changed)} than in the "
+            "backup; it is not changed."
         )
         if sentence not in said:
             said.append(sentence)
@@ -173,7 +172,7 @@ def _plan(flow: Flow, body: dict[str, Any] | None) -> None:
     FlowPlan.objects.create(
         flow=flow,
         state=PlanState.READY,
-        reason="As it was kept on the target; a worker looks again soon.",
+        reason="From the backup on the target; a worker plans again soon.",
         digest=str(body.get("digest", ""))[:64],
         changes=_list(body.get("changes")),
         left_out=_list(body.get("left_out")),
@@ -184,7 +183,7 @@ def _plan(flow: Flow, body: dict[str, Any] | None) -> None:
 
 
 def _simulation(flow: Flow, body: dict[str, Any] | None) -> None:
-    """The run as it ended. Its throw-away groups are known to be gone, or a sweep finds them."""
+    """The run as it ended. Its temporary groups were deleted, or a sweep deletes them."""
     ended = _time(body, "ended_at")
     if body is None or ended is None or body.get("state") not in ("succeeded", "failed", "aborted"):
         return
@@ -223,7 +222,7 @@ def _fill_index(flow: Flow, budget: Budget) -> str:
     try:
         refresh_index(flow=flow, deadline_s=budget.left_s)
     except UnderstudyError as error:
-        return f"{flow.name} is restored; its index of runs fills itself later: {error.message}"
+        return f"{flow.name} is restored; its run index is filled later: {error.message}"
     places = PartitionMap.objects.filter(flow=flow, position__isnull=False).count()
     blocks = RunBlock.objects.filter(map__flow=flow).count()
     return f"{flow.name} is restored, with the positions of {places} partitions, {blocks} blocks."

@@ -1,1 +1,1 @@
-"""Synchronization of topics, their configs and ACLs; manual changes on the target."""
+"""Sync tasks of topics, their configs and ACLs; drift, which is manual change on the target."""

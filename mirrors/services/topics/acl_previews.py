@@ -1,4 +1,4 @@
-"""Somebody has seen which access rules a flow would make: from then on its duty makes them."""
+"""ACL previews: a flow creates ACLs only after a person has seen which ones it would create."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from mirrors.services.errors import Conflict
 
 
 def waits_for(flow: Flow, spec: FlowSpec) -> str:
-    """Why the duty `topic acls` may not begin, empty when it may or is off anyhow."""
+    """Why the sync task `topic acls` may not start; empty when it may, or is disabled."""
     if not spec.settings.sync_topic_acls_enabled:
         return ""
-    # Joined where many flows are asked about; a flow without one has no such attribute.
+    # Joined where many flows are read; a flow without a preview has no such attribute.
     row: AclPreview | None = getattr(flow, "acl_preview", None)
     seen = None if row is None else row.shape
     return waits_for_a_look(spec.settings, seen)
 
 
 def waits_of(flow: Flow) -> str:
-    """The same for a page, also where the settings do not hold."""
+    """The same for a page, also where the settings are invalid."""
     try:
         return waits_for(flow, flow.spec)
     except InvalidSettings:
@@ -33,32 +33,32 @@ def waits_of(flow: Flow) -> str:
 
 
 def let_follow(*, flow: Flow, digest: str, who: str, now: datetime) -> AclPreview:
-    """A person has read the plan of this digest: the duty may make such rules from now on."""
+    """A person has read the plan of this digest: the sync task may create such ACLs from now on."""
     with transaction.atomic():
         plan = FlowPlan.objects.select_for_update().filter(flow=flow).first()
         if plan is None or plan.as_of is None:
             raise Conflict(f"{flow.name} has no plan yet. Have a worker look first.")
         if plan.digest != digest:
             raise Conflict(
-                f"The plan of {flow.name} went stale: its clusters or settings changed since it "
+                f"The plan of {flow.name} is outdated: its clusters or settings changed since it "
                 "was read. Read the new one first.",
                 code="stale",
             )
         if (unread := _unread(plan)) is not None:
-            raise Conflict(f"There are no access rules in this plan to look at. {unread}")
+            raise Conflict(f"There are no ACLs in this plan to preview. {unread}")
         row = _note_seen(flow, plan, who, now)
         note(flow, what="access rules seen", who=who, why=f"They follow, as of {digest[:12]}.")
     return row
 
 
 def note_read(*, flow: Flow, plan: FlowPlan, who: str, now: datetime) -> None:
-    """Whoever has a plan applied has read the access rules in it."""
+    """A person who applies a plan has read the ACLs in it."""
     if _unread(plan) is None:
         _note_seen(flow, plan, who, now)
 
 
 def _unread(plan: FlowPlan) -> str | None:
-    """The sentence of a plan that could not read the rules."""
+    """The sentence of a plan that could not read the ACLs."""
     return next(iter(said_of(UNREAD_RULES, plan.left_out, plan.codes)), None)
 
 

@@ -1,4 +1,4 @@
-"""Access rules on the target: which are not in step, and bringing them into step."""
+"""Sync task `topic acls`: ACLs that differ on the target, and their synchronization."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _KINDS = ("acl",)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AclLook:
-    """What is not in step, and what of it somebody took away by hand; None: no rules are kept."""
+    """Differing ACLs, and those that somebody changed manually; None: a side has no authorizer."""
 
     plan: AclPlan
     ruled: dict[Place, tuple[Deviation, Ruling]] = dataclasses.field(default_factory=dict)
     read: bool = True
 
     def undecided(self) -> tuple[AclRule, ...]:
-        """What to make but for what people decided to leave."""
+        """What to create, except what people decided to leave."""
         return tuple(rule for rule in self.plan.make if not self._ruling(rule).decided)
 
     def due(self) -> tuple[AclRule, ...]:
-        """What the duty makes by itself."""
+        """What the sync task creates automatically."""
         return tuple(rule for rule in self.plan.make if not self._ruling(rule).leave)
 
     def held(self, *, decided_only: bool = False) -> tuple[str, ...]:
@@ -53,18 +53,18 @@ class AclLook:
 
 
 def sync_acls(context: DutyContext) -> Outcome:
-    """The duty `topic acls`: make the access rules that the source has, by the flow's scope."""
+    """Create the ACLs of the source within the flow's scope."""
     return _bring(context)
 
 
 def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
-    """Only what people want put back; answers a sentence for each that failed."""
+    """Only what people decided to put back; returns a sentence for each failure."""
     outcome = _bring(context, places)
     return outcome.reasons if outcome.counts["failed"] else ()
 
 
 def look_at_acls(context: DutyContext, source: Acls, target: Acls, budget: Budget) -> AclLook:
-    """Rules to make and take, and why others stay; nothing where one side keeps no rules at all."""
+    """ACLs to create and delete, and why others stay; nothing where one side has no authorizer."""
     spec, complete = context.spec, is_complete(context.spec)
     theirs = source.rules(groups_too=complete, deadline_s=budget.left_s)
     ours = None
@@ -72,9 +72,9 @@ def look_at_acls(context: DutyContext, source: Acls, target: Acls, budget: Budge
         ours = target.rules(groups_too=complete, deadline_s=budget.left_s)
     if theirs is None or ours is None:
         alias = spec.source.alias if theirs is None else spec.target.alias
-        why = f"Cluster {alias} has no authorizer, so there are no access rules to carry."
+        why = f"Cluster {alias} has no authorizer, so there are no ACLs to synchronize."
         return AclLook(plan=AclPlan(left=(why,)), read=False)
-    # The fence of a failover stays on the source: on the target producers shall write.
+    # A failover's fence is not copied: producers must be able to write on the target.
     fence = rules_in_place(flow_id=context.flow_id)
     theirs = [rule for rule in theirs if rule not in fence]
     made = carried_rules(context.flow_id)
@@ -117,7 +117,7 @@ def _bring(context: DutyContext, only: frozenset[Place] | None = None) -> Outcom
 def _note(
     context: DutyContext, look: AclLook, made: tuple[AclRule, ...], taken: tuple[AclRule, ...]
 ) -> None:
-    """Remember which rules are the flow's own now, and what was found."""
+    """Store which ACLs belong to the flow now, and the findings."""
     if not look.read:
         return
     now = moment(context.now)
@@ -137,7 +137,7 @@ def _names(spec: FlowSpec, budget: Budget) -> Names:
 
 
 def _other_flow(flow_id: int) -> str:
-    """A flow into the same target that may want the same rules, empty when there is none."""
+    """A flow into the same target that may want the same ACLs; empty when there is none."""
     flow = Flow.objects.filter(pk=flow_id).first()
     if flow is None:
         return ""

@@ -1,4 +1,4 @@
-"""Settings of remote topics brought into step, and the whole plan of a flow."""
+"""Sync task `topic configs`: settings of remote topics, and the whole plan of a flow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS = ("topic config", *_TOPIC_KINDS)
 
 
 def sync_configs(context: DutyContext) -> Outcome:
-    """The duty `topic configs`: bring the settings of remote topics into step."""
+    """Synchronize the settings of remote topics."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
         look = look_at_topics(context, source, target, budget)
@@ -50,7 +50,7 @@ def sync_configs(context: DutyContext) -> Outcome:
 
 
 def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
-    """Only what people want put back; answers a sentence for each that failed."""
+    """Only what people decided to put back; returns a sentence for each failure."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
         look = look_at_topics(context, source, target, budget)
@@ -65,7 +65,7 @@ def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
 
 
 def look(context: DutyContext) -> SyncPlan:
-    """Everything that is not in step, whichever duties are on, but for what people decided on."""
+    """All differences, whichever sync tasks are enabled, except decided ones."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     spec = context.spec
     with contextlib.ExitStack() as stack:
@@ -83,7 +83,7 @@ def look(context: DutyContext) -> SyncPlan:
     topics = {place: row for place, row in seen.ruled.items() if place[0] in _TOPIC_KINDS}
     store_findings(context.flow_id, topics, kinds=_TOPIC_KINDS, put_back=(), now=now)
     faults = tuple(
-        f"{row.topic} is not copied: {row.reason}." for row in seen.topics.skipped if row.fault
+        f"{row.topic} is not replicated: {row.reason}." for row in seen.topics.skipped if row.fault
     )
     return SyncPlan(
         create=_but_decided(seen),
@@ -97,7 +97,7 @@ def look(context: DutyContext) -> SyncPlan:
 
 
 def apply(context: DutyContext, plan: SyncPlan) -> tuple[str, ...]:
-    """Do all of it; answers a sentence for each thing that failed."""
+    """Apply all of it; returns a sentence for each failure."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.target) as target:
         made = create_topics(target, _specs(plan.create), deadline_s=budget.left_s)
@@ -129,7 +129,7 @@ def _note(
     failed: dict[Place, str],
     made: Iterable[str] = (),
 ) -> None:
-    """Remember how the remote topics are left, and what somebody did to them."""
+    """Store the new state of the remote topics, and the drift found."""
     put_back = {place_of(change) for change in done}
     put_back |= {("deleted topic", name, "") for name in made}
     held = {place for place in look.ruled if place not in put_back}
@@ -167,7 +167,7 @@ def _specs(topics: Iterable[NewTopic]) -> list[NewTopicSpec]:
 
 
 def _alter(target: Admin, changes: Iterable[ConfigChange], budget: Budget) -> dict[Place, str]:
-    """Why settings could not be changed, each on its own: one that is refused stops no other."""
+    """Why settings could not be changed, each one separately."""
     rows = {(change.remote_topic, change.key): change for change in changes}
     wanted: dict[str, dict[str, str | None]] = {}
     for (name, key), change in rows.items():
@@ -177,7 +177,7 @@ def _alter(target: Admin, changes: Iterable[ConfigChange], budget: Budget) -> di
 
 
 def _sentences(failed: dict[Place, str]) -> tuple[str, ...]:
-    """One for each answer of the cluster: a topic that may not be changed has one for all keys."""
+    """One per answer of the cluster: a topic that may not be changed has one for all keys."""
     return tuple(dict.fromkeys(failed.values()))
 
 

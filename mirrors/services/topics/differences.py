@@ -1,4 +1,4 @@
-"""A look at the topics of both clusters: what is not in step, and what somebody made so by hand."""
+"""Differences between the topics of both clusters, and which of them are drift."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirrors.services.topics.drift_store import baselines_of, findings_of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TopicLook:
-    """Both clusters, what is not in step, and what of it somebody made so on the target."""
+    """Both clusters, the differences, and those that somebody made on the target."""
 
     topics: TopicPlan
     source: ClusterSnapshot
@@ -31,11 +31,11 @@ class TopicLook:
     ruled: dict[Place, tuple[Deviation, Ruling]]
 
     def due(self) -> tuple[ConfigChange, ...]:
-        """What the duty makes by itself."""
+        """What the sync task changes automatically."""
         return tuple(row for row in self.configs if not self._ruling(place_of(row)).leave)
 
     def undecided(self) -> tuple[ConfigChange, ...]:
-        """What to make but for what people decided to leave."""
+        """What to change, except what people decided to leave."""
         return tuple(row for row in self.configs if not self._ruling(place_of(row)).decided)
 
     def held(self, *, decided_only: bool = False) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class TopicLook:
 
 
 def look_at_topics(context: DutyContext, source: Admin, target: Admin, budget: Budget) -> TopicLook:
-    """The plan of topics, and both clusters with the settings of the topics that it copies."""
+    """The topic plan, and both clusters with the settings of the replicated topics."""
     now, spec = context.now, context.spec
     theirs = source.snapshot(now=now, deadline_s=budget.left_s, with_configs=False)
     ours = target.snapshot(now=now, deadline_s=budget.left_s, with_configs=False)
@@ -85,7 +85,7 @@ def look_at_topics(context: DutyContext, source: Admin, target: Admin, budget: B
 def add_configs(
     admin: Admin, seen: ClusterSnapshot, names: Iterable[str], *, deadline_s: float
 ) -> ClusterSnapshot:
-    """The picture with the configs of these topics; `failed` has those that are not told."""
+    """The picture with the configs of these topics; `failed` has those that are unknown."""
     wanted = [name for name in names if name in seen.topics]
     found = admin.describe_configs(wanted, deadline_s=deadline_s)
     topics = {

@@ -1,4 +1,4 @@
-"""A person decides on drift: it stays, it is put back, or nobody wants to hear of it for a time."""
+"""Decisions on drift: accept it, put the value back, or ignore it for a time."""
 
 from __future__ import annotations
 
@@ -48,10 +48,12 @@ def decide(
         flow = Flow.objects.select_for_update(of=("self",)).get(pk=finding.flow_id)
         row = Drift.objects.select_for_update(of=("self",)).get(pk=finding.pk)
         if row.closed_at is not None:
-            raise Conflict(f"{row} is in step again since {row.closed_at:%Y-%m-%d %H:%M} UTC.")
+            raise Conflict(
+                f"{row} was closed at {row.closed_at:%Y-%m-%d %H:%M} UTC: it is in sync."
+            )
         if shown and shown != digest_of(row):
             raise Conflict(
-                f"{row} was changed again since it was read. Read what stands there now.",
+                f"{row} was changed again since it was read. Read its current value.",
                 code="stale",
             )
         said = {"decided_by": who[:150], "decided_at": now, "decided_why": why, "expires_at": until}
@@ -64,12 +66,12 @@ def decide(
 
 
 def digest_of(finding: Drift) -> str:
-    """Names exactly what a person sees: what stands there, and what the flow wants there."""
+    """Identifies what a person sees: the current value, and the one that the flow wants."""
     return _digest(finding.place, finding.found, finding.wanted)
 
 
 def fix_now(*, flow_id: int, now: datetime) -> None:
-    """In a worker: put back what people decided to; what Kafka refuses is the finding's reason."""
+    """In a worker: put back what people decided; a refusal of Kafka is the finding's reason."""
     flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
     rows = Drift.objects.filter(flow=flow_id, state=DriftState.FIXING, closed_at=None)
     wanted: frozenset[Place] = frozenset((row.kind, row.name, row.key) for row in rows)

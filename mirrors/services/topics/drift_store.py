@@ -1,4 +1,4 @@
-"""Rows of drift: how the flow left its target, what differs from that, and who decided what."""
+"""Rows of drift: the state that the flow left on its target, differences, and decisions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def digest_of(*parts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# --- how the flow left its target ---------------------------------------------------------------
+# --- the state that the flow left on its target -------------------------------------------------
 
 
 def baselines_of(flow_id: int) -> dict[str, Baseline]:
@@ -45,7 +45,7 @@ def baselines_of(flow_id: int) -> dict[str, Baseline]:
 def keep_baselines(
     flow_id: int, before: Mapping[str, Baseline], after: Mapping[str, Baseline]
 ) -> None:
-    """Write what changed alone: a minute passes quietly where nothing did."""
+    """Write only changes: an unchanged minute writes nothing."""
     changed = [name for name, base in after.items() if before.get(name) != base]
     gone = sorted(before.keys() - after.keys())
     with transaction.atomic():
@@ -65,7 +65,7 @@ def keep_baselines(
 
 
 def note_applied(flow_id: int, changes: Iterable[ConfigChange]) -> None:
-    """A person had these settings made: the flow left them so."""
+    """A person applied these settings: the flow left them so."""
     before = baselines_of(flow_id)
     after = dict(before)
     for change in changes:
@@ -78,7 +78,7 @@ def note_applied(flow_id: int, changes: Iterable[ConfigChange]) -> None:
     keep_baselines(flow_id, before, after)
 
 
-# --- access rules that the flow made ------------------------------------------------------------
+# --- ACLs that the flow created -----------------------------------------------------------------
 
 
 def carried_rules(flow_id: int) -> frozenset[AclRule]:
@@ -89,7 +89,7 @@ def carried_rules(flow_id: int) -> frozenset[AclRule]:
 def note_rules(
     flow_id: int, *, made: Iterable[AclRule], gone: Iterable[AclRule], now: datetime
 ) -> None:
-    """`made` where none was before; `gone` are the flow's no more."""
+    """`made`: created where none was before. `gone`: no longer the flow's."""
     rows = [
         CarriedAcl(flow_id=flow_id, rule=fields, digest=digest_of(fields), made_at=now)
         for rule in made
@@ -105,7 +105,7 @@ def note_rules(
 
 
 def findings_of(flow_id: int) -> dict[Place, Finding]:
-    """What was found and is not over."""
+    """Findings that are not closed."""
     rows = Drift.objects.filter(flow=flow_id, closed_at=None).order_by()
     return {
         (row.kind, row.name, row.key): Finding(
@@ -128,7 +128,7 @@ def store_findings(
     put_back: Collection[Place],
     now: datetime,
 ) -> None:
-    """Open, renew and close findings of these kinds; what was put back is over."""
+    """Open, renew and close findings of these kinds; a value that was put back is closed."""
     rows = Drift.objects.filter(flow=flow_id, closed_at=None, kind__in=kinds)
     if not ruled and not rows.exists():
         return
@@ -144,7 +144,7 @@ def store_findings(
                 _close(flow, row, DriftState.FIXED, "It was put back as the flow wants it.", now)
         for place, row in known.items():
             if place not in ruled:
-                _close(flow, row, DriftState.CLOSED, "The target is in step again.", now)
+                _close(flow, row, DriftState.CLOSED, "The target equals the source again.", now)
 
 
 def _opened(flow: Flow, deviation: Deviation, ruling: Ruling, now: datetime) -> Drift:
@@ -166,7 +166,7 @@ def _opened(flow: Flow, deviation: Deviation, ruling: Ruling, now: datetime) -> 
 
 
 def _renew(row: Drift, deviation: Deviation, ruling: Ruling, now: datetime) -> None:
-    """An accepted or ignored one that is decided no more is open again: nobody decided on this."""
+    """A finding whose decision no longer applies to its value is open again."""
     row.wanted, row.reason, row.seen_at = deviation.wanted, ruling.reason, now
     if not ruling.decided and row.state in (DriftState.ACCEPTED, DriftState.IGNORED):
         row.state, row.expires_at = DriftState.OPEN, None

@@ -1,4 +1,4 @@
-"""A flow's plan: a worker looks and stores it, a person reads it and has exactly it applied."""
+"""A flow's plan: a worker computes and stores it, a person reads it and has it applied."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from mirrors.services.errors import Conflict
 from mirrors.services.topics import acl_previews, configs
 
 DEADLINE_S = 40.0
-# An act that is open for longer has lost its worker.
+# An action that is open for longer has lost its worker.
 LOST_AFTER = timedelta(seconds=90)
 _OPEN = (PlanState.ASKED, PlanState.APPLYING)
 
 
 def plan_duty(context: DutyContext) -> Outcome:
-    """The duty `plan`: look, so that what is shown is not old."""
+    """Sync task `plan`: compute it regularly, so that pages show a current one."""
     plan = configs.look(context)
     _store(context, plan, PlanState.READY, "")
     return Outcome(counts={"changes": len(plan.changes())}, reasons=plan.left_out)
 
 
 def ask_look(*, flow: Flow, now: datetime) -> FlowPlan:
-    """Have a worker look now; the caller enqueues `look_at_plan`. One that works goes on."""
+    """Have a worker plan now; the caller enqueues `look_at_plan`. A running one continues."""
     row, made = FlowPlan.objects.get_or_create(flow=flow, defaults={"since": now})
     if made or not _busy(row, now):
-        row.state, row.since, row.reason = PlanState.ASKED, now, "A worker looks at both clusters."
+        row.state, row.since, row.reason = PlanState.ASKED, now, "A worker reads both clusters."
         row.save(update_fields=["state", "since", "reason"])
     return row
 
 
 def look_now(*, flow_id: int, now: datetime) -> None:
-    """In a worker: look because somebody asked; a refusal is what the plan then says."""
+    """In a worker, for a person's request; a refusal becomes the plan's reason."""
     flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
     row = FlowPlan.objects.filter(flow=flow_id).first()
     if flow is None or row is None or row.state == PlanState.APPLYING:
@@ -63,14 +63,14 @@ def ask_apply(*, flow: Flow, digest: str, who: str, now: datetime) -> FlowPlan:
             raise Conflict(f"The plan of {flow.name} is being applied. Wait for its outcome.")
         if row.digest != digest:
             raise Conflict(
-                f"The plan of {flow.name} went stale: its clusters or settings changed since it "
+                f"The plan of {flow.name} is outdated: its clusters or settings changed since it "
                 "was read. Read the new one and apply that.",
                 code="stale",
             )
         if not row.changes:
-            raise Conflict(f"The plan of {flow.name} has no change in it: all is in step.")
+            raise Conflict(f"The plan of {flow.name} has no changes.")
         row.state, row.since, row.asked_by = PlanState.APPLYING, now, who[:150]
-        row.reason = f"A worker applies {len(row.changes)} changes, asked for by {who}."
+        row.reason = f"A worker applies {len(row.changes)} changes, requested by {who}."
         row.save(update_fields=["state", "since", "asked_by", "reason"])
         why = f"{len(row.changes)} changes of {digest[:12]}."
         note(flow, what="plan applied", who=who, why=why)
@@ -79,7 +79,7 @@ def ask_apply(*, flow: Flow, digest: str, who: str, now: datetime) -> FlowPlan:
 
 
 def apply_now(*, flow_id: int, now: datetime) -> None:
-    """In a worker: look again, and apply only if it is still exactly the plan that was read."""
+    """In a worker: plan again, and apply only if the plan equals the one that was read."""
     flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
     row = FlowPlan.objects.filter(flow=flow_id, state=PlanState.APPLYING).first()
     if flow is None or row is None:
@@ -88,9 +88,7 @@ def apply_now(*, flow_id: int, now: datetime) -> None:
         context = _context(flow, now)
         fresh = configs.look(context)
         if fresh.digest != row.digest:
-            reason = (
-                "Nothing was applied: the clusters changed after the plan was read. This is new."
-            )
+            reason = "Not applied: the clusters changed after the plan was read. This one is new."
             _store(context, fresh, PlanState.STALE, reason)
             return
         failed = configs.apply(context, fresh)
@@ -104,7 +102,7 @@ def apply_now(*, flow_id: int, now: datetime) -> None:
         FlowPlan.objects.filter(pk=row.pk).update(state=PlanState.FAILED, reason=reason, since=now)
         return
     done = SyncPlan(left_out=fresh.left_out, codes=fresh.codes)
-    reason = f"{len(row.changes)} changes were applied, asked for by {row.asked_by}."
+    reason = f"{len(row.changes)} changes were applied, requested by {row.asked_by}."
     _store(context, done, PlanState.APPLIED, reason)
 
 
@@ -119,7 +117,7 @@ def _busy(row: FlowPlan, now: datetime) -> bool:
 
 
 def _store(context: DutyContext, plan: SyncPlan, state: PlanState, reason: str) -> None:
-    """Write the plan down; one that a person has applied meanwhile is left to that."""
+    """Store the plan, unless a person applied one meanwhile."""
     now = moment(context.now)
     written = {
         "state": state,

@@ -1,1 +1,1 @@
-"""Switchovers and failovers done for real, step by step: rows first, then the act."""
+"""Execution of switchovers and failovers, step by step; each row is stored before its effect."""

@@ -1,4 +1,4 @@
-"""What people ask of a run: begin it, agree to it, confirm a step, pause, go on, call it off."""
+"""Commands to a run: begin, approve, confirm a step, pause, resume, lift the fence."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _TOLD = 3
 
 
 def fresh_for() -> timedelta:
-    """How old a simulation may be that a run is begun from."""
+    """How old a simulation may be to begin a run from it."""
     return timedelta(minutes=settings.UNDERSTUDY_FAILOVER_FRESH_MINUTES)
 
 
 def newest_simulation(*, flow: Flow, now: datetime) -> FailoverRun | None:
-    """The one that a run may be begun from now."""
+    """The newest simulation from which a run may begin now."""
     runs = FailoverRun.objects.filter(flow=flow, kind=FailoverKind.SIMULATION)
     good = runs.filter(state=FailoverState.SUCCEEDED, ended_at__gt=now - fresh_for())
     return good.exclude(plan=None).first()
@@ -55,15 +55,15 @@ def request_execution(
     who: str,
     groups: Iterable[str] = (),
 ) -> FailoverRun:
-    """A switchover or failover of exactly what was simulated. Refused with a sentence a field."""
+    """A switchover or failover of exactly what was simulated; one sentence per refused field."""
     found, errors = _simulation(flow, kind, simulation)
     if confirm_alias.strip() != flow.target.alias:
         words = f"Type the target's alias, {flow.target.alias}, exactly; nothing was done."
         errors["confirm_alias"] = [words]
     if not why.strip():
-        errors["reason"] = ["Say why; it is kept with the run."]
+        errors["reason"] = ["Give a reason; the run keeps it."]
     if found is not None and groups and sorted(set(groups)) != found.groups:
-        words = "These are not the groups that were simulated. Leave them out, or simulate these."
+        words = "These groups were not simulated. Remove them, or simulate them."
         errors["groups"] = [words]
     chosen = hooks_of(flow.properties)
     errors |= hooks.check(chosen)
@@ -89,38 +89,38 @@ def request_execution(
 
 
 def approve(*, run: FailoverRun, who: str) -> FailoverRun:
-    """By a second person, and only while what was simulated is fresh."""
+    """By a second person, and only while the simulation is fresh."""
     if who == run.requested_by:
-        raise Conflict(f"{who} asked for this run, so somebody else has to approve it.")
+        raise Conflict(f"{who} requested this run, so somebody else has to approve it.")
     if run.simulation is None or _age(run.simulation) > fresh_for():
         limit = duration(fresh_for() / timedelta(milliseconds=1))
         raise Conflict(
-            f"Its simulation is older than {limit}: abort it, simulate again, and ask again."
+            f"Its simulation is older than {limit}: abort the run, simulate and request it again."
         )
     _wake(run, WaitsFor.APPROVAL, f"Approved by {who}.", who, approved_by=who)
     return run
 
 
 def pause(*, run: FailoverRun, who: str) -> FailoverRun:
-    """Before the next step; a step that is under way is looked at no more."""
+    """Pause before the next step; a running step is not continued either."""
     open_ones = FailoverRun.objects.filter(
         pk=run.pk, state__in=[FailoverState.QUEUED, FailoverState.RUNNING]
     )
     if not open_ones.filter(abort_asked_by="").update(pause_asked_by=who):
-        raise Conflict("This run does not run, so there is nothing to pause.")
+        raise Conflict("This run is not running, so there is nothing to pause.")
     note(run, what="pause asked", who=who, why="")
     run.refresh_from_db()
     return run
 
 
 def resume(*, run: FailoverRun, who: str) -> FailoverRun:
-    """Go on after a pause; try again where a step, or its way back, met trouble."""
+    """Continue after a pause; retry a step, or its undo, that failed."""
     if run.state == FailoverState.RUNNING and run.pause_asked_by:
         FailoverRun.objects.filter(pk=run.pk).update(pause_asked_by="")
         run.refresh_from_db()
         return run
     if run.state != FailoverState.WAITING or run.waits_for == WaitsFor.APPROVAL:
-        raise Conflict("This run does not wait for that; look at what it says.")
+        raise Conflict("This run does not wait for that; see its reason.")
     with transaction.atomic():
         _wake(run, run.waits_for, f"Resumed by {who}.", who, pause_asked_by="")
         run.steps.filter(state__in=[StepState.FAILED, StepState.WAITING]).update(
@@ -132,13 +132,13 @@ def resume(*, run: FailoverRun, who: str) -> FailoverRun:
 
 
 def confirm(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
-    """A person did what the step asked for, or takes what is not so as it is."""
+    """A person did what the step requested, or accepts an unmet condition."""
     row = run.steps.filter(state__in=[StepState.WAITING, StepState.FAILED]).first()
     if run.state != FailoverState.WAITING or row is None or run.abort_asked_by:
         raise Conflict("No step of this run waits for a person.")
     if row.state == StepState.FAILED and not BY_NAME[row.name].accepts:
         raise Conflict(
-            f"“{row.does}” cannot be taken as it is: {row.reason} Resume it, or abort the run."
+            f"“{row.does}” cannot be accepted: {row.reason} Resume it, or abort the run."
         )
     with transaction.atomic():
         said = f"“{row.does}” was confirmed by {who}.{f' {why}' if why else ''}"
@@ -146,9 +146,9 @@ def confirm(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
         row.confirmed_by = who
         if row.state == StepState.FAILED:
             row.state, row.ended_at = StepState.SUCCEEDED, timezone.now()
-            row.reason = f"Taken as it is by {who}. {row.reason}"
+            row.reason = f"Accepted by {who}. {row.reason}"
         else:
-            # What it asked for is done: now it is seen whether it is so.
+            # The person did the act: now the step checks its effect.
             row.state, row.acted_at, row.due_at = StepState.RUNNING, timezone.now(), None
         row.save(
             update_fields=["confirmed_by", "state", "ended_at", "reason", "acted_at", "due_at"]
@@ -157,11 +157,11 @@ def confirm(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
 
 
 def ask_to_lift(*, run: FailoverRun, who: str, why: str) -> FailoverRun:
-    """Producers may write on the source again; the caller sends a worker."""
+    """Let producers write on the source again; the caller enqueues the worker."""
     if still_fenced(run=run) is None:
-        raise Conflict("This run left no access rules on its source, or has not ended.")
+        raise Conflict("This run left no ACLs on its source, or has not ended.")
     if not why.strip():
-        raise InvalidSettings({"reason": ["Say why: it is kept in the history."]})
+        raise InvalidSettings({"reason": ["Give a reason; the audit log keeps it."]})
     note(run, what="fence lifted", who=who, why=why.strip())
     return run
 
@@ -174,7 +174,7 @@ def _wake(run: FailoverRun, waits_for: str, words: str, who: str, **changes: str
     started = {"started_at": run.started_at or now}
     more = {"waits_for": "", "holder": "", "next_at": now, **started, **changes}
     if not claim(waiting, state=FailoverState.RUNNING, reason=words, who=who, changes=more):
-        raise Conflict("This run does not wait for that (any more); look at what it says.")
+        raise Conflict("This run does not wait for that (any more); see its reason.")
     run.refresh_from_db()
 
 
@@ -185,17 +185,17 @@ def _simulation(
     found = None if pk is None else runs.filter(pk=pk).first()
     words = ""
     if found is None:
-        words = f"Name a simulation of {flow.name}: only what was simulated is done for real."
+        words = f"Name a simulation of {flow.name}: a run executes only what was simulated."
     elif found.state != FailoverState.SUCCEEDED or found.plan is None:
         words = f"Simulation {found.pk} is {found.state}: {found.reason}"
     elif _age(found) > fresh_for():
         limit = duration(fresh_for() / timedelta(milliseconds=1))
         words = f"Simulation {found.pk} is older than {limit}. Simulate again; it takes seconds."
     elif kind == "switchover" and (trouble := (found.result or {}).get("source_trouble")):
-        words = f"A switchover needs the source, and it could not be asked: {trouble}"
+        words = f"A switchover needs the source, which did not respond: {trouble}"
     elif kind == "switchover" and (blockers := standing_blockers(kind, found.plan)):
         more = f" And {len(blockers) - _TOLD} more." if len(blockers) > _TOLD else ""
-        words = f"Something is in the way: {' '.join(blockers[:_TOLD])}{more}"
+        words = f"There are blockers: {' '.join(blockers[:_TOLD])}{more}"
     return (None, {"simulation": [words]}) if words else (found, {})
 
 
@@ -220,6 +220,6 @@ def _write_commands(run: FailoverRun, flow: Flow) -> None:
 
 
 def seconds_left(run: FailoverRun, now: datetime) -> int:
-    """How long a simulation may still be acted upon."""
+    """How long a run may still begin from a simulation."""
     ended = run.ended_at or run.created_at
     return max(0, milliseconds(ended + fresh_for()) - milliseconds(now)) // 1000

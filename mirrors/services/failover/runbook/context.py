@@ -1,4 +1,4 @@
-"""What a step is given to work with, and how it keeps its numbers before and after it acts."""
+"""Context: what a step gets, and how it stores its numbers. Handler: a step's functions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Place = tuple[str, int]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
-    """One step of one run. `alive` is called between questions: it raises when the run is lost.
+    """One step of one run. `alive` is called between requests: it raises when the lease is lost.
 
-    `again`: an earlier try may have had an effect already.
+    `again`: an earlier attempt may have had an effect.
     """
 
     run: FailoverRun
@@ -28,18 +28,18 @@ class Context:
     again: bool = False
 
     def keep(self, **numbers: Any) -> None:
-        """Written at once: what is needed to undo an act is there before the act."""
+        """Stored at once: what an undo needs is stored before the act."""
         self.row.result = {**self.row.result, **numbers}
         self.row.save(update_fields=["result"])
 
     def kept(self, name: str) -> dict[str, Any]:
-        """The numbers of another step."""
+        """The stored numbers of another step."""
         found = self.run.steps.filter(name=name).values_list("result", flat=True).first()
         return dict(found or {})
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The newest plan: the run's own, or the simulated one until there is one."""
+        """The newest plan: the run's own, or the simulated one before that."""
         if self.run.plan is not None:
             return dict(self.run.plan)
         simulated = self.run.simulation.plan if self.run.simulation else None
@@ -47,7 +47,7 @@ class Context:
 
     @property
     def source_places(self) -> list[Place]:
-        """The partitions that take part; a topic whose partitions nobody could list has none."""
+        """The partitions in the plan; a topic with unknown partitions has none."""
         rows = self.plan["partitions"]
         return [(row["topic"], row["partition"]) for row in rows if row["partition"] >= 0]
 
@@ -62,7 +62,7 @@ class Context:
 
 @dataclasses.dataclass(frozen=True)
 class Handler:
-    """The code of a step. `act` answers None when it did what it had to, else what came of it."""
+    """The code of a step. `act` returns None when it did everything, else its outcome."""
 
     wait: Callable[[Context], Outcome]
     act: Callable[[Context], Outcome | None] = lambda _: None

@@ -1,4 +1,4 @@
-"""The rows of a run as its turns see them: taken, said to be alive, put to rest, taken up again."""
+"""The lease of a run: a worker takes it, renews it, releases it; another takes over a lost one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mirrors.services.clock import milliseconds
 from mirrors.services.failover.lifecycle import LOST_AFTER
 from mirrors.services.run_lifecycle import ASK_AGAIN_AFTER, WORKER
 
-# A message may be a little early; one that comes much earlier is one too many, and is dropped.
+# A message may be slightly early; a much earlier one is a duplicate, and is dropped.
 _EARLY = timedelta(seconds=0.5)
 
 
 class Overtaken(UnderstudyError):
-    """This turn was mute for so long that another took the run up."""
+    """This worker sent no heartbeat for so long that another one took the run over."""
 
     code = "overtaken"
 
@@ -33,7 +33,7 @@ def executions() -> QuerySet[FailoverRun]:
 
 
 def due_runs(*, now: datetime) -> list[int]:
-    """Runs that wait for a turn whose message may be lost, or whose turn died."""
+    """Runs that wait for a worker: their message or their worker may be lost."""
     late = now - ASK_AGAIN_AFTER
     queued = Q(state=FailoverState.QUEUED, since__lt=late)
     idle = Q(state=FailoverState.RUNNING, holder="", next_at__lt=late)
@@ -42,13 +42,13 @@ def due_runs(*, now: datetime) -> list[int]:
 
 
 def take(*, run_id: int) -> FailoverRun | None:
-    """The run for one turn, or None when another has it, or nothing is to be done."""
+    """The run with its lease, or None when another worker has it or nothing is due."""
     now, token = timezone.now(), uuid.uuid4().hex
     one = executions().filter(pk=run_id)
     claim(
         one.filter(state=FailoverState.QUEUED),
         state=FailoverState.RUNNING,
-        reason="A worker goes through its steps.",
+        reason="A worker executes its steps.",
         who=WORKER,
         changes={"started_at": now},
     )
@@ -65,16 +65,16 @@ def take(*, run_id: int) -> FailoverRun | None:
 
 
 def alive(*, run: FailoverRun) -> None:
-    """Before every act and between questions."""
+    """Renew the lease: before each act and between requests."""
     mine = FailoverRun.objects.filter(
         pk=run.pk, holder=run.holder, state=FailoverState.RUNNING, ended_at=None
     )
     if not mine.update(seen_at=timezone.now()):
-        raise Overtaken("Another worker took the run up.")
+        raise Overtaken("Another worker took over the run.")
 
 
 def let_go(*, run: FailoverRun, again_s: float | None) -> None:
-    """Free the run. A turn that broke is taken up at once by whoever looks next."""
+    """Release the run. After an error the next sweep takes it at once."""
     next_at = timezone.now() + timedelta(seconds=again_s or 0)
     FailoverRun.objects.filter(pk=run.pk, holder=run.holder).update(holder="", next_at=next_at)
 
@@ -100,7 +100,7 @@ def step_facts(row: FailoverStep) -> StepFacts:
 
 
 def begin(*, row: FailoverStep, step: Step, now: datetime) -> None:
-    """Once per step: the limit counts from here."""
+    """Once per step: its time limit starts here."""
     if row.state == StepState.PENDING:
         row.state, row.started_at, row.ended_at = StepState.RUNNING, row.started_at or now, None
     if row.due_at is None:
@@ -109,7 +109,7 @@ def begin(*, row: FailoverStep, step: Step, now: datetime) -> None:
 
 
 def note_act(*, row: FailoverStep) -> None:
-    """Written before the act: whoever comes after knows that it may have had an effect."""
+    """Stored before the act: the next worker knows that it may have had an effect."""
     row.attempt += 1
     row.acting_at = timezone.now()
     row.save(update_fields=["attempt", "acting_at"])
@@ -121,7 +121,7 @@ def note_acted(*, row: FailoverStep) -> None:
 
 
 def rest(*, run: FailoverRun, why: str, step: str) -> None:
-    """Until a person does something; the run's reason says what."""
+    """Wait for a person; the run's reason says for what."""
     row = run.steps.filter(name=step).first()
     said = row.reason if row is not None else ""
     title = BY_NAME[step].title

@@ -1,4 +1,4 @@
-"""The end of a run: its result, and the flow left so that a failback can follow."""
+"""The end of a run: its result, and a stopped flow from which a failback can start."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def end(*, run: FailoverRun, state: str, steps: Sequence[FailoverStep]) -> None:
         found |= {
             "verification": verified.verification,
             "verification_reason": verified.reason,
-            # What is not counted yet is counted as soon as the source answers.
+            # Loss that is not counted yet is counted when the source responds.
             "count_due_at": None if _is_counted(run) else timezone.now(),
         }
         _leave(run)
@@ -58,7 +58,7 @@ def end(*, run: FailoverRun, state: str, steps: Sequence[FailoverStep]) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Outcome:
-    """What was not replicated and what is read again, `parts` partition by partition."""
+    """Records not replicated and duplicates, `parts` by partition."""
 
     loss: Amount
     re_reads: Amount
@@ -67,7 +67,7 @@ class _Outcome:
 
 
 def _outcome(run: FailoverRun, steps: Sequence[FailoverStep]) -> _Outcome:
-    """Counted where the source answered, else by the last plan's figures and their age."""
+    """Counted where the source responded, else from the last plan's figures with their age."""
     plan, by_name = run.plan or {}, {step.name: step for step in steps}
     taken_at = plan.get("taken_at") or milliseconds(timezone.now())
     parts = tuple(owed_of(row, taken_at=taken_at) for row in every_partition(plan))
@@ -100,7 +100,7 @@ def _is_counted(run: FailoverRun) -> bool:
 
 
 def _verified(run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome) -> Verified:
-    """By what the simulation read of the same group-partitions, and what was set of them."""
+    """From what the simulation read of the same group-partitions, and which were set."""
     rows = next(step for step in steps if step.name == "reset_groups").result.get("rows", [])
     simulated = _simulated(run)
     proven = [
@@ -122,12 +122,10 @@ def _verified(run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome
 
 
 def _leave(run: FailoverRun) -> None:
-    """The flow stays stopped: what the target holds from now on is its own."""
+    """The flow stays stopped: from now on the target has records of its own."""
     target = run.flow.target.alias
     stopped = Flow.objects.filter(pk=run.flow_id, desired_state=DesiredState.STOPPED)
-    reason = (
-        f"{run.kind.capitalize()} {run.pk} made {target} the place to work; start no copy here."
-    )
+    reason = f"{run.kind.capitalize()} {run.pk} made {target} the primary; do not start this flow."
     claim(stopped, observed_state=ObservedState.FAILED_OVER, reason=reason, who=WORKER)
 
 
@@ -184,7 +182,7 @@ def _took_ms(run: FailoverRun) -> int:
 
 
 def _refused_ms(steps: dict[str, FailoverStep]) -> int | None:
-    """From when producers were refused until they had somewhere to write."""
+    """The time during which producers could write nowhere."""
     since = steps["fence_producers"].result.get("fenced_at")
     until = steps["redirect_producers"].ended_at
     return None if since is None or until is None else max(0, milliseconds(until) - since)
@@ -198,10 +196,10 @@ def _sentence(run: FailoverRun, totals: dict[str, Any], outcome: _Outcome) -> st
         re_reads_sentence(outcome.re_reads, now=outcome.taken_at),
         f"{plural(totals['moved'], 'group-partition')} set to their offset on {target}.",
     ]
-    # A decision is named for ever, with who made it and why.
+    # A decision is always named, with its author and reason.
     parts += [row["sentence"] for row in (run.plan or {}).get("left_behind") or ()]
     if totals["not_moved"]:
-        parts.append(f"{totals['not_moved']:,} were not set; the rows say why.")
+        parts.append(f"{totals['not_moved']:,} were not set; their rows give the reasons.")
     return " ".join(parts)
 
 

@@ -1,1 +1,1 @@
-"""The simulation of a failover: resume offsets, checked by reading the target."""
+"""Simulation of a failover: resume offsets, verified by reading the target."""

@@ -1,7 +1,7 @@
-"""The part of a simulation for partitions where both directions lie mixed: each record by itself.
+"""Verification of partitions with records of both directions, record by record.
 
-After a failback the streams of both sides cannot be laid side by side, since each has an order of
-its own. Which record is which is told by the maps of both flows; that it is the same, by content.
+After a failback the two logs have different orders, so they cannot be compared in sequence. The
+maps of both flows say which records correspond; their content says whether they are equal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mirrors.services.offsets.reverse_translation import Ways, ways_of
 
 
 class MixedPlaces:
-    """Of a simulation's places those that both flows wrote to, with the twins of their records."""
+    """The group-partitions that both flows wrote to, with the counterparts of their records."""
 
     def __init__(self, flow: Flow, places: Iterable[PlacePlan], readings: Readings) -> None:
         rows = [row for row in places if _key(row) in readings.done]
@@ -38,7 +38,7 @@ class MixedPlaces:
         return _key(row) in self._twins
 
     def windows(self) -> dict[Place, list[Window]]:
-        """What has to be read on the side that is left, to compare."""
+        """What has to be read on the source, to compare."""
         found: dict[Place, list[Window]] = {}
         for (_, topic, number), twins in self._twins.items():
             found.setdefault((topic, number), []).extend((at, at + 1) for at in twins.values())

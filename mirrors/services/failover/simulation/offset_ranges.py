@@ -1,4 +1,4 @@
-"""Which stretches of offsets a simulation reads: around each place, and what would be lost."""
+"""Offset ranges that a simulation reads: around each group's offset, and the expected loss."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from mirrors.kafka.reading.samples import Window
 from mirrors.services.failover.simulation.temporary_groups import AFTER
 
 BEFORE = 8
-# A marker may stand behind each record.
+# A transaction marker may follow each record.
 STRETCH = 2
-# What is read to count lost records; beyond it their number is told by offsets.
+# Maximum to read to count lost records; beyond it offsets give an upper bound.
 COUNT_A_PARTITION = 20_000
 COUNT_IN_ALL = 200_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Of one source partition: what is there (`start`), copied (`position`) and committed.
+    """Offsets of one source partition: log start (`start`), replicated (`position`), committed.
 
-    `owed`: the first offset that is not on the target, None where nobody knows it.
+    `owed`: the first offset that the target lacks, None where unknown.
     """
 
     start: int
@@ -32,7 +32,7 @@ class Bounds:
 
     @property
     def lost(self) -> Window:
-        """What of it can be read."""
+        """The lost range that is still readable."""
         return max(self.start, self.owed or 0), self.end or 0
 
     @property
@@ -44,7 +44,7 @@ class Bounds:
 def countable_places(
     partitions: Iterable[PartitionPlan], bounds: Mapping[Place, Bounds]
 ) -> set[Place]:
-    """The partitions whose lost records are few enough to be read, fewest first."""
+    """The partitions whose lost records are few enough to read, fewest first."""
     left, chosen = COUNT_IN_ALL, set()
     for row in sorted(partitions, key=lambda row: row.loss or 0):
         loss = row.loss or 0
@@ -57,7 +57,7 @@ def countable_places(
 def source_windows(
     places: Iterable[PlacePlan], bounds: Mapping[Place, Bounds]
 ) -> dict[Place, list[Window]]:
-    """By partition, which offsets [start, end) to read around groups."""
+    """By partition, the offsets [start, end) to read around groups."""
     windows: dict[Place, list[Window]] = {}
     for row in places:
         at = bounds.get((row.topic, row.partition))
@@ -76,16 +76,16 @@ def near_end(offset: int, at: Bounds) -> int:
 def lost_windows(
     countable: Iterable[Place], bounds: Mapping[Place, Bounds]
 ) -> dict[Place, list[Window]]:
-    """What would be lost."""
+    """The ranges that would be lost."""
     return {place: [bounds[place].lost] for place in countable}
 
 
 def further_windows(
     starts: Mapping[Place, Iterable[int]], bounds: Mapping[Place, Bounds]
 ) -> dict[Place, list[Window]]:
-    """Where nothing is near a group, as in a compacted or aborted stretch: up to what was copied.
+    """Ranges up to the position, where no record is near a group (compacted, aborted).
 
-    A few records from each start on are enough; those behind the next one are read from there.
+    A few records from each start suffice; those after the next start are read from there.
     """
     found: dict[Place, list[Window]] = {}
     for place, rows in starts.items():
@@ -107,7 +107,7 @@ def target_windows(
 
 
 def merge(windows: Iterable[Window]) -> list[Window]:
-    """The same offsets in as few windows as can be: near ones become one."""
+    """Merge windows that overlap or are close."""
     found: list[Window] = []
     for start, end in sorted(window for window in windows if window[0] < window[1]):
         if found and start <= found[-1][1] + BEFORE:

@@ -1,4 +1,4 @@
-"""What is read of both sides to compare: around groups, further on, and what would be lost."""
+"""Records of both clusters to compare: around groups, further on, and the expected loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Tick = Callable[..., None]
 
 
 class Rows:
-    """Records of partitions, looked up by their offsets."""
+    """Records of partitions, indexed by offset."""
 
     def __init__(self, found: Partial[Place, list[Seen]]) -> None:
         self._found = found.done
@@ -47,9 +47,8 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sides:
-    """What was seen of both: of the source around groups (`theirs`), `further` on where nothing is
-    near, and what would be `lost`.
-    """
+    """Records read: of the source around groups (`theirs`), `further` on where none are near, and
+    those that would be `lost`."""
 
     look: Look
     bounds: Mapping[Place, Bounds]
@@ -67,11 +66,11 @@ def read_source(
     mixed: MixedPlaces,
     tick: Tick,
 ) -> tuple[Rows, Rows]:
-    """What lies around each group, and of those near which nothing lies what comes next."""
+    """Records around each group; where there are none, the next ones."""
     if look.silence:
         return Rows(Partial()), Rows(Partial())
     told = [row for row in plan.places if (row.topic, row.partition) not in look.untold]
-    # The source no longer holds what lies around an offset that has expired.
+    # The source no longer holds the records around an expired offset.
     plain = [row for row in told if not mixed.has(row) and row.outcome != "expired"]
     windows = source_windows(plain, bounds)
     for place, more in mixed.windows().items():
@@ -98,7 +97,7 @@ def read(
     at_most: int | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> Rows:
-    # Those of which so many records are enough stay apart: each begins anew.
+    # Windows with a limit on records are read separately: each starts at its own offset.
     merged = {place: merge(rows) if at_most is None else rows for place, rows in windows.items()}
     try:
         return Rows(

@@ -1,7 +1,7 @@
-"""A simulation: plan from both sides, then a real reader in throw-away groups proves each place.
+"""Runs a simulation: a plan, then real consumers in temporary groups verify each offset.
 
-A. No topic, no real group and no flow is written. What is made are groups of our own prefix.
-B. Whatever happens, these are deleted: here, or by `sweep` when the worker died.
+- It writes to no topic, no real group and no flow. It creates only groups with its own prefix.
+- These groups are always deleted: here, or by `sweep` when the worker crashed.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from mirrors.services.run_lifecycle import Stopped, broken
 log = logging.getLogger(__name__)
 
 STEPS = (
-    ("look", "Ask both clusters where everything stands, and plan."),
-    ("read", "Start each group at its place on the target, in a throw-away group."),
+    ("look", "Read offsets and groups of both clusters, and plan."),
+    ("read", "Start each group at its offset on the target, in a temporary group."),
     ("compare", "Compare what it reads with the source, record by record."),
-    ("clean", "Delete the throw-away groups."),
+    ("clean", "Delete the temporary groups."),
 )
-# The task's own limit is behind this.
+# Below the task's own time limit.
 SECONDS = 120.0
 NOTE_EVERY_S = 1.0
-# After that the task's time limit has ended any worker: nobody makes a group of this run any more.
+# By then the task's time limit has ended any worker, so nobody creates a group of this run.
 QUIET_AFTER = timedelta(seconds=240)
 
 
@@ -58,7 +58,7 @@ def request_simulation(
 
 
 def run_simulation(*, run_id: int) -> bool:
-    """Do it, in a worker; True when this call did, False when another had it."""
+    """Run a queued simulation in a worker; False when another worker has it."""
     run = lifecycle.take_run(run_id=run_id)
     if run is None:
         return False
@@ -74,7 +74,7 @@ def run_simulation(*, run_id: int) -> bool:
     except DatabaseError:
         raise
     except Exception as error:
-        log.exception("simulation %s broke", run.pk)
+        log.exception("simulation %s raised an unexpected error", run.pk)
         reason = broken(error)
     swept = act.clean()
     lifecycle.end_run(run_id=run.pk, state=state, reason=reason, swept=swept, **act.found)
@@ -86,7 +86,7 @@ def prefix_of(run: FailoverRun) -> str:
 
 
 def sweep() -> int:
-    """Delete what dead workers left on targets; how many runs are known to have left nothing."""
+    """Delete groups of crashed workers; returns how many runs are known to have left none."""
     lifecycle.end_lost_runs()
     swept = 0
     rows = FailoverRun.objects.filter(ended_at__isnull=False, swept_at=None)
@@ -111,7 +111,7 @@ def _delete_groups(run: FailoverRun) -> bool:
 
 
 class _Simulation:
-    """One run's work, step by step; `found` is what is kept of it, however it ends."""
+    """One run; `found` is stored, however the run ends."""
 
     def __init__(self, run: FailoverRun) -> None:
         self.run = run
@@ -141,18 +141,18 @@ class _Simulation:
             left_behind=[dataclasses.asdict(row) for row in plan.left_behind],
         )
         self._keep(_verified(self.found["plan"], totals))
-        # What could not be read of some groups keeps none of the others from being verified.
+        # Unreadable groups do not keep the others from being verified.
         good = not totals.differs and (not totals.unread or totals.unread < totals.places)
         return (FailoverState.SUCCEEDED if good else FailoverState.FAILED), words
 
     def clean(self) -> bool:
         lifecycle.begin_step(run=self.run, name="clean")
         if not self._read:
-            done, words = True, "None was made."
+            done, words = True, "None was created."
         else:
             lifecycle.note_progress(run=self.run, progress={"step": "clean"})
             done = _delete_groups(self.run)
-            words = "None is left." if done else "The target refuses for now; it is tried again."
+            words = "None is left." if done else "The target refuses for now; a sweep tries again."
         state = StepState.SUCCEEDED if done else StepState.FAILED
         lifecycle.end_step(run=self.run, name="clean", state=state, reason=words)
         return done
@@ -165,7 +165,7 @@ class _Simulation:
         return found
 
     def _tick(self, **progress: Any) -> None:
-        """Called often; says to the row that the worker lives, and learns whether to stop."""
+        """Called often: sends the heartbeat, and raises when the run must stop."""
         new_step = "step" in progress
         self._progress = progress if new_step else self._progress | progress
         if time.monotonic() > self._until:
@@ -188,7 +188,7 @@ class _Simulation:
             groups=self.run.groups,
             now=now,
             tick=self._tick,
-            # One that was well just now is busy, not dead.
+            # A cluster that was reachable just now is busy, not dead.
             source_s=DEADLINE_S if flow.source.reachable else SOURCE_DEADLINE_S,
         )
         plan = plan_failover(seen.picture)
@@ -211,7 +211,7 @@ class _Simulation:
             read_to=seen.read_to,
             tick=self._tick,
         )
-        words = f"{len(readings.done):,} of {len(plan.places):,} places were read."
+        words = f"{len(readings.done):,} of {len(plan.places):,} group-partitions were read."
         if readings.failed:
             words += f" {next(iter(readings.failed.values())).message}"
         return readings, words
@@ -231,10 +231,10 @@ class _Simulation:
         )
         totals = sum_up(rows, losses)
         if seen.silence:
-            return (rows, totals), "The source cannot be read, so nothing was compared."
-        words = f"{totals.proven:,} of {totals.places:,} are proven by content."
+            return (rows, totals), "The source is unreadable, so nothing was compared."
+        words = f"{totals.proven:,} of {totals.places:,} are verified by content."
         if seen.untold:
-            words += f" {plural(len(seen.untold), 'partition')} of the source could not be asked."
+            words += f" {plural(len(seen.untold), 'partition')} of the source did not respond."
         return (rows, totals), words
 
 

@@ -1,4 +1,4 @@
-"""Real readers on the target: each group's place, in a throw-away group that begins there."""
+"""Real consumers on the target: each group's offsets, read in a temporary group."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.reading.group_consumer import GroupReading, read_as_group
 
-# Records read a place; the rest is known by offsets.
+# Records to read per group-partition; offsets give the rest.
 AFTER = 16
 READERS = 4
 GROUP_DEADLINE_S = 20.0
-# After that no further group is begun, so that what was read is compared in time.
+# After this time no further group is started, so that there is time to compare.
 READ_S = 60.0
 Key = tuple[str, str, int]  # group, source topic, partition
 Readings = Partial[Key, GroupReading]
@@ -34,9 +34,9 @@ def read_groups(
     read_to: Mapping[Place, int],
     tick: Tick,
 ) -> Readings:
-    """What each group would see first. Some readers work side by side, each with one group.
+    """The first records of each group. Some consumers run in parallel, each with one group.
 
-    Groups for which there is no time left are not read; all others are.
+    Groups for which no time is left are not read; all others are.
     """
     by_group: dict[str, list[PlacePlan]] = {}
     for place in places:
@@ -65,7 +65,7 @@ def read_groups(
         late = [row for future, rows in chosen.items() if future.cancelled() for row in rows]
         result.failed |= {_key(row): _late() for row in late}
     finally:
-        # An abort ends the readers at their next look, before the groups are deleted.
+        # An abort ends the consumers at their next check, before the groups are deleted.
         stop.set()
         pool.shutdown(cancel_futures=True)
     return result
@@ -103,7 +103,7 @@ def _read_group(
 
 
 def _late() -> UnderstudyError:
-    words = f"It was not read within {READ_S:.0f} s, since there are many groups. Simulate fewer."
+    words = f"It was not read within {READ_S:.0f} s, because of many groups. Simulate fewer."
     return UnderstudyError(words, code="timeout")
 
 

@@ -1,4 +1,4 @@
-"""What throw-away groups saw against the source: places proven by content, lost records counted."""
+"""Compares the temporary groups' records with the source; counts the expected loss."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from mirrors.services.failover.simulation.records import Rows, Sides, Tick, read
 from mirrors.services.failover.simulation.temporary_groups import AFTER, Readings
 from mirrors.services.failover.source_partitions import CLIENT_ID
 
-# What is read to learn how fast a group drains.
+# How much is read to measure how fast a group consumes.
 PROBE = 20_000
-# What is to be proven comes before what is only counted.
+# Verification comes before mere counting.
 COUNT_DEADLINE_S = 20.0
 START_DEADLINE_S = 8.0
 
@@ -53,7 +53,7 @@ def compare(
     mixed: MixedPlaces,
     tick: Tick,
 ) -> tuple[list[PlaceResult], list[Loss]]:
-    """A result for each place, and the loss of each partition that the flow selects."""
+    """A result for each group-partition, and the loss of each selected partition."""
     bounds = _bounds(source, look, plan)
     tick()
     theirs, further = read_source(source, look, plan, bounds, mixed, tick)
@@ -91,9 +91,9 @@ def _bounds(source: ClusterSpec, look: Look, plan: FailoverPlan) -> dict[Place, 
 
 
 def _log_starts(source: ClusterSpec, places: Iterable[Place]) -> Mapping[Place, int]:
-    """Where each log begins by now: retention goes on while groups are read.
+    """Current log start offsets: retention continues while groups are read.
 
-    A reader that begins below gets nothing of the whole partition.
+    A consumer that begins below the log start gets nothing of the whole partition.
     """
     try:
         with Admin(source, client_id=CLIENT_ID) as admin:
@@ -114,7 +114,7 @@ def _result(
     key, place = (row.group, row.topic, row.partition), (row.topic, row.partition)
     loss = losses.get(place, Loss(records=None, unread=None, how="unknown"))
     if place not in losses and mixed.has(row):
-        # What came from the target itself is there: nothing of it has to cross.
+        # Records that came from the target are there; they are not replicated.
         loss = Loss(records=0, unread=0, how="counted")
     loss = dataclasses.replace(loss, unread=_unread(row, loss, sides))
     reading, proof = None, None
@@ -164,7 +164,7 @@ def _proof(row: PlacePlan, sides: Sides, reading: GroupReading, mixed: MixedPlac
 
 
 def _before(row: PlacePlan, sides: Sides) -> list[Seen]:
-    """What lies on the target right before the group's place."""
+    """Records on the target right before the group's offset."""
     end = row.downstream_offset or 0
     return sides.ours.between((row.remote_topic, row.partition), end - STRETCH * BEFORE, end)
 
@@ -179,8 +179,8 @@ def _samples(row: PlacePlan, sides: Sides, reading: GroupReading) -> Samples | P
     topic, bounds, theirs = sides.look.topics[row.remote_topic], sides.bounds[place], sides.theirs
     if offset < bounds.start:
         words = (
-            f"the source has deleted what it would read next: its log begins at {bounds.start:,} "
-            "by now. Simulate again"
+            f"the source has deleted what it would read next: its log now begins at "
+            f"{bounds.start:,}. Simulate again"
         )
         return Proof(verdict="unproven", reason=words)
     before = theirs.between(place, offset - STRETCH * BEFORE, min(offset, bounds.position))
@@ -225,14 +225,14 @@ def _loss(
         return Loss(records=row.loss, unread=None, how="at_most")
     at = bounds[place]
     records = len(lost.between(place, *at.lost))
-    # Nobody can count what the source has deleted before it was copied.
+    # Records that the source deleted before replication cannot be counted.
     return Loss(records=records + at.gone, unread=None, how="at_most" if at.gone else "counted")
 
 
 def _rate(
     target: ClusterSpec, places: Iterable[PlacePlan], read_to: Mapping[Place, int], tick: Tick
 ) -> float | None:
-    """Records a second that a reader here gets of the place with the most to read."""
+    """Records per second that a consumer gets of the longest group-partition."""
     waiting = [row for row in places if row.waiting and row.downstream_offset is not None]
     if not waiting:
         return None

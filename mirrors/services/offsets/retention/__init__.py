@@ -1,1 +1,1 @@
-"""Deletion of offset runs that no longer translate an offset."""
+"""Retention of offset runs: deletes those that no longer translate an offset."""

@@ -1,9 +1,9 @@
-"""Blocks of current runs taken off the topic of runs and its index, once neither log needs them.
+"""Deletes blocks of the current generation, from topic and index, once neither log needs them.
 
-(a) The engine never writes such a key again: it goes on with the last block alone, and begins
-    others at its position or behind. So a tombstone from here stands behind all there is of it.
-(b) First the tombstones, acknowledged, then the rows, as with earlier generations.
-(c) What lies in either log is translated as before, in this index and in one that is built anew.
+- The engine never writes such a key again: it continues with the last block, and begins others at
+  or after its position. So a tombstone from here is the last record of its key.
+- The tombstones are acknowledged before the rows are deleted, as with earlier generations.
+- Offsets that either log holds are translated as before, also with a rebuilt index.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from mirrors.services.offsets.reverse_translation import other_way
 
 log = logging.getLogger(__name__)
 
-# Longer than anybody holds a record that was read and not yet judged; shorter than beat's interval.
+# Longer than the time between reading and judging a record; shorter than beat's interval.
 SETTLED = timedelta(minutes=30)
 _BATCH = 400
 
 
 def flows_with_runs() -> list[int]:
-    """Flows whose clusters are to be asked what they still hold."""
+    """Flows whose clusters are to be asked for their log start offsets."""
     current = PartitionMap.objects.filter(position__isnull=False)
     answering = current.exclude(flow__source__reachable=False).exclude(
         flow__target__reachable=False
@@ -48,9 +48,9 @@ def flows_with_runs() -> list[int]:
 
 
 def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) -> int:
-    """How many blocks went; those that are left wait for the next turn. Calls Kafka.
+    """How many blocks were deleted; the rest waits for the next run. Calls Kafka.
 
-    Raises KafkaUnavailable or KafkaRefused when a cluster does not answer.
+    Raises KafkaUnavailable or KafkaRefused when a cluster does not respond.
     """
     if why := _why_all_stay(flow):
         log.info("All runs of %s stay: %s", flow.name, why)
@@ -63,7 +63,7 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
     for known in maps:
         place = (known.topic, known.partition)
         if known.starts_at is not None and now - known.starts_at < SETTLED:
-            why_not["both clusters were asked only just now"] += 1
+            why_not["both clusters were read recently"] += 1
             continue
         found = border(
             before=Starts(known.source_start, known.target_start),
@@ -72,7 +72,7 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
             position=known.position or 0,
         )
         if found is None:
-            why_not["one of both logs begins where it did, or nobody knows where"] += 1
+            why_not["a log start did not move, or is unknown"] += 1
         elif gone < MOST and time.monotonic() < until:
             gone += take_off(flow, known, due_blocks(known, found), until=until)
         known.source_start, known.target_start = starts[place]
@@ -87,7 +87,7 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
 
 
 def due_blocks(known: PartitionMap, at: Border) -> QuerySet[RunBlock]:
-    """Within a map both sides rise, so each is one look-up in its index."""
+    """Both sides rise within a map, so each is one look-up in its index."""
     rows = RunBlock.objects.filter(map=known)
     firsts = rows.values_list("first", flat=True)
     oldest = firsts.order_by("first").first()
@@ -100,23 +100,23 @@ def due_blocks(known: PartitionMap, at: Border) -> QuerySet[RunBlock]:
 
 
 def _why_all_stay(flow: Flow) -> str:
-    """Who goes back or compares asks for the past; what lies there is theirs until they end."""
+    """A failback, failover or comparison may translate old offsets; until it ends, all stay."""
     if flow.desired_state == DesiredState.STOPPED and flow.divergences.exists():
         return "its target was promoted"
     if other_way(flow) is not None:
-        return "it leads back from a target that was promoted"
+        return "it is the reverse flow of a promoted target"
     if FailoverRun.objects.filter(flow=flow, ended_at=None).exists():
         return "a failover or a simulation is under way"
     ways_back = (flow.failbacks.all(), Failback.objects.filter(reverse=flow))
     if any(rows.filter(ended_at=None).exists() for rows in ways_back):
-        return "a way back is under way"
+        return "a failback is under way"
     if Comparison.objects.filter(flow=flow, ended_at=None).exists():
         return "a comparison is under way"
     return ""
 
 
 def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[Place, Starts]:
-    """The first offsets of both logs as they are now; of what a cluster does not name, None."""
+    """Current log start offsets on both clusters; None where a cluster does not report them."""
     spec = flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     remote = {
@@ -133,7 +133,7 @@ def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[Place, S
 
 
 def _lowest_of_groups(flow: Flow) -> dict[Place, Starts]:
-    """Where the group that stands furthest back does, on either side, as the duties last saw it."""
+    """The lowest group offset on either side, as the sync tasks last saw it."""
     rows = GroupOffset.objects.filter(flow=flow).exclude(topic="").order_by()
     lowest = rows.values_list("topic", "partition").annotate(
         Min("source_offset"), Min("target_offset")

@@ -1,8 +1,8 @@
-"""Runs of earlier generations taken off the topic of runs and out of its index, once they may go.
+"""Deletes runs of earlier generations, from topic and index, once no log needs them.
 
-(a) First the tombstones, acknowledged, then the rows: who dies in between does it again.
-(b) What is current is never touched, and so no answer of a translation changes.
-(c) An index that is rebuilt later meets the tombstones behind the blocks, or neither.
+- The tombstones are acknowledged before the rows are deleted: a crash in between repeats it.
+- The current generation is never touched, so no translation changes.
+- A rebuilt index reads the tombstones after the blocks, or neither.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ log = logging.getLogger(__name__)
 
 CLIENT_ID = "understudy-retiring"
 DEADLINE_S = 30.0
-# Written and deleted at once, and in one turn.
+# Blocks written and deleted together, and blocks per run.
 _CHUNK = 500
 MOST = 50_000
 
 
 def flows_with_old_runs() -> list[int]:
-    """Flows whose target is to be asked whether runs may go."""
+    """Flows whose target is to be asked whether runs may be deleted."""
     old = PartitionMap.objects.filter(position__isnull=True).exclude(into="")
     return list(old.order_by("flow").values_list("flow", flat=True).distinct())
 
 
 def retire_runs(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
-    """How many blocks went; those that are left wait for the next turn. Calls Kafka.
+    """How many blocks were deleted; the rest waits for the next run. Calls Kafka.
 
-    Raises KafkaUnavailable or KafkaRefused when the target does not answer.
+    Raises KafkaUnavailable or KafkaRefused when the target does not respond.
     """
     until = time.monotonic() + deadline_s
     maps = list(PartitionMap.objects.filter(flow=flow, position__isnull=True).exclude(into=""))
@@ -61,7 +61,7 @@ def retire_runs(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
 
 
 class _Remote:
-    """What the target holds of the topics that old runs lead to."""
+    """What the target holds of the remote topics of old runs."""
 
     def __init__(self, flow: Flow, admin: Admin, until: float) -> None:
         spec = flow.spec
@@ -75,8 +75,8 @@ class _Remote:
 
     def logs(self, maps: list[PartitionMap]) -> dict[int, RemoteLog]:
         seen = self._admin.snapshot(now=0, deadline_s=self._left_s, with_configs=False)
-        # Of a topic that a list leaves out nobody knows whether it is hidden: asked by its name,
-        # the cluster says which.
+        # A topic that a listing omits may be hidden from the principal: described by name, the
+        # cluster tells.
         names = {self._policy.remote_topic(old.topic) for old in maps} - seen.topics.keys()
         asked = self._admin.snapshot(names, now=0, deadline_s=self._left_s, with_configs=False)
         hidden = seen.failed.keys() | asked.failed.keys()
@@ -110,7 +110,7 @@ def _last(known: PartitionMap) -> RunBlock | None:
 
 
 def _take_away(flow: Flow, old: PartitionMap, until: float) -> int:
-    """The map itself goes with its last block."""
+    """Deletes the map too, together with its last block."""
     blocks = RunBlock.objects.filter(map=old)
     gone = take_off(flow, old, blocks, until=until)
     if not blocks.exists():
@@ -119,7 +119,7 @@ def _take_away(flow: Flow, old: PartitionMap, until: float) -> int:
 
 
 def take_off(flow: Flow, of: PartitionMap, blocks: QuerySet[RunBlock], *, until: float) -> int:
-    """Blocks of one map off the topic and out of the index, a chunk at a time; how many went."""
+    """Delete blocks of one map from topic and index, in chunks; returns how many."""
     gone = 0
     for chunk in _chunks(blocks):
         keys = [
@@ -145,7 +145,7 @@ log = logging.getLogger(__name__)
 
 
 def take_turn(retire: Callable[[Flow], int], *, flow_id: int, what: str) -> None:
-    """A cluster that does not answer is asked again the next time; a flow that is gone is none."""
+    """Run one deletion of a flow; an unreachable cluster is tried again by the next sweep."""
     flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
     if flow is None:
         return

@@ -1,8 +1,8 @@
-"""Notes of what `skip.replicated` left out, taken off the topic of runs once nobody can ask.
+"""Deletes notes of records that `skip.replicated` skipped, once no log can ask for them.
 
-They say why a record of the source has none on the target. The index does not know them, so the
-topic is read through, once an hour, for flows that leave something out; who reads this cluster with
-`skip.replicated` reads the topic at each epoch's start, and has less to read then.
+A note says why a source record has no copy on the target. The index does not hold notes, so the
+topic is read once an hour for flows that skip records. Readers of this cluster with
+`skip.replicated` read the topic at each epoch's start, and read less afterwards.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from mirrors.services.offsets.retention.old_runs import CLIENT_ID, DEADLINE_S, M
 
 log = logging.getLogger(__name__)
 
-# Topic, partition, generation -> of each block the first offset, its key and where its runs end.
+# Topic, partition, generation -> for each block the first offset, its key, the end of its runs.
 _Notes = dict[tuple[str, int, str], dict[int, tuple[bytes, int]]]
 _CHUNK = 500
 
 
 def flows_with_notes() -> list[int]:
-    """Flows that may have written some; where one was never asked to, there is nothing to read."""
+    """Flows that may have written notes; without the setting there is nothing to read."""
     rows = Flow.objects.exclude(desired_state=DesiredState.STOPPED).order_by("pk")
     return [flow.pk for flow in rows.only("properties") if _leaves_out(flow)]
 
 
 def retire_notes(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
-    """How many blocks went; those that are left wait for the next turn. Calls Kafka.
+    """How many blocks were deleted; the rest waits for the next run. Calls Kafka.
 
-    Raises KafkaUnavailable or KafkaRefused when a cluster does not answer.
+    Raises KafkaUnavailable or KafkaRefused when a cluster does not respond.
     """
     until = time.monotonic() + deadline_s
     topic = runs_topic(flow.source.alias)
@@ -81,7 +81,7 @@ def _due(
 
 
 def _read(flow: Flow, topic: str, until: float) -> _Notes:
-    """As far as the time allows: the rest is further back in no turn, for the topic shrinks."""
+    """Read within the time limit; later runs reach the rest, because the topic shrinks."""
     notes: _Notes = {}
     with Admin(flow.target.spec, client_id=CLIENT_ID) as admin:
         left = max(0.5, until - time.monotonic())
@@ -109,7 +109,7 @@ def _take(notes: _Notes, record: InternalRecord) -> None:
         *_, run = read_block(record.value)
         blocks[key.first] = raw, run.upstream + run.length
     except (MalformedRecord, ValueError) as error:
-        log.warning("A record at offset %s is left out: %s.", record.offset, error)
+        log.warning("A record at offset %s is skipped: %s.", record.offset, error)
 
 
 def _count(notes: _Notes) -> int:

@@ -1,4 +1,4 @@
-"""Drain: a switchover waits until nothing is left to copy, then the flow stops."""
+"""Step drain: a switchover waits until everything is replicated, then the flow stops."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _NAMED = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rest:
-    """What is not on the target yet, of the partitions that take part.
+    """What the target lacks, of the partitions in the plan.
 
-    `owed` are those with something left, `held` names one with an open transaction, `waiting` those
-    that wait for a decision, and `unread` says why others cannot be looked at on the source.
+    `owed`: partitions with records left. `held`: one with an open transaction. `waiting`: those
+    that wait for a decision. `unread`: why others cannot be read on the source.
     """
 
     owed: tuple[Owed, ...] = ()
@@ -60,22 +60,22 @@ def _wait(context: Context) -> Outcome:
         why = f"{context.run.kind.capitalize()} {context.run.pk}."
         stop_flow(flow=flow, who=context.run.requested_by, why=why)
     if Job.objects.filter(flow=flow, ended_at=None).exists():
-        return not_yet(f"{flow.name} is asked to commit and stop.")
-    words = f"{flow.name} is stopped; nobody writes to the remote topics."
+        return not_yet(f"{flow.name} commits and stops.")
+    words = f"{flow.name} is stopped; nothing writes to the remote topics."
     return done(words) if not context.planned else _stopped(context, words)
 
 
 def _stopped(context: Context, words: str) -> Outcome:
-    """A last look behind the flow's end; a source that died since was drained before."""
+    """A last check after the flow's end; a source that died since was drained before."""
     try:
         rest = what_is_left(context)
     except KafkaUnavailable as error:
         alias = context.spec.source.alias
-        return done(f"{words} {alias} stopped answering after it was drained: {error.message}")
+        return done(f"{words} {alias} stopped responding after it was drained: {error.message}")
     if rest.behind:
         return _again(context, rest)
     count = len(context.source_places) - len(rest.unread) - len(rest.waiting)
-    copied = f"Everything was copied in {plural(count, 'partition')}."
+    copied = f"Everything was replicated in {plural(count, 'partition')}."
     return done(f"{copied} {words}{_left_words(rest)}", unread=dict(rest.unread))
 
 
@@ -85,8 +85,8 @@ def _catch_up(context: Context) -> Outcome | None:
     numbers: dict[str, Any] = {"behind": rest.behind, "unread": dict(rest.unread)}
     if rest.held:
         words = (
-            f"A transaction is open in {rest.held}: what it wrote is copied once it ends. Kafka "
-            "aborts it when its producer's transaction.timeout.ms is over."
+            f"A transaction is open in {rest.held}: its records are replicated once it ends. Kafka "
+            "aborts it after its producer's transaction.timeout.ms."
         )
         return not_yet(words, **numbers)
     if rest.waiting:
@@ -101,10 +101,10 @@ def _catch_up(context: Context) -> Outcome | None:
 
 
 def what_is_left(context: Context) -> Rest:
-    """Asks the source for its ends, and the target for the flow's positions.
+    """Reads the source's ends, and the flow's positions on the target.
 
-    One partition that cannot be looked at holds up no other. Raises when the source as a whole does
-    not answer.
+    One unreadable partition does not affect others. Raises when the source as a whole does not
+    respond.
     """
     places: list[Place] = context.source_places
     committed = context.spec.settings.isolation_level == "read_committed"
@@ -125,7 +125,7 @@ def what_is_left(context: Context) -> Rest:
                 position=positions.get(place),
                 first=first[0][place],
                 end=ends[place],
-                # Then another log is there, and what it holds was never copied.
+                # Then it is another log, and its records were never replicated.
                 end_below_position=ends[place] < (positions.get(place) or 0),
             )
         )
@@ -176,7 +176,7 @@ def _waiting_words(waiting: Mapping[str, str]) -> str:
 
 
 def _left_words(rest: Rest) -> str:
-    """What nothing can be said of, by name."""
+    """Partitions whose state is unknown, by name."""
     left = {**rest.waiting, **rest.unread}
     if not left:
         return ""
@@ -186,7 +186,7 @@ def _left_words(rest: Rest) -> str:
 
 
 def unanswered(context: Context) -> str:
-    """Before the fence: why a drain could not tell when all is copied; empty when it can."""
+    """Before the fence: why a drain could not tell when all is replicated; empty when it can."""
     try:
         rest = what_is_left(context)
     except UnderstudyError as error:
@@ -196,12 +196,12 @@ def unanswered(context: Context) -> str:
 
 
 def _again(context: Context, rest: Rest) -> Outcome:
-    """Somebody wrote after the drain: the flow has to run once more."""
-    start_flow(flow=_fresh(context), who=context.run.requested_by, why="Records came meanwhile.")
+    """Somebody wrote after the drain: the flow has to run again."""
+    start_flow(flow=_fresh(context), who=context.run.requested_by, why="New records arrived.")
     context.row.result.pop("drained_at", None)
     context.keep(came_late=rest.behind)
     return not_yet(
-        f"{plural(rest.behind, 'record')} came to {rest.most} after the drain; drains again."
+        f"{plural(rest.behind, 'record')} arrived at {rest.most} after the drain; drains again."
     )
 
 
@@ -212,7 +212,7 @@ def _undo(context: Context) -> str:
     if flow.desired_state == DesiredState.RUNNING:
         return f"{flow.name} runs."
     start_flow(flow=flow, who=context.run.requested_by, why=f"Run {context.run.pk} was aborted.")
-    return f"{flow.name} is asked to run again."
+    return f"{flow.name} is started again."
 
 
 def _fresh(context: Context) -> Flow:

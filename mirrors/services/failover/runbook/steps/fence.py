@@ -1,4 +1,4 @@
-"""The fence: nobody writes on the source any more, and the ends of its topics show it."""
+"""Step fence_producers: denies WRITE on the source, and checks that the ends no longer move."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mirrors.services.failover.runbook.context import (
 from mirrors.services.failover.runbook.steps.hooks import call, undo_hook
 
 DEADLINE_S = 10.0
-# A failover does not wait longer for producers that still write.
+# A failover waits no longer for producers that still write.
 PATIENCE_MS = 10_000
 
 
@@ -39,8 +39,8 @@ def _act(context: Context) -> Outcome | None:
     source = context.spec.source.alias
     if how == "acl" and not context.source_answers:
         return skipped(
-            f"{source} does not answer, so no access rule can be made. What is written there from "
-            "now on stays there: keep producers away before it comes back."
+            f"{source} does not respond, so no ACL can be created. Records written there from "
+            "now on are not replicated: keep producers away before it comes back."
         )
     if how == "none" and context.planned:
         context.keep(how=how)
@@ -53,32 +53,32 @@ def _act(context: Context) -> Outcome | None:
     except KafkaUnavailable as error:
         if context.planned:
             raise
-        return skipped(f"{source} stopped answering, so no access rule was made: {error.message}")
+        return skipped(f"{source} stopped responding, so no ACL was created: {error.message}")
     if not why_not:
         return None
     way = keys.fallback(context.run.hooks)
     context.keep(how=way, fell_back=why_not)
     outcome = call(context, way)
-    words = f"Access rules cannot fence {source}: {why_not} {outcome.words}"
+    words = f"ACLs cannot fence {source}: {why_not} {outcome.words}"
     return _passed(dataclasses.replace(outcome, words=words))
 
 
 def _passed(outcome: Outcome) -> Outcome | None:
-    """Whoever was called said yes: now the ends have to show it."""
+    """The hook or person confirmed: now the log ends have to show it."""
     return None if outcome.what == "done" else outcome
 
 
 def _deny(context: Context) -> str:
-    """Make the rules, those that are there already left out; why it cannot be, or nothing."""
+    """Create the ACLs that do not exist yet; returns why that is impossible, or an empty string."""
     spec, topics = context.spec.source, sorted({topic for topic, _ in context.source_places})
     mine = _rules(context.row.result)
     with Fence(spec, client_id=CLIENT_ID) as fence:
         try:
             there = fence.rules(deadline_s=DEADLINE_S)
             if there is None:
-                return f"{spec.alias} keeps no access rules (it has no authorizer)."
+                return f"{spec.alias} has no authorizer, so it stores no ACLs."
             wanted = deny_writes(topics)
-            # Without a rule of its own a topic may be open to all: the first rule would end that.
+            # A topic without an ACL may be open to everybody, which the first ACL would end.
             opened = keep_open(topics, [rule for rule in there if rule not in mine])
             everybody = fence.lets_in_everybody(deadline_s=DEADLINE_S) if opened else False
             if everybody is None:
@@ -104,24 +104,24 @@ def _deny(context: Context) -> str:
 
 def _hidden(source: ClusterSpec, topic: str) -> str:
     return (
-        f"{topic} has no access rule, and whether {source.alias} is then open to everybody (its "
-        "allow.everyone.if.no.acl.found is set) the brokers do not say: the first rule could shut "
-        "out readers. A rule that allows the topic's readers makes this fence possible."
+        f"{topic} has no ACL, and the brokers do not say whether {source.alias} is then open to "
+        "everybody (its allow.everyone.if.no.acl.found): the first ACL could lock "
+        "out readers. An ACL that allows the topic's readers makes this fence possible."
     )
 
 
 def _wait(context: Context) -> Outcome:
-    """Until two looks a second apart show the same ends."""
+    """Until two reads, one second apart, return the same ends."""
     row, source = context.row, context.spec.source
     if not context.source_answers:
-        return done(f"Done; {source.alias} does not answer, so its ends cannot be looked at.")
+        return done(f"Done; {source.alias} does not respond, so its ends cannot be read.")
     now = milliseconds(timezone.now())
     try:
         ends, unread = source_ends(context)
     except KafkaUnavailable as error:
         if context.planned:
             raise
-        return done(f"{source.alias} stopped answering, so its ends are unknown: {error.message}")
+        return done(f"{source.alias} stopped responding, so its ends are unknown: {error.message}")
     context.keep(unread=unread)
     before = row.result.get("ends")
     moving = [name for name, end in ends.items() if before is None or before.get(name) != end]
@@ -130,13 +130,13 @@ def _wait(context: Context) -> Outcome:
     if before is not None and not moving:
         return done(f"{_words(context)}{_unread_words(source.alias, unread)}", fenced_at=now)
     if before is None:
-        return not_yet(f"Looks whether anything still comes to {source.alias}.")
+        return not_yet(f"Checks whether records still arrive on {source.alias}.")
     words = (
-        f"Records still come to {moving[0]} on {source.alias}. Its producer may be a super user, "
-        "which no access rule stops, or is not stopped yet."
+        f"Records still arrive at {moving[0]} on {source.alias}. Its producer may be a super user, "
+        "which ACLs do not stop, or was not stopped yet."
     )
     if not context.planned and now - began > PATIENCE_MS:
-        return done(f"{words} What comes from now on is lost.", fenced_at=None)
+        return done(f"{words} Records that arrive from now on are lost.", fenced_at=None)
     return not_yet(words)
 
 
@@ -144,12 +144,12 @@ def _words(context: Context) -> str:
     result, source = context.row.result, context.spec.source.alias
     count = len({topic for topic, _ in context.source_places})
     how = {
-        "acl": f"WRITE is denied to everybody on {plural(count, 'topic')} of {source}.",
+        "acl": f"WRITE is denied for everybody on {plural(count, 'topic')} of {source}.",
         "person": f"Confirmed by {context.row.confirmed_by}.",
-        "none": "Nothing fences the producers, on purpose.",
-    }.get(result.get("how", ""), "The hook says that producers do not write any more.")
-    fell = f"Access rules cannot fence it: {result['fell_back']} " if "fell_back" in result else ""
-    return f"{fell}{how} Nothing comes to {source} any more."
+        "none": "The producers are not fenced, by configuration.",
+    }.get(result.get("how", ""), "The hook reports that producers do not write any more.")
+    fell = f"ACLs cannot fence it: {result['fell_back']} " if "fell_back" in result else ""
+    return f"{fell}{how} No records arrive on {source} any more."
 
 
 def _unread_words(alias: str, unread: Mapping[str, str]) -> str:
@@ -157,14 +157,15 @@ def _unread_words(alias: str, unread: Mapping[str, str]) -> str:
         return ""
     name, why = next(iter(unread.items()))
     return (
-        f" Of {plural(len(unread), 'partition')} the end on {alias} cannot be read, so whether "
-        f"anything is written there is unknown: {name}: {why}"
+        f" The end of {plural(len(unread), 'partition')} on {alias} cannot be read, so whether "
+        f"records arrive there is unknown: {name}: {why}"
     )
 
 
 def source_ends(context: Context) -> tuple[dict[str, int], dict[str, str]]:
-    """By `topic-partition` its end, records of open transactions included, or why it cannot be
-    read. Raises when the source as a whole does not answer."""
+    """End offset by `topic-partition`, with open transactions, or why it cannot be read.
+
+    Raises when the source as a whole does not respond."""
     places: list[Place] = context.source_places
     with Admin(context.spec.source, client_id=CLIENT_ID) as admin:
         found = admin.list_offsets(places, "latest", deadline_s=DEADLINE_S)
@@ -184,14 +185,14 @@ def _undo(context: Context) -> str:
 
 
 def still_fenced(*, run: FailoverRun) -> FailoverStep | None:
-    """The step whose rules a run that has ended left on the source."""
+    """The step whose ACLs an ended run left on the source."""
     step = run.steps.filter(name="fence_producers", undone_at=None).first()
     left = run.ended_at is not None and step is not None and step.result.get("rules")
     return step if left else None
 
 
 def rules_in_place(*, flow_id: int) -> set[AclRule]:
-    """Those that runs of this flow made on its source and did not take away yet."""
+    """ACLs that runs of this flow created on its source and have not deleted yet."""
     steps = FailoverStep.objects.filter(
         run__flow=flow_id, run__kind__in=KINDS, name="fence_producers", undone_at=None
     )
@@ -199,7 +200,7 @@ def rules_in_place(*, flow_id: int) -> set[AclRule]:
 
 
 def fences_left(*, source_id: int, target_id: int) -> list[FailoverStep]:
-    """Those that ended runs from one cluster to the other left on the first."""
+    """Fences that ended runs from one cluster to the other left on the first one."""
     steps = FailoverStep.objects.filter(
         run__flow__source=source_id,
         run__flow__target=target_id,
@@ -213,7 +214,7 @@ def fences_left(*, source_id: int, target_id: int) -> list[FailoverStep]:
 
 
 def lift_fence(*, run_id: int, who: str) -> bool:
-    """In a worker, after the run: take its rules away; its step says what came of it."""
+    """In a worker, after the run: delete its ACLs; the step stores the outcome."""
     run = FailoverRun.objects.select_related("flow__source").get(pk=run_id)
     step = still_fenced(run=run)
     if step is None:
@@ -227,14 +228,14 @@ def lift_fence(*, run_id: int, who: str) -> bool:
 
 
 def lift(*, step: FailoverStep, who: str) -> None:
-    """Take the rules of one fence away; raises in words where the cluster does not let us."""
+    """Delete the ACLs of one fence; raises with a reason where the cluster refuses."""
     words = _open_again(step.run.flow.source.spec, _rules(step.result))
-    step.undone_at, step.undo_reason = timezone.now(), f"{words} Asked for by {who}."
+    step.undone_at, step.undo_reason = timezone.now(), f"{words} Requested by {who}."
     step.save(update_fields=["undone_at", "undo_reason"])
 
 
 def put_up_again(*, step: FailoverStep) -> None:
-    """The same rules as before it was lifted."""
+    """Create the ACLs again that `lift` deleted."""
     with Fence(step.run.flow.source.spec, client_id=CLIENT_ID) as fence:
         fence.create_rules(_rules(step.result), deadline_s=DEADLINE_S).raise_first()
     step.undone_at, step.undo_reason = None, ""
@@ -244,13 +245,13 @@ def put_up_again(*, step: FailoverStep) -> None:
 def _open_again(source: ClusterSpec, rules: list[AclRule]) -> str:
     try:
         with Fence(source, client_id=CLIENT_ID) as fence:
-            # What forbids goes first: without what keeps a topic open, nobody could read it.
+            # DENY rules first: without its ALLOW rules a topic would be readable by nobody.
             ordered = sorted(rules, key=lambda rule: rule.permission != "DENY")
             fence.delete_rules(ordered, deadline_s=DEADLINE_S).raise_first()
     except UnderstudyError as error:
         words = f"{source.alias} is still fenced: {error.message}"
         raise UnderstudyError(words, code=error.code) from None
-    return f"{plural(len(rules), 'access rule')} of this run taken away from {source.alias}."
+    return f"{plural(len(rules), 'ACL')} of this run deleted on {source.alias}."
 
 
 def _rules(result: dict[str, Any]) -> list[AclRule]:

@@ -1,7 +1,7 @@
-"""Steps that reach outside: a webhook, a command of the installation's list, or a person.
+"""Hooks of steps: a webhook, a command from the installation's list, or a person.
 
-A webhook carries the same key at every try, so that its receiver can tell a repetition. Of a
-command nobody knows whether it worked when its worker died: then a person looks.
+- A webhook gets the same idempotency key at each attempt, so its receiver detects repetitions.
+- After a crash during a command its effect is unknown: then a person has to look.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ _ASKED = {
 }
 _UNDONE = {
     "fence_producers": "producers may write on the source again",
-    "start_consumers": "the consumers on the target are to be stopped",
-    "redirect_producers": "the producers are to go back to the source",
+    "start_consumers": "stop the consumers on the target manually",
+    "redirect_producers": "direct the producers back to the source manually",
 }
 
 
 class HookFailed(UnderstudyError):
-    """What was to be taken back was not."""
+    """The undo of a hook failed."""
 
     code = "hook_failed"
 
 
 def call(context: Context, how: str, *, undo: bool = False) -> Outcome:
-    """Do the step in this way; `done` when whoever was called says so."""
+    """Execute the step with this hook; `done` when the hook confirms."""
     if how == "webhook":
         return _webhook(context, undo=undo)
     if how == "command":
         return _command(context, undo=undo)
     if how == "none":
-        return skipped("Nothing is set up for it, on purpose (none): see to it outside of here.")
+        return skipped("No hook is configured (none): do this step outside of this product.")
     spec = context.spec
     words = _ASKED[context.row.name]
     return person(words.format(source=spec.source.alias, target=spec.target.alias))
 
 
 def check(hooks: dict[str, Any]) -> dict[str, list[str]]:
-    """Why the hooks of a flow could not work, by key; what can be told before a run."""
+    """Why the hooks of a flow could not work, by key, as far as known before a run."""
     ways = {hooks.get(name) for name in (keys.FENCE, keys.CONSUMERS, keys.PRODUCERS)}
     found: dict[str, list[str]] = {}
     name = hooks.get(keys.COMMAND)
@@ -84,9 +84,9 @@ def check(hooks: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def unready(hooks: dict[str, Any]) -> str:
-    """On this worker: why a hook of the run could not be called; empty when each can.
+    """Why this worker could not call a hook of the run; empty when it can call each.
 
-    References to secrets are resolved here, since another process may not have them.
+    References to secrets are resolved here, because another process may not have them.
     """
     ways = {hooks.get(name) for name in (keys.FENCE, keys.CONSUMERS, keys.PRODUCERS)}
     for sentences in check(hooks).values():
@@ -117,8 +117,8 @@ def _webhook(context: Context, *, undo: bool) -> Outcome:
         headers["X-Understudy-Signature"] = signature(body, secret, int(now.timestamp()))
     answer = post(hooks[keys.URL], body, headers)
     if answer.ok:
-        return done("The webhook was called and said yes.", how="webhook")
-    return failed(f"The webhook did not work. {answer.words}", again=answer.again, how="webhook")
+        return done("The webhook was called and confirmed.", how="webhook")
+    return failed(f"The webhook failed. {answer.words}", again=answer.again, how="webhook")
 
 
 def _body(context: Context, *, undo: bool) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _command(context: Context, *, undo: bool) -> Outcome:
         return failed(_unlisted(name))
     if context.again and not undo:
         return person(
-            f"Whether the command {name} worked is not known: its worker died while it ran. Look, "
+            f"Whether the command {name} worked is unknown: its worker crashed meanwhile. Check, "
             "then confirm; or resume to run it again."
         )
     words = [path, context.row.name, "undo" if undo else "do"]
@@ -164,14 +164,14 @@ def _command(context: Context, *, undo: bool) -> Outcome:
     if code is None:
         return failed(f"The command {name} did not end within {COMMAND_S:.0f} s; it was ended.")
     if code:
-        return failed(f"The command {name} ended with {code}{f': {said}' if said else ''}.")
-    return done(f"The command {name} ended well{f': {said}' if said else ''}.", how="command")
+        return failed(f"The command {name} exited with {code}{f': {said}' if said else ''}.")
+    return done(f"The command {name} succeeded{f': {said}' if said else ''}.", how="command")
 
 
 def _run(words: list[str], environment: dict[str, str], context: Context) -> tuple[int | None, str]:
-    """Its exit code (None: it took too long) and the end of what it said.
+    """Its exit code (None: timeout) and the end of its output.
 
-    What it says goes to a file: a consumer that it leaves running would hold a pipe open for ever.
+    The output goes to a file: a process that it leaves running would keep a pipe open.
     """
     until = time.monotonic() + COMMAND_S
     with (
@@ -196,7 +196,7 @@ def _run(words: list[str], environment: dict[str, str], context: Context) -> tup
             return process.returncode, _end_of(said)
         finally:
             if process.poll() is None:
-                # With what it has started itself.
+                # With the processes that it started.
                 os.killpg(process.pid, signal.SIGKILL)
 
 
@@ -207,7 +207,7 @@ def _end_of(said: IO[bytes]) -> str:
 
 
 def _environment(context: Context) -> dict[str, str]:
-    """Nothing of our own: no secret is inherited."""
+    """A fresh environment: no secret is inherited."""
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "UNDERSTUDY_RUN": str(context.run.pk),
@@ -226,7 +226,7 @@ def _unlisted(name: str | None) -> str:
 
 
 def undo_hook(context: Context) -> str:
-    """Call the same hook to take it back; where a person did it, a person has to."""
+    """Call the same hook to undo the step; where a person did it, a person has to undo it."""
     how = context.kept(context.row.name).get("how")
     if how not in ("webhook", "command"):
         if context.row.confirmed_by:
@@ -235,11 +235,11 @@ def undo_hook(context: Context) -> str:
     outcome = call(context, how, undo=True)
     if outcome.what != "done":
         raise HookFailed(outcome.words)
-    return f"Taken back. {outcome.words}"
+    return f"Undone. {outcome.words}"
 
 
 def hook(setting: str) -> Handler:
-    """A step that is nothing but its hook."""
+    """The handler of a step that consists of its hook."""
 
     def act(context: Context) -> Outcome | None:
         how = str(context.run.hooks.get(setting) or "person")

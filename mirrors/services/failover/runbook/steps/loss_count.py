@@ -1,7 +1,7 @@
-"""Count what a failover left on the source and what consumers read again, by reading both clusters.
+"""Counts a failover's loss and duplicates by reading both clusters.
 
-Runs in the last step while the source answers, and afterwards as soon as it is back. It compares
-cluster id and topic ids first: another log under the same name says nothing about this loss.
+It runs in the last step while the source responds, and afterwards when the source is back. It
+compares cluster id and topic ids first: another log of the same name says nothing about the loss.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Tick = Callable[[], None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CountedLoss:
-    """What was counted: sums, and a row for each partition and for each group-partition."""
+    """The counts: sums, and a row for each partition and each group-partition."""
 
     loss: Amount
     re_reads: Amount
@@ -51,7 +51,7 @@ class CountedLoss:
     counted_at: datetime
 
     def to_dict(self, *, source: str) -> dict[str, Any]:
-        """The sums as they are stored and answered."""
+        """The sums as stored and as REST returns them."""
         return {
             "loss": self.loss.records,
             "loss_certainty": self.loss.certainty,
@@ -67,8 +67,8 @@ class CountedLoss:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Range:
-    """Offsets [first, end) of one partition that were not replicated; `gone` of them were deleted
-    on the source before they were counted. `unknown` says why nobody can tell."""
+    """Offsets [first, end) of one partition that were not replicated. The source deleted `gone` of
+    them before the count. `unknown` says why no count is possible."""
 
     topic: str
     partition: int
@@ -92,7 +92,7 @@ def count_run(
     deadline_s: float = DEADLINE_S,
     max_bytes: int = MAX_BYTES,
 ) -> CountedLoss:
-    """Raises KafkaUnavailable when the source does not answer. `run` has its last plan."""
+    """Raises KafkaUnavailable when the source does not respond. `run` has its last plan."""
     budget, spec = Budget(deadline_s), flow.spec
     ranges = _ranges(run, flow, spec, budget)
     tick()
@@ -132,7 +132,7 @@ def count_run(
 
 
 def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> list[_Range]:
-    """What of each partition of the plan was not replicated, by what the source holds now."""
+    """The unreplicated range of each partition of the plan, within what the source holds now."""
     rows = every_partition(run.plan or {})
     points = {(row.topic, row.partition): row for row in points_of(flow=flow)}
     with Admin(spec.source, client_id=CLIENT_ID) as admin:
@@ -152,8 +152,8 @@ def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> lis
     for row in rows:
         place = (row["topic"], row["partition"])
         base = _Range(topic=topic_words(row), partition=place[1], remote_topic=row["remote_topic"])
-        # What is owed from elsewhere than the position is owed of a log that was another one
-        # already when the run looked.
+        # A start other than the position belongs to a log that had already been replaced when
+        # the run looked.
         is_copied = row.get("owed_from", row["position"]) == row["position"]
         point = points.get(place) if is_copied else None
         why = seen.failed.get(place[0], "") or _another(
@@ -188,7 +188,7 @@ def _lost_from(row: Mapping[str, Any]) -> int | None:
 def _another(
     point: Point | None, cluster: str, topics: Mapping[str, Any], place: Place, alias: str
 ) -> str:
-    """Why what answers now is not the log that was left behind; empty when it is."""
+    """Why the current log is not the one that the failover left; empty when it is."""
     if place[1] < 0:
         return f"The partitions of {place[0] or 'hidden topics'} could not be listed on {alias}."
     if place[0] not in topics or place[1] >= topics[place[0]].partitions:
@@ -203,7 +203,7 @@ def _another(
 
 
 def _written_back(flow: Flow, ranges: Iterable[_Range]) -> dict[Place, list[Run]]:
-    """What a flow back wrote into these ranges: nobody lost it."""
+    """Records that the reverse flow wrote into these ranges: they are no loss."""
     back = Flow.objects.filter(source=flow.target_id, target=flow.source_id).first()
     if back is None:
         return {}
@@ -246,7 +246,7 @@ def _owed(row: _Range, count: Count | None, at: int) -> Owed:
 def _re_reads(
     run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget, max_bytes: int, tick: Tick
 ) -> list[dict[str, Any]]:
-    """Records on the target from where each group was set up to where it stood on the source."""
+    """Records on the target between each group's set offset and its source offset."""
     step = run.steps.filter(name="reset_groups").first()
     rows = [row for row in (step.result if step else {}).get("rows", []) if row["state"] in SET]
     if not rows:
@@ -277,7 +277,7 @@ def _re_reads(
 def _consumed_to(
     run: FailoverRun, flow: Flow, rows: Iterable[Mapping[str, Any]], stood: Mapping[str, Any]
 ) -> dict[tuple[str, Place], int]:
-    """On the target: behind the last record that each group had consumed on the source."""
+    """Target offset after the last record that each group had consumed on the source."""
     positions = {
         (row["topic"], row["partition"]): row["position"]
         for row in (run.plan or {}).get("partitions", [])
@@ -330,7 +330,7 @@ def _place(
 
 
 def _sum_places(places: Iterable[Mapping[str, Any]], at: int) -> Amount:
-    """Each group-partition counts, also where two groups read the same records again."""
+    """Each group-partition counts, also when two groups re-read the same records."""
     return sum_owed(
         Owed(
             topic=row["topic"],
@@ -346,7 +346,7 @@ def _sum_places(places: Iterable[Mapping[str, Any]], at: int) -> Amount:
 
 
 def refresh_maps(flow: Flow, deadline_s: float) -> None:
-    """Bring the offset runs of this flow and of the flow back up to date, before a count."""
+    """Refresh the offset runs of this flow and the reverse flow before a count."""
     refresh_index(flow=flow, deadline_s=deadline_s)
     back = Flow.objects.filter(source=flow.target_id, target=flow.source_id).first()
     if back is not None:

@@ -1,4 +1,4 @@
-"""Count the loss of an ended failover once its source is back, and add it beside the prediction."""
+"""Counts the loss of an ended failover when its source is back, in addition to the prediction."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from mirrors.services.run_lifecycle import WORKER
 
 log = logging.getLogger(__name__)
 
-# How soon a count is tried again: while the source is away or refuses, and while a part of it is
-# unknown although the source answers.
+# Interval between attempts: while the source is unreachable or refuses, and while a part is
+# unknown although the source responds.
 AGAIN = timedelta(seconds=30)
 AGAIN_WHERE_UNKNOWN = timedelta(hours=1)
-# After so long nobody expects the source to come back as it was.
+# After this time the source is not expected back in its old state.
 GIVE_UP_AFTER = timedelta(days=30)
 INDEX_S = 20.0
 
 
 def due_counts(*, now: datetime) -> list[int]:
-    """Ended runs whose loss may be counted now: their source answered at the last look."""
+    """Ended runs whose loss may be counted now: their source responded at its last check."""
     rows = executions().filter(
         state=FailoverState.SUCCEEDED,
         count_due_at__lte=now,
@@ -40,7 +40,7 @@ def due_counts(*, now: datetime) -> list[int]:
 
 
 def recount(*, run_id: int) -> bool:
-    """Count it, in a worker; True when a figure was added. A source that is away is tried again."""
+    """Count in a worker; True when a figure was added. An unreachable source is tried again."""
     now = timezone.now()
     mine: QuerySet[FailoverRun] = executions().filter(pk=run_id, count_due_at__lte=now)
     if not mine.update(count_due_at=now + 2 * AGAIN):
@@ -61,7 +61,7 @@ def recount(*, run_id: int) -> bool:
 
 
 def store(*, run: FailoverRun, found: CountedLoss, who: str) -> None:
-    """Beside the prediction, which stays as it was said and signed."""
+    """Stored in addition to the prediction, which is signed and does not change."""
     is_whole = not found.loss.unknown and not found.re_reads.unknown
     again = None if is_whole else found.counted_at + AGAIN_WHERE_UNKNOWN
     sums = found.to_dict(source=run.flow.source.alias)
@@ -76,6 +76,6 @@ def store(*, run: FailoverRun, found: CountedLoss, who: str) -> None:
 
 
 def _is_overtaken(run: FailoverRun) -> bool:
-    """A later run of the flow moved the divergence points, so they are no longer this run's."""
+    """A later run of the flow replaced the divergence points of this run."""
     later = executions().filter(flow=run.flow_id, pk__gt=run.pk, state=FailoverState.SUCCEEDED)
     return later.exists()

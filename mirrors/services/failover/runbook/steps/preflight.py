@@ -1,4 +1,4 @@
-"""The steps that look: how both clusters are, and whether the plan is still the simulated one."""
+"""Steps detect and verify_target: state of both clusters; the plan is not worse than simulated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEADLINE_S = 8.0
 
 
 def plan_now(context: Context) -> tuple[Look, FailoverPlan]:
-    """A new plan of the run's groups, kept with the run."""
+    """A new plan of the run's groups, stored with the run."""
     run = context.run
     seen = look(
         flow=context.flow,
@@ -46,7 +46,7 @@ def plan_now(context: Context) -> tuple[Look, FailoverPlan]:
 def worse_than_simulated(context: Context, plan: dict[str, Any]) -> tuple[str, ...]:
     simulated = context.run.simulation.plan if context.run.simulation else None
     if simulated is None:
-        return ("The simulation that was agreed to is gone.",)
+        return ("The approved simulation was deleted.",)
     return what_is_worse("switchover" if context.planned else "failover", simulated, plan)
 
 
@@ -59,22 +59,22 @@ def _detect(context: Context) -> Outcome:
     except UnderstudyError as error:
         if context.planned:
             words = (
-                f"{source.alias} does not answer, and a switchover needs it: {error.message} "
+                f"{source.alias} does not respond, and a switchover needs it: {error.message} "
                 "Simulate again and choose failover."
             )
             return failed(words, again=True, source_answers=False)
-        words = f"{target.alias} answers. {source.alias} does not: {error.message}"
+        words = f"{target.alias} responds. {source.alias} does not: {error.message}"
         return done(words, source_answers=False)
-    words = f"{source.alias} and {target.alias} answer."
+    words = f"{source.alias} and {target.alias} respond."
     if not context.planned:
-        words += " A switchover would lose nothing; this does not wait."
+        words += " A switchover would lose nothing; a failover does not wait."
     if not listed.is_whole:
         words += f" {listed.reason}"
     return done(words, source_answers=True, active_groups=active_groups(context, listed.groups))
 
 
 def active_groups(context: Context, listed: Mapping[str, GroupListing]) -> list[str]:
-    """Of the plan's groups those with members, on the cluster whose groups are listed."""
+    """The plan's groups with members on the listed cluster."""
     groups = {row["group"] for row in context.plan["places"]}
     return sorted(name for name in groups & listed.keys() if listed[name].state not in IDLE)
 
@@ -90,20 +90,20 @@ def _verify(context: Context) -> Outcome:
         "digest": plan.digest,
     }
     if worse := worse_than_simulated(context, said):
-        words = f"It is worse than what was simulated: {' '.join(worse)}"
+        words = f"The plan is worse than the simulated one: {' '.join(worse)}"
         return failed(words, **numbers)
     if trouble := _would_stop_it(context):
-        return failed(f"It would stop behind the fence: {trouble}", **numbers)
+        return failed(f"A later step would fail after the fence: {trouble}", **numbers)
     target = context.spec.target.alias
     words = (
         f"{target} is as simulated: {plural(len(plan.partitions), 'partition')}, "
-        f"{plural(len(plan.places), 'place')} of groups."
+        f"{plural(len(plan.places), 'group-partition')}."
     )
     return done(words, **numbers)
 
 
 def _would_stop_it(context: Context) -> str:
-    """Why a later step could not go on, asked here while nothing is changed; empty when all can."""
+    """Why a later step could not succeed, checked while nothing is changed; empty when all can."""
     if trouble := unready(context.run.hooks):
         return trouble
     context.alive()

@@ -1,7 +1,7 @@
-"""Read checkpoints: the flow has stopped, so this plan is the last; groups are set to its offsets.
+"""Step read_checkpoints: after the flow stopped, the last plan with the offsets for the groups.
 
-Behind the fence nothing is held up by what concerns single groups or partitions: that is named, and
-left out. Only records that a switchover did not copy stop it here.
+After the fence, a problem of single groups or partitions does not stop the run: the result names
+them, and they are excluded. Only unreplicated records stop a switchover here.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ def _wait(context: Context) -> Outcome:
     }
     pending = left_to_copy(said)
     if context.planned and pending:
-        words = f"{plural(pending, 'record')} would be lost, so this is no switchover any more."
-        return failed(f"{words} Abort it, and look what still writes.", **numbers)
+        words = f"{plural(pending, 'record')} would be lost, so this is not a switchover any more."
+        return failed(f"{words} Abort it, and find out what still writes.", **numbers)
     context.alive()
     readers = _readers(context, said["places"]) if context.planned else None
     if readers is not None and readers.reading:
         names = ", ".join(readers.reading[:_NAMED])
         more = ", …" if len(readers.reading) > _NAMED else ""
         words = (
-            f"{names}{more} still read on {context.spec.source.alias}: what they consume from now "
-            "on is read again. Let them finish, or stop them there."
+            f"{names}{more} still read on {context.spec.source.alias}: records that they consume "
+            "from now on are read again on the target. Let them finish, or stop them there."
         )
         return not_yet(words, again_ms=2_000, reading=list(readers.reading[:20]), **numbers)
     words = f"{exact:,} of {plural(len(plan.places), 'group-partition')} have an exact offset"
@@ -71,9 +71,9 @@ def _wait(context: Context) -> Outcome:
 
 
 def _keep_points(context: Context) -> tuple[str, int]:
-    """From now on the target gets records of its own: where both sides diverge is known only now.
+    """Store the divergence points: from now on the target has records of its own.
 
-    A sentence where they cannot be written; a failback then finds them by the offset runs.
+    Returns a sentence where they cannot be written; a failback then uses the offset runs.
     """
     try:
         points = keep(flow=context.flow, mark=context.run.mark, now=timezone.now())
@@ -83,8 +83,8 @@ def _keep_points(context: Context) -> tuple[str, int]:
 
 
 def _readers(context: Context, places: Iterable[Mapping[str, Any]]) -> Readers | None:
-    """Groups with members on the source that have not consumed all that was copied; None when the
-    source does not say."""
+    """Groups with members on the source that have not consumed everything replicated; None when
+    the source does not say."""
     try:
         listed = list_groups(context.spec.source, deadline_s=DEADLINE_S)
     except KafkaUnavailable:
@@ -110,19 +110,19 @@ def _stuck_words(context: Context, readers: Readers | None) -> str:
         return ""
     if readers is None:
         alias = context.spec.source.alias
-        return f"Whether groups still read on {alias} is unknown: it stopped answering."
+        return f"Whether groups still read on {alias} is unknown: it stopped responding."
     if not readers.stuck:
         return ""
     more = len(readers.stuck) - _NAMED
     names = ", ".join(readers.stuck[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
     return (
-        f"Not waited for, since their offsets do not move: {names}. What they consume on "
-        f"{context.spec.source.alias} from now on is read again."
+        f"The run does not wait for these, whose offsets do not move: {names}. Records that they "
+        f"consume on {context.spec.source.alias} from now on are read again on the target."
     )
 
 
 def _changed_words(changed: list[str]) -> str:
-    """What is worse than simulated: by now it stops nothing, and the result names it."""
+    """What is worse than simulated: it stops nothing any more, and the result names it."""
     if not changed:
         return ""
     more = len(changed) - _NAMED
@@ -131,9 +131,9 @@ def _changed_words(changed: list[str]) -> str:
 
 
 def ends_downstream(flow: Flow, places: Iterable[Place]) -> dict[Place, int]:
-    """Behind the last copied record of each partition, on the target; markers do not count.
+    """Target offset after the last replicated record of each partition; markers do not count.
 
-    Of remote partitions that came from there: behind the last record that a group here can read.
+    Remote partitions that came from the target: after the last record that a group here can read.
     """
     wanted = set(places)
     rows = PartitionMap.objects.filter(flow=flow, position__isnull=False)

@@ -1,7 +1,7 @@
-"""Redirect the producers: first open the cluster that they go to, where an earlier run fenced it.
+"""Step redirect_producers: lifts an earlier run's fence on the target, then calls the hook.
 
-By then the other side is fenced and drained, so nobody is let in too early. An abort directs them
-back first, and then puts the fence up again.
+By then the source is fenced and drained, so producers cannot write too early. An abort directs them
+back first, then creates the fence again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _HOOK = hook(PRODUCERS)
 
 
 def fences_kept(context: Context) -> str:
-    """Why a fence that an earlier run left on the target could not be lifted later; empty when
-    there is none, or its rules can be read."""
+    """Why an earlier run's fence on the target could not be lifted later; empty without such a
+    fence, or when its ACLs can be read."""
     flow = context.flow
     found = fences_left(source_id=flow.target_id, target_id=flow.source_id)
     if not found:
@@ -51,7 +51,7 @@ def _act(context: Context) -> Outcome | None:
 
 
 def _open(context: Context) -> str:
-    """Take away what runs in the other direction left on the target; each is kept before that."""
+    """Delete ACLs that runs in the other direction left on the target; each is stored first."""
     flow = context.flow
     found = fences_left(source_id=flow.target_id, target_id=flow.source_id)
     for step in found:
@@ -62,7 +62,7 @@ def _open(context: Context) -> str:
     if not found:
         return ""
     runs = ", ".join(str(step.run_id) for step in found)
-    return f"The fence of run {runs} on {context.spec.target.alias} was taken away."
+    return f"The fence of run {runs} on {context.spec.target.alias} was lifted."
 
 
 def _undo(context: Context) -> str:

@@ -1,7 +1,7 @@
-"""Set the groups on the target: idle ones, to the offsets of the last plan, each place once.
+"""Step reset_groups: sets idle groups on the target to the offsets of the last plan, once each.
 
-What is written is kept before and after, place by place: a place that was set is never set again,
-since its group may have gone on from there.
+Each write is stored before and after it, by group-partition. A group-partition is never set twice,
+because its group may have consumed since.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from mirrors.services.groups.store import written_offsets
 from mirrors.services.groups.survey import look_at_target
 
 DEADLINE_S = 20.0
-# So many groups are looked at right before they are written: in between lies little time.
+# The number of groups whose state is read right before the write, so that little time passes.
 _AT_ONCE = 20
-# States of a place that is where it shall be, and of one that another try may help.
+# States of a group-partition that is at its offset, and of one that a retry may fix.
 SET, AGAIN = ("moved", "in_sync"), ("active", "failed")
 Row = dict[str, Any]
 Key = tuple[str, str, int]
@@ -52,7 +52,7 @@ def _wait(context: Context) -> Outcome:
 
 
 def _rows(context: Context) -> list[Row]:
-    """As kept by an earlier try, or one for each place of the plan."""
+    """As stored by an earlier attempt, or one for each group-partition of the plan."""
     if kept := context.row.result.get("rows"):
         return list(kept)
     fields = ("group", "topic", "partition", "remote_topic", "source_offset")
@@ -71,14 +71,14 @@ def _rows(context: Context) -> list[Row]:
 
 
 def _end(place: Row) -> int | None:
-    """The target's end when this was planned."""
+    """The target's end at the time of the plan."""
     if place["downstream_offset"] is None or place["waiting"] is None:
         return None
     return int(place["downstream_offset"] + place["waiting"])
 
 
 def _set(context: Context, rows: list[Row], mine: Sequence[Row]) -> None:
-    """Look, decide, keep what is to be undone, write; each row says what came of it."""
+    """Look, decide, store the undo, write; each row gets its outcome."""
     target = context.spec.target
     states, seen = look_at_target(target, [_place(row) for row in mine], Budget(DEADLINE_S))
     wrote = written_offsets(flow=context.flow)
@@ -134,7 +134,7 @@ def _place(row: Row) -> GroupPlace:
 
 
 def _remember(context: Context, rows: Iterable[Row]) -> None:
-    """The flow's own rows know that we put the groups there."""
+    """Store in the flow's own rows that the flow committed these offsets."""
     now = timezone.now()
     for row in rows:
         if row["state"] in SET:
@@ -169,8 +169,8 @@ def _told(context: Context, rows: list[Row]) -> Outcome:
 
 
 def _agreed_to(context: Context) -> set[str]:
-    """Groups that a blocker of the simulation named: the run was begun all the same, so they are
-    left as they are instead of waited for."""
+    """Groups that a blocker of the simulation named. The run began anyway, so it leaves them
+    unchanged and does not wait for them."""
     simulated = context.run.simulation.plan if context.run.simulation else None
     named = {row["where"] for row in (simulated or {}).get("blockers", [])}
     target = context.spec.target.alias
@@ -179,7 +179,7 @@ def _agreed_to(context: Context) -> set[str]:
 
 
 def _undo(context: Context) -> str:
-    """Back to where each stood, where the group is idle and still stands where it was put."""
+    """Restore the offset of each idle group that is still where the run set it."""
     rows = [
         row
         for row in context.row.result.get("rows", [])
@@ -194,7 +194,7 @@ def _undo(context: Context) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Undone:
-    """How many offsets were put back and taken away, and how many had to stay as they are."""
+    """How many offsets were restored, deleted, and left unchanged."""
 
     back: int = 0
     gone: int = 0
@@ -205,11 +205,11 @@ class Undone:
 
     @property
     def words(self) -> str:
-        said = f"{plural(self.back, 'offset')} put back"
+        said = f"{plural(self.back, 'offset')} restored"
         if self.gone:
-            said += f", {plural(self.gone, 'offset')} taken away where there was none before"
+            said += f", {plural(self.gone, 'offset')} deleted where there was none before"
         if self.left:
-            said += f"; {self.left:,} left, since their groups work there or went on"
+            said += f"; {self.left:,} left, because their groups are active or consumed since"
         return f"{said}."
 
 
@@ -223,7 +223,7 @@ def _put_back(context: Context, group: str, rows: list[Row]) -> Undone:
     done = write_offsets(target, group, offsets, deadline_s=DEADLINE_S).raise_first().done
     fresh = {_where(row) for row in ours if row["before"] is None}
     gone = _take_away(target, group, fresh, made=any(row.get("made") for row in ours))
-    # What stands elsewhere by now, or is gone already, is nobody's of ours.
+    # An offset that has moved or was deleted was changed by somebody else.
     left = sum(
         place.target_offset not in (None, row["to"], row["before"])
         for row, place in zip(rows, seen, strict=True)
@@ -232,7 +232,7 @@ def _put_back(context: Context, group: str, rows: list[Row]) -> Undone:
 
 
 def _take_away(target: ClusterSpec, group: str, fresh: set[Place], *, made: bool) -> int:
-    """Offsets that were not there before; the group itself where the run made it."""
+    """Delete offsets that did not exist before; also the group where the run created it."""
     if not fresh:
         return 0
     if made:

@@ -1,4 +1,4 @@
-"""Verify: consumers resume on the target, and nothing is written on the source any more."""
+"""Step verify_flow: consumers resume on the target, and nothing is written on the source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mirrors.services.failover.runbook.steps.reset_groups import SET
 from mirrors.services.run_lifecycle import WORKER
 
 DEADLINE_S = 10.0
-# A run waits no longer for a count; what is left is counted after its end.
+# A run waits no longer for a count; the rest is counted after its end.
 COUNT_S = 20.0
 
 
@@ -55,7 +55,7 @@ def _wait(context: Context) -> Outcome:
 
 
 def _count(context: Context) -> str:
-    """What was not replicated, counted while the source answers; why not, where it does not."""
+    """Count the loss while the source responds; returns why that failed, or an empty string."""
     if not context.source_answers:
         return ""
     try:
@@ -73,7 +73,7 @@ def _count(context: Context) -> str:
 
 
 def _progress(context: Context, rows: Sequence[dict[str, Any]]) -> list[GroupProgress]:
-    """Each group that was set: its state on the target, what it consumed and what it has to."""
+    """Each group that was set: its state on the target, records consumed and to consume."""
     target = context.spec.target
     wanted: dict[str, list[Place]] = {}
     for row in rows:
@@ -105,7 +105,7 @@ def _progress(context: Context, rows: Sequence[dict[str, Any]]) -> list[GroupPro
 
 
 def _active_before(context: Context) -> set[str] | None:
-    """Groups that had members on the source at any look of this run; None without a look."""
+    """Groups that had members on the source at any time in this run; None when never read."""
     looks = [context.kept(name).get("active_groups") for name in ("detect", "read_checkpoints")]
     if all(look is None for look in looks):
         return None
@@ -113,7 +113,7 @@ def _active_before(context: Context) -> set[str] | None:
 
 
 def _written_since(context: Context) -> int | None:
-    """Offsets written on the source after the fence; None when it cannot be asked."""
+    """Offsets written on the source after the fence; None when it does not respond."""
     fence = context.kept("fence_producers")
     if not context.source_answers or "ends" not in fence:
         return None
