@@ -52,7 +52,7 @@ def readiness() -> list[Readiness]:
     return [*processes, _process(WATCHER, name="watch worker"), *_runners()]
 
 
-def forget_gone(*, older_than: timedelta = timedelta(days=1)) -> int:
+def delete_old_rows(*, older_than: timedelta = timedelta(days=1)) -> int:
     gone, _ = Sighting.objects.filter(seen_at__lt=timezone.now() - older_than).delete()
     return gone
 

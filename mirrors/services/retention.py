@@ -20,7 +20,7 @@ from mirrors.models import (
     Transition,
 )
 from mirrors.models.failover import FailoverKind
-from mirrors.services.process_liveness import forget_gone
+from mirrors.services.process_liveness import delete_old_rows
 
 AT_ONCE = 200
 _RUNS_FOR = timedelta(days=400)
@@ -99,5 +99,5 @@ def prune() -> dict[str, int]:
         "transitions": transitions,
         "evidence": drop_old_rows(now=now),
         "simulations": delete_old_runs(now=now),
-        "sightings": forget_gone(),
+        "sightings": delete_old_rows(),
     }

@@ -68,7 +68,7 @@ def test_with_the_default_names_nothing_of_the_other_side_comes_back(
     fail_over(way, remote, topic)
     way.stand("b", group, {(remote, 0): 12, (topic, 1): 3})
     Divergence.objects.all().delete()
-    assert len(divergence_points.recall(flow=way.there)) == 2, "the topic on the standby keeps them"
+    assert len(divergence_points.read_points(flow=way.there)) == 2, "the topic has them"
     run = way.go_back()
     back = run.reverse
     assert {row["kind"] for row in run.starts} == {"names"}

@@ -26,12 +26,12 @@ def set_objectives(*, flow: Flow, wanted: Objectives, who: str) -> FlowObjective
             return row
         facts = {**dataclasses.asdict(wanted), "set_by": who[:150], "set_at": timezone.now()}
         row, _ = FlowObjectives.objects.update_or_create(flow=flow, defaults=facts)
-        why = f"Objectives: {_words(before)} became {_words(wanted)}."
+        why = f"Objectives: {_sentence(before)} became {_sentence(wanted)}."
         note(flow, what="objectives", who=who, why=why)
     return row
 
 
-def _words(wanted: Objectives) -> str:
+def _sentence(wanted: Objectives) -> str:
     parts = [
         f"{name} {value:,} {unit}"
         for name, value, unit in (

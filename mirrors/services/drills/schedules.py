@@ -39,7 +39,7 @@ def create_drill(
     facts = _checked(schedule, time_zone, groups)
     with transaction.atomic():
         drill = Drill.objects.create(flow=flow, enabled=enabled, changed_by=who[:150], **facts)
-        note(drill, what="created", who=who, why=_words(drill))
+        note(drill, what="created", who=who, why=_sentence(drill))
     return drill
 
 
@@ -61,7 +61,7 @@ def update_drill(
                 setattr(locked, name, value)
             locked.since, locked.changed_by = timezone.now(), who[:150]
             locked.save()
-            note(locked, what="edited", who=who, why=_words(locked))
+            note(locked, what="edited", who=who, why=_sentence(locked))
     return locked
 
 
@@ -178,7 +178,7 @@ def _chosen(groups: Iterable[str]) -> list[str]:
     return chosen
 
 
-def _words(drill: Drill) -> str:
+def _sentence(drill: Drill) -> str:
     whom = plural(len(drill.groups), "group") if drill.groups else "all groups"
     state = "" if drill.enabled else ", off"
     return f"{drill.schedule} {drill.time_zone}, {whom}{state}."

@@ -31,9 +31,9 @@ from mirrors.services.failback.orphans import filter_own
 from mirrors.services.failback.positions import (
     CLIENT_ID,
     DEADLINE_S,
+    open_writer,
     position_records,
     positions_topic_of,
-    take_pen,
 )
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.run_lifecycle import WORKER
@@ -104,7 +104,7 @@ class _Settler:
         with Admin(self._spec.target, client_id=CLIENT_ID) as admin:
             factor = self._spec.settings.checkpoints_topic_replication_factor
             ensure_topic(admin, self._runs_topic, replication_factor=factor, deadline_s=DEADLINE_S)
-            self._pen = take_pen(self._spec, places)
+            self._pen = open_writer(self._spec, places)
             # After fencing: now they do not change.
             found = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
         self._positions = found.places

@@ -18,7 +18,7 @@ from mirrors.kafka.internal_topics.positions import count_slices, read_positions
 from mirrors.kafka.internal_topics.topic import POSITIONS_CONFIGS, ensure_topic
 from mirrors.kafka.producers.flow_writer import FlowPen, Outgoing
 from mirrors.models import Flow
-from mirrors.services.gaps.deleted_partitions import recall_gone
+from mirrors.services.gaps.deleted_partitions import find_deleted
 
 CLIENT_ID = "understudy-failback"
 DEADLINE_S = 20.0
@@ -76,11 +76,13 @@ def _offsets(
     return found.done
 
 
-def gone_before(flow: Flow, spec: FlowSpec, points: Sequence[Point], old: Side) -> frozenset[Place]:
+def deleted_before(
+    flow: Flow, spec: FlowSpec, points: Sequence[Point], old: Side
+) -> frozenset[Place]:
     """Partitions that the failed cluster no longer has because they were deleted before."""
     missing = [(row.topic, row.partition) for row in points if row.topic not in old.topic_ids]
     with Admin(spec.target, client_id=CLIENT_ID) as target:
-        found = recall_gone(
+        found = find_deleted(
             flow=flow, spec=spec, target=target, places=missing, deadline_s=DEADLINE_S
         )
     return found.places
@@ -123,10 +125,10 @@ def put_to_rest(spec: FlowSpec) -> None:
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         if positions_topic_of(spec) not in admin.topic_names(deadline_s=DEADLINE_S):
             return
-    take_pen(spec)
+    open_writer(spec)
 
 
-def take_pen(spec: FlowSpec, places: Iterable[Place] = ()) -> FlowPen:
+def open_writer(spec: FlowSpec, places: Iterable[Place] = ()) -> FlowPen:
     """Fence every other writer of the flow; `places` are remote partitions that an earlier
     writer may have written."""
     topic = positions_topic_of(spec)
@@ -154,7 +156,7 @@ def write_positions(spec: FlowSpec, rows: Sequence[Position]) -> None:
             configs=POSITIONS_CONFIGS,
             deadline_s=DEADLINE_S,
         )
-    pen = take_pen(spec)
+    pen = open_writer(spec)
     with pen.transaction(deadline_s=DEADLINE_S):
         pen.send(position_records(topic, rows), deadline_s=DEADLINE_S)
 

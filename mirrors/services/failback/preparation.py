@@ -37,7 +37,7 @@ from mirrors.services.failback import orphans
 from mirrors.services.failback.lifecycle import check_at_rest, is_at_rest
 from mirrors.services.failback.positions import (
     Sides,
-    gone_before,
+    deleted_before,
     look_at_sides,
     positions_of_flow,
     put_to_rest,
@@ -113,7 +113,7 @@ class _Preparation:
         """The stored divergence points of the standby; computed and stored now if missing."""
         self._tick("Reading the divergence points.")
         refresh_index(flow=self._flow)
-        kept = divergence_points.recall(flow=self._flow)
+        kept = divergence_points.read_points(flow=self._flow)
         if not kept or self._ran_since(kept):
             mark = f"failback-{self._run.pk}"
             divergence_points.keep(flow=self._flow, mark=mark, now=timezone.now())
@@ -159,7 +159,7 @@ class _Preparation:
     def _starts(self, points: list[Point], spec: FlowSpec, sides: Sides) -> list[Start]:
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         known = positions_of_flow(spec)
-        gone = gone_before(self._flow, self._there, points, sides.old)
+        gone = deleted_before(self._flow, self._there, points, sides.old)
         starts = plan_starts(points, policy, known, old=sides.old, new=sides.new, gone=gone)
         shown = [
             {"topic": s.topic, "partition": s.partition, "kind": s.kind, "offset": s.offset,

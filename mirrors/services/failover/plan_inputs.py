@@ -37,7 +37,7 @@ from mirrors.services.failover.source_partitions import (
     Selected,
     SourceSeen,
     ask_source,
-    with_recalled,
+    with_deleted,
     without,
 )
 from mirrors.services.failover.target_topics import read_standing, standing_of
@@ -197,13 +197,13 @@ class _Questions:
                 tick=self._tick,
             )
         self._tick()
-        return with_recalled(
+        return with_deleted(
             found, flow=self._flow, spec=self._spec, target=target, deadline_s=DEADLINE_S
         )
 
     def picture(self, seen: _Answers, positions: Mapping[Place, int]) -> FailoverPicture:
         flow, spec, theirs = self._flow, self._spec, seen.source
-        here = without(seen.groups.groups, theirs.gone, asked=bool(self._groups))
+        here = without(seen.groups.groups, theirs.deleted, asked=bool(self._groups))
         logs = (seen.starts, seen.ends)
         # A named group that may not be described gets its own row.
         is_named = any(row.partition < 0 for row in theirs.rows)
@@ -219,8 +219,8 @@ class _Questions:
             groups=tuple(
                 with_answers(flow, here, theirs.rows, logs, seen.listed, self._home, positions)
             ),
-            gone=tuple(sorted({topic for topic, _ in theirs.gone})),
-            gone_at=theirs.gone_at,
+            gone=tuple(sorted({topic for topic, _ in theirs.deleted})),
+            gone_at=theirs.deleted_at,
             left_behind=decisions_of(flow),
             not_visible="" if is_named else _not_visible(flow),
             standing=standing_of(self._standing, seen.there.topics),

@@ -20,7 +20,7 @@ from mirrors.domain.topics.plan import LONGEST_NAME
 from mirrors.kafka.admin.topics import Admin, At, Place
 from mirrors.models import Flow
 from mirrors.services.failover.source_groups import NOTHING
-from mirrors.services.gaps.deleted_partitions import recall_gone
+from mirrors.services.gaps.deleted_partitions import find_deleted
 
 CLIENT_ID = "understudy-failover"
 NOT_DESCRIBED = "not_described"
@@ -31,15 +31,15 @@ _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 class SourceSeen:
     """Each partition with the source's current figures, or with its last figure and age.
 
-    `silence`: why the source did not respond. `untold`: why single partitions did not. `gone`:
-    partitions that the source no longer has; `gone_at` (epoch ms): the earlier observation of it.
+    `silence`: why the source did not respond. `untold`: why single partitions did not. `deleted`:
+    partitions that the source no longer has; `deleted_at` (epoch ms): the earlier observation of it.
     """
 
     rows: tuple[PartitionPicture, ...]
     silence: str = ""
     untold: Mapping[Place, str] = dataclasses.field(default_factory=dict)
-    gone: frozenset[Place] = frozenset()
-    gone_at: int | None = None
+    deleted: frozenset[Place] = frozenset()
+    deleted_at: int | None = None
 
     @property
     def trouble(self) -> str:
@@ -82,26 +82,26 @@ def ask_source(
     `positions` are the committed ones: their ids identify a recreated topic.
     """
     known = {(row.topic, row.partition): row for row in rows}
-    gone: frozenset[Place] = frozenset()
+    deleted: frozenset[Place] = frozenset()
     alive, stops = _told_apart(tick)
     try:
         with Admin(spec, client_id=CLIENT_ID) as source:
             listed = _listed(source, known.keys(), selected, deadline_s, alive)
-            gone = _gone(known.keys(), listed)
-            known = {place: row for place, row in known.items() if place not in gone}
+            deleted = _deleted(known.keys(), listed)
+            known = {place: row for place, row in known.items() if place not in deleted}
             known |= _not_copied(known.keys(), listed, selected)
             known = {place: _described(row, listed) for place, row in known.items()}
             ends = _ends(source, known, committed=committed, deadline_s=deadline_s, tick=alive)
     except UnderstudyError as error:
         if error in stops:
             raise
-        left = tuple(row for place, row in known.items() if place not in gone)
-        return SourceSeen(rows=left, silence=error.message, gone=gone)
+        left = tuple(row for place, row in known.items() if place not in deleted)
+        return SourceSeen(rows=left, silence=error.message, deleted=deleted)
     found = {place: _with_ends(row, place, ends) for place, row in known.items()}
     return SourceSeen(
         rows=tuple(_identified(row, positions, listed) for row in found.values()),
         untold={place: error.message for place, error in ends.failed.items()},
-        gone=gone,
+        deleted=deleted,
     )
 
 
@@ -242,7 +242,7 @@ def _identified(
     return row
 
 
-def with_recalled(
+def with_deleted(
     seen: SourceSeen, *, flow: Flow, spec: FlowSpec, target: Admin, deadline_s: float
 ) -> SourceSeen:
     """For a silent source: partitions that it had deleted before are no loss of this failure, and
@@ -250,16 +250,16 @@ def with_recalled(
     unknown = [(row.topic, row.partition) for row in seen.rows if row.source_end is None]
     if not seen.silence or not unknown:
         return seen
-    found = recall_gone(flow=flow, spec=spec, target=target, places=unknown, deadline_s=deadline_s)
+    found = find_deleted(flow=flow, spec=spec, target=target, places=unknown, deadline_s=deadline_s)
     return dataclasses.replace(
         seen,
         rows=tuple(row for row in seen.rows if (row.topic, row.partition) not in found.places),
-        gone=seen.gone | found.places,
-        gone_at=found.seen_at,
+        deleted=seen.deleted | found.places,
+        deleted_at=found.seen_at,
     )
 
 
-def _gone(places: Collection[Place], listed: ClusterSnapshot) -> frozenset[Place]:
+def _deleted(places: Collection[Place], listed: ClusterSnapshot) -> frozenset[Place]:
     """A position outlives its topic, so that a recreated topic is recognized.
 
     A topic that could not be described does not count as deleted.
@@ -273,7 +273,7 @@ def _gone(places: Collection[Place], listed: ClusterSnapshot) -> frozenset[Place
 
 
 def without(
-    groups: Iterable[GroupPicture], gone: frozenset[Place], *, asked: bool
+    groups: Iterable[GroupPicture], deleted: frozenset[Place], *, asked: bool
 ) -> tuple[GroupPicture, ...]:
     """Kafka deletes groups' offsets with a topic; stored rows may still have them.
 
@@ -281,7 +281,7 @@ def without(
     """
     found = []
     for group in groups:
-        places = tuple(row for row in group.places if (row.topic, row.partition) not in gone)
+        places = tuple(row for row in group.places if (row.topic, row.partition) not in deleted)
         if places or not group.places:
             found.append(dataclasses.replace(group, places=places))
         elif asked:

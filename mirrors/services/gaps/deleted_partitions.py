@@ -16,7 +16,7 @@ from mirrors.services.clock import milliseconds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Gone:
+class DeletedPartitions:
     """Partitions that were replicated and then deleted on the source; `seen_at` (epoch ms) is the
     time of that observation, None without any."""
 
@@ -24,9 +24,9 @@ class Gone:
     seen_at: int | None = None
 
 
-def recall_gone(
+def find_deleted(
     *, flow: Flow, spec: FlowSpec, target: Admin, places: Collection[Place], deadline_s: float
-) -> Gone:
+) -> DeletedPartitions:
     """Which of these partitions were missing from the topics of the flow's last plan.
 
     Calls Kafka: only the target knows when a position was written. Raises UnderstudyError.
@@ -35,7 +35,7 @@ def recall_gone(
     listed_topics = FlowTopic.objects.filter(flow=flow).exclude(code="deleted_on_source")
     rows = list(listed_topics.values_list("topic", "partitions", "as_of"))
     if not rows or not places:
-        return Gone()
+        return DeletedPartitions()
     listed = Listed(
         partitions={topic: partitions for topic, partitions, _ in rows},
         at=max(milliseconds(as_of) for _, _, as_of in rows),
@@ -45,4 +45,4 @@ def recall_gone(
     written = {place: known.written[place] for place in places if place in known.written}
     selection = TopicSelection(spec.settings, policy)
     found = gone_by_then(listed, written, lambda topic: selection.decide(topic).replicated)
-    return Gone(places=found, seen_at=listed.at if found else None)
+    return DeletedPartitions(places=found, seen_at=listed.at if found else None)

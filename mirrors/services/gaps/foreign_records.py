@@ -102,7 +102,7 @@ def _events(flow: Flow, row: PartitionStatus) -> list[Gap]:
 
 
 def _open(flow: Flow, row: PartitionStatus, new: Sequence[Stretch], now: datetime) -> None:
-    words = _words(flow, row, new)
+    words = _sentence(flow, row, new)
     event = Gap.objects.create(
         flow=flow,
         topic=row.topic,
@@ -127,7 +127,7 @@ def _grow(
     known = [stretch for stretch in row.strangers if stretch.first >= begin]
     count = (event.count or 0) + sum(stretch.records for stretch in new)
     told = sum(stretch.records for stretch in known)
-    words = _words(flow, row, known)
+    words = _sentence(flow, row, known)
     if told != count:
         words += f" {count} records of others since {event.opened_at:%H:%M} UTC in all."
     Gap.objects.filter(pk=event.pk).update(
@@ -135,7 +135,7 @@ def _grow(
     )
 
 
-def _words(flow: Flow, row: PartitionStatus, stretches: Sequence[Stretch]) -> str:
+def _sentence(flow: Flow, row: PartitionStatus, stretches: Sequence[Stretch]) -> str:
     remote = f"{row.remote_topic}-{row.partition}"
     return in_words(stretches, remote=remote, target=flow.target.alias)
 

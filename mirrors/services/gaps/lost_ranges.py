@@ -64,7 +64,7 @@ def decide(*, gap: Gap, choice: str, who: str, why: str, shown: str, now: dateti
             )
             # The runner reads a decision like an edit, but nothing restarts.
             Flow.objects.filter(pk=flow.pk).update(generation=F("generation") + 1)
-        words = f"{gap}: {in_words(facts_of(gap))} {why}".strip()
+        words = f"{gap}: {describe(facts_of(gap))} {why}".strip()
         note(flow, what=f"gap: {choice}", who=who, why=words)
     gap.refresh_from_db()
     return gap
@@ -109,7 +109,7 @@ def remote_offsets(gap: Gap) -> tuple[int | None, int | None]:
     return facts.lost_there or facts.copied_there or (None, None)
 
 
-def in_words(facts: GapFacts) -> str:
+def describe(facts: GapFacts) -> str:
     kind, lost = facts.kind.replace("_", " "), facts.lost or facts.lost_there or facts.copied_there
     if lost is None:
         return f"{kind} at position {facts.position}."
@@ -128,7 +128,7 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
         )
     if shown and shown != digest_of(gap):
         raise Conflict(
-            f"The gap of {gap} has other numbers now: {in_words(facts_of(gap))} Check them and "
+            f"The gap of {gap} has other numbers now: {describe(facts_of(gap))} Check them and "
             "decide again.",
             code="stale",
         )
@@ -183,7 +183,7 @@ def _take(
             flow=flow, topic=row.topic, partition=row.partition, opened_at=now, **values
         )
         record(gap, field="state", before="", who=RUNNER, why=row.reason)
-        note(flow, what="gap: opened", who=RUNNER, why=f"{gap}: {in_words(facts)}")
+        note(flow, what="gap: opened", who=RUNNER, why=f"{gap}: {describe(facts)}")
         return
     same = gap.facts == values["facts"] and gap.reason == row.reason
     if same and (gap.first_lost, gap.last_lost) == lost:
@@ -191,7 +191,7 @@ def _take(
     before = digest_of(gap)
     gap.facts, gap.kind = dataclasses.asdict(facts), facts.kind
     if gap.state != GapState.OPEN and digest_of(gap) != before:
-        why = f"The numbers changed before the decision was applied: {in_words(facts)}"
+        why = f"The numbers changed before the decision was applied: {describe(facts)}"
         claim(Gap.objects.filter(pk=gap.pk), state=GapState.OPEN, reason=why, who=RUNNER)
         note(flow, what="gap: open again", who=RUNNER, why=f"{gap}: {why}")
     Gap.objects.filter(pk=gap.pk).update(**values)

@@ -62,7 +62,7 @@ def keep(
     return _store(flow, points.values())
 
 
-def recall(*, flow: Flow, deadline_s: float = DEADLINE_S) -> list[Divergence]:
+def read_points(*, flow: Flow, deadline_s: float = DEADLINE_S) -> list[Divergence]:
     """The points in the topic on the target, stored as rows: after a loss of the database."""
     spec = flow.spec
     with Admin(spec.target, client_id=CLIENT_ID) as admin:

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def tidy() -> None:
-    _remove_strangers()
+    _remove_unknown_specs()
     _look_at_idle_runners()
 
 
@@ -50,7 +50,7 @@ def name_unserved(*, hosts: set[str]) -> None:
             )
 
 
-def _remove_strangers() -> None:
+def _remove_unknown_specs() -> None:
     """Remove specs of flows that are not in the database."""
     known = set(Flow.objects.values_list("pk", flat=True))
     for runner in Runner.objects.filter(host__in=["", settings.UNDERSTUDY_HOST]):

@@ -182,7 +182,7 @@ def _see_dead(runner: Runner) -> None:
     age = milliseconds(timezone.now()) - milliseconds(runner.since)
     if just_claimed and age < CLAIM_PATIENCE_MS:
         return
-    words = _last_words(directory_of(runner))
+    words = _last_output(directory_of(runner))
     # A claimed start that did not happen is not the runner's failure.
     died_starting = runner.state == RunnerState.STARTING and not just_claimed
     failed = runner.failed_starts + died_starting
@@ -196,7 +196,7 @@ def _see_dead(runner: Runner) -> None:
     logs.keep(runner=runner, directory=directory_of(runner))
 
 
-def _last_words(directory: Path) -> str:
+def _last_output(directory: Path) -> str:
     try:
         with (directory / launcher.OUTPUT_FILE).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))

@@ -36,7 +36,7 @@ class Bounds:
         return max(self.start, self.owed or 0), self.end or 0
 
     @property
-    def gone(self) -> int:
+    def deleted(self) -> int:
         """Offsets that are owed and that the source has deleted."""
         return 0 if self.owed is None else max(0, self.start - self.owed)
 

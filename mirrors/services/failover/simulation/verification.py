@@ -226,7 +226,9 @@ def _loss(
     at = bounds[place]
     records = len(lost.between(place, *at.lost))
     # Records that the source deleted before replication cannot be counted.
-    return Loss(records=records + at.gone, unread=None, how="at_most" if at.gone else "counted")
+    return Loss(
+        records=records + at.deleted, unread=None, how="at_most" if at.deleted else "counted"
+    )
 
 
 def _rate(

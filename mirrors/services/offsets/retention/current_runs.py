@@ -28,7 +28,7 @@ from mirrors.models import (
     RunBlock,
 )
 from mirrors.models.flows import DesiredState
-from mirrors.services.offsets.retention.old_runs import CLIENT_ID, DEADLINE_S, MOST, take_off
+from mirrors.services.offsets.retention.old_runs import CLIENT_ID, DEADLINE_S, MOST, delete_blocks
 from mirrors.services.offsets.reverse_translation import other_way
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
     until = time.monotonic() + deadline_s
     maps = list(PartitionMap.objects.filter(flow=flow, position__isnull=False).exclude(into=""))
     starts, groups = _starts(flow, maps, until), _lowest_of_groups(flow)
-    gone, why_not = 0, Counter[str]()
+    deleted, why_not = 0, Counter[str]()
     seen: list[PartitionMap] = []
     for known in maps:
         place = (known.topic, known.partition)
@@ -73,8 +73,8 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
         )
         if found is None:
             why_not["a log start did not move, or is unknown"] += 1
-        elif gone < MOST and time.monotonic() < until:
-            gone += take_off(flow, known, due_blocks(known, found), until=until)
+        elif deleted < MOST and time.monotonic() < until:
+            deleted += delete_blocks(flow, known, due_blocks(known, found), until=until)
         known.source_start, known.target_start = starts[place]
         known.starts_at = now
         seen.append(known)
@@ -82,8 +82,10 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
         seen, ["source_start", "target_start", "starts_at"], batch_size=_BATCH
     )
     told = "; ".join(f"{reason} ({count} partitions)" for reason, count in why_not.most_common())
-    log.info("Runs of %s before both logs: %s blocks went; %s", flow.name, gone, told or "no doubt")
-    return gone
+    log.info(
+        "Runs of %s before both logs: %s blocks deleted; %s", flow.name, deleted, told or "no doubt"
+    )
+    return deleted
 
 
 def due_blocks(known: PartitionMap, at: Border) -> QuerySet[RunBlock]:

@@ -49,15 +49,15 @@ def retire_runs(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
         return 0
     with Admin(flow.target.spec, client_id=CLIENT_ID) as admin:
         logs = _Remote(flow, admin, until).logs(maps)
-    gone, why = 0, Counter[str]()
+    deleted, why = 0, Counter[str]()
     for old in maps:
         verdict = retirement(_facts(old), logs[old.pk])
         why[verdict.reason] += 1
-        if verdict.is_due and gone < MOST and time.monotonic() < until:
-            gone += _take_away(flow, old, until)
+        if verdict.is_due and deleted < MOST and time.monotonic() < until:
+            deleted += _delete_map_blocks(flow, old, until)
     told = "; ".join(f"{reason} ({count} partitions)" for reason, count in why.most_common())
-    log.info("Runs of earlier generations of %s: %s blocks went; %s", flow.name, gone, told)
-    return gone
+    log.info("Runs of earlier generations of %s: %s blocks deleted; %s", flow.name, deleted, told)
+    return deleted
 
 
 class _Remote:
@@ -109,18 +109,18 @@ def _last(known: PartitionMap) -> RunBlock | None:
     return RunBlock.objects.filter(map=known).order_by("-first").first()
 
 
-def _take_away(flow: Flow, old: PartitionMap, until: float) -> int:
+def _delete_map_blocks(flow: Flow, old: PartitionMap, until: float) -> int:
     """Deletes the map too, together with its last block."""
     blocks = RunBlock.objects.filter(map=old)
-    gone = take_off(flow, old, blocks, until=until)
+    deleted = delete_blocks(flow, old, blocks, until=until)
     if not blocks.exists():
         PartitionMap.objects.filter(pk=old.pk, position__isnull=True).delete()
-    return gone
+    return deleted
 
 
-def take_off(flow: Flow, of: PartitionMap, blocks: QuerySet[RunBlock], *, until: float) -> int:
+def delete_blocks(flow: Flow, of: PartitionMap, blocks: QuerySet[RunBlock], *, until: float) -> int:
     """Delete blocks of one map from topic and index, in chunks; returns how many."""
-    gone = 0
+    deleted = 0
     for chunk in _chunks(blocks):
         keys = [
             BlockKey(of.topic, of.partition, of.generation, first, of.into) for _, first in chunk
@@ -129,10 +129,10 @@ def take_off(flow: Flow, of: PartitionMap, blocks: QuerySet[RunBlock], *, until:
         left = max(0.5, until - time.monotonic())
         append(flow.target.spec, runs_topic(flow.source.alias), rows, deadline_s=left)
         RunBlock.objects.filter(pk__in=[pk for pk, _ in chunk]).delete()
-        gone += len(chunk)
-        if gone >= MOST or time.monotonic() > until:
+        deleted += len(chunk)
+        if deleted >= MOST or time.monotonic() > until:
             break
-    return gone
+    return deleted
 
 
 def _chunks(blocks: QuerySet[RunBlock]) -> Iterator[list[tuple[int, int]]]:

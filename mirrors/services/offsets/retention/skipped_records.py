@@ -63,13 +63,15 @@ def retire_notes(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
             blocks, is_current=current[name, number] == born, start=starts.get((name, number))
         )
     ]
-    gone = 0
+    deleted = 0
     for at in range(0, min(len(due), MOST), _CHUNK):
         chunk = due[at : at + _CHUNK]
         append(flow.target.spec, topic, chunk, deadline_s=max(0.5, until - time.monotonic()))
-        gone += len(chunk)
-    log.info("Notes of what %s left out: %s of %s blocks went", flow.name, gone, _count(notes))
-    return gone
+        deleted += len(chunk)
+    log.info(
+        "Notes of what %s left out: %s of %s blocks deleted", flow.name, deleted, _count(notes)
+    )
+    return deleted
 
 
 def _due(

@@ -76,7 +76,7 @@ def _stopped(context: Context, words: str) -> Outcome:
         return _again(context, rest)
     count = len(context.source_places) - len(rest.unread) - len(rest.waiting)
     copied = f"Everything was replicated in {plural(count, 'partition')}."
-    return done(f"{copied} {words}{_left_words(rest)}", unread=dict(rest.unread))
+    return done(f"{copied} {words}{_unknown_sentence(rest)}", unread=dict(rest.unread))
 
 
 def _catch_up(context: Context) -> Outcome | None:
@@ -90,7 +90,7 @@ def _catch_up(context: Context) -> Outcome | None:
         )
         return not_yet(words, **numbers)
     if rest.waiting:
-        return failed(_waiting_words(rest.waiting), **numbers)
+        return failed(_waiting_sentence(rest.waiting), **numbers)
     if not rest.behind:
         return None
     words = f"At most {plural(rest.behind, 'record')} behind, most of them in {rest.most}."
@@ -166,7 +166,7 @@ def _name(place: Place) -> str:
     return f"{place[0]}-{place[1]}"
 
 
-def _waiting_words(waiting: Mapping[str, str]) -> str:
+def _waiting_sentence(waiting: Mapping[str, str]) -> str:
     name, why = next(iter(waiting.items()))
     more = f" So do {len(waiting) - 1:,} more." if len(waiting) > 1 else ""
     return (
@@ -175,7 +175,7 @@ def _waiting_words(waiting: Mapping[str, str]) -> str:
     )
 
 
-def _left_words(rest: Rest) -> str:
+def _unknown_sentence(rest: Rest) -> str:
     """Partitions whose state is unknown, by name."""
     left = {**rest.waiting, **rest.unread}
     if not left:
@@ -191,7 +191,7 @@ def unanswered(context: Context) -> str:
         rest = what_is_left(context)
     except UnderstudyError as error:
         return error.message
-    left = _left_words(rest).strip()
+    left = _unknown_sentence(rest).strip()
     return f"{left} Remove the cause, or leave them behind by decision." if left else ""
 
 

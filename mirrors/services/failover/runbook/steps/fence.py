@@ -128,7 +128,9 @@ def _wait(context: Context) -> Outcome:
     began = row.result.get("looked_at") or now
     context.keep(ends=ends, looked_at=began)
     if before is not None and not moving:
-        return done(f"{_words(context)}{_unread_words(source.alias, unread)}", fenced_at=now)
+        return done(
+            f"{_fence_sentence(context)}{_unread_sentence(source.alias, unread)}", fenced_at=now
+        )
     if before is None:
         return not_yet(f"Checks whether records still arrive on {source.alias}.")
     words = (
@@ -140,7 +142,7 @@ def _wait(context: Context) -> Outcome:
     return not_yet(words)
 
 
-def _words(context: Context) -> str:
+def _fence_sentence(context: Context) -> str:
     result, source = context.row.result, context.spec.source.alias
     count = len({topic for topic, _ in context.source_places})
     how = {
@@ -152,7 +154,7 @@ def _words(context: Context) -> str:
     return f"{fell}{how} No records arrive on {source} any more."
 
 
-def _unread_words(alias: str, unread: Mapping[str, str]) -> str:
+def _unread_sentence(alias: str, unread: Mapping[str, str]) -> str:
     if not unread:
         return ""
     name, why = next(iter(unread.items()))

@@ -67,7 +67,7 @@ class CountedLoss:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Range:
-    """Offsets [first, end) of one partition that were not replicated. The source deleted `gone` of
+    """Offsets [first, end) of one partition that were not replicated. The source deleted `deleted` of
     them before the count. `unknown` says why no count is possible."""
 
     topic: str
@@ -75,7 +75,7 @@ class _Range:
     remote_topic: str
     first: int = 0
     end: int = 0
-    gone: int = 0
+    deleted: int = 0
     unknown: str = ""
 
     @property
@@ -169,8 +169,8 @@ def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> lis
 
 def _range(base: _Range, begins: int | None, first: int, end: int) -> _Range:
     begins = first if begins is None else begins
-    gone = max(0, min(first, end) - begins)
-    return dataclasses.replace(base, first=max(begins, first), end=end, gone=gone)
+    deleted = max(0, min(first, end) - begins)
+    return dataclasses.replace(base, first=max(begins, first), end=end, deleted=deleted)
 
 
 def _lost_from(row: Mapping[str, Any]) -> int | None:
@@ -221,13 +221,13 @@ def _count(row: _Range, read: Offsets | None, written: Mapping[Place, list[Run]]
         return None
     offsets = row.end - row.first
     if offsets <= 0:
-        return upper_bound(row.gone)
+        return upper_bound(row.deleted)
     own = written.get(row.place)
     found = upper_bound(offsets)
     if read is not None:
         is_counted = None if not own else lambda offset: is_own(offset, own)
         found = read.count(row.first, row.end, is_counted)
-    return found + upper_bound(row.gone)
+    return found + upper_bound(row.deleted)
 
 
 def _owed(row: _Range, count: Count | None, at: int) -> Owed:

@@ -66,7 +66,7 @@ def _wait(context: Context) -> Outcome:
     words = f"{exact:,} of {plural(len(plan.places), 'group-partition')} have an exact offset"
     words += f", {len(known) - exact:,} an earlier one." if len(known) > exact else "."
     kept, numbers["divergence_points"] = _keep_points(context)
-    named = [kept, _stuck_words(context, readers), _changed_words(numbers["changed"])]
+    named = [kept, _stuck_sentence(context, readers), _changes_sentence(numbers["changed"])]
     return done(" ".join([words, *(part for part in named if part)]), **numbers)
 
 
@@ -105,7 +105,7 @@ def _readers(context: Context, places: Iterable[Mapping[str, Any]]) -> Readers |
     return found
 
 
-def _stuck_words(context: Context, readers: Readers | None) -> str:
+def _stuck_sentence(context: Context, readers: Readers | None) -> str:
     if not context.planned:
         return ""
     if readers is None:
@@ -121,7 +121,7 @@ def _stuck_words(context: Context, readers: Readers | None) -> str:
     )
 
 
-def _changed_words(changed: list[str]) -> str:
+def _changes_sentence(changed: list[str]) -> str:
     """What is worse than simulated: it stops nothing any more, and the result names it."""
     if not changed:
         return ""

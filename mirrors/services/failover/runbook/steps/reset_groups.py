@@ -188,32 +188,34 @@ def _undo(context: Context) -> str:
     undone = Undone()
     for group in sorted({row["group"] for row in rows}):
         context.alive()
-        undone += _put_back(context, group, [row for row in rows if row["group"] == group])
-    return undone.words
+        undone += _restore_offsets(context, group, [row for row in rows if row["group"] == group])
+    return undone.sentence
 
 
 @dataclasses.dataclass(frozen=True)
 class Undone:
     """How many offsets were restored, deleted, and left unchanged."""
 
-    back: int = 0
-    gone: int = 0
+    restored: int = 0
+    deleted: int = 0
     left: int = 0
 
     def __add__(self, other: Undone) -> Undone:
-        return Undone(self.back + other.back, self.gone + other.gone, self.left + other.left)
+        return Undone(
+            self.restored + other.restored, self.deleted + other.deleted, self.left + other.left
+        )
 
     @property
-    def words(self) -> str:
-        said = f"{plural(self.back, 'offset')} restored"
-        if self.gone:
-            said += f", {plural(self.gone, 'offset')} deleted where there was none before"
+    def sentence(self) -> str:
+        said = f"{plural(self.restored, 'offset')} restored"
+        if self.deleted:
+            said += f", {plural(self.deleted, 'offset')} deleted where there was none before"
         if self.left:
             said += f"; {self.left:,} left, because their groups are active or consumed since"
         return f"{said}."
 
 
-def _put_back(context: Context, group: str, rows: list[Row]) -> Undone:
+def _restore_offsets(context: Context, group: str, rows: list[Row]) -> Undone:
     target = context.spec.target
     states, seen = look_at_target(target, [_place(row) for row in rows], Budget(DEADLINE_S))
     if states.get(group, "") not in IDLE:
@@ -222,16 +224,16 @@ def _put_back(context: Context, group: str, rows: list[Row]) -> Undone:
     offsets = {_where(row): Offset(row["before"]) for row in ours if row["before"] is not None}
     done = write_offsets(target, group, offsets, deadline_s=DEADLINE_S).raise_first().done
     fresh = {_where(row) for row in ours if row["before"] is None}
-    gone = _take_away(target, group, fresh, made=any(row.get("made") for row in ours))
+    deleted = _delete_offsets(target, group, fresh, made=any(row.get("made") for row in ours))
     # An offset that has moved or was deleted was changed by somebody else.
     left = sum(
         place.target_offset not in (None, row["to"], row["before"])
         for row, place in zip(rows, seen, strict=True)
     )
-    return Undone(len(done), gone, left)
+    return Undone(len(done), deleted, left)
 
 
-def _take_away(target: ClusterSpec, group: str, fresh: set[Place], *, made: bool) -> int:
+def _delete_offsets(target: ClusterSpec, group: str, fresh: set[Place], *, made: bool) -> int:
     """Delete offsets that did not exist before; also the group where the run created it."""
     if not fresh:
         return 0

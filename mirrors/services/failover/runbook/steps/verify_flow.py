@@ -46,7 +46,7 @@ def _wait(context: Context) -> Outcome:
     consumed = plural(sum(one.consumed for one in groups), "record")
     words = (
         f"{len(found.working):,} of {plural(len(groups), 'group')} consume on "
-        f"{context.spec.target.alias}; {consumed} consumed there. {_source_words(context, late)} "
+        f"{context.spec.target.alias}; {consumed} consumed there. {_source_sentence(context, late)} "
         f"{found.sentence}"
     ).strip()
     if found.awaited:
@@ -124,7 +124,7 @@ def _written_since(context: Context) -> int | None:
     return sum(max(0, end - fence["ends"].get(name, end)) for name, end in now.items())
 
 
-def _source_words(context: Context, late: int | None) -> str:
+def _source_sentence(context: Context, late: int | None) -> str:
     alias = context.spec.source.alias
     if late is None:
         return f"Whether anything is still written on {alias} is unknown."
