@@ -20,7 +20,7 @@ from pytest_django import Settings
 
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
-from tests.turns import VARIABLE
+from tests.exclusive import VARIABLE
 from tests.wire.world import Side
 
 # A law is not broken because the machine is busy.
@@ -32,7 +32,7 @@ settings.register_profile(
 )
 settings.load_profile("busy")
 
-# How dear a guess is, is Django's to choose: a third of a second for each sign-in of a test.
+# The default costs a third of a second for each sign-in of a test.
 PBKDF2PasswordHasher.iterations = 1_000
 
 # Quick to start beats quick under load here; the second compiler costs more than it gives.

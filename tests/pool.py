@@ -1,7 +1,7 @@
 """What each of two sessions runs: folders of its own, then files of a pool that both take from.
 
 A plugin of pytest that `tests.side_by_side` loads. How long folders take beside each other depends
-on the machine, so whoever is done with its own takes the next file that nobody has taken: both end
+on the machine, so a session that is done with its own takes the next free file: both end
 at about the same time.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.turns import VARIABLE
+from tests.exclusive import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 # Whatever is not named here is the second session's: all that starts a whole demo, so that there

@@ -1,10 +1,10 @@
-"""`make test`: the whole suite as two pytest sessions at the same time, each whole in itself.
+"""`make test`: the whole suite as two pytest sessions at the same time, each complete.
 
 Most tests wait most of their time: for brokers, for Spark, for a page. Each session has its own
 brokers, Redis, databases and ports, folders of its own and what it takes from a pool that both
 share (tests/pool.py); tests that measure time are marked `alone` and run while the other session
-waits (tests/turns.py). The first session is seen as it runs; what the second one says comes after
-it. Both must pass.
+waits (tests/exclusive.py). The output of the first session appears as it runs, the second one's
+after it. Both must pass.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any
 
 import psutil
 
+from tests.exclusive import VARIABLE
 from tests.pool import ROOT, shares
-from tests.turns import VARIABLE
 
-PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.turns", "-p", "tests.pool")
+PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.exclusive", "-p", "tests.pool")
 _NOTHING_TO_RUN = 5
 _PAUSE_S = 0.5
 # For what two sessions' brokers write, with as much again to spare.
@@ -113,7 +113,7 @@ def _follow(log: Path, session: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _signals_go_on_to(sessions: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Whoever stops us stops both as Ctrl-C does: each takes down what it started."""
+    """A signal to this process stops both like Ctrl-C: each one stops what it started."""
 
     def hand_on(_number: int, _frame: object) -> None:
         for session in sessions:

@@ -1,4 +1,4 @@
-"""The shape of the house: sizes, walls, doors to the outside, nothing that must stay out."""
+"""Architecture rules: sizes, layers, imports of other programs, forbidden dependencies."""
 
 from __future__ import annotations
 

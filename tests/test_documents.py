@@ -13,7 +13,7 @@ from tests.test_architecture import tracked
 ROOT = Path(__file__).resolve().parent.parent
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```", re.DOTALL)
-# Names of ours in a document about the code: below `mirrors` unless a program comes first.
+# Names of code in a document: below `mirrors` unless a program comes first.
 _NAME = re.compile(
     r"`((?:services|domain|kafka|models|mirrors|spark_runner|monitoring)[./][\w./]*)`"
 )

@@ -17,7 +17,7 @@ PROGRAMS = ("controlplane", "mirrors", "monitoring", "spark_runner")
 _NAME = re.compile(
     r"""["'](UNDERSTUDY_[A-Z_]+|DATABASE_URL|REDIS_URL|XDG_CACHE_HOME|JAVA_HOME)["']"""
 )
-# What the command of a hook is told about the run; docs/failover-hooks.md has them.
+# The environment variables of a hook's command; docs/failover-hooks.md has them.
 TOLD = {f"UNDERSTUDY_{word}" for word in ("RUN", "KIND", "FLOW", "SOURCE", "TARGET")}
 # The demo's and the benchmark's own.
 _NOT_FOR_OPERATORS = {"UNDERSTUDY_DEMO_MARK", "UNDERSTUDY_BENCH_LOCK", *TOLD}

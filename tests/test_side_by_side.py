@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests import pool, side_by_side
-from tests.turns import Turns
+from tests.exclusive import Turns
 
 TESTS = Path(__file__).parent
 

@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 
 from mirrors.models import Drill, DrillRun, Flow
 from monitoring.prometheus import metrics
-from tests.drilling import drilled, finished
+from tests.drill_runs import drilled, finished
 
 API = "/api/v1/"
 

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.test import APIClient
 
 from mirrors.models import Failback, Flow
-from tests.going_back import going_back
+from tests.failback_rows import going_back
 from tests.pages import world
 
 PATH = "/api/v1/failbacks/"

@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from controlplane.celery import app
 from mirrors.models import Flow, Role
 from mirrors.services.users import ensure_person
-from tests.drilling import drill_rows
-from tests.going_back import fenced, going_back
+from tests.drill_runs import drill_rows
+from tests.failback_rows import fenced, going_back
 from tests.pages import world
 from tests.pages.full import lately
 

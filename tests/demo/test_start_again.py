@@ -15,7 +15,7 @@ from controlplane.demo.console import Console
 from controlplane.demo.rest_client import Api
 from controlplane.demo.stack import Stage
 from controlplane.demo.workspace import Workspace
-from tests.staging import on_stage
+from tests.demo_stage import on_stage
 
 pytestmark = pytest.mark.timeout(900)
 

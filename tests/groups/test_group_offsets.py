@@ -15,7 +15,7 @@ from mirrors.models import GroupOffset as Row
 from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
 from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
-from tests.mirrors.scene import simulate
+from tests.mirrors.simulated_flow import simulate
 from tests.wire.world import unique
 
 MakeWorld = Callable[..., World]

@@ -9,8 +9,8 @@ import pytest
 from controlplane.demo.run import remote_name
 from controlplane.demo.stack import Stage
 from controlplane.demo.verification.topics import Comparison, compare_clusters
+from tests.demo_stage import on_stage
 from tests.journeys.refusals import refusals
-from tests.staging import on_stage
 
 
 @pytest.fixture(scope="package")

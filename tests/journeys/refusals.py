@@ -1,4 +1,4 @@
-"""What a broker refused to write: a record of ours among it is a defect, however well it ended."""
+"""Produce requests that a broker rejected: one of this product is a defect in any case."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from controlplane.demo.stack import Stage
 from tests.browser.conftest import chromium
-from tests.journeys.asking import Rest
+from tests.journeys.crawler import Walker
+from tests.journeys.demo_client import Rest
 from tests.journeys.test_comparison import ENDED
-from tests.journeys.walking import Walker
 
 __all__ = ["chromium"]
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
@@ -55,7 +55,7 @@ def test_every_page_is_quiet_and_whole_and_every_file_comes(
     light, dark = arrive(), arrive("dark")
     runs = [f"/{kind}/{key}/" for kind, key in shown.items()]
     pages, files = light.follow("/", f"/flows/{flow}/", *runs)
-    # So many there were; fewer means that a page is not linked any more.
+    # The known number; fewer means that a page is not linked any more.
     assert len(pages) > 80
     for address in files:
         body = light.download(address)

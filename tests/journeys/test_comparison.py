@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from controlplane.demo.stack import Stage
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.groups import list_groups
-from tests.journeys.asking import Person, Rest
+from tests.journeys.demo_client import Person, Rest
 
 ENDED = {"succeeded", "failed", "aborted"}
 

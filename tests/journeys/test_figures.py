@@ -15,14 +15,14 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLev
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from controlplane.demo.stack import Stage
-from tests.journeys.asking import Person, Rest, figure
+from tests.journeys.demo_client import Person, Rest, figure
 
 Place = tuple[str, int]
 PAGE_S = 150.0
 
 
 class Meter:
-    """One cluster as confluent-kafka sees it: nothing of ours is asked."""
+    """One cluster as confluent-kafka sees it, independent of the product."""
 
     def __init__(self, bootstrap: str) -> None:
         self.config = {"bootstrap.servers": bootstrap, "log_level": 0}

@@ -10,7 +10,7 @@ import pytest
 
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
-from tests.journeys.judging import Round
+from tests.journeys.failover_check import Round
 
 pytestmark = pytest.mark.django_db
 REPETITIONS = 20

@@ -13,9 +13,9 @@ import pytest
 
 from controlplane.demo.stack import Stage
 from controlplane.demo.verification.topics import Comparison
-from tests.journeys.nasty import Nasty
+from tests.demo_stage import runner_process
+from tests.journeys.adverse_traffic import AdverseTraffic
 from tests.journeys.refusals import sent_again
-from tests.staging import runner_process
 
 BACK_WITHIN = 60.0
 VICTIMS = (
@@ -83,8 +83,8 @@ def whats_wrong(stage: Stage, name: str, since: float) -> str:
 
 
 @pytest.fixture(scope="module")
-def load(stage: Stage) -> Nasty:
-    nasty = Nasty(stage.clusters["primary"], "storm", seed=11, wide=40, storm=True).start()
+def load(stage: Stage) -> AdverseTraffic:
+    nasty = AdverseTraffic(stage.clusters["primary"], "storm", seed=11, wide=40, storm=True).start()
     time.sleep(5)
     return nasty
 
@@ -94,14 +94,14 @@ def load(stage: Stage) -> Nasty:
     "name",
     [pytest.param(name, marks=[pytest.mark.alone] * (name in ALONE)) for name in VICTIMS],
 )
-def test_everything_is_back_within_a_minute(stage: Stage, load: Nasty, name: str) -> None:
+def test_everything_is_back_within_a_minute(stage: Stage, load: AdverseTraffic, name: str) -> None:
     assert kill_and_wait(stage, name) < BACK_WITHIN
     assert load.failure is None
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_twenty_kills_at_random(stage: Stage, load: Nasty) -> None:
+def test_twenty_kills_at_random(stage: Stage, load: AdverseTraffic) -> None:
     chosen = random.Random(3)
     for _ in range(20):
         kill_and_wait(stage, chosen.choice(VICTIMS))
@@ -111,7 +111,7 @@ def test_twenty_kills_at_random(stage: Stage, load: Nasty) -> None:
 
 @pytest.mark.timeout(600)
 def test_nothing_was_lost_or_repeated(
-    stage: Stage, load: Nasty, compare: Callable[..., Comparison]
+    stage: Stage, load: AdverseTraffic, compare: Callable[..., Comparison]
 ) -> None:
     load.stop()
     stage.stop_traffic()

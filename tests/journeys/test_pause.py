@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from controlplane.demo.stack import Stage
-from tests.journeys.asking import Person, Rest
+from tests.journeys.demo_client import Person, Rest
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 PAUSE_S, SAMPLE_S = 60.0, 10.0

@@ -114,7 +114,7 @@ def test_a_worker_killed_in_mid_simulation_leaves_no_group(
     path = f"failovers/{made['id']}/"
     deadline = time.monotonic() + 30
     while not left_over(stage):
-        assert time.monotonic() < deadline, "no throw-away group was ever there"
+        assert time.monotonic() < deadline, "no temporary group was ever there"
     worker = next(child for child in stage.supervisor.children if child.name == "celery-tasks")
     assert worker.process is not None
     parent = psutil.Process(worker.process.pid)

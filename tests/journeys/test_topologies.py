@@ -16,7 +16,7 @@ from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
 from controlplane.demo.stack import Stage
 from controlplane.demo.verification.topics import compare_topics
-from tests.journeys.asking import Person, Rest
+from tests.journeys.demo_client import Person, Rest
 from tests.journeys.test_comparison import ENDED
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]

@@ -171,7 +171,7 @@ class KafkaSide:
         return {(row.topic, row.partition): row.offset for row in rows if row.offset >= 0}
 
     def read(self, topics: Mapping[str, int]) -> dict[Place, list[tuple[int, str]]]:
-        """Offset and value of every committed record of these topics with so many partitions."""
+        """Offset and value of every committed record of these topics (name -> partitions)."""
         places = [(name, number) for name, count in topics.items() for number in range(count)]
         found: dict[Place, list[tuple[int, str]]] = {place: [] for place in places}
         if places:

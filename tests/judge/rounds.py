@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from controlplane.demo.errors import DemoError
-from tests.journeys.asking import Person
+from tests.journeys.demo_client import Person
 from tests.judge.checks import Check
 from tests.judge.cluster import now_ms
 from tests.judge.flow_moves import CommitGroup, choose
@@ -22,7 +22,7 @@ from tests.judge.world import World
 
 STEPS = 3
 MOVES_A_STEP = 3
-# One round in so many begins behind a MirrorMaker 2.
+# One round in this number begins after a MirrorMaker 2.
 MIRRORED = 15
 # After the last move of a step: every statement has had time to show it.
 SETTLE_S = 11.0

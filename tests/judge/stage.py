@@ -8,7 +8,7 @@ from typing import Any
 
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.stack import Stage
-from tests.journeys.asking import Rest
+from tests.journeys.demo_client import Rest
 
 # Everyone may do everything until a rule says otherwise; retention acts within a second.
 PROPERTIES = {

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.journeys.asking import Person
+from tests.demo_stage import on_stage
+from tests.journeys.demo_client import Person
 from tests.judge.rounds import play
 from tests.judge.stage import JudgeStage
-from tests.staging import on_stage
 
 # Of the ordinary suite: denied rights, refused records and names, a dead address, a switchover that
 # leaves behind what is in the way; a source that is killed and comes back, an abandoned group.

@@ -33,7 +33,7 @@ def claim(records: int | None, certainty: Certainty, **more: object) -> Claim:
 
 
 def kept(written: int, copied: int, *, aborted: int = 0) -> Ledger:
-    """A topic with so many committed records, of which the first ones are copied."""
+    """A topic with `written` committed records, of which the first `copied` are replicated."""
     ledger = Ledger("s.")
     records = ledger.create("t", 1, 0).partitions[0]
     for number in range(written + aborted):

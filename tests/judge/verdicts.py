@@ -19,7 +19,7 @@ Kind = Literal[
     "stopped_behind_fence",
     "broken",
 ]
-# So many of the statements may be unknown although all clusters answer and nothing is in flight.
+# Share of statements that may be unknown although all clusters respond and nothing is in flight.
 UNKNOWN_SHARE = 0.02
 # So much less than what was owed when the source was last seen may a lower bound be.
 VAGUE_SHARE = 0.1

@@ -9,7 +9,7 @@ import time
 import urllib.error
 from typing import Any
 
-from tests.journeys.asking import Person, Rest
+from tests.journeys.demo_client import Person, Rest
 from tests.judge.cluster import KafkaSide, Place, Reader, Writer, now_ms
 from tests.judge.ledger import Generation, Ledger, Record, Seen
 from tests.judge.stage import JudgeStage, remove_flow
@@ -260,7 +260,7 @@ class World:
         assert generation is not None, topic
         return generation
 
-    # What is broken and mended.
+    # What is broken and repaired.
 
     def kill_source(self) -> None:
         self.stage.kill("primary")
@@ -322,7 +322,7 @@ class World:
         return copies
 
     def known_owed(self, at: int) -> str:
-        """What is surely owed of topics that the product may describe, in words; "" for nothing."""
+        """A sentence with what is surely owed of topics that the product may describe, or ""."""
         amounts = {
             topic: self.ledger.owed(at, topic).least
             for topic in self.ledger.topics

@@ -13,7 +13,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Comparison
 from mirrors.services.comparison import lifecycle as comparisons
 from mirrors.services.comparison import worker
-from tests.mirrors.compared import compare, flow_of, record
+from tests.mirrors.comparison import compare, flow_of, record
 from tests.mirrors.maps import keep_map
 from tests.wire.world import Side, unique
 

@@ -14,7 +14,7 @@ from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_g
 from mirrors.services.groups.target_offsets import move_groups
 from tests.dead_addresses import KINDS
 from tests.groups.world import World
-from tests.mirrors.handover import begin, copied, finish, group_of, hooked_world, simulated
+from tests.mirrors.switchover import begin, copied, finish, group_of, hooked_world, simulated
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db

@@ -19,7 +19,7 @@ from mirrors.models import Certificate, Drill, DrillRun, Flow
 from mirrors.services.drills import schedules
 from mirrors.services.drills.certificates import issuance
 from mirrors.services.drills.objectives import set_objectives
-from tests.mirrors.test_simulation import Scene, flow, scene
+from tests.mirrors.test_simulation import SimulatedFlow, flow, scene
 
 __all__ = ["flow", "scene"]
 pytestmark = pytest.mark.django_db
@@ -34,7 +34,7 @@ def worker() -> Iterator[None]:
 
 
 def test_a_drill_runs_from_cron_and_leaves_a_certificate_that_the_public_page_verifies(
-    scene: Scene, flow: Flow, signing_key: Path, worker: None
+    scene: SimulatedFlow, flow: Flow, signing_key: Path, worker: None
 ) -> None:
     group = scene.group("drill", 7)
     objectives = Objectives(rpo_records=scene.lost, rto_seconds=60)
@@ -67,7 +67,7 @@ def test_a_drill_runs_from_cron_and_leaves_a_certificate_that_the_public_page_ve
 
 
 def test_a_drill_that_misses_its_objective_is_certified_as_failed_by_how_much(
-    scene: Scene, flow: Flow, signing_key: Path, worker: None
+    scene: SimulatedFlow, flow: Flow, signing_key: Path, worker: None
 ) -> None:
     set_objectives(flow=flow, wanted=Objectives(rpo_records=scene.lost - 3), who="eve")
     schedules.request_drill(flow=flow, groups=[scene.group("drill", 7)], who="ann")

@@ -17,7 +17,7 @@ from mirrors.services.drills.objectives import set_objectives
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.simulation import simulator
-from tests.drilling import drilled, finished, simulated
+from tests.drill_runs import drilled, finished, simulated
 from tests.pages import world
 
 MONDAY = datetime(2026, 11, 23, 2, 0, tzinfo=UTC)

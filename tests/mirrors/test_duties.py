@@ -1,4 +1,4 @@
-"""Duties in the database: a turn is taken once, never two at a time, and its end is kept."""
+"""Sync-task runs in the database: a slot is taken once, never two at a time, with its outcome."""
 
 from __future__ import annotations
 

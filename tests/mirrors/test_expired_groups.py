@@ -15,8 +15,8 @@ from mirrors.services.failover.simulation import simulator, temporary_groups
 from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
 from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
-from tests.mirrors.handover import NO_HOOKS, carry_out
-from tests.mirrors.scene import simulate
+from tests.mirrors.simulated_flow import simulate
+from tests.mirrors.switchover import NO_HOOKS, carry_out
 from tests.wire.world import Side, unique
 
 pytestmark = pytest.mark.django_db

@@ -24,7 +24,7 @@ from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.runbook.steps import hooks
 from mirrors.services.failover.runbook.worker import advance
 from tests.groups.world import World
-from tests.mirrors.handover import (
+from tests.mirrors.switchover import (
     OPEN,
     begin,
     copied,

@@ -24,7 +24,7 @@ from mirrors.services.failover.runbook.context import Context
 from mirrors.services.failover.runbook.steps import loss_recount
 from mirrors.services.failover.runbook.steps.fence import FENCE
 from tests.groups.world import World
-from tests.mirrors.handover import (
+from tests.mirrors.switchover import (
     begin,
     copied,
     finish,

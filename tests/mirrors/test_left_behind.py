@@ -12,8 +12,8 @@ from mirrors.models import FailoverRun, Flow, FlowPartition
 from mirrors.services.failover import left_behind
 from mirrors.services.failover.script import script_of
 from tests.groups.world import World
-from tests.mirrors.handover import NO_HOOKS, begin, carry_out, group_of
-from tests.mirrors.scene import simulate
+from tests.mirrors.simulated_flow import simulate
+from tests.mirrors.switchover import NO_HOOKS, begin, carry_out, group_of
 from tests.pages import world as rows
 from tests.wire.world import Side, unique
 

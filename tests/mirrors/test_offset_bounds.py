@@ -15,7 +15,7 @@ from mirrors.models import Flow, KnownCheckpoint, OffsetBounds, PartitionMap
 from mirrors.services.offsets import mm2_bounds
 from mirrors.services.offsets.index_refresh import translate_now
 from mirrors.services.offsets.translation import translate_offsets
-from tests.mirrors.compared import flow_of, record
+from tests.mirrors.comparison import flow_of, record
 from tests.mirrors.maps import keep_map
 from tests.wire.world import Side, unique
 

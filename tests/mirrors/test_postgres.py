@@ -19,11 +19,11 @@ SAME = (
     "tests/api/test_flows.py",
     "tests/api/test_gaps.py",
     "tests/api/test_ordering.py",
-    "tests/mirrors/test_connections.py",
+    "tests/mirrors/test_database_connections.py",
     "tests/mirrors/test_nul.py",
     "tests/mirrors/test_reconcile.py",
     "tests/mirrors/test_supervision.py",
-    "tests/mirrors/test_what_fits.py",
+    "tests/mirrors/test_column_lengths.py",
     "tests/pages/test_cluster_page.py",
 )
 # What a damaged file comes to does not depend on the database.

@@ -9,8 +9,8 @@ from mirrors.kafka.internal_topics.topic import Row, append
 from mirrors.models import Failback
 from mirrors.services.failback import lifecycle, preparation
 from tests.groups.world import World
-from tests.mirrors.handover import NO_HOOKS, carry_out, group_of
-from tests.mirrors.scene import simulate
+from tests.mirrors.simulated_flow import simulate
+from tests.mirrors.switchover import NO_HOOKS, carry_out, group_of
 from tests.wire.world import Side, unique
 
 pytestmark = pytest.mark.django_db

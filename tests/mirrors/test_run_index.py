@@ -88,7 +88,7 @@ def test_every_offset_is_translated_as_a_comparison_of_all_records_says(
             assert answer.downstream == (following[0] if following else answer.downstream)
         assert [answer.outcome for answer in answers[end:]] == ["exact", "ahead", "ahead"]
         assert all((answer.downstream or 0) >= last for answer in answers[end:])
-    # Wiped, it is rebuilt to the same; a topic that was made anew is not mistaken for the old one.
+    # After deletion it is rebuilt to the same; a recreated topic is not mistaken for the old one.
     RunIndex.objects.all().delete()
     PartitionMap.objects.all().delete()
     assert {answer.outcome for answer in ask(flow, topic, 1, end)} == {"unknown"}
@@ -158,7 +158,7 @@ def test_runs_of_an_earlier_generation_stay_while_their_records_do_and_go_with_t
     assert retire_runs(flow=flow) == 1
     assert maps.count() == 1
     assert ask(flow, topic, 0, 1) == answers
-    # An index that is built anew from the topics does not bring them back.
+    # An index that is rebuilt from the topics does not bring them back.
     RunIndex.objects.all().delete()
     maps.delete()
     assert copied_again(copy, flow, topic) == answers

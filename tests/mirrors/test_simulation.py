@@ -20,7 +20,7 @@ from mirrors.services.failover import lifecycle
 from mirrors.services.failover.simulation import simulator
 from mirrors.services.offsets.index_refresh import translate_now
 from mirrors.services.offsets.run_index import refresh_index
-from tests.mirrors.scene import Scene, scene_between, simulate
+from tests.mirrors.simulated_flow import SimulatedFlow, simulate, simulated_flow_between
 from tests.pages import world as rows
 from tests.wire.world import unique
 
@@ -28,18 +28,18 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(scope="module")
-def scene(primary: str, backup: str) -> Iterator[Scene]:
-    with scene_between(primary, backup) as found:
+def scene(primary: str, backup: str) -> Iterator[SimulatedFlow]:
+    with simulated_flow_between(primary, backup) as found:
         yield found
 
 
 @pytest.fixture
-def flow(scene: Scene) -> Flow:
+def flow(scene: SimulatedFlow) -> Flow:
     return scene.flow()
 
 
 def test_every_group_starts_at_exactly_the_record_that_it_has_not_consumed(
-    scene: Scene, flow: Flow
+    scene: SimulatedFlow, flow: Flow
 ) -> None:
     assert scene.lost == 8
     end, position = scene.upstream[-1].offset + 1, scene.position
@@ -75,7 +75,7 @@ def test_every_group_starts_at_exactly_the_record_that_it_has_not_consumed(
 
 @pytest.mark.parametrize("shift", [-3, 2])
 def test_a_map_that_is_wrong_is_found_by_content_with_exact_counts(
-    scene: Scene, flow: Flow, shift: int
+    scene: SimulatedFlow, flow: Flow, shift: int
 ) -> None:
     refresh_index(flow=flow)
     known = PartitionMap.objects.get(flow=flow, topic=scene.topic, partition=0)
@@ -99,7 +99,7 @@ def test_a_map_that_is_wrong_is_found_by_content_with_exact_counts(
     assert "1 would start at a wrong record" in run.reason
 
 
-def test_a_partition_that_holds_nothing_yet_is_no_riddle(scene: Scene, flow: Flow) -> None:
+def test_a_partition_that_holds_nothing_yet_is_no_riddle(scene: SimulatedFlow, flow: Flow) -> None:
     group, figures = unique("empty"), {"position": 0, "source_stable_end": 0}
     rows.partition(flow, scene.topic, 2, **figures)
     FlowPartition.objects.update(remote_topic=scene.remote)
@@ -111,7 +111,7 @@ def test_a_partition_that_holds_nothing_yet_is_no_riddle(scene: Scene, flow: Flo
 
 
 def test_a_partition_that_waits_for_a_decision_is_looked_at_like_the_others(
-    scene: Scene, flow: Flow
+    scene: SimulatedFlow, flow: Flow
 ) -> None:
     group, end = scene.group("stopped", 7), scene.upstream[-1].offset + 1
     rows.partition(flow, scene.topic, 0, position=scene.position, source_stable_end=end)
@@ -124,7 +124,7 @@ def test_a_partition_that_waits_for_a_decision_is_looked_at_like_the_others(
 
 
 def test_with_the_source_dead_the_last_samples_count_and_their_age_is_told(
-    scene: Scene, flow: Flow
+    scene: SimulatedFlow, flow: Flow
 ) -> None:
     group, long_ago = scene.group("last", 7), timezone.now() - timedelta(minutes=2)
     figures = {"position": 1, "source_stable_end": scene.position + 4, "as_of": long_ago}
@@ -154,7 +154,7 @@ def test_with_the_source_dead_the_last_samples_count_and_their_age_is_told(
 
 
 def test_groups_that_a_killed_worker_left_are_swept_and_only_those(
-    scene: Scene, flow: Flow
+    scene: SimulatedFlow, flow: Flow
 ) -> None:
     run = simulator.request_simulation(flow=flow, who="tester")
     taken = lifecycle.take_run(run_id=run.pk)
@@ -178,7 +178,7 @@ def test_groups_that_a_killed_worker_left_are_swept_and_only_those(
 
 
 def test_a_group_in_what_mm2_copied_resumes_at_a_proven_lower_bound(
-    scene: Scene, flow: Flow
+    scene: SimulatedFlow, flow: Flow
 ) -> None:
     refresh_index(flow=flow)
     known = PartitionMap.objects.get(flow=flow, topic=scene.topic, partition=0)

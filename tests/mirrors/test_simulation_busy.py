@@ -18,7 +18,7 @@ from mirrors.models import Flow, FlowPartition
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.failover.simulation import simulator
 from mirrors.services.offsets.run_index import refresh_index
-from tests.mirrors.scene import Scene, scene_between, simulate
+from tests.mirrors.simulated_flow import SimulatedFlow, simulate, simulated_flow_between
 from tests.pages import world as rows
 from tests.wire.world import unique
 
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(scope="module")
-def scene(primary: str, backup: str) -> Iterator[Scene]:
-    with scene_between(primary, backup) as found:
+def scene(primary: str, backup: str) -> Iterator[SimulatedFlow]:
+    with simulated_flow_between(primary, backup) as found:
         yield found
 
 
 @pytest.fixture
-def flow(scene: Scene) -> Flow:
+def flow(scene: SimulatedFlow) -> Flow:
     return scene.flow()
 
 
@@ -57,7 +57,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], An
 
 
 def test_a_topic_that_the_source_no_longer_has_is_told_and_takes_nothing_from_the_others(
-    scene: Scene, flow: Flow
+    scene: SimulatedFlow, flow: Flow
 ) -> None:
     gone, group = unique("gone"), scene.group("stays", 7)
     scene.source.make(gone, 2)
@@ -87,7 +87,7 @@ def test_a_topic_that_the_source_no_longer_has_is_told_and_takes_nothing_from_th
 
 @pytest.mark.parametrize("pause", [2, 3])
 def test_what_crosses_only_while_it_looks_is_compared_as_well(
-    scene: Scene, flow: Flow, meanwhile: Callable[..., None], pause: int
+    scene: SimulatedFlow, flow: Flow, meanwhile: Callable[..., None], pause: int
 ) -> None:
     topic, group = unique("young"), unique("young")
     scene.source.make(topic)
@@ -107,7 +107,7 @@ def test_what_crosses_only_while_it_looks_is_compared_as_well(
 
 
 def test_a_worker_that_brings_the_index_on_meanwhile_makes_no_wrong_record(
-    scene: Scene, flow: Flow, meanwhile: Callable[..., None]
+    scene: SimulatedFlow, flow: Flow, meanwhile: Callable[..., None]
 ) -> None:
     refresh_index(flow=flow)
     scene.source.write(scene.topic, 0, scene.records(6))
@@ -125,7 +125,7 @@ def test_a_worker_that_brings_the_index_on_meanwhile_makes_no_wrong_record(
 
 
 def test_in_the_middle_of_a_long_aborted_stretch_the_record_behind_it_is_compared(
-    scene: Scene, flow: Flow
+    scene: SimulatedFlow, flow: Flow
 ) -> None:
     writer = scene.source.transaction(unique("long"))
     scene.source.write(scene.topic, 0, scene.records(20))
@@ -142,7 +142,7 @@ def test_in_the_middle_of_a_long_aborted_stretch_the_record_behind_it_is_compare
 
 
 def test_offsets_that_a_transaction_holds_for_a_moment_are_waited_for(
-    scene: Scene, flow: Flow
+    scene: SimulatedFlow, flow: Flow
 ) -> None:
     group = scene.group("exactly-once", 3)
     seen = {"source_offset": 3, "sync_state": "in_sync", "as_of": timezone.now()}
@@ -166,7 +166,7 @@ def test_offsets_that_a_transaction_holds_for_a_moment_are_waited_for(
 
 
 def test_a_partition_that_nobody_can_ask_about_takes_no_proof_from_the_others(
-    scene: Scene, flow: Flow, monkeypatch: pytest.MonkeyPatch
+    scene: SimulatedFlow, flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group, silent = scene.group("partly", 7), (scene.topic, 1)
     write_offsets(scene.source.spec, group, {silent: GroupOffset(2)})

@@ -22,7 +22,7 @@ from mirrors.services.users import ensure_person
 
 @pytest.fixture
 def resting(db: None, clusters: tuple[str, str]) -> Flow:
-    """A flow at rest, whose source MM2 copied before."""
+    """A stopped flow whose source MM2 copied before."""
     alias = f"t{uuid.uuid4().hex[:8]}"
     sides = [
         rows.create_cluster(spec=ClusterSpec(alias=name, bootstrap_servers=servers), who="me")

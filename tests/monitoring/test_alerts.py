@@ -22,7 +22,7 @@ from monitoring.domain.alerts.rules import (
     problems_of,
     rules_of,
 )
-from tests.owing import owing
+from tests.account_rows import owing
 
 NOW = datetime(2026, 11, 21, 2, 14, tzinfo=UTC)
 RPO = Condition(kind="time_lag", threshold=30.0, for_s=20)

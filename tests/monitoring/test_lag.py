@@ -21,7 +21,7 @@ from monitoring.domain.lag import (
     thin,
     with_breaks,
 )
-from tests.owing import owing
+from tests.account_rows import owing
 
 NOW = datetime(2026, 11, 21, 2, 14, 7, tzinfo=UTC)
 OPTIONAL = st.none() | st.integers(0, 10**12)

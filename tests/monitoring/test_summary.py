@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from monitoring.domain.overview.data_loss import FlowPicture
 from monitoring.domain.overview.summary import Trouble, by_trouble, is_stale, summarise, tone
-from tests.owing import owing
+from tests.account_rows import owing
 
 NOW = datetime(2026, 11, 21, 2, 14, tzinfo=UTC)
 STATES = ["draft", "starting", "running", "degraded", "backing_off"]

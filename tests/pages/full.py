@@ -23,8 +23,8 @@ from mirrors.models import (
 )
 from mirrors.models.setting_changes import keep_edit
 from monitoring.models import Alert, AlertRule, Channel, Delivery, LagSample, Silence
-from tests.drilling import drill_rows
-from tests.going_back import going_back
+from tests.drill_runs import drill_rows
+from tests.failback_rows import going_back
 from tests.pages import test_comparisons, test_failovers, world
 
 LINE = "2026-11-22 02:33:24,100 WARNING spark_runner [flow-{}]: it is slow"

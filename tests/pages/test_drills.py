@@ -18,7 +18,7 @@ from mirrors.services.drills import schedules
 from mirrors.services.drills.certificates.pdf import draw_pdf
 from mirrors.services.drills.objectives import set_objectives
 from mirrors.services.retention import drop_old_rows
-from tests.drilling import drilled
+from tests.drill_runs import drilled
 from tests.pages import world
 from tests.pages.conftest import As
 

@@ -13,8 +13,8 @@ from mirrors import urls as mirrors_pages
 from mirrors.models import Comparison, FailoverRun, Flow
 from monitoring import urls as monitoring_pages
 from monitoring.models import AlertRule, Channel
-from tests.drilling import drill_rows
-from tests.going_back import going_back
+from tests.drill_runs import drill_rows
+from tests.failback_rows import going_back
 from tests.pages import world
 from tests.pages.conftest import As
 from tests.pages.listed import OPEN_TO_ALL, PAGES, RANK

@@ -19,7 +19,7 @@ from mirrors.models import (
     Transition,
 )
 from mirrors.services.failback import switchover
-from tests.going_back import fenced, going_back
+from tests.failback_rows import fenced, going_back
 from tests.pages import world
 from tests.pages.conftest import As
 

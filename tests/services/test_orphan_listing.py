@@ -12,7 +12,7 @@ from mirrors.domain.failback.divergence import Divergence
 from mirrors.domain.failback.reverse_flow import Side
 from mirrors.kafka.internal_topics.topic import InternalRecord
 from mirrors.services.failback import orphans
-from tests.going_back import going_back
+from tests.failback_rows import going_back
 from tests.pages import world
 
 pytestmark = pytest.mark.django_db

@@ -21,7 +21,7 @@ from spark_runner.native import loader
 from tests.postgres import Postgres, binaries
 from tests.services import compose
 from tests.services.compose import ROOT
-from tests.services.house import House
+from tests.services.compose_processes import ComposeProcesses
 from tests.test_operations import variables_of_the_programs
 
 TOPIC = "services-orders"
@@ -31,12 +31,12 @@ TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[House]:
+def house(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[ComposeProcesses]:
     if binaries() is None:
         pytest.skip("PostgreSQL is not installed")
     server = Postgres(guard.environment)
     with Guard() as own:
-        house = House(tmp_path_factory.mktemp("services"), own, server.url)
+        house = ComposeProcesses(tmp_path_factory.mktemp("services"), own, server.url)
         try:
             house.start("kafka-primary", "kafka-backup", "redis")
             server.start()
@@ -126,14 +126,16 @@ def test_an_image_without_an_engine_is_refused_in_a_sentence(tmp_path: Path) -> 
 
 
 def test_the_health_checks_of_the_file_come_to_say_yes(
-    house: House, until: Callable[..., float]
+    house: ComposeProcesses, until: Callable[..., float]
 ) -> None:
     for name in ("redis", "kafka-primary", "kafka-backup", "web"):
         until(lambda name=name: house.is_healthy(name), 120, f"{name} is healthy")
     assert house.get("healthz") == (200, "ok\n")
 
 
-def test_worker_tasks_and_beat_make_it_ready(house: House, until: Callable[..., float]) -> None:
+def test_worker_tasks_and_beat_make_it_ready(
+    house: ComposeProcesses, until: Callable[..., float]
+) -> None:
     until(lambda: house.is_healthy("web"), 120, "web is healthy")
     until(lambda: house.get("readyz")[0] == 200, 120, "it is ready")
     checks = json.loads(house.get("readyz")[1])["checks"]
@@ -148,7 +150,7 @@ def test_worker_tasks_and_beat_make_it_ready(house: House, until: Callable[..., 
 
 
 def test_a_record_crosses_and_then_all_of_it_stops_and_leaves_no_process(
-    house: House, until: Callable[..., float]
+    house: ComposeProcesses, until: Callable[..., float]
 ) -> None:
     until(lambda: house.get("readyz")[0] == 200, 120, "it is ready")
     write_a_record(house.kafka["kafka-primary"])

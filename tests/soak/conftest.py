@@ -8,9 +8,9 @@ import pytest
 
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
+from tests.demo_stage import on_stage
 from tests.security.vault import Vault, environment
 from tests.soak.whole import WholeStage
-from tests.staging import on_stage
 
 
 @pytest.fixture(scope="module")

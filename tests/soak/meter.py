@@ -17,8 +17,8 @@ import psutil
 from confluent_kafka import Consumer, TopicPartition
 
 from controlplane.demo.stack import Stage
-from tests.journeys.asking import Person, Rest
-from tests.staging import runner_process
+from tests.demo_stage import runner_process
+from tests.journeys.demo_client import Person, Rest
 
 SERVICES = ("web", "celery-reconcile", "celery-tasks", "celery-watch", "beat", "redis")
 Pair = tuple[float, float]

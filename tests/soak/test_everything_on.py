@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from controlplane.demo.verification.topics import compare_topics, partition_counts
-from tests.journeys.asking import Rest
+from tests.journeys.demo_client import Rest
 from tests.journeys.refusals import refusals, sent_again
 from tests.security.vault import Vault
 from tests.soak.judging import grown, say, slowed

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from controlplane.demo.verification.topics import compare_topics
-from tests.journeys.asking import Rest
+from tests.journeys.demo_client import Rest
 from tests.soak.load import create, write
 from tests.soak.whole import WholeStage
 

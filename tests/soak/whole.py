@@ -9,7 +9,7 @@ from controlplane.demo.kafka.broker import KafkaBroker, Listener
 from controlplane.demo.processes.ports import HOST, free_port
 from controlplane.demo.stack import Stage
 from controlplane.demo.workspace import Workspace
-from tests.journeys.asking import Rest
+from tests.journeys.demo_client import Rest
 from tests.security.vault import Vault
 from tests.wire.proxy import Proxy
 

@@ -30,7 +30,7 @@ from tests.spark.without_spark import job
 NOON = 100_000.0
 
 
-class Scene:
+class SimulatedFlow:
     """An office whose flow has been planned; moments are handed in."""
 
     def __init__(self, control: ControlServer) -> None:
@@ -54,10 +54,10 @@ class Scene:
 
 
 @pytest.fixture
-def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedFlow]:
     monkeypatch.setattr(Desk, "look", lambda _: Looked(False, {}))
     control = ControlServer("127.0.0.1", "127.0.0.1")
-    scene = Scene(control)
+    scene = SimulatedFlow(control)
     yield scene
     scene.office.close()
     control.close()
@@ -77,7 +77,7 @@ def answering(errors: Sequence[Exception]) -> tuple[Callable[..., bool], list[in
 
 
 def test_positions_that_could_not_be_copied_for_mm2_are_copied_when_the_target_is_back(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: SimulatedFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     act, asked = answering([KafkaUnavailable("The target does not answer.")])
     monkeypatch.setattr(Desk, "copy_positions", act)
@@ -94,7 +94,7 @@ def test_positions_that_could_not_be_copied_for_mm2_are_copied_when_the_target_i
 
 
 def test_a_plan_whose_slots_were_taken_meanwhile_is_made_anew_with_what_is_left(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: SimulatedFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {("t", 0): 0}
     asked: list[tuple[int, dict[Place, int]]] = []
@@ -128,7 +128,7 @@ def test_a_plan_whose_slots_were_taken_meanwhile_is_made_anew_with_what_is_left(
 
 
 def test_a_login_that_is_refused_is_not_tried_at_every_tick_while_a_flow_is_fenced(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: SimulatedFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = [KafkaRefused("The password is wrong.") for _ in range(100)]
     act, asked = answering(refused)
@@ -144,7 +144,7 @@ def test_a_login_that_is_refused_is_not_tried_at_every_tick_while_a_flow_is_fenc
 
 
 def test_each_fence_is_looked_into_at_once_and_once(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: SimulatedFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     act, asked = answering([])
     monkeypatch.setattr(Desk, "is_owner", act)
@@ -159,7 +159,7 @@ def test_each_fence_is_looked_into_at_once_and_once(
         assert len(asked) == fence
 
 
-def test_a_gap_whose_source_did_not_answer_is_looked_up_again(scene: Scene) -> None:
+def test_a_gap_whose_source_did_not_answer_is_looked_up_again(scene: SimulatedFlow) -> None:
     """Without its numbers nobody can decide on it."""
     board, agenda = scene.office._board, scene.agenda
     board._rows["t", 0] = Row(5)

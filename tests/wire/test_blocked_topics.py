@@ -29,7 +29,7 @@ from tests.wire.world import Side, unique
 RECORDS = 10
 
 
-class Scene:
+class SimulatedFlow:
     """A flow whose planner and board are in this process; nothing of it is copied."""
 
     def __init__(self, source: Side, target: Side) -> None:
@@ -102,8 +102,8 @@ class Scene:
 def scenes(source: Side, target: Side) -> Iterator[Any]:
     with contextlib.ExitStack() as stack:
 
-        def make() -> Scene:
-            return stack.enter_context(contextlib.closing(Scene(source, target)))
+        def make() -> SimulatedFlow:
+            return stack.enter_context(contextlib.closing(SimulatedFlow(source, target)))
 
         yield make
 

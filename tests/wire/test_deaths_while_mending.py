@@ -16,7 +16,7 @@ from tests.wire.world import Flow, Side
 
 
 @dataclasses.dataclass(frozen=True)
-class Scene:
+class SimulatedFlow:
     """Ten records that were copied, five more of which some partition does not know the end."""
 
     flow: Flow
@@ -41,13 +41,15 @@ def killed(*_: Any, **__: Any) -> None:
 
 
 @pytest.fixture(params=LANES)
-def scene(source: Side, target: Side, trusting: None, request: pytest.FixtureRequest) -> Scene:
+def scene(
+    source: Side, target: Side, trusting: None, request: pytest.FixtureRequest
+) -> SimulatedFlow:
     flow, topic, remote, owner = copied(source, target, request.param)
-    return Scene(flow, topic, remote, request.param, owner)
+    return SimulatedFlow(flow, topic, remote, request.param, owner)
 
 
 @pytest.fixture(params=[True, False], ids=["committed", "aborted"])
-def of_positions(scene: Scene, request: pytest.FixtureRequest) -> Scene:
+def of_positions(scene: SimulatedFlow, request: pytest.FixtureRequest) -> SimulatedFlow:
     """The records have their marker, the positions have none."""
     flow, target = scene.flow, scene.flow.target
     row = moved(flow, scene.topic, 5)
@@ -58,25 +60,25 @@ def of_positions(scene: Scene, request: pytest.FixtureRequest) -> Scene:
     return scene
 
 
-def test_between_the_fence_and_the_mending(of_positions: Scene) -> None:
+def test_between_the_fence_and_the_mending(of_positions: SimulatedFlow) -> None:
     for _ in range(2):
         of_positions.dies_at(Hanging, "mend")
     of_positions.comes_right()
 
 
 def test_between_the_beginning_and_the_end_of_the_transaction_that_mends(
-    of_positions: Scene,
+    of_positions: SimulatedFlow,
 ) -> None:
     of_positions.dies_at(Identity, "end")
     of_positions.comes_right()
 
 
-def test_before_it_is_said_that_nothing_hangs_any_more(of_positions: Scene) -> None:
+def test_before_it_is_said_that_nothing_hangs_any_more(of_positions: SimulatedFlow) -> None:
     of_positions.dies_at(Hanging, "_seen_ended")
     of_positions.comes_right()
 
 
-def test_while_committed_records_get_the_end_that_they_lack(scene: Scene) -> None:
+def test_while_committed_records_get_the_end_that_they_lack(scene: SimulatedFlow) -> None:
     target, row = scene.flow.target, moved(scene.flow, scene.topic, 5)
     leave_open(target, scene.owner, scene.remote, records(5, b"late"))
     target.write(scene.flow.positions_topic, 0, [row])

@@ -1,4 +1,4 @@
-"""A way back as rows: two records that only the old primary has, and where both sides parted."""
+"""A failback as rows: two orphans on the old primary, and the divergence point."""
 
 from __future__ import annotations
 

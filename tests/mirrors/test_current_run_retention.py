@@ -1,4 +1,4 @@
-"""Blocks of current runs that lie before both logs go, and no answer about either log changes."""
+"""Retention of current runs: blocks before both logs are deleted, and no translation changes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def build(known: PartitionMap, records: list[InternalRecord]) -> None:
 
 
 def mapped(position: int) -> PartitionMap:
-    """Of a flow whose target was promoted, so that the way back is asked too."""
+    """Of a flow whose target was promoted, so that reverse translation is asked too."""
     flow = rows.flow()
     point = {"position": position, "downstream": 0, "end": 0, "how": "end", "mark": "m"}
     Divergence.objects.create(
@@ -224,7 +224,7 @@ def test_on_real_clusters_blocks_go_once_both_logs_begin_behind_them(
     assert turn(8) == 0
     assert blocks.count() == count - gone
     check()
-    # An index that is built anew from the topics is the same.
+    # An index that is rebuilt from the topics is the same.
     RunIndex.objects.all().delete()
     PartitionMap.objects.all().delete()
     refresh_index(flow=flow)

@@ -1,4 +1,4 @@
-"""Runs on real clusters: nothing that a simulation can find stops one behind the fence."""
+"""Failover runs on real clusters: after the fence, no problem stops them that a simulation finds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirrors.services.failback.positions import write_positions
 from mirrors.services.failover.runbook.worker import advance
 from mirrors.services.offsets.divergence_points import points_of
 from tests.groups.world import World
-from tests.mirrors.handover import OPEN, begin, copied, group_of, hooked_world, simulated
+from tests.mirrors.switchover import OPEN, begin, copied, group_of, hooked_world, simulated
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db

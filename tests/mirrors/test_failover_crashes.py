@@ -1,4 +1,4 @@
-"""Runs on real clusters whose workers die in every act."""
+"""Failover runs on real clusters whose workers crash in each act."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirrors.services.failover import lifecycle
 from mirrors.services.failover.runbook import lease
 from mirrors.services.failover.runbook.worker import advance
 from tests.groups.world import World
-from tests.mirrors.handover import (
+from tests.mirrors.switchover import (
     OPEN,
     begin,
     consume_there,
@@ -94,7 +94,7 @@ def test_the_worker_killed_after_each_step_and_in_each_act_the_run_ends_in_the_s
         assert time.monotonic() < until, list(run.steps.values_list("name", "state", "reason"))
         consume_there(world, topic, run)
         try:
-            # Whoever is killed says no good-bye: the row stays his until he is missed.
+            # A killed worker releases nothing: it keeps the lease until that expires.
             with monkeypatch.context() as dead:
                 dead.setattr(lease, "let_go", lambda **_: None)
                 advance(run_id=run.pk, at_step=lambda name: dies(name, "step"))

@@ -1,4 +1,4 @@
-"""What a flow keeps in step beside records, all of it real: beat, workers, runner, brokers."""
+"""Sync tasks of a flow with real beat, workers, runner and brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes of what was left out go with the records that they explain, and copying does not notice."""
+"""Retention of skip notes: a note is deleted with its record, and copying is not affected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirrors.domain.offsets.runs import BlockKey, is_left_out
 from mirrors.models import Flow, PartitionMap
 from mirrors.services.offsets.retention.skipped_records import flows_with_notes, retire_notes
 from mirrors.services.offsets.run_index import refresh_index
-from tests.mirrors.test_blocks_retiring import delete_before
+from tests.mirrors.test_current_run_retention import delete_before
 from tests.mirrors.test_run_index import flow_of
 from tests.wire.test_active_active import Pair
 from tests.wire.world import Flow as Copy

@@ -16,7 +16,7 @@ from controlplane.bench.systems.mirror_maker import Profile
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
 from controlplane.demo.stack import Stage
-from tests.journeys.asking import Person, Rest
+from tests.journeys.demo_client import Person, Rest
 from tests.journeys.test_topologies import state_of
 from tests.spark.lab import Lab, wait_for
 from tests.spark.reading import end_offsets

@@ -1,4 +1,4 @@
-"""All services of docker-compose.yml as processes on this machine."""
+"""All services of docker-compose.yml as processes of this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.services.compose import ROOT, Process
 STOP_S = 30.0
 
 
-class House:
+class ComposeProcesses:
     """All services, the PostgreSQL that the file takes from elsewhere, and a way to ask the API."""
 
     def __init__(self, directory: Path, guard: Guard, database: str) -> None:

@@ -1,4 +1,4 @@
-"""Topics that the source had deleted: told, and no hindrance to what is about the others."""
+"""Topics that were deleted on the source: reported, and no obstacle for other topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirrors.models import Cluster, Failback, FailoverRun, Flow
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.failback import lifecycle, preparation
 from mirrors.services.offsets import divergence_points
-from tests.mirrors.scene import Scene, scene_between, simulate
+from tests.mirrors.simulated_flow import SimulatedFlow, simulate, simulated_flow_between
 from tests.pages import world as rows
 from tests.wire.world import unique
 
@@ -23,19 +23,21 @@ LATER = timedelta(milliseconds=CLOCKS_MS, minutes=1)
 
 
 @pytest.fixture(scope="module")
-def scene(primary: str, backup: str) -> Iterator[Scene]:
-    with scene_between(primary, backup) as found:
+def scene(primary: str, backup: str) -> Iterator[SimulatedFlow]:
+    with simulated_flow_between(primary, backup) as found:
         yield found
 
 
-def plan_without(scene: Scene, flow: Flow, at: timedelta = LATER) -> None:
+def plan_without(scene: SimulatedFlow, flow: Flow, at: timedelta = LATER) -> None:
     """The rows of a flow whose last plan had no other topic than these."""
     seen = timezone.now() + at
     rows.topic(flow, scene.topic, partitions=3, as_of=seen)
     rows.topic(flow, "__consumer_offsets", partitions=50, state="skipped", as_of=seen)
 
 
-def with_a_dead_source(scene: Scene, flow: Flow, gone: str, listed: timedelta) -> FailoverRun:
+def with_a_dead_source(
+    scene: SimulatedFlow, flow: Flow, gone: str, listed: timedelta
+) -> FailoverRun:
     plan_without(scene, flow, listed)
     scene.source.write(scene.topic, 0, scene.records(5))
     for number, end in scene.source.ends(scene.topic, committed=True).items():
@@ -48,7 +50,9 @@ def with_a_dead_source(scene: Scene, flow: Flow, gone: str, listed: timedelta) -
     return simulate(Flow.objects.get(pk=flow.pk), group)
 
 
-def test_what_it_had_deleted_before_is_told_and_the_loss_of_the_rest_is_known(scene: Scene) -> None:
+def test_what_it_had_deleted_before_is_told_and_the_loss_of_the_rest_is_known(
+    scene: SimulatedFlow,
+) -> None:
     gone = scene.copied_and_deleted()
     run = with_a_dead_source(scene, scene.flow(), gone, LATER)
 
@@ -63,7 +67,7 @@ def test_what_it_had_deleted_before_is_told_and_the_loss_of_the_rest_is_known(sc
 
 
 def test_a_topic_that_may_have_come_after_the_last_list_is_not_taken_for_gone(
-    scene: Scene,
+    scene: SimulatedFlow,
 ) -> None:
     young = scene.copied_and_deleted()
     run = with_a_dead_source(scene, scene.flow(), young, -LATER)
@@ -90,7 +94,7 @@ def prepare(flow: Flow) -> Failback:
 
 
 def test_what_the_old_primary_had_deleted_before_the_takeover_keeps_nobody_from_going_back(
-    scene: Scene,
+    scene: SimulatedFlow,
 ) -> None:
     gone, flow = scene.copied_and_deleted(), scene.flow()
     plan_without(scene, flow)
@@ -104,7 +108,7 @@ def test_what_the_old_primary_had_deleted_before_the_takeover_keeps_nobody_from_
     assert {row.topic for row in run.orphans.all()} == {scene.topic}
 
 
-def test_what_neither_side_has_any_more_keeps_nobody_from_going_back(scene: Scene) -> None:
+def test_what_neither_side_has_any_more_keeps_nobody_from_going_back(scene: SimulatedFlow) -> None:
     gone, flow = scene.copied_and_deleted(), scene.flow()
     plan_without(scene, flow)
     rows.topic(flow, gone, partitions=2)
@@ -118,7 +122,9 @@ def test_what_neither_side_has_any_more_keeps_nobody_from_going_back(scene: Scen
     assert any(f"{gone} is not on" in row["reason"] for row in run.starts)
 
 
-def test_what_is_missing_there_only_since_the_takeover_is_left_out_by_name(scene: Scene) -> None:
+def test_what_is_missing_there_only_since_the_takeover_is_left_out_by_name(
+    scene: SimulatedFlow,
+) -> None:
     """Records of the standby would have no topic to go back to; the others go back."""
     gone, flow = scene.copied_and_deleted(), scene.flow()
     plan_without(scene, flow)

@@ -20,7 +20,7 @@ GRAVE = {"serious", "critical"}
 PARTS = {"part", "kind", "form", "chart"}
 TURNS = {"sort", "page"}
 NOWHERE = "nowhere"
-# Not pages of ours: Django's admin, and the address that signs out.
+# Not the product's pages: Django's admin, and the address that signs out.
 NOT_WALKED = ("/admin/", "/logout/")
 
 LINKS = """() => [...document.querySelectorAll('a[href]')]
@@ -65,7 +65,7 @@ OVERLAPS = """() => {
 
 
 def kind_of(address: str) -> tuple[str, ...] | None:
-    """The view, its part and the names of its filters; None for what is no page of ours."""
+    """The view, its part and the names of its filters; None for other addresses."""
     split = urlsplit(address)
     if split.path.startswith(NOT_WALKED):
         return None

@@ -1,4 +1,4 @@
-"""A flow with a window: it copies while that is open, and a person's word goes before it."""
+"""A flow with a window runs while the window is open; a person's command has precedence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traffic of a kind that the demo does not have: sizes, nulls, aborts, topics that come and go."""
+"""Adverse traffic that the demo lacks: sizes, nulls, aborts, topics created and deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ YEAR_1971 = 31_536_000_000
 BIG = 900_000
 
 
-class Nasty:
+class AdverseTraffic:
     """Writes to topics that start with `prefix` until stopped.
 
     Every record is acknowledged, unless a `storm` takes the source away now and then.
@@ -43,7 +43,7 @@ class Nasty:
     def name(self, rest: str) -> str:
         return f"{self._prefix}.{rest}"
 
-    def start(self) -> Nasty:
+    def start(self) -> AdverseTraffic:
         for codec in CODECS:
             self._create(self.name(codec), 6)
         self._create(self.name("aborts"), 3)

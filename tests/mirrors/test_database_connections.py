@@ -1,4 +1,4 @@
-"""What a new connection to the database is told first."""
+"""The first statements of a new database connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group offsets on the way back, from the maps of both flows as rows."""
+"""Reverse translation: group offsets in a failback, from the maps of both flows as rows."""
 
 from __future__ import annotations
 

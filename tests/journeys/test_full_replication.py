@@ -1,4 +1,4 @@
-"""Journey B with nasty traffic: every record of every topic crosses, in order, once, unchanged."""
+"""Journey B with adverse traffic: every record is replicated once, in order, unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.demo.stack import Stage
 from controlplane.demo.verification.topics import Comparison
-from tests.journeys.nasty import Nasty
+from tests.journeys.adverse_traffic import AdverseTraffic
 from tests.journeys.refusals import sent_again
 
 # By then topics came and went, grew, and were written where they had grown.
@@ -21,7 +21,7 @@ def test_nasty_traffic_arrives_record_by_record(
     stage: Stage, compare: Callable[..., Comparison], until: Callable[..., float]
 ) -> None:
     prefix = f"nasty-{secrets.token_hex(3)}"
-    nasty = Nasty(stage.clusters["primary"], prefix, seed=7).start()
+    nasty = AdverseTraffic(stage.clusters["primary"], prefix, seed=7).start()
     try:
         until(lambda: nasty.failure or nasty.rounds > ROUNDS, SECONDS, "topics grew, came and went")
     finally:

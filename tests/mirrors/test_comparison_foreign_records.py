@@ -1,4 +1,4 @@
-"""Records of other producers in remote partitions: a comparison finds them wherever they lie."""
+"""A comparison finds foreign records in remote partitions at any offset."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from mirrors.domain.offsets.runs import Run
 from mirrors.models import PartitionMap
-from tests.mirrors.compared import compare, flow_of, record
+from tests.mirrors.comparison import compare, flow_of, record
 from tests.mirrors.maps import keep_map
 from tests.wire.world import Side, unique
 

@@ -1,4 +1,4 @@
-"""One deadline for many calls to Kafka."""
+"""Budget: one deadline for many calls to Kafka."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ from mirrors.services.drills import runs, schedules
 from mirrors.services.drills.certificates import issuance
 from mirrors.services.drills.certificates.signing_key import load_key
 from mirrors.services.retention import delete_old_runs, drop_old_rows, prune
-from tests import drilling
+from tests import drill_runs
 from tests.domain.test_failover import picture
 from tests.domain.test_failover_parts import decision
-from tests.drilling import drilled, simulated
+from tests.drill_runs import drilled, simulated
 from tests.pages import world
 
 
@@ -125,7 +125,7 @@ def test_the_certificate_names_what_a_decision_left_behind(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = picture(left_behind=(decision(),))
-    monkeypatch.setattr(drilling, "picture", lambda: left)
+    monkeypatch.setattr(drill_runs, "picture", lambda: left)
     document = json.loads(drilled(flow).certificate.text)
     (row,) = document["left_behind"]
     assert (row["topic"], row["records"], row["certainty"]) == ("orders", 10, "at_most")

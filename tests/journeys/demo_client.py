@@ -1,4 +1,4 @@
-"""The demo over REST, and its pages as a person sees them: tables read cell by cell."""
+"""Clients of the demo: REST, and its pages with their tables read cell by cell."""
 
 from __future__ import annotations
 

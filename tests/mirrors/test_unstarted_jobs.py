@@ -1,4 +1,4 @@
-"""A flow that is stopped, restarted or moved before its runner has looked for specs even once."""
+"""Flows that are stopped, restarted or moved before their runner has read any spec."""
 
 from __future__ import annotations
 

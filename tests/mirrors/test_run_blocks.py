@@ -1,4 +1,4 @@
-"""The index of offset runs without brokers: who reads on, and what a read makes of the rows."""
+"""Blocks of the run index without brokers: concurrent readers, and the rows after a read."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_source_that_was_cut_has_no_old_copy_from_there_on(at_once: int) -> No
         *(("ahead", 115) for _ in range(64, 66)),
     ]
     assert [(answer.outcome, answer.downstream) for answer in answers] == wanted
-    # MM2's readers are told all pairs anew: one that goes back makes them forget the others.
+    # All pairs are written again: a lower one makes MM2's readers drop the others.
     assert not SyncedPartition.objects.filter(map=known).exists()
 
 

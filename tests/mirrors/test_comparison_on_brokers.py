@@ -1,4 +1,4 @@
-"""Comparisons on real clusters: each fault is found and located, and what is right is the same."""
+"""Comparisons on real clusters: each planted difference is found with its offset, and no other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirrors.domain.failback.orphans import MARK_HEADER
 from mirrors.domain.offsets.runs import Run
 from mirrors.models import Cluster, ComparisonFinding
 from spark_runner.kafka_protocol.records import Record
-from tests.mirrors.compared import compare, flow_of, record
+from tests.mirrors.comparison import compare, flow_of, record
 from tests.mirrors.maps import keep_map
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
@@ -140,7 +140,7 @@ def test_what_a_flow_copied_is_the_same_with_transactions_and_while_more_comes(
     assert empty.verdict == "same"
     contents = [row.sentence for row in run.findings.filter(about="content")]
     assert contents == []
-    # A stranger's record on the target belongs to nobody's map.
+    # A foreign record on the target is in no map.
     target.write(remote, 0, [record(5_000_000)])
     run = compare(flow)
     (finding,) = run.findings.filter(about="content")

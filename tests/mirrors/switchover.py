@@ -1,4 +1,4 @@
-"""A flow that is handed over on real clusters: copied by hand, its hooks a webhook."""
+"""A switchover on real clusters: records copied by the test, the flow's hooks are a webhook."""
 
 from __future__ import annotations
 

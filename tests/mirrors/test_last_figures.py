@@ -1,4 +1,4 @@
-"""What was last seen of a flow outlives its job: a failover counts on it."""
+"""The last figures of a flow outlive its job: a failover needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runners and brokers say fits its row: PostgreSQL refuses what is too long, SQLite never."""
+"""Texts of runners and brokers fit their columns: PostgreSQL rejects long ones, SQLite does not."""
 
 from __future__ import annotations
 

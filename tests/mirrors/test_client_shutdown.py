@@ -1,4 +1,4 @@
-"""Clients that write end when they are told to, whoever still holds them: an error names frames."""
+"""Producers close when asked, also when an exception's frames still refer to them."""
 
 from __future__ import annotations
 

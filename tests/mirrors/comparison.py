@@ -1,4 +1,4 @@
-"""Two sides compared by the turns of a worker, to the end."""
+"""Runs a comparison of two clusters to its end."""
 
 from __future__ import annotations
 

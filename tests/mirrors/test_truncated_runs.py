@@ -1,4 +1,4 @@
-"""A topic of runs that lost its newest blocks, on real clusters: what they told is not known."""
+"""A truncated runs topic, on real clusters: offsets of the lost blocks become unknown."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_lost_runs_told_is_unknown_and_the_rest_is_exact(
         assert {
             at: answer.downstream for at, answer in enumerate(answers) if answer.downstream
         } == {at: there for at, there in known.items() if there}
-        # An index that is built anew says the same.
+        # A rebuilt index says the same.
         RunIndex.objects.all().delete()
         PartitionMap.objects.all().delete()
         assert world.answers(end) == answers

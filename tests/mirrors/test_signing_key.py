@@ -1,4 +1,4 @@
-"""The key that signs certificates: made once, for its owner alone; a given one wins."""
+"""The signing key: created once, readable by its owner only; a configured key has precedence."""
 
 from __future__ import annotations
 

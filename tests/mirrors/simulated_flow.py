@@ -1,4 +1,4 @@
-"""A topic that was copied up to a point, and a simulation of the flow that copied it."""
+"""A topic replicated up to an offset, and a simulation of its flow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.wire.world import Flow as Copy
 from tests.wire.world import Side, unique
 
 
-class Scene:
+class SimulatedFlow:
     """One topic that was copied up to a point, and more on the source since."""
 
     def __init__(self, source: Side, target: Side) -> None:
@@ -99,9 +99,9 @@ def _delete(side: Side, topic: str) -> None:
 
 
 @contextlib.contextmanager
-def scene_between(primary: str, backup: str) -> Iterator[Scene]:
+def simulated_flow_between(primary: str, backup: str) -> Iterator[SimulatedFlow]:
     source, target = Side("one", primary), Side(unique("two"), backup)
-    yield Scene(source, target)
+    yield SimulatedFlow(source, target)
     source.close()
     target.close()
 
