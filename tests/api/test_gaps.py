@@ -96,7 +96,7 @@ def test_a_gap_has_exact_numbers_and_closes_itself_when_it_is_gone(
     runner.says(None, None)
     [gap] = listed(viewer, runner)
     assert (gap["state"], gap["closed_at"] is not None) == ("closed", True)
-    assert "read on" in gap["closed_why"]
+    assert "can read from the position" in gap["closed_why"]
     told = viewer.get(f"/api/v1/flows/{runner.flow.pk}/transitions/").json()["results"]
     assert [row["to"] for row in told[:2]] == ["gap: closed", "gap: opened"]
     assert "offsets 10 to 29, 20 in all" in told[1]["why"]

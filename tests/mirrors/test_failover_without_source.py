@@ -91,7 +91,7 @@ def a_fence_stops_writers_and_nobody_else(world: World, topic: str) -> None:
     # Nobody says whether it is open, so nothing is closed behind anybody's back.
     outcome = FENCE.act(context)
     assert outcome is not None
-    assert (outcome.what, "could shut out readers" in outcome.words) == ("person", True)
+    assert (outcome.what, "could lock out readers" in outcome.words) == ("person", True)
     assert may_write(source, topic)
     with Fence(spec.source, client_id="test") as rules:
         rules.create_rules(keep_open([topic], [])).raise_first()

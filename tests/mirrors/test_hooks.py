@@ -53,7 +53,7 @@ def test_a_command_of_the_list_is_run_with_its_step_and_without_our_secrets(scri
     done = hook(CONSUMERS).act(context)
     assert done is not None
     assert (done.what, "moved" in done.words) == ("done", True)
-    assert "Taken back" in undo_hook(context)
+    assert "Undone" in undo_hook(context)
     assert (script / "called").read_text().splitlines() == [
         "start_consumers do",
         "start_consumers undo",
@@ -71,7 +71,7 @@ def test_a_command_that_may_have_run_already_is_not_run_again_but_looked_at(scri
     context = context_of(again=True, failover_command="move")
     outcome = call(context, "command")
     assert (outcome.what, (script / "called").exists()) == ("person", False)
-    assert "not known" in outcome.words
+    assert "is unknown" in outcome.words
 
 
 def test_what_is_not_on_the_list_is_never_run(script: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_plan_that_the_clusters_overtook_is_not_applied(
     assert fresh.state == "stale"
     assert "Not applied" in fresh.reason
     assert value(two, f"one.{topic}", "retention.ms")[1] == "DEFAULT_CONFIG"
-    with pytest.raises(Conflict, match="went stale"):
+    with pytest.raises(Conflict, match="is outdated"):
         plans.ask_apply(flow=flow, digest=read.digest, who=WHO, now=timezone.now())
 
 

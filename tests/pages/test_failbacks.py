@@ -83,7 +83,7 @@ def test_what_only_the_old_primary_has_is_read_downloaded_and_decided_on(
     assert (stretch.state, stretch.decision) == ("decided", "replay")
     assert Transition.objects.filter(to_state="orphans: replay", who="the-operator").exists()
     again = operator.post(f"{page}decide/", asked, follow=True).content.decode()
-    assert "wait for a decision" in again
+    assert "without a decision" in again
 
 
 def test_a_way_back_that_failed_is_tried_again_and_one_that_runs_is_closed(
@@ -113,7 +113,7 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
         return operator.post(path, {**asked, **changes}, follow=True).content.decode()
 
     assert "Type the alias of the cluster to go back to, primary" in said(confirm_alias="backup")
-    assert "Say why" in said(reason=" ")
+    assert "Give a reason" in said(reason=" ")
     assert "2 records exist only on primary and have no decision" in said()
     OrphanStretch.objects.update(state="dropped")
     assert "its lag is unknown" in said()
@@ -184,7 +184,7 @@ def test_the_fence_of_an_earlier_run_is_shown_and_lifted_with_a_reason(
         assert words in operator.get(page).content.decode()
         assert words not in viewer.get(page).content.decode()
     assert viewer.post(path, {"reason": "They are gone."}).status_code == 403
-    assert "Say why" in operator.post(path, {"reason": " "}, follow=True).content.decode()
+    assert "Give a reason" in operator.post(path, {"reason": " "}, follow=True).content.decode()
     operator.post(path, {"reason": "They are gone."})
     kept = Transition.objects.get(to_state="fence lifted")
     assert (kept.who, kept.why) == ("the-operator", "They are gone.")

@@ -58,7 +58,7 @@ def test_the_form_shows_what_is_touched_and_begins_only_with_alias_and_reason(
     refused = operator.post(path, {**given, "confirm_alias": "primary", "reason": ""})
     assert refused.status_code == 422
     assert "exactly" in world.error_at(refused.content.decode(), "confirm_alias")
-    assert "Say why" in world.error_at(refused.content.decode(), "reason")
+    assert "Give a reason" in world.error_at(refused.content.decode(), "reason")
     assert operator.post(path, {**given, "kind": "x", "reason": "y"}).status_code == 422
     begun = operator.post(path, {**given, "confirm_alias": "backup", "reason": "tonight"})
     run = FailoverRun.objects.get(kind="switchover")

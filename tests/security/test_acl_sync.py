@@ -191,7 +191,7 @@ def test_the_duty_waits_until_somebody_has_seen_which_rules_it_would_make(
     plans.look_now(flow_id=flow.pk, now=now)
     plan = FlowPlan.objects.get(flow=flow)
     assert [row["kind"] for row in plan.changes] == ["topic acl"]
-    with pytest.raises(Conflict, match="went stale"):
+    with pytest.raises(Conflict, match="is outdated"):
         acl_previews.let_follow(flow=flow, digest="other", who="me", now=now)
     assert rules_of(sides[1], topic) == []
     acl_previews.let_follow(flow=flow, digest=plan.digest, who="me", now=now)

@@ -32,7 +32,7 @@ class SourceSeen:
     """Each partition with the source's current figures, or with its last figure and age.
 
     `silence`: why the source did not respond. `untold`: why single partitions did not. `deleted`:
-    partitions that the source no longer has; `deleted_at` (epoch ms): the earlier observation of it.
+    partitions that the source no longer has; `deleted_at` (epoch ms): an earlier look.
     """
 
     rows: tuple[PartitionPicture, ...]

@@ -79,7 +79,7 @@ def _table(sheet: Sheet) -> Table:
         repeatRows=1 if sheet.header else 0,
         hAlign="LEFT",
         # One long row must not be higher than a page.
-        # One long row must not be higher than a page.
+        splitInRow=1,
     )
     table.setStyle(
         [

@@ -67,8 +67,8 @@ class CountedLoss:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Range:
-    """Offsets [first, end) of one partition that were not replicated. The source deleted `deleted` of
-    them before the count. `unknown` says why no count is possible."""
+    """Offsets [first, end) of one partition that were not replicated. The source deleted
+    `deleted` of them before the count. `unknown` says why no count is possible."""
 
     topic: str
     partition: int

@@ -46,8 +46,8 @@ def _wait(context: Context) -> Outcome:
     consumed = plural(sum(one.consumed for one in groups), "record")
     words = (
         f"{len(found.working):,} of {plural(len(groups), 'group')} consume on "
-        f"{context.spec.target.alias}; {consumed} consumed there. {_source_sentence(context, late)} "
-        f"{found.sentence}"
+        f"{context.spec.target.alias}; {consumed} consumed there. "
+        f"{_source_sentence(context, late)} {found.sentence}"
     ).strip()
     if found.awaited:
         return not_yet(words, again_ms=2_000, **numbers)
