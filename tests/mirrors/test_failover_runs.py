@@ -183,7 +183,7 @@ def test_commands_start_consumers_and_redirect_producers_and_a_person_does_what_
     commands.confirm(run=run, who="ben")
     run = finish(world, topic, run)
     assert (run.state, run.waits_for) == ("waiting", "trouble")
-    assert "The command move ended with 3: no place to start." in run.reason
+    assert "The command move exited with 3: no place to start." in run.reason
     group = group_of(world)
     place = (world.remote(topic), 0)
     stands = read_offsets(world.copy.target.spec, {group: [place]}).done[group].done[place]

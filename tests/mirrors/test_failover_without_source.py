@@ -159,7 +159,7 @@ def test_a_failover_with_the_source_killed_goes_on_at_exactly_the_right_record_a
     assert run.state == "succeeded", run.reason
     steps = {step.name: step for step in run.steps.all()}
     assert steps["fence_producers"].state == "skipped"
-    assert "does not answer" in steps["fence_producers"].reason
+    assert "does not respond" in steps["fence_producers"].reason
     (row,) = run.result["partitions"]
     assert (row["downstream_offset"], row["state"], row["re_reads"]) == (truth[offset], "moved", 0)
     totals = run.result["totals"]

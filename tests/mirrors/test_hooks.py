@@ -62,8 +62,8 @@ def test_a_command_of_the_list_is_run_with_its_step_and_without_our_secrets(scri
     assert f"UNDERSTUDY_RUN={context.run.pk}" in environment
     assert "hunter2" not in environment
     (script / "code").write_text("3")
-    assert "ended with 3: moved" in call(context, "command").words
-    with pytest.raises(HookFailed, match="ended with 3"):
+    assert "exited with 3: moved" in call(context, "command").words
+    with pytest.raises(HookFailed, match="exited with 3"):
         undo_hook(context)
 
 
