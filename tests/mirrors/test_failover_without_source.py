@@ -100,7 +100,7 @@ def a_fence_stops_writers_and_nobody_else(world: World, topic: str) -> None:
     until(lambda: not may_write(source, topic))
     assert len(source.read(topic)) >= before > 0
     assert may_write(source, other)
-    assert "1 access rule " in FENCE.undo(context)
+    assert "1 ACL " in FENCE.undo(context)
     until(lambda: may_write(source, topic))
     run.delete()
 
