@@ -9,6 +9,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from mirrors.models.decision import Decision
 from mirrors.models.flows import Flow
 
 
@@ -28,7 +29,7 @@ class DriftState(models.TextChoices):
     CLOSED = "closed"
 
 
-class Drift(models.Model):
+class Drift(Decision):
     """One finding. `expected` is the value that the flow last set, `wanted` the one it would set.
 
     Null means absent, or the target's default. A finding with `closed_at` is closed.
@@ -49,9 +50,6 @@ class Drift(models.Model):
     seen_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
     closed_why = models.TextField(blank=True)
-    decided_by = models.CharField(max_length=150, blank=True)
-    decided_at = models.DateTimeField(null=True)
-    decided_why = models.TextField(blank=True)
     expires_at = models.DateTimeField(null=True)
 
     class Meta:

@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from mirrors.models.decision import Decision
 from mirrors.models.flows import Flow
 from mirrors.models.run_lifecycle import RunLifecycle
 
@@ -94,7 +95,7 @@ class OrphanState(models.TextChoices):
     FAILED = "failed"
 
 
-class OrphanStretch(models.Model):
+class OrphanStretch(Decision):
     """Offsets [first, end) of one partition that were not replicated, and the decision about them.
 
     - `records`: records in the range that belong to clients; `kept` of these are stored in chunks.
@@ -120,8 +121,6 @@ class OrphanStretch(models.Model):
     reason = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)
     decision = models.CharField(max_length=16, blank=True)
-    decided_by = models.CharField(max_length=150, blank=True)
-    decided_at = models.DateTimeField(null=True)
     decided_why = models.CharField(max_length=500, blank=True)
 
     class Meta:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from mirrors.models.decision import Decision
 from mirrors.models.flows import Flow
 
 
@@ -30,7 +31,7 @@ class GapState(models.TextChoices):
     CLOSED = "closed"
 
 
-class Gap(models.Model):
+class Gap(Decision):
     """Data loss of one partition. `accepted` and `restarted` wait for the runner until `closed_at`.
 
     `position` is the first upstream offset that was not replicated. A number that does not apply
@@ -55,9 +56,6 @@ class Gap(models.Model):
     seen_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
     closed_why = models.TextField(blank=True)
-    decided_by = models.CharField(max_length=150, blank=True)
-    decided_at = models.DateTimeField(null=True)
-    decided_why = models.TextField(blank=True)
 
     class Meta:
         ordering = ("-id",)
