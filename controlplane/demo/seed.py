@@ -22,7 +22,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Flow
 from mirrors.services import clusters
-from mirrors.services.flows import settings as editing
+from mirrors.services.flows import settings as flow_settings
 from mirrors.services.runners import settings as runners
 
 WHO = "demo"
@@ -92,5 +92,5 @@ def _cluster(alias: str, address: str) -> Cluster:
 
 def _flow(source: Cluster, target: Cluster) -> int:
     known = Flow.objects.filter(source=source, target=target).first()
-    made = known or editing.create_flow(source=source, target=target, properties={}, who=WHO)
+    made = known or flow_settings.create_flow(source=source, target=target, properties={}, who=WHO)
     return made.pk

@@ -17,7 +17,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Flow, Runner
 from mirrors.services import clusters
 from mirrors.services.flows import reconciler
-from mirrors.services.flows import settings as editing
+from mirrors.services.flows import settings as flow_settings
 
 STANDIN = Path(__file__).parent / "standin"
 WHO = "tester"
@@ -48,7 +48,7 @@ def pair(db: None) -> tuple[Cluster, Cluster]:
 
 @pytest.fixture
 def flow(pair: tuple[Cluster, Cluster], root: Path) -> Flow:
-    return editing.create_flow(source=pair[0], target=pair[1], properties={}, who=WHO)
+    return flow_settings.create_flow(source=pair[0], target=pair[1], properties={}, who=WHO)
 
 
 def fresh(flow: Flow) -> Flow:

@@ -15,12 +15,10 @@ from django.db import IntegrityError
 from django.utils import timezone
 
 from mirrors import launcher
-from mirrors.domain.runners import reconciler
+from mirrors.domain.runners import reconciler as rules
 from mirrors.models import Flow, FlowPartition, FlowTopic, Gap, Job, Runner, Transition
-from mirrors.services.flows import commands
-from mirrors.services.flows import jobs as job_rows
-from mirrors.services.flows import reconciler as jobs
-from mirrors.services.flows import settings as editing
+from mirrors.services.flows import commands, jobs, reconciler
+from mirrors.services.flows import settings as flow_settings
 from mirrors.services.runners import processes, settings
 from tests.mirrors.conftest import WHO, fresh, is_in, kill, reconcile_until, silence
 
@@ -77,7 +75,7 @@ def test_a_runner_that_was_killed_is_replaced_and_the_flow_goes_on(flow: Flow) -
     running = reconcile_until(flow, is_in("running"))
     first = Runner.objects.get(pk=running.runner_id)
     kill(first)
-    jobs.reconcile()
+    reconciler.reconcile()
     reconcile_until(flow, is_in("running"))
     second = Runner.objects.get(pk=first.pk)
     assert second.pid != first.pid
@@ -119,10 +117,10 @@ def test_a_refused_first_start_stays_failed_until_a_person_accepts_the_other_wri
     refused = reconcile_until(flow, is_in("failed"))
     assert (refused.desired_state, refused.start_refusal) == ("stopped", "mirrormaker2")
     assert refused.reason == "Not started."
-    jobs.reconcile()
+    reconciler.reconcile()
     assert fresh(flow).observed_state == "failed"
     assert Job.objects.filter(flow=flow).count() == 1
-    assert job_rows.is_settled(flow_id=flow.pk)
+    assert jobs.is_settled(flow_id=flow.pk)
     commands.start_flow(flow=fresh(flow), who=WHO)
     reconcile_until(flow, lambda now: Job.objects.filter(flow=flow, ended_at=None).exists())
     reconcile_until(flow, is_in("failed"))
@@ -137,7 +135,7 @@ def test_a_refused_first_start_stays_failed_until_a_person_accepts_the_other_wri
     commands.stop_flow(flow=started, who=WHO)
     reconcile_until(flow, is_in("stopped"))
     commands.start_flow(flow=fresh(flow), who=WHO)
-    spec = job_rows.spec_of(flow=fresh(flow), job=Job.objects.filter(flow=flow).first())
+    spec = jobs.spec_of(flow=fresh(flow), job=Job.objects.filter(flow=flow).first())
     assert (spec.accepts_writers, spec.is_first) == (False, False)
 
 
@@ -167,7 +165,7 @@ def test_an_edit_reaches_the_spec_and_the_job_says_which_generation_it_runs(
     flow: Flow, root: Path
 ) -> None:
     reconcile_until(flow, is_in("running"))
-    editing.update_flow(flow=fresh(flow), properties={"tasks.max": "3"}, who=WHO)
+    flow_settings.update_flow(flow=fresh(flow), properties={"tasks.max": "3"}, who=WHO)
     reconcile_until(flow, lambda now: newest(now).generation == 2)
     spec = launcher.read_spec(root / "default", flow.pk)
     assert spec is not None
@@ -178,7 +176,7 @@ def test_an_edit_reaches_the_spec_and_the_job_says_which_generation_it_runs(
 def test_a_flow_moves_to_another_runner_after_the_first_let_go(flow: Flow, root: Path) -> None:
     reconcile_until(flow, is_in("running"))
     other = settings.create_runner(name="other", master="local[8,4]", who=WHO)
-    editing.update_flow(flow=fresh(flow), runner=other, who=WHO)
+    flow_settings.update_flow(flow=fresh(flow), runner=other, who=WHO)
     reconcile_until(flow, lambda now: newest(now).runner == other and is_in("running")(now))
     assert launcher.read_spec(root / "default", flow.pk) is None
     assert launcher.read_spec(root / "other", flow.pk) is not None
@@ -194,13 +192,13 @@ def test_another_master_takes_another_process(flow: Flow) -> None:
 def test_a_silent_runner_is_named_and_old_figures_stay_old(
     flow: Flow, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler, "DELAYED_FLOW_MS", 300)
+    monkeypatch.setattr(rules, "DELAYED_FLOW_MS", 300)
     reconcile_until(flow, is_in("running"))
     silence(root)
     silent = reconcile_until(flow, is_in("degraded"))
     assert "No figures from the runner" in silent.reason
     assert silent.as_of is not None
-    jobs.reconcile()
+    reconciler.reconcile()
     assert fresh(flow).as_of == silent.as_of
     (root / "default" / "silent").unlink()
     reconcile_until(flow, is_in("running"))
@@ -210,14 +208,14 @@ def test_a_spec_without_a_flow_is_taken_away(flow: Flow, root: Path) -> None:
     reconcile_until(flow, is_in("running"))
     Job.objects.all().delete()
     Flow.objects.all().delete()
-    jobs.reconcile()
+    reconciler.reconcile()
     assert list((root / "default" / "flows").glob("*.spec.json")) == []
 
 
 def test_two_reconcilers_open_one_job(flow: Flow) -> None:
-    first = job_rows.open_job(flow=flow)
+    first = jobs.open_job(flow=flow)
     assert first is not None
-    assert job_rows.open_job(flow=flow) is None
+    assert jobs.open_job(flow=flow) is None
     with pytest.raises(IntegrityError):
         Job.objects.create(flow=flow, runner=flow.runner, generation=1, attempt=2)
 
@@ -228,7 +226,7 @@ def test_two_reconcilers_open_one_job(flow: Flow) -> None:
         (launcher, "start_runner"),
         (launcher, "write_spec"),
         (processes, "start"),
-        (job_rows, "open_job"),
+        (jobs, "open_job"),
     ],
 )
 def test_a_worker_that_dies_before_an_act_leaves_nothing_behind(
@@ -269,7 +267,7 @@ def test_a_worker_that_dies_while_it_stops_a_flow_is_followed_by_one_that_does(
     with monkeypatch.context() as patch:
         patch.setattr(launcher, "remove_spec", die)
         with pytest.raises(Died):
-            jobs.reconcile()
+            reconciler.reconcile()
     reconcile_until(flow, is_in("stopped"))
     assert launcher.read_spec(root / "default", flow.pk) is None
 

@@ -17,9 +17,8 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.models import Cluster, Flow, Job, Runner
 from mirrors.services import clusters, process_liveness
 from mirrors.services.errors import Conflict
-from mirrors.services.flows import commands, reconciler
-from mirrors.services.flows import jobs as job_rows
-from mirrors.services.flows import settings as editing
+from mirrors.services.flows import commands, jobs, reconciler
+from mirrors.services.flows import settings as flow_settings
 from mirrors.services.runners import cleanup, processes
 from tests.mirrors.conftest import WHO, fresh, is_in, kill, reconcile_until, silence
 
@@ -36,8 +35,8 @@ DEADLY = [
     (launcher, "start_runner"),
     (launcher, "write_spec"),
     (launcher, "remove_spec"),
-    (job_rows, "open_job"),
-    (job_rows, "end_job"),
+    (jobs, "open_job"),
+    (jobs, "end_job"),
 ]
 
 
@@ -46,7 +45,7 @@ class Died(BaseException):
 
 
 def another_flow(pair: tuple[Cluster, Cluster]) -> Flow:
-    return editing.create_flow(source=pair[1], target=pair[0], properties={}, who=WHO)
+    return flow_settings.create_flow(source=pair[1], target=pair[0], properties={}, who=WHO)
 
 
 def test_one_flow_that_cannot_be_looked_after_is_named_and_keeps_no_other_back(
@@ -173,16 +172,16 @@ def test_an_edit_of_a_cluster_reaches_the_running_spec(
 
 
 def test_a_flow_is_settled_when_it_is_as_asked(flow: Flow) -> None:
-    assert not job_rows.is_settled(flow_id=flow.pk)
+    assert not jobs.is_settled(flow_id=flow.pk)
     reconcile_until(flow, is_in("running"))
-    assert job_rows.is_settled(flow_id=flow.pk)
+    assert jobs.is_settled(flow_id=flow.pk)
     for change in (
-        lambda: editing.update_flow(flow=fresh(flow), properties={"tasks.max": "2"}, who=WHO),
+        lambda: flow_settings.update_flow(flow=fresh(flow), properties={"tasks.max": "2"}, who=WHO),
         lambda: commands.restart_flow(flow=fresh(flow), who=WHO),
         lambda: commands.pause_flow(flow=fresh(flow), who=WHO),
         lambda: commands.stop_flow(flow=fresh(flow), who=WHO),
     ):
         change()
-        assert not job_rows.is_settled(flow_id=flow.pk)
-        reconcile_until(flow, lambda now: job_rows.is_settled(flow_id=now.pk))
+        assert not jobs.is_settled(flow_id=flow.pk)
+        reconcile_until(flow, lambda now: jobs.is_settled(flow_id=now.pk))
     assert fresh(flow).observed_state == "stopped"

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mirrors.domain.runners import reconciler
+from mirrors.domain.runners import reconciler as rules
 from mirrors.models import Flow, Job, Runner
-from mirrors.services.flows import commands, settings
-from mirrors.services.flows import reconciler as jobs
+from mirrors.services.flows import commands, reconciler, settings
 from tests.mirrors.conftest import WHO, fresh, is_in, reconcile_until
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def booting(flow: Flow, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Its runner lives and has not come up yet, as Spark does for ten seconds; the file ends it."""
-    monkeypatch.setattr(reconciler, "TAKEN_UP_MS", 0)
+    monkeypatch.setattr(rules, "TAKEN_UP_MS", 0)
     silent = root / "default" / "silent"
     silent.parent.mkdir()
     silent.touch()
@@ -31,7 +30,7 @@ def test_a_stop_is_done_as_soon_as_the_runner_is_ready_and_the_flow_can_be_remov
     flow: Flow, booting: Path
 ) -> None:
     commands.stop_flow(flow=fresh(flow), who=WHO)
-    jobs.reconcile()
+    reconciler.reconcile()
     booting.unlink()
     stopped = reconcile_until(flow, is_in("stopped"))
     assert stopped.reason == "Stopped; its runner does not have it."
@@ -42,7 +41,7 @@ def test_a_stop_is_done_as_soon_as_the_runner_is_ready_and_the_flow_can_be_remov
 
 def test_started_again_it_runs(flow: Flow, booting: Path) -> None:
     commands.stop_flow(flow=fresh(flow), who=WHO)
-    jobs.reconcile()
+    reconciler.reconcile()
     booting.unlink()
     reconcile_until(flow, is_in("stopped"))
     commands.start_flow(flow=fresh(flow), who=WHO)
@@ -54,7 +53,7 @@ def test_a_stop_of_a_flow_in_a_runner_that_hangs_is_done_by_its_end(
 ) -> None:
     reconcile_until(flow, is_in("running"))
     (root / "default" / "silent").touch()
-    monkeypatch.setattr(reconciler, "SILENT_RUNNER_MS", 500)
+    monkeypatch.setattr(rules, "SILENT_RUNNER_MS", 500)
     commands.stop_flow(flow=fresh(flow), who=WHO)
     stopped = reconcile_until(flow, is_in("stopped"))
     assert "its runner is not alive" in stopped.reason

@@ -13,7 +13,8 @@ from mirrors.domain.account.partition import Owed
 from mirrors.domain.account.totals import Total
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus, TopicStatus
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job
-from mirrors.services import account as accounts
+from mirrors.services.account import account_of, left_behind_of
+from mirrors.services.account import store as store_account
 from mirrors.services.clock import moment
 from mirrors.services.gaps import foreign_records, lost_ranges
 
@@ -103,7 +104,7 @@ def store(
     is_swept: bool = False,
 ) -> None:
     """Evaluate the observations of the flow and store its rows and its account."""
-    account = accounts.account_of(topics, partitions, accounts.left_behind_of(flow))
+    account = account_of(topics, partitions, left_behind_of(flow))
     topic_rows = [_topic(flow, seen, account.topics[seen.topic], as_of) for seen in topics]
     partition_rows = [
         _partition(flow, seen, account.partitions[seen.topic, seen.partition])
@@ -114,7 +115,7 @@ def store(
             FlowPartition, flow, partition_rows, _PARTITION_KEY, _PARTITION_FIELDS, _PARTITION_AGES
         )
         _replace(FlowTopic, flow, topic_rows, _TOPIC_KEY, _TOPIC_FIELDS, _TOPIC_AGES)
-        accounts.store(
+        store_account(
             flow=flow, rows=topic_rows, not_visible=not_visible, as_of=as_of, is_swept=is_swept
         )
 

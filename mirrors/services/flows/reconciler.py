@@ -28,8 +28,7 @@ from mirrors.domain.runners.reconciler import Decision
 from mirrors.models import Flow, Job, Runner, claim
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.services.clock import milliseconds, moment
-from mirrors.services.flows import jobs as job_rows
-from mirrors.services.flows import schedules
+from mirrors.services.flows import jobs, schedules
 from mirrors.services.gaps import foreign_records
 from mirrors.services.runners import cleanup, processes
 from mirrors.services.runners.processes import SUPERVISOR, directory_of
@@ -126,8 +125,8 @@ def _step(flow: Flow) -> bool:
     """One observation and one action; True when more may follow at once."""
     if schedules.keep_times(flow=flow, now=timezone.now()):
         return True
-    jobs = list(Job.objects.filter(flow=flow).select_related("runner")[: job_rows.MEMORY])
-    job = next((job for job in jobs if job.ended_at is None), None)
+    recent = list(Job.objects.filter(flow=flow).select_related("runner")[: jobs.MEMORY])
+    job = next((job for job in recent if job.ended_at is None), None)
     runner = job.runner if job is not None else flow.runner
     if runner.host not in {"", settings.UNDERSTUDY_HOST}:
         return False
@@ -143,12 +142,12 @@ def _step(flow: Flow) -> bool:
         launcher.remove_spec(directory, flow.pk)
         spec = None
     if job is not None and status is not None and status.job == job.pk:
-        job_rows.take_status(flow=flow, job=job, status=status)
+        jobs.take_status(flow=flow, job=job, status=status)
     leaving = _why_it_leaves(flow, job)
     decision = reconciler.decide(
         desired="stopped" if leaving else cast("reconciler.Desired", flow.desired_state),
         generation=flow.generation,
-        jobs=[job_rows.facts_of(row) for row in jobs if job_rows.counts(job=row, flow=flow)],
+        jobs=[jobs.facts_of(row) for row in recent if jobs.counts(job=row, flow=flow)],
         runner=reconciler.Runner(
             alive=seen.alive,
             status=seen.status,
@@ -188,10 +187,10 @@ def _act(flow: Flow, job: Job | None, runner: Runner, decision: Decision) -> boo
             launcher.remove_spec(directory_of(runner), flow.pk)
         case "write_spec":
             goes_on = job is not None and decision.job_ends is None
-            current = job if goes_on else job_rows.open_job(flow=flow)
+            current = job if goes_on else jobs.open_job(flow=flow)
             if current is None:
                 return False
-            spec = job_rows.spec_of(flow=flow, job=current)
+            spec = jobs.spec_of(flow=flow, job=current)
             launcher.write_spec(directory_of(current.runner), spec)
         case _:
             return decision.job_ends is not None
@@ -214,12 +213,10 @@ def _claim(flow: Flow, job: Job | None, decision: Decision, leaving: str | None)
     waits = decision.action in {"back_off", "give_up"}
     changes = {
         "retry_at": retry_at,
-        "attempt": job_rows.failures(flow=flow) if waits else 0,
+        "attempt": jobs.failures(flow=flow) if waits else 0,
     }
     with transaction.atomic():
-        won = (
-            decision.job_ends is None or job is None or job_rows.end_job(job=job, decision=decision)
-        )
+        won = decision.job_ends is None or job is None or jobs.end_job(job=job, decision=decision)
         if won and (flow.observed_state, flow.reason, flow.retry_at) != (
             observed,
             reason,
