@@ -100,7 +100,7 @@ def refused_settings(
     if not databases or "default" not in databases:
         return []
     from mirrors.services.clusters import refused_clusters  # noqa: PLC0415 (models are not loaded)
-    from monitoring.channels.targets import refused_channels  # noqa: PLC0415 (the same)
+    from monitoring.channels.registry import refused_channels  # noqa: PLC0415 (the same)
 
     try:
         refused = {**refused_clusters(), **refused_channels()}

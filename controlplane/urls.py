@@ -37,7 +37,7 @@ from mirrors.api.migration.takeover import TakeoverViewSet
 from mirrors.api.topics import drift, plans
 from monitoring import api as alerts
 from monitoring.api.schedules import ScheduleViewSet
-from monitoring.api.topology import Topology
+from monitoring.api.topology import TopologyView
 from monitoring.views.prometheus import Metrics
 
 
@@ -111,7 +111,7 @@ for name, found in (
 urlpatterns = [
     re_path(r"^api/v1/schema/?$", SpectacularJSONAPIView.as_view(), name="schema"),
     re_path(r"^api/v1/docs/?$", docs.docs, name="api-docs"),
-    re_path(r"^api/v1/topology/?$", Topology.as_view(), name="topology-rest"),
+    re_path(r"^api/v1/topology/?$", TopologyView.as_view(), name="topology-rest"),
     re_path(
         r"^api/v1/flows/(?P<flow_id>\d{1,18})/objectives/?$",
         readiness.ObjectivesViewSet.as_view({"get": "list", "patch": "partial_update"}),

@@ -11,9 +11,10 @@ from django.utils import timezone
 from mirrors.forms.base import SettingsForm, lines_of, parse_lines, text_field
 from mirrors.models import Cluster, Flow
 from mirrors.outbound_http import check_headers, refusal
-from monitoring.channels.targets import check_target
+from monitoring.channels.base import ChannelType
+from monitoring.channels.registry import CHANNEL_TYPES, errors_of
 from monitoring.domain.alerts.rules import KINDS, LARGEST, LONGEST_S, problems_of
-from monitoring.models import AlertRule, Channel, ChannelKind, Severity
+from monitoring.models import AlertRule, Channel, Severity
 
 _LONGEST_LABELS = 20
 
@@ -87,7 +88,9 @@ class RuleForm(SettingsForm):
 
 class ChannelForm(SettingsForm):
     name = text_field("Name", mono=False, required=True, max_length=100)
-    kind = forms.ChoiceField(label="Kind", choices=[(one, one) for one in ChannelKind.values])
+    kind = forms.ChoiceField(
+        label="Kind", choices=[(kind, one.title) for kind, one in CHANNEL_TYPES.items()]
+    )
     target = text_field("Address", max_length=1000, placeholder="env:UNDERSTUDY_NOTIFY_SLACK")
     secret = text_field("Secret reference", placeholder="env:UNDERSTUDY_NOTIFY_KEY")
     headers = text_field("Headers", area=3, placeholder="X-Team=payments")
@@ -127,12 +130,15 @@ class ChannelForm(SettingsForm):
 
     def clean(self) -> dict[str, Any]:
         asked = super().clean() or self.cleaned_data
-        if sentence := check_target(asked.get("kind", ""), asked.get("target", "")):
-            self.complain("target", [sentence])
-        if asked.get("kind") == ChannelKind.PAGERDUTY and not asked.get("secret"):
-            sentence = "PagerDuty needs the routing key of its service, as a reference."
-            self.complain("secret", [sentence])
+        given = {name: asked.get(name, "") for name in ("kind", "target", "secret")}
+        for field, sentence in errors_of(**given).items():
+            self.complain(field, [sentence])
         return asked
+
+    @property
+    def channel_types(self) -> list[ChannelType]:
+        """The types with their instructions, which the page shows under the fields."""
+        return list(CHANNEL_TYPES.values())
 
 
 class SilenceForm(SettingsForm):

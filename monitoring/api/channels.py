@@ -18,8 +18,8 @@ from mirrors.outbound_http import check_headers, refusal
 from monitoring import tasks
 from monitoring.alerts import actions
 from monitoring.api.audit import METHODS, Noted
-from monitoring.channels.targets import check_target
-from monitoring.models import Channel, ChannelKind, Delivery
+from monitoring.channels.registry import errors_of
+from monitoring.models import Channel, Delivery
 
 
 class ChannelSerializer(StrictModelSerializer):
@@ -40,14 +40,10 @@ class ChannelSerializer(StrictModelSerializer):
         return value
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        kind = attrs.get("kind", getattr(self.instance, "kind", ""))
-        target = attrs.get("target", getattr(self.instance, "target", ""))
-        if sentence := check_target(kind, target):
-            raise serializers.ValidationError({"target": [sentence]})
-        secret = attrs.get("secret", getattr(self.instance, "secret", ""))
-        if kind == ChannelKind.PAGERDUTY and not secret:
-            sentence = "PagerDuty needs the routing key of its service, as a reference."
-            raise serializers.ValidationError({"secret": [sentence]})
+        fields = ("kind", "target", "secret")
+        given = {name: attrs.get(name, getattr(self.instance, name, "")) for name in fields}
+        if errors := errors_of(**given):
+            raise serializers.ValidationError(errors)
         return attrs
 
 

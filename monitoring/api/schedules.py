@@ -13,13 +13,12 @@ from rest_framework.response import Response
 
 from mirrors.api.account import AccountOfFlow
 from mirrors.models import Flow
-from monitoring.views.schedules import mark_schedules, scheduled
+from monitoring.schedules import scheduled_flows, set_schedules
 
 
 class ScheduleSerializer(AccountOfFlow):
-    """`offset_lag` is what a run that began now would copy, as last seen: what waits for it.
-
-    `ends_at` is when its window ends the run that goes on now.
+    """`offset_lag` is what a run that starts now would copy; `ends_at` is when the window ends the
+    current run.
     """
 
     id = serializers.IntegerField(source="pk")
@@ -48,10 +47,10 @@ class ScheduleViewSet(viewsets.GenericViewSet[Any]):
     filter_fields: ClassVar = {"source": "source__alias", "target": "target__alias"}
 
     def get_queryset(self) -> QuerySet[Any]:
-        return scheduled().order_by("pk")
+        return scheduled_flows().order_by("pk")
 
     @extend_schema(responses=ScheduleSerializer(many=True))
     def list(self, request: Request) -> Response:
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        rows = mark_schedules(list(page), timezone.now())
+        rows = set_schedules(list(page), timezone.now())
         return self.get_paginated_response(ScheduleSerializer(rows, many=True).data)

@@ -1,4 +1,4 @@
-"""`GET /api/v1/topology/`: clusters and flows with the figures of now, part by part."""
+"""`GET /api/v1/topology/`: clusters and flows with their current figures, page by page."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rest_framework.views import APIView
 from mirrors.api.account import AccountOfFlow
 from mirrors.models import Cluster, Role
 from mirrors.models.flow_queries import flows_with_lag
-from monitoring.views.topology import World, figures_of
+from monitoring.topology import Topology, figures_setter
 
 MOST_REACHED = 100
 _PAGES: Any = api_settings.DEFAULT_PAGINATION_CLASS
 
 
 class ReachSerializer(serializers.Serializer[Any]):
-    """A cluster that records get to, and over how many flows at least."""
+    """A cluster that records reach, and the smallest number of flows on the way."""
 
     alias = serializers.CharField()
     hops = serializers.IntegerField()
 
 
-class PlaceSerializer(serializers.Serializer[Any]):
+class TopologyClusterSerializer(serializers.Serializer[Any]):
     alias = serializers.CharField()
     state = serializers.CharField(source="seen")
     reason = serializers.CharField()
@@ -38,9 +38,9 @@ class PlaceSerializer(serializers.Serializer[Any]):
     reach_count = serializers.IntegerField()
 
 
-class WaySerializer(AccountOfFlow):
-    """`state` is what a page shows: of `running` it tells apart `lagging`, `stale`, and `unknown`
-    where the source does not answer.
+class TopologyFlowSerializer(AccountOfFlow):
+    """`state` is that of the pages: instead of `running` also `lagging`, `stale`, or `unknown`
+    if the source does not respond.
     """
 
     id = serializers.IntegerField(source="pk")
@@ -61,15 +61,15 @@ class TopologySerializer(serializers.Serializer[Any]):
     flow_count = serializers.IntegerField()
     next = serializers.URLField(allow_null=True)
     previous = serializers.URLField(allow_null=True)
-    clusters = PlaceSerializer(many=True)
-    flows = WaySerializer(many=True)
+    clusters = TopologyClusterSerializer(many=True)
+    flows = TopologyFlowSerializer(many=True)
 
 
-class Topology(APIView):
+class TopologyView(APIView):
     """Clusters with what their records reach, flows with state, lag and rate.
 
-    A page has as many clusters and as many flows as `page_size` says; one list may end before the
-    other. Of what a cluster reaches the nearest are named, 100 at most: `reach_count` has them all.
+    A page has up to `page_size` clusters and up to `page_size` flows; one list may end first.
+    `reaches` lists the 100 nearest clusters; `reach_count` counts all.
     """
 
     role = Role.VIEWER
@@ -83,26 +83,26 @@ class Topology(APIView):
         responses=TopologySerializer,
     )
     def get(self, request: Request) -> Response:
-        world = World.now()
-        keys = sorted(way.pk for way in world.ways)
+        topology = Topology.now()
+        keys = sorted(flow.pk for flow in topology.flows)
         pages = _PAGES()
-        # Both lists are cut at the same places, so the longer one says how many pages there are.
-        longer: list[Any] = max(world.clusters, keys, key=len)
+        # Both lists have the same page size, so the longer one has the last page.
+        longer: list[Any] = max(topology.clusters, keys, key=len)
         pages.paginate_queryset(longer, request, view=self)
         first, last = pages.page.start_index() - 1, pages.page.end_index()
         found = {
-            "cluster_count": len(world.clusters),
+            "cluster_count": len(topology.clusters),
             "flow_count": len(keys),
             "next": pages.get_next_link(),
             "previous": pages.get_previous_link(),
-            "clusters": _places(world, world.clusters[max(0, first) : last]),
+            "clusters": _clusters(topology, topology.clusters[max(0, first) : last]),
             "flows": _flows(keys[max(0, first) : last]),
         }
         return Response(TopologySerializer(found).data)
 
 
-def _places(world: World, clusters: list[Cluster]) -> list[Cluster]:
-    hops = world.hops(clusters)
+def _clusters(topology: Topology, clusters: list[Cluster]) -> list[Cluster]:
+    hops = topology.hops(clusters)
     for cluster in clusters:
         reach = hops.get(cluster.alias, {})
         cluster.reaches = [  # type: ignore[attr-defined]
@@ -113,5 +113,5 @@ def _places(world: World, clusters: list[Cluster]) -> list[Cluster]:
 
 
 def _flows(keys: list[int]) -> list[Any]:
-    figured = figures_of(timezone.now())
-    return [figured(flow) for flow in flows_with_lag().filter(pk__in=keys).order_by("pk")]
+    set_figures = figures_setter(timezone.now())
+    return [set_figures(flow) for flow in flows_with_lag().filter(pk__in=keys).order_by("pk")]
