@@ -96,7 +96,7 @@ def test_the_worker_killed_after_each_step_and_in_each_act_the_run_ends_in_the_s
         try:
             # A killed worker releases nothing: it keeps the lease until that expires.
             with monkeypatch.context() as dead:
-                dead.setattr(lease, "let_go", lambda **_: None)
+                dead.setattr(lease, "release", lambda **_: None)
                 advance(run_id=run.pk, at_step=lambda name: dies(name, "step"))
         except Killed:
             assert run.pk not in lease.due_runs(now=timezone.now())

@@ -76,7 +76,7 @@ def test_with_the_default_names_nothing_of_the_other_side_comes_back(
     way.settled(back, "b", topic)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(orphan_resolution, "_AT_ONCE", 2)
-        patch.setattr(orphan_resolution._Settler, "_note", dies_at_the_second)
+        patch.setattr(orphan_resolution._Resolution, "_note", dies_at_the_second)
         with pytest.raises(Died):
             decide(run, "replay", 0)
     assert way.marks("b", remote) == 4, "what was committed is there, and no more"

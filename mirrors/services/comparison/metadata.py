@@ -66,7 +66,7 @@ _SENTENCES = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Shape:
+class ClusterMetadata:
     """`copied` are the topics to read; `pictures` both clusters with the settings of those."""
 
     copied: tuple[CopiedTopic, ...]
@@ -75,9 +75,9 @@ class Shape:
     aspects: tuple[Aspect, ...]
 
 
-def look_at_shape(
+def read_metadata(
     *, flow: Flow, spec: FlowSpec, topics: Sequence[str], now: datetime, tick: Callable[[], None]
-) -> Shape:
+) -> ClusterMetadata:
     """Raises when a cluster does not respond; `tick` is called between the requests."""
     for side in (spec.source, spec.target):
         _ask(side)
@@ -123,7 +123,7 @@ def look_at_shape(
         rules,
         standing,
     )
-    return Shape(
+    return ClusterMetadata(
         copied=plan.copied,
         pictures=pictures,
         findings=(*shape_findings(changed), *extra, *rule_findings, *groups),

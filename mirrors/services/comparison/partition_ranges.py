@@ -19,7 +19,7 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.topics import Admin, At, Place
 from mirrors.models import Comparison, ComparisonPart, FlowPartition, PartitionMap, RunBlock
 from mirrors.models.comparison import PartVerdict
-from mirrors.services.comparison.metadata import Shape
+from mirrors.services.comparison.metadata import ClusterMetadata
 from mirrors.services.comparison.target_ranges import Before, TargetRanges
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
@@ -45,7 +45,9 @@ class Bounds:
     target_end: int | None
 
 
-def plan_parts(*, run: Comparison, spec: FlowSpec, shape: Shape, tick: Callable[[], None]) -> int:
+def plan_parts(
+    *, run: Comparison, spec: FlowSpec, shape: ClusterMetadata, tick: Callable[[], None]
+) -> int:
     """Create the rows of all partitions; returns their number."""
     bounds, remote = _bounds(run, spec, shape, tick)
     maps = {
@@ -95,7 +97,7 @@ def _uncopied(run: Comparison, maps: Mapping[Place, PartitionMap]) -> dict[Place
 
 
 def _bounds(
-    run: Comparison, spec: FlowSpec, shape: Shape, tick: Callable[[], None]
+    run: Comparison, spec: FlowSpec, shape: ClusterMetadata, tick: Callable[[], None]
 ) -> tuple[dict[Place, Bounds], dict[str, str]]:
     """Order of the reads: the target's ends, positions and runs, the source's ends."""
     theirs, ours = shape.pictures
@@ -134,7 +136,7 @@ class _Planner:
         self,
         run: Comparison,
         spec: FlowSpec,
-        shape: Shape,
+        shape: ClusterMetadata,
         remote: Mapping[str, str],
         ranges: TargetRanges,
     ) -> None:

@@ -20,7 +20,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart
 from mirrors.models.comparison import ComparisonState, PartVerdict
 from mirrors.services.comparison import lifecycle
-from mirrors.services.comparison.metadata import look_at_shape
+from mirrors.services.comparison.metadata import read_metadata
 from mirrors.services.comparison.partition_ranges import plan_parts
 from mirrors.services.comparison.records import Meter, Step, take_step
 from mirrors.services.run_lifecycle import Stopped, broken
@@ -127,7 +127,7 @@ class _Turn:
 
     def _look(self) -> None:
         run = self.run
-        shape = look_at_shape(
+        shape = read_metadata(
             flow=run.flow,
             spec=self._spec,
             topics=run.topics,

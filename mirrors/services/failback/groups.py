@@ -48,12 +48,12 @@ def bring_groups_back(*, run_id: int, act: bool) -> list[dict[str, Any]]:
         for row in run.starts
         if row["kind"] == "blocked"
     }
-    rows = _Way(run.flow, run.reverse, blocked).go(act=act)
+    rows = _GroupFailback(run.flow, run.reverse, blocked).go(act=act)
     Failback.objects.filter(pk=run.pk).update(groups=rows, groups_at=timezone.now())
     return rows
 
 
-class _Way:
+class _GroupFailback:
     def __init__(self, there: Flow, back: Flow, blocked: Mapping[Place, str]) -> None:
         self._there, self._back, self._blocked = there, back, blocked
         self._spec: FlowSpec = back.spec

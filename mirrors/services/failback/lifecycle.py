@@ -17,7 +17,7 @@ LOST_AFTER = timedelta(seconds=90)
 
 def request_failback(*, flow: Flow, who: str, why: str = "") -> Failback:
     """Store the run that a worker takes; the caller enqueues on commit. One open run per flow."""
-    check_at_rest(flow)
+    check_stopped(flow)
     return run_lifecycle.request(
         Failback,
         refusal=f"A failback of {flow.name} is open already. Open it, or close it first.",
@@ -28,15 +28,15 @@ def request_failback(*, flow: Flow, who: str, why: str = "") -> Failback:
     )
 
 
-def check_at_rest(flow: Flow) -> None:
+def check_stopped(flow: Flow) -> None:
     """The original flow must not write: later records would exceed the divergence point."""
-    if not is_at_rest(flow):
+    if not is_stopped(flow):
         raise Conflict(
             f"{flow.name} is not stopped. A failback needs a stopped flow: fail over, or stop it."
         )
 
 
-def is_at_rest(flow: Flow) -> bool:
+def is_stopped(flow: Flow) -> bool:
     """The flow is stopped, and its last job has ended."""
     flow.refresh_from_db(fields=["desired_state"])
     stopped = flow.desired_state == DesiredState.STOPPED

@@ -26,7 +26,7 @@ from mirrors.kafka.producers.flow_writer import Outgoing
 from mirrors.models import Failback, OrphanStretch, claim
 from mirrors.models.failback import OrphanState
 from mirrors.services import run_lifecycle
-from mirrors.services.failback.lifecycle import check_at_rest
+from mirrors.services.failback.lifecycle import check_stopped
 from mirrors.services.failback.orphans import filter_own
 from mirrors.services.failback.positions import (
     CLIENT_ID,
@@ -58,8 +58,8 @@ def settle_orphans(*, run_id: int) -> int:
         return 0
     done = 0
     try:
-        check_at_rest(run.flow)
-        settler = _Settler(run)
+        check_stopped(run.flow)
+        settler = _Resolution(run)
     except UnderstudyError as error:
         for row in rows:
             _end(row, OrphanState.FAILED, error.message)
@@ -91,7 +91,7 @@ def _end(row: OrphanStretch, state: str, reason: str) -> None:
     )
 
 
-class _Settler:
+class _Resolution:
     """Holds the flow's transactional id on the target."""
 
     def __init__(self, run: Failback) -> None:
@@ -104,7 +104,7 @@ class _Settler:
         with Admin(self._spec.target, client_id=CLIENT_ID) as admin:
             factor = self._spec.settings.checkpoints_topic_replication_factor
             ensure_topic(admin, self._runs_topic, replication_factor=factor, deadline_s=DEADLINE_S)
-            self._pen = open_writer(self._spec, places)
+            self._writer = open_writer(self._spec, places)
             # After fencing: now they do not change.
             found = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
         self._positions = found.places
@@ -124,7 +124,7 @@ class _Settler:
             )
         if row.decision == "replay":
             position = self._replay(row, position)
-        with self._pen.transaction(deadline_s=DEADLINE_S):
+        with self._writer.transaction(deadline_s=DEADLINE_S):
             self._move(position, row.end)
         self._note(row, row.end)
         if row.decision == "replay":
@@ -134,12 +134,12 @@ class _Settler:
 
     def _replay(self, row: OrphanStretch, position: Position) -> Position:
         for chunk in _chunks(self._read(row, position.position)):
-            with self._pen.transaction(deadline_s=DEADLINE_S):
-                offsets = self._pen.send(
+            with self._writer.transaction(deadline_s=DEADLINE_S):
+                offsets = self._writer.send(
                     [self._copy(row, record) for record in chunk], deadline_s=DEADLINE_S
                 )
                 pairs = zip((record.offset for record in chunk), offsets, strict=True)
-                self._pen.send(self._blocks(position, _runs(pairs)), deadline_s=DEADLINE_S)
+                self._writer.send(self._blocks(position, _runs(pairs)), deadline_s=DEADLINE_S)
                 position = dataclasses.replace(position, map_end=offsets[-1] + 1)
                 self._move(position, chunk[-1].offset + 1)
             position = dataclasses.replace(position, position=chunk[-1].offset + 1)
@@ -188,7 +188,7 @@ class _Settler:
 
     def _move(self, position: Position, to: int) -> None:
         row = dataclasses.replace(position, position=to, leader_epoch=None)
-        self._pen.send(position_records(self._positions_topic, [row]), deadline_s=DEADLINE_S)
+        self._writer.send(position_records(self._positions_topic, [row]), deadline_s=DEADLINE_S)
 
     def _note(self, row: OrphanStretch, to: int) -> None:
         OrphanStretch.objects.filter(pk=row.pk).update(settled_to=to, since=timezone.now())

@@ -53,7 +53,7 @@ def list_orphans(
         found = find_stretch(point, first=old.first[place], end=old.end[place])
         rows[place] = _row(run, found, remote[place])
         written[place] = _written(back, remote[place], found)
-    keeper = _Keeper(tick)
+    keeper = _RecordStore(tick)
     for topic in sorted({place[0] for place in rows}):
         _read(source, topic, rows, written, keeper)
     with transaction.atomic():
@@ -169,7 +169,7 @@ def _read(
     topic: str,
     rows: Mapping[Place, OrphanStretch],
     written: Mapping[Place, list[Run]],
-    keeper: _Keeper,
+    keeper: _RecordStore,
 ) -> None:
     wanted = {p: row for (t, p), row in rows.items() if t == topic and row.first < row.end}
     if not wanted:
@@ -204,7 +204,7 @@ def _read(
             row.reason = f"{why} Counted by reading up to offset {reached[number]}."
 
 
-class _Keeper:
+class _RecordStore:
     """Counts all records, and stores them in chunks up to the size limit."""
 
     def __init__(self, tick: Callable[[], None]) -> None:

@@ -119,7 +119,7 @@ def positions_of_flow(spec: FlowSpec) -> Mapping[Place, Position]:
         return read_positions(admin, positions_topic_of(spec), deadline_s=DEADLINE_S).places
 
 
-def put_to_rest(spec: FlowSpec) -> None:
+def fence_stopped_flow(spec: FlowSpec) -> None:
     """Fence the writers of a stopped flow and abort their transactions, so that its positions
     can be read to their end."""
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
@@ -156,9 +156,9 @@ def write_positions(spec: FlowSpec, rows: Sequence[Position]) -> None:
             configs=POSITIONS_CONFIGS,
             deadline_s=DEADLINE_S,
         )
-    pen = open_writer(spec)
-    with pen.transaction(deadline_s=DEADLINE_S):
-        pen.send(position_records(topic, rows), deadline_s=DEADLINE_S)
+    writer = open_writer(spec)
+    with writer.transaction(deadline_s=DEADLINE_S):
+        writer.send(position_records(topic, rows), deadline_s=DEADLINE_S)
 
 
 def positions_topic_of(spec: FlowSpec) -> str:

@@ -34,13 +34,13 @@ from mirrors.models.flows import DesiredState
 from mirrors.services import run_lifecycle
 from mirrors.services.errors import Conflict
 from mirrors.services.failback import orphans
-from mirrors.services.failback.lifecycle import check_at_rest, is_at_rest
+from mirrors.services.failback.lifecycle import check_stopped, is_stopped
 from mirrors.services.failback.positions import (
     Sides,
     deleted_before,
+    fence_stopped_flow,
     look_at_sides,
     positions_of_flow,
-    put_to_rest,
     write_positions,
 )
 from mirrors.services.flows import commands, settings
@@ -94,15 +94,15 @@ class _Preparation:
         )
 
     def run(self) -> Flow:
-        check_at_rest(self._flow)
-        put_to_rest(self._there)
+        check_stopped(self._flow)
+        fence_stopped_flow(self._there)
         points = self._points()
         self._tick("Reading both clusters.")
         sides = look_at_sides(self._there.source, self._there.target, points)
         back = self._existing()
         spec = self._back_spec(back)
-        if back is None or is_at_rest(back):
-            put_to_rest(spec)
+        if back is None or is_stopped(back):
+            fence_stopped_flow(spec)
         starts = self._starts(points, spec, sides)
         spec = self._without_blocked(spec, starts)
         self._list(_begun(points, starts), sides, back)
@@ -131,7 +131,7 @@ class _Preparation:
         first = min(row.kept_at for row in kept)
         return Job.objects.filter(flow=self._flow, started_at__gt=first).exists()
 
-    def _at_rest(self, points: Sequence[Point]) -> list[Point]:
+    def _at_current_positions(self, points: Sequence[Point]) -> list[Point]:
         """With the flow's current positions: an earlier failback may have resolved orphans."""
         known = PartitionMap.objects.filter(flow=self._flow, position__isnull=False)
         stands = {(row.topic, row.partition): row.position or 0 for row in known}
@@ -190,7 +190,9 @@ class _Preparation:
             run=self._run,
             source=self._there.source,
             points=[
-                row for row in self._at_rest(points) if (row.topic, row.partition) in sides.old.end
+                row
+                for row in self._at_current_positions(points)
+                if (row.topic, row.partition) in sides.old.end
             ],
             old=sides.old,
             back=back,
@@ -202,7 +204,7 @@ class _Preparation:
         """Write the reverse flow's positions before its first plan."""
         rows = [start.row for start in starts if start.row is not None]
         if back is not None and rows:
-            check_at_rest(back)
+            check_stopped(back)
         self._tick("Writing the start offsets of the reverse flow.")
         write_positions(spec, rows)
 

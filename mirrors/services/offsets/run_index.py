@@ -34,7 +34,7 @@ _BATCH = 400
 Place = tuple[str, int]
 
 
-class _Overtaken(Exception):
+class _ConcurrentWrite(Exception):
     """Another process wrote meanwhile; what was read does not follow its state."""
 
 
@@ -48,7 +48,7 @@ def refresh_index(*, flow: Flow, deadline_s: float = DEADLINE_S) -> None:
         try:
             with kept_tails(flow.target.spec) as tails:
                 _Refresh(flow, tails, until).run()
-        except _Overtaken:
+        except _ConcurrentWrite:
             continue
         return
     raise Conflict(f"Another process reads the offset runs of {flow.name}; try again.")
@@ -107,7 +107,7 @@ class _Refresh:
         index = self._index
         rows = RunIndex.objects.filter(pk=index.pk, version=index.version)
         if not rows.update(version=index.version + 1, **changes):
-            raise _Overtaken
+            raise _ConcurrentWrite
         index.version += 1
         for name, value in changes.items():
             setattr(index, name, value)

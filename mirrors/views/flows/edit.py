@@ -84,10 +84,10 @@ def _impact(flow: Flow, form: FlowForm) -> Impact:
         for item in preview.changes
     ]
     sentences = [*preview.restarts, *preview.warnings]
-    is_at_rest = flow.desired_state == DesiredState.STOPPED
+    is_stopped = flow.desired_state == DesiredState.STOPPED
     calm = (
         "is at rest and takes this up when it starts"
-        if is_at_rest
+        if is_stopped
         else "takes this up within seconds"
     )
     return Impact.of(changes, sentences, calm=f"The flow {calm}.")

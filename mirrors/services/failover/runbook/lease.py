@@ -22,7 +22,7 @@ from mirrors.services.run_lifecycle import ASK_AGAIN_AFTER, WORKER
 _EARLY = timedelta(seconds=0.5)
 
 
-class Overtaken(UnderstudyError):
+class LeaseLost(UnderstudyError):
     """This worker sent no heartbeat for so long that another one took the run over."""
 
     code = "overtaken"
@@ -70,10 +70,10 @@ def alive(*, run: FailoverRun) -> None:
         pk=run.pk, holder=run.holder, state=FailoverState.RUNNING, ended_at=None
     )
     if not mine.update(seen_at=timezone.now()):
-        raise Overtaken("Another worker took over the run.")
+        raise LeaseLost("Another worker took over the run.")
 
 
-def let_go(*, run: FailoverRun, again_s: float | None) -> None:
+def release(*, run: FailoverRun, again_s: float | None) -> None:
     """Release the run. After an error the next sweep takes it at once."""
     next_at = timezone.now() + timedelta(seconds=again_s or 0)
     FailoverRun.objects.filter(pk=run.pk, holder=run.holder).update(holder="", next_at=next_at)

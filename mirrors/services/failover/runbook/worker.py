@@ -50,11 +50,11 @@ def advance(*, run_id: int, at_step: Callable[[str], None] = lambda _: None) -> 
     again_s: float | None = None
     try:
         again_s = _work(run, at_step)
-    except lease.Overtaken:
+    except lease.LeaseLost:
         log.warning("another worker took over run %s", run.pk)
         return Turn()
     finally:
-        lease.let_go(run=run, again_s=again_s)
+        lease.release(run=run, again_s=again_s)
     changed = Flow.objects.filter(pk=run.flow_id).exclude(desired_state=asked).exists()
     return Turn(again_s, run.flow_id if changed else None)
 
@@ -119,7 +119,7 @@ def _tried(act: Callable[[], Outcome | None]) -> Outcome | None:
     """Turn every failure into an outcome with a sentence; lease and database errors propagate."""
     try:
         return act()
-    except (lease.Overtaken, DatabaseError):
+    except (lease.LeaseLost, DatabaseError):
         raise
     except UnderstudyError as error:
         again = isinstance(error, KafkaUnavailable)
@@ -152,7 +152,7 @@ def _undo(run: FailoverRun, row: FailoverStep) -> float | None:
     try:
         words = HANDLERS[row.name].undo(_context(run, row, again=True))
         at = timezone.now()
-    except lease.Overtaken:
+    except lease.LeaseLost:
         raise
     except UnderstudyError as error:
         words = error.message
