@@ -217,10 +217,14 @@ class KafkaSide:
 
 
 class Reader:
-    """A live member of a group: it reads one topic and commits as it goes, until it is stopped."""
+    """A live member of a group: it reads one topic and commits as it goes, until it is stopped.
+
+    `began` is the offset of the first record that it read in each partition.
+    """
 
     def __init__(self, side: KafkaSide, group: str, topic: str) -> None:
         self.topic = topic
+        self.began: dict[Place, int] = {}
         self._stop = threading.Event()
         config = {
             **side.config,
@@ -240,7 +244,9 @@ class Reader:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._consumer.consume(200, 0.2)
+            for message in self._consumer.consume(200, 0.2):
+                if message.error() is None:
+                    self.began.setdefault((message.topic(), message.partition()), message.offset())
         self._consumer.close()
 
 

@@ -131,7 +131,10 @@ def _amounts(run: Mapping[str, Any], at: int) -> Iterator[Claim]:
     kind = run["kind"]
     yield from sentence_claims(f"reason of a {kind}", run["reason"] or "", as_of=at)
     plan, result = run["plan"] or {}, run["result"] or {}
-    for row in plan.get("partitions", ()):
+    # What is left behind, or not copied at all, is a part of the loss as well.
+    lists = ("partitions", "not_copied", "left_partitions")
+    parts = [row for name in lists for row in plan.get(name) or ()]
+    for row in parts:
         age = row.get("source_end_age_ms") or 0
         yield Claim(
             statement=f"plan of a {kind}: loss of {row['topic'][:60]}-{row['partition']}",
@@ -151,7 +154,7 @@ def _amounts(run: Mapping[str, Any], at: int) -> Iterator[Claim]:
     certainty = _CERTAINTIES[said]
     if totals.get("loss_unknown") and certainty != "unknown":
         certainty = "at_least"
-    ages = [row.get("source_end_age_ms") or 0 for row in plan.get("partitions", ())]
+    ages = [row.get("source_end_age_ms") or 0 for row in parts]
     yield Claim(
         statement=f"result of a {kind}: loss",
         records=None if certainty == "unknown" else records,
@@ -222,12 +225,12 @@ def execute(world: World, simulation: Mapping[str, Any], kind: str) -> list[Find
     while (run := world.rest(path))["state"] not in ENDED:
         if time.monotonic() > until or run["waits_for"] == "trouble":
             return [_held(kind, run)]
-        if any(
-            step["name"] == "read_checkpoints" and step["state"] != "pending"
-            for step in run["steps"]
-        ):
+        begun = {step["name"] for step in run["steps"] if step["state"] != "pending"}
+        if "read_checkpoints" in begun:
             # As people do when producers are refused: consumers of the source stop too.
             world.stop_readers()
+        if "verify_flow" in begun:
+            world.read_on_target()
         if run["waits_for"] == "person":
             world.ask(f"{path}confirm/", {"reason": "the judge"})
         time.sleep(0.5)
@@ -255,7 +258,7 @@ def judge_groups(world: World, what: str) -> Iterator[Finding]:
     """Where each group really is on the target: it skips nothing."""
     copies = world.look()
     for group in sorted(world.groups):
-        placed = world.target.committed(group)
+        placed = world.placed(group)
         for owner, topic, number in world.ledger.commits:
             at = placed.get((world.ledger.remote(topic), number))
             if owner == group and at is not None:
@@ -286,8 +289,9 @@ def judge_counted(world: World, path: str, seconds: float = 60.0) -> list[Findin
         certainty=run["counted_loss_certainty"],
         as_of=at,
     )
-    found = judge_amount(claim, world.ledger.owed(at))
-    return [found] if found else []
+    truth = world.ledger.owed(at)
+    found = [judge_amount(claim, truth), judge_interval(claim, truth)]
+    return [finding for finding in found if finding is not None]
 
 
 def _broken(kind: str, said: str) -> Finding:

@@ -16,6 +16,7 @@ from tests.judge.stage import JudgeStage, remove_flow
 
 PARTITIONS = (1, 2, 3, 6)
 RUNNING_S = 90.0
+ABORTED_S = 60.0
 
 
 @dataclasses.dataclass
@@ -61,6 +62,9 @@ class World:
         self._writers: dict[bool, Writer] = {}
         self._silent: list[socket.socket] = []
         self._readers: dict[str, Reader] = {}
+        # Groups that were read on the source, each with its topic, and their readers on the target.
+        self._live: dict[str, str] = {}
+        self._moved: dict[str, Reader] = {}
 
     @property
     def name(self) -> str:
@@ -121,6 +125,8 @@ class World:
     def end(self) -> None:
         """Put right what the round broke, and remove what it made."""
         self.stop_readers()
+        for reader in self._moved.values():
+            reader.stop()
         for listener in self._silent:
             listener.close()
         if self.source_is_dead:
@@ -143,7 +149,11 @@ class World:
     def _end_runs(self) -> None:
         for run in self.rest("failovers/?page_size=20")["results"]:
             if run["flow"] == self.flow and run["ended_at"] is None:
-                self.ask(f"failovers/{run['id']}/abort/", {"reason": "the round ends"})
+                path = f"failovers/{run['id']}/"
+                self.ask(f"{path}abort/", {"reason": "the round ends"})
+                until = time.monotonic() + ABORTED_S
+                while self.rest(path)["ended_at"] is None and time.monotonic() < until:
+                    self.wait_a_moment()
 
     def ask(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         """Status and answer of a request that may be refused."""
@@ -290,12 +300,25 @@ class World:
     def start_reader(self, group: str, topic: str) -> None:
         """A live consumer of the source, which commits what it reads."""
         self._readers[group] = Reader(self.source, group, topic)
+        self._live[group] = topic
         self.groups.add(group)
 
     def stop_readers(self) -> None:
         for reader in self._readers.values():
             reader.stop()
         self._readers.clear()
+
+    def read_on_target(self) -> None:
+        """The live consumers start on the target, once."""
+        for group, topic in self._live.items():
+            if group not in self._moved:
+                remote = self.ledger.remote(topic)
+                self._moved[group] = Reader(self.target, group, remote)
+
+    def placed(self, group: str) -> dict[Place, int]:
+        """Where a group is on the target: where its consumer began, else what is committed."""
+        reader = self._moved.get(group)
+        return self.target.committed(group) | (reader.began if reader is not None else {})
 
     def note_readers(self) -> None:
         """Write down where live groups are now; nothing is produced meanwhile."""
