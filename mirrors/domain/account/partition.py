@@ -151,6 +151,13 @@ def owed_from(facts: PartitionFacts) -> int | None:
     return position if position is not None else first
 
 
+def other_log(facts: PartitionFacts) -> str | None:
+    """The id of the log that the source holds, where it is not the one that was copied; "" where
+    that id was not seen, None where it is the one that was copied."""
+    gap = facts.gap
+    return gap.now if gap is not None and gap.kind in _OTHER_SOURCE else None
+
+
 def _records(facts: PartitionFacts) -> int | None:
     if facts.code in {"deleted_on_source", "filtered"}:
         return 0

@@ -27,8 +27,11 @@ _BOUNDS: dict[Certainty, str] = {"counted": "", "at_most": "at most ", "at_least
 
 
 def amount(records: int | None, certainty: Certainty, one: str = "record") -> str:
-    """`2,485 records`, `at most 12 records`, `an unknown number of records`."""
-    if certainty == "unknown" or records is None:
+    """`2,485 records`, `at most 12 records`, `an unknown number of records`.
+
+    "At least 0" says nothing.
+    """
+    if certainty == "unknown" or records is None or (certainty == "at_least" and not records):
         return f"an unknown number of {one}s"
     return f"{_BOUNDS[certainty]}{plural(records, one)}"
 

@@ -11,7 +11,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from mirrors.domain.account.partition import Owed, PartitionFacts, evaluate, owed_from
+from mirrors.domain.account.partition import (
+    Owed,
+    PartitionFacts,
+    evaluate,
+    other_log,
+    owed_from,
+)
 from mirrors.domain.failover.left_behind import LeftBehind, decision_on
 from mirrors.domain.failover.plan_types import FailoverPicture, GroupPicture, PartitionPicture
 from mirrors.domain.gaps.lost_ranges import GapFacts
@@ -23,13 +29,17 @@ _NEVER_COPIED = (NOT_COPIED, "cannot_be_created", "not_described", "not_visible"
 
 
 class Part(NamedTuple):
-    """One topic-partition. `start`: the first source offset that is owed, None where unknown."""
+    """One topic-partition. `start`: the first source offset that is owed, None where unknown.
+
+    `other_log`: the id of the log that is owed where it is not the one that was copied.
+    """
 
     row: PartitionPicture
     owed: Owed
     start: int | None
     role: Role
     decision: LeftBehind | None = None
+    other_log: str | None = None
 
 
 def parts_of(picture: FailoverPicture) -> tuple[Part, ...]:
@@ -74,7 +84,7 @@ def _part(row: PartitionPicture, picture: FailoverPicture) -> Part:
         role = "left_behind"
     elif row.code in _NEVER_COPIED:
         role = "not_copied"
-    return Part(row, owed, owed_from(facts), role, decision)
+    return Part(row, owed, owed_from(facts), role, decision, other_log(facts))
 
 
 def _facts(row: PartitionPicture, now: int, *, is_left_behind: bool) -> PartitionFacts:

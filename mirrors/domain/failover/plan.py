@@ -226,6 +226,7 @@ def _partition(part: Part, now: int) -> PartitionPlan:
         least=owed.least,
         state=owed.state,
         owed_from=part.start,
+        other_log=part.other_log,
     )
 
 

@@ -114,6 +114,8 @@ class PartitionPlan:
 
     `loss_certainty` says how sure `loss` is; of an earlier figure `least` is a lower bound that
     stays true. `owed_from` is the first source offset that is owed.
+    `other_log`: the id of the topic, or of the cluster, that holds it now, where that is another
+    one than was copied; "" where its id was not seen, None where it is the one that was copied.
     """
 
     topic: str
@@ -130,6 +132,7 @@ class PartitionPlan:
     least: int = 0
     state: State = "unknown"
     owed_from: int | None = None
+    other_log: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

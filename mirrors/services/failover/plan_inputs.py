@@ -16,11 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.plan_types import FailoverPicture, PartitionPicture
-from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.gaps.lost_ranges import IN_THE_WAY, GapFacts, GapKind
 from mirrors.domain.internal_topics.records import Position
-from mirrors.domain.patterns.matcher import NamePatterns
-from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
+from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.groups import GroupListing, list_answered_groups
 from mirrors.kafka.admin.topics import Admin, Partial, Place
@@ -34,9 +32,9 @@ from mirrors.services.failover.resume_offsets import copied_to, with_answers
 from mirrors.services.failover.source_groups import GroupsSeen, groups_from_rows, groups_on_source
 from mirrors.services.failover.source_partitions import (
     CLIENT_ID,
-    Selected,
     SourceSeen,
     ask_source,
+    selected_by,
     with_deleted,
     without,
 )
@@ -129,12 +127,8 @@ class _Questions:
     ) -> None:
         self._flow, self._spec, self._groups = flow, spec, groups
         self._now, self._tick, self._source_s = now, tick, source_s
-        self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-        self._selected = Selected(
-            selection=TopicSelection(spec.settings, self._policy),
-            policy=self._policy,
-            listed=NamePatterns(spec.settings.topics).elements,
-        )
+        self._selected = selected_by(spec)
+        self._policy = self._selected.policy
 
     def ask(self) -> _Answers:
         listed = _states(self._spec)

@@ -14,7 +14,8 @@ from mirrors.domain.failover.plan_types import GroupPicture, PartitionPicture
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
 from mirrors.domain.internal_topics.records import Position
-from mirrors.domain.replication_policy import ReplicationPolicy
+from mirrors.domain.patterns.matcher import NamePatterns
+from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.topics.plan import LONGEST_NAME
 from mirrors.kafka.admin.topics import Admin, At, Place
@@ -64,6 +65,15 @@ class Selected:
         # Heartbeats topics belong to this product: they are no loss.
         is_ours = self.policy.is_own_heartbeats_topic(topic)
         return not is_ours and self.selection.decide(topic).replicated
+
+
+def selected_by(spec: FlowSpec) -> Selected:
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    return Selected(
+        selection=TopicSelection(spec.settings, policy),
+        policy=policy,
+        listed=NamePatterns(spec.settings.topics).elements,
+    )
 
 
 def ask_source(

@@ -1,18 +1,22 @@
 """Counts a failover's loss and duplicates by reading both clusters.
 
-It runs in the last step while the source responds, and afterwards when the source is back. It
-compares cluster id and topic ids first: another log of the same name says nothing about the loss.
+It runs in the last step while the source responds, and again when a failed source is back.
+
+A. A selected topic that no observation saw before the source failed counts too: it was not copied.
+B. Cluster id and topic ids are compared first. If the log is another one than the run knew, all
+   its records count, and what the earlier log held is unknown.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from mirrors.domain.account.partition import Owed
 from mirrors.domain.account.totals import Count, upper_bound
+from mirrors.domain.cluster_snapshot import ClusterSnapshot
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import is_own
 from mirrors.domain.failover.runbook.data_loss import (
@@ -25,11 +29,12 @@ from mirrors.domain.failover.runbook.data_loss import (
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.groups import read_offsets
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin, At, Place
 from mirrors.kafka.reading.record_counts import MAX_BYTES, Offsets, read_record_offsets
 from mirrors.models import FailoverRun, Flow, PartitionMap
 from mirrors.services.clock import Budget, milliseconds
 from mirrors.services.failover.runbook.steps.reset_groups import SET
+from mirrors.services.failover.source_partitions import Selected, selected_by
 from mirrors.services.offsets.divergence_points import points_of
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.run_lookup import touching
@@ -68,7 +73,8 @@ class CountedLoss:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Range:
     """Offsets [first, end) of one partition that were not replicated. The source deleted
-    `deleted` of them before the count. `unknown` says why no count is possible."""
+    `deleted` of them before the count. `unknown` says why no count is possible or, if the range is
+    not empty, why there may have been more."""
 
     topic: str
     partition: int
@@ -97,7 +103,7 @@ def count_run(
     ranges = _ranges(run, flow, spec, budget)
     tick()
     committed = spec.settings.isolation_level == "read_committed"
-    windows = {row.place: [(row.first, row.end)] for row in ranges if not row.unknown}
+    windows = {row.place: [(row.first, row.end)] for row in ranges if row.end > row.first}
     found = read_record_offsets(
         spec.source,
         windows,
@@ -110,9 +116,10 @@ def count_run(
     at = milliseconds(now)
     counted = [(row, _count(row, found.done.get(row.place), written)) for row in ranges]
     owed = [_owed(row, count, at) for row, count in counted]
+    more = [_owed(row, None, at) for row, count in counted if row.unknown and count is not None]
     places = _re_reads(run, flow, spec, budget, max_bytes, tick)
     return CountedLoss(
-        loss=sum_owed(owed),
+        loss=sum_owed([*owed, *more]),
         re_reads=_sum_places(places, at),
         partitions=tuple(
             {
@@ -132,12 +139,18 @@ def count_run(
 
 
 def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> list[_Range]:
-    """The unreplicated range of each partition of the plan, within what the source holds now."""
-    rows = every_partition(run.plan or {})
+    """What of each selected partition was not replicated, by what the source holds now."""
     points = {(row.topic, row.partition): row for row in points_of(flow=flow)}
+    selected = selected_by(spec)
     with Admin(spec.source, client_id=CLIENT_ID) as admin:
-        names = {row["topic"] for row in rows if row["topic"]}
+        names = {row["topic"] for row in every_partition(run.plan or {}) if row["topic"]}
+        names |= {
+            name for name in admin.topic_names(deadline_s=budget.left_s) if selected.takes(name)
+        }
         seen = admin.snapshot(names, now=0, deadline_s=budget.left_s, with_configs=False)
+        rows = [*_planned(run, seen)]
+        replaced = _replaced(rows, points.values(), seen.cluster_id, spec.source.alias)
+        rows += [] if replaced else _never_seen(run, seen, selected)
         places = [
             (row["topic"], row["partition"])
             for row in rows
@@ -145,26 +158,55 @@ def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> lis
             and 0 <= row["partition"] < seen.topics[row["topic"]].partitions
         ]
         committed = spec.settings.isolation_level == "read_committed"
-        level = "stable" if committed else "latest"
-        ends = admin.list_offsets(places, level, deadline_s=budget.left_s)  # type: ignore[arg-type]
+        level: At = "stable" if committed else "latest"
+        ends = admin.list_offsets(places, level, deadline_s=budget.left_s)
         firsts = admin.list_offsets(places, "earliest", deadline_s=budget.left_s)
     found = []
     for row in rows:
         place = (row["topic"], row["partition"])
         base = _Range(topic=topic_words(row), partition=place[1], remote_topic=row["remote_topic"])
-        # A start other than the position belongs to a log that had already been replaced when
-        # the run looked.
-        is_copied = row.get("owed_from", row["position"]) == row["position"]
-        point = points.get(place) if is_copied else None
-        why = seen.failed.get(place[0], "") or _another(
-            point, seen.cluster_id, seen.topics, place, spec.source.alias
+        why = (
+            replaced
+            or seen.failed.get(place[0], "")
+            or _why_missing(seen, place, spec.source.alias)
         )
         error = ends.failed.get(place) or firsts.failed.get(place)
         if why or error is not None:
             found.append(dataclasses.replace(base, unknown=why or error.message))  # type: ignore[union-attr]
             continue
-        found.append(_range(base, _lost_from(row), firsts.done[place], ends.done[place]))
+        begins = _lost_from(row)
+        other = _another(row, points.get(place), seen, spec.source.alias)
+        if other:
+            base, begins = dataclasses.replace(base, unknown=other), None
+        found.append(_range(base, begins, firsts.done[place], ends.done[place]))
     return found
+
+
+def _planned(run: FailoverRun, seen: ClusterSnapshot) -> Iterator[Mapping[str, Any]]:
+    """The partitions of the plan. One row may stand for a topic that could not be described then:
+    its partitions are known now."""
+    for row in every_partition(run.plan or {}):
+        if row["partition"] >= 0 or row["topic"] not in seen.topics:
+            yield row
+
+
+def _never_seen(
+    run: FailoverRun, seen: ClusterSnapshot, selected: Selected
+) -> Iterator[Mapping[str, Any]]:
+    """What the flow selects and the plan does not name: created or grown after the last look."""
+    known = {(row["topic"], row["partition"]) for row in every_partition(run.plan or {})}
+    for name, topic in seen.topics.items():
+        if not selected.takes(name):
+            continue
+        for number in range(topic.partitions):
+            if (name, number) not in known:
+                yield {
+                    "topic": name,
+                    "partition": number,
+                    "remote_topic": selected.policy.remote_topic(name),
+                    "owed_from": None,
+                    "position": None,
+                }
 
 
 def _range(base: _Range, begins: int | None, first: int, end: int) -> _Range:
@@ -185,21 +227,41 @@ def _lost_from(row: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _another(
-    point: Point | None, cluster: str, topics: Mapping[str, Any], place: Place, alias: str
-) -> str:
-    """Why the current log is not the one that the failover left; empty when it is."""
-    if place[1] < 0:
-        return f"The partitions of {place[0] or 'hidden topics'} could not be listed on {alias}."
-    if place[0] not in topics or place[1] >= topics[place[0]].partitions:
-        return f"{place[0]}-{place[1]} is no longer on {alias}."
-    if point is None:
-        return ""
-    if point.source_cluster and point.source_cluster != cluster:
-        return f"{alias} is another cluster than the one that failed over."
-    if point.source_topic_id and point.source_topic_id != topics[place[0]].topic_id:
-        return f"{place[0]} was recreated on {alias} since."
+def _why_missing(seen: ClusterSnapshot, place: Place, alias: str) -> str:
+    """Why the partition cannot be looked at; empty when it is there."""
+    topic, number = place
+    if number < 0:
+        return f"The partitions of {topic or 'hidden topics'} could not be listed on {alias}."
+    if topic not in seen.topics or number >= seen.topics[topic].partitions:
+        return f"{topic}-{number} is no longer on {alias}."
     return ""
+
+
+def _replaced(
+    rows: Iterable[Mapping[str, Any]], points: Iterable[Point], cluster_id: str, alias: str
+) -> str:
+    """Why nothing on it is what the run left behind; empty where it is the same cluster, or the
+    one that the run saw in its place."""
+    known = {point.source_cluster for point in points} - {""}
+    if not known or cluster_id in known or any(row.get("other_log") == cluster_id for row in rows):
+        return ""
+    return f"{alias} is another cluster than the one that failed over."
+
+
+def _another(row: Mapping[str, Any], point: Point | None, seen: ClusterSnapshot, alias: str) -> str:
+    """Why the topic is not the one that was left behind; empty when it is."""
+    topic_id = seen.topics[row["topic"]].topic_id
+    was = "" if point is None else point.source_topic_id
+    known: str | None = row.get("other_log")
+    if known is not None:
+        # The run knew that the source held another log than was copied.
+        was = "" if known == seen.cluster_id else known
+    elif row.get("owed_from", row["position"]) != row["position"]:
+        # So it was when a run of an earlier version looked; it kept no id.
+        was = ""
+    if not was or was == topic_id:
+        return ""
+    return f"{row['topic']} was recreated on {alias} since. What it held before is gone."
 
 
 def _written_back(flow: Flow, ranges: Iterable[_Range]) -> dict[Place, list[Run]]:
@@ -217,9 +279,9 @@ def _written_back(flow: Flow, ranges: Iterable[_Range]) -> dict[Place, list[Run]
 
 
 def _count(row: _Range, read: Offsets | None, written: Mapping[Place, list[Run]]) -> Count | None:
-    if row.unknown:
-        return None
     offsets = row.end - row.first
+    if row.unknown and offsets <= 0:
+        return None
     if offsets <= 0:
         return upper_bound(row.deleted)
     own = written.get(row.place)
@@ -283,22 +345,30 @@ def _consumed_to(
         for row in (run.plan or {}).get("partitions", [])
         if row["position"] is not None
     }
+    copied = positions.keys() | {(row.topic, row.partition) for row in points_of(flow=flow)}
     asked: dict[tuple[str, Place], int] = {}
+    found: dict[tuple[str, Place], int] = {}
     for row in rows:
         place = (row["topic"], row["partition"])
         offset = stood[row["group"]].done.get(place) if row["group"] in stood else None
-        if offset is not None and place in positions:
+        if offset is None:
+            continue
+        if place not in copied:
+            # Nothing of it was ever copied, so nothing can be read again.
+            found[row["group"], place] = row["to"]
+        elif place in positions:
             asked[row["group"], place] = min(offset.offset, positions[place])
     places: dict[Place, set[int]] = {}
     for (_, place), offset in asked.items():
         places.setdefault(place, set()).add(offset)
     answers = translate_offsets(flow=flow, places=places, positions=positions)
     known = {
-        (place, one.upstream): one.downstream for place, found in answers.items() for one in found
+        (place, one.upstream): one.downstream for place, answer in answers.items() for one in answer
     }
-    return {
-        key: at for key, offset in asked.items() if (at := known.get((key[1], offset))) is not None
-    }
+    for key, offset in asked.items():
+        if (at := known.get((key[1], offset))) is not None:
+            found[key] = at
+    return found
 
 
 def _read_again(
