@@ -14,7 +14,7 @@ from mirrors.models import Role, role_of
 
 
 class Tokens(TokenAuthentication):
-    """Tokens of people; one that is not even text is wrong, not a failure of ours."""
+    """Tokens of people. A token that is not text is invalid and causes no server error."""
 
     def authenticate_credentials(self, token: bytes) -> Any:
         if not token.isascii():

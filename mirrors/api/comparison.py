@@ -39,7 +39,7 @@ class ComparisonAskSerializer(StrictSerializer):
         min_value=1,
         max_value=2**63 - 1,
         default=lifecycle.RECORDS,
-        help_text="So many of the last offsets of each partition; null for all that there are.",
+        help_text="How many of the last offsets of each partition; null for all.",
     )
     seconds = serializers.IntegerField(
         required=False, min_value=1, max_value=lifecycle.MOST_SECONDS, default=lifecycle.SECONDS

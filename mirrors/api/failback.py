@@ -79,7 +79,7 @@ class OrphanSerializer(StrictModelSerializer):
 class FailbackAskSerializer(StrictSerializer):
     flow = serializers.PrimaryKeyRelatedField(
         queryset=Flow.objects.select_related("source", "target", "runner"),
-        help_text="The flow that failed over; the way back is the other direction.",
+        help_text="The flow that failed over; the failback is the other direction.",
     )
     reason = serializers.CharField(max_length=500)
 
@@ -245,7 +245,7 @@ class FailbackViewSet(
     @extend_schema(request=None, responses=FailbackSerializer)
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
-        """Prepare one that failed again, once its cause is mended."""
+        """Prepare a failed one again, after its cause was fixed."""
         run = lifecycle.try_again(run=self.get_object(), who=person(request))
         tasks.run_failback.delay_on_commit(run.pk)
         return Response(FailbackSerializer(run).data)

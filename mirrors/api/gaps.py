@@ -23,7 +23,7 @@ from mirrors.services.gaps import lost_ranges
 class GapSerializer(StrictModelSerializer):
     """`digest` names exactly these facts; `was` and `now` are the ids that differ, if any.
 
-    Of the kind `remote_written`, which is told and stops nothing, `remote_first` and `remote_last`
+    For the kind `remote_written`, reported only, `remote_first` and `remote_last`
     are offsets of the remote topic, and `count` is how many records of others lie there. Of the
     kind `remote_truncated` they are the offsets that the target lost, `count` in all; `first_lost`
     and `last_lost` are the source offsets of these copies, null while the map does not know them.
@@ -95,7 +95,7 @@ class GapViewSet(OfFlow):
     @extend_schema(request=DecisionSerializer, responses=GapSerializer)
     @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
     def decide(self, request: Request, flow_id: str, pk: str) -> Response:
-        """`stop` leaves it; `accept` goes on without what is lost; `restart` copies it anew.
+        """`stop` leaves it; `accept` goes on without what is lost; `restart` copies it again.
 
         Refused (409) when it is decided or closed already, or `digest` names other facts.
         """

@@ -31,7 +31,7 @@ class RunSerializer(serializers.ModelSerializer[DutyRun]):
 
 
 class StandingSerializer(serializers.Serializer[Any]):
-    """`last` is the last run; with `runs` above 1 it stands for so many since `since`."""
+    """`last` is the last run; with `runs` above 1 it stands for that many runs since `since`."""
 
     duty = serializers.CharField(source="schedule.name")
     does = serializers.CharField(source="schedule.does")
@@ -44,7 +44,7 @@ class StandingSerializer(serializers.Serializer[Any]):
 
 
 class DutyViewSet(viewsets.GenericViewSet[Any]):
-    """What a flow keeps in step beside its records."""
+    """Sync tasks: what a flow synchronizes beside its records."""
 
     queryset = DutyRun.objects.all()
     serializer_class = StandingSerializer

@@ -47,7 +47,7 @@ class TokenViewSet(
     serializer_class = TokenSerializer
     lookup_field = "token_key"
     lookup_value_regex = r"[A-Za-z0-9]{1,25}"
-    # Whoever may read may give a token back: it is their own.
+    # A viewer may revoke a token: it is their own.
     write_role = Role.VIEWER
     open_actions: ClassVar = {"create"}
 

@@ -42,7 +42,7 @@ FLOW_KEYS = (
     "refresh.topics.interval.seconds",
     "commit.interval.ms",
 )
-# The first choice leaves the key unset, so that a later default of ours reaches the flow.
+# The first choice leaves the key unset, so that a later default reaches the flow.
 _CHOICES: dict[str, tuple[tuple[str, str], ...]] = {
     "replication.policy.class": (
         ("", "By default: alias and separator in front"),

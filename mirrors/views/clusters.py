@@ -72,7 +72,7 @@ def _word(known: bool | None, yes: str, no: str) -> str:
     return "unknown" if known is None else yes if known else no
 
 
-# Of its groups so many stand on a cluster's own page.
+# How many groups a cluster's page shows.
 GROUPS = 10
 QUESTION = Question(
     columns=(

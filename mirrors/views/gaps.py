@@ -135,7 +135,7 @@ def _choices(gap: Gap) -> dict[str, str]:
             lost = f" What lies at {count(facts.count)} offsets of {target} is copied once more."
             new_map = " A new map of offsets begins there."
         if is_in_the_way:
-            lost = f" Left out for good: {plural(facts.count or 0, 'offset')}."
+            lost = f" Skipped permanently: {plural(facts.count or 0, 'offset')}."
         told["accept"] = (
             f"Copying goes on at offset {count(facts.accepted_at)} of {source}.{lost} What is on "
             f"{target} already stays.{new_map}"
@@ -143,7 +143,7 @@ def _choices(gap: Gap) -> dict[str, str]:
     if is_in_the_way:
         return told
     told["restart"] = (
-        f"The partition begins anew at offset {count(facts.first)} of {source}. What is on "
+        f"The partition starts again at offset {count(facts.first)} of {source}. What is on "
         f"{target} already stays, so records that are still on both sides are there twice; "
         "offsets of consumer groups are translated by the new copy alone."
     )

@@ -13,7 +13,7 @@ from mirrors.models import Flow, HeartbeatState
 from mirrors.services.heartbeats.emitter import WATCH_EVERY
 
 _EVERY, _ON = "emit.heartbeats.interval.seconds", "emit.heartbeats.enabled"
-# So many intervals without one since the last look, and the direction is not to be trusted.
+# Intervals without a heartbeat after which the direction counts as unverified.
 _LATE = 3
 
 

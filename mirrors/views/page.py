@@ -25,7 +25,7 @@ def render_page(
     every: int | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    """The browser asks again `every` so many seconds; None for pages that stand still."""
+    """The browser asks again after `every` seconds; None for static pages."""
     fragment = request.headers.get("HX-Request") == "true"
     context = {
         **context,

@@ -79,7 +79,7 @@ class Question:
     def of_names(
         self, request: HttpRequest, names: Iterable[str], rows: Callable[[list[str]], Iterable[Any]]
     ) -> Table:
-        """The same of rows that are dear to make: of the names on one page alone.
+        """The same for rows that are expensive to make: only for the names on one page.
 
         `names` and `rows` come in the order of the default column.
         """

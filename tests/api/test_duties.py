@@ -1,4 +1,4 @@
-"""What a flow keeps in step, over REST: its duties, its plan, and applying exactly that plan."""
+"""Sync tasks and plans over REST, and applying exactly that plan."""
 
 from __future__ import annotations
 

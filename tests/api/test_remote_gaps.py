@@ -70,7 +70,7 @@ def test_its_page_says_what_each_choice_does(
         "Copying goes on at offset 10",
         "are not copied again. What is on",
         "A new map of offsets begins there.",
-        "begins anew at offset 0",
+        "starts again at offset 0",
     ):
         assert words in page
 

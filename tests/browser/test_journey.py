@@ -122,7 +122,7 @@ def test_a_window_is_asked_for_in_words_mended_and_seen_on_the_flow(
     page.get_by_role("link", name="Edit", exact=True).click()
     page.get_by_label("Window, in minutes").fill("60")
     page.get_by_role("button", name="Review changes").click()
-    expect(page.get_by_text("Nothing restarts. The flow is at rest")).to_be_visible()
+    expect(page.get_by_text("Nothing restarts. The flow is stopped")).to_be_visible()
     page.get_by_role("button", name="Apply changes to primary→backup").click()
     expect(page.get_by_text("primary→backup is changed")).to_be_visible()
     flow.refresh_from_db()

@@ -201,7 +201,7 @@ def test_a_forecast_counts_below_its_threshold_and_clears_well_above_it() -> Non
 
 @pytest.mark.parametrize("kind", ["time_lag", "offset_lag", "stands", "stale", "heartbeat"])
 def test_between_two_windows_no_lag_calls_anybody(kind: Any) -> None:
-    """Its runner has ended the run, then its row says so: at rest from the first moment on."""
+    """Its runner has ended the run, then its row says so: stopped from the first moment on."""
     ago = NOW - timedelta(hours=9)
     behind = outlook(offset_lag=90_000, moved_at=ago, lag_when_moved=0)
     facts = {"as_of": ago, "heartbeat_at": ago, "moved_at": ago, "outlook": behind}

@@ -207,7 +207,7 @@ def test_verification_is_bounded_by_address_and_size(
     huge = client.post("/verify/", "x" * 4_000_000, content_type="text/plain")
     assert huge.status_code == 413
     codes = [client.post("/verify/", {"text": "{}"}).status_code for _ in range(8)]
-    # At the turn of a minute the count begins anew.
+    # At the turn of a minute the count begins again.
     assert codes.count(200) in range(2, 7)
     assert 429 in codes
     other = Client(REMOTE_ADDR="192.0.2.7")

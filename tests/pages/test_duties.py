@@ -1,4 +1,4 @@
-"""The tabs of what a flow keeps in step: its duties, its heartbeats, its plan."""
+"""The tabs of sync tasks, heartbeats and the plan of a flow."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_what_is_missing_beside_a_field_is_said_with_what_it_is_for(
     ("state", "says"),
     [
         ("running", "The flow takes this up within seconds."),
-        ("stopped", "The flow is at rest and takes"),
+        ("stopped", "The flow is stopped and uses"),
     ],
 )
 def test_an_edit_that_restarts_nothing_says_what_holds_instead(

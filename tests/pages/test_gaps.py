@@ -71,7 +71,7 @@ def test_a_refused_record_can_be_passed_by_but_not_copied_anew(flow: Flow, signe
     page = operator.get(f"/flows/{flow.pk}/gaps/{row.pk}/").content.decode()
     assert 'value="restart"' not in page
     assert "Copying goes on at offset 11 of" in page
-    assert "Left out for good: 1 offset." in page
+    assert "Skipped permanently: 1 offset." in page
     assert "First refused" in page
     link = f'{reason} <a href="/flows/{flow.pk}/gaps/?q=orders">Decide</a>'
     assert link in operator.get(f"/flows/{flow.pk}/partitions/").content.decode()

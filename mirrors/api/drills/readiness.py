@@ -30,7 +30,7 @@ class ProofSerializer(serializers.Serializer[Any]):
 
 
 class TermSerializer(serializers.Serializer[Any]):
-    """`lost` points have a `sentence` and a `fix`: the part of the flow where they are mended."""
+    """`lost` points have a `sentence` and a `fix`: the part of the flow to fix."""
 
     name = serializers.CharField()
     title = serializers.CharField()

@@ -66,7 +66,7 @@ class FailoverViewSet(
 
         `simulation` touches nothing. `switchover` waits until nothing is left to copy, `failover`
         does not wait; both do exactly what a fresh simulation showed. `failback`, with the flow
-        that failed over, takes the clients back once a way back (`failbacks/`) runs: the answer is
+        that failed over, moves the clients back once a failback (`failbacks/`) runs: the answer is
         the simulation of the flow back, and the switchover follows it.
         """
         asked = FailoverAskSerializer(data=request.data)
@@ -159,7 +159,7 @@ SHELL = "text/x-shellscript; charset=utf-8"
 
 
 class FailoverScriptViewSet(ViewSet):
-    """A plan as a shell script that needs Kafka's own tools and nothing of ours."""
+    """A plan as a shell script that needs only Kafka's tools."""
 
     @extend_schema(
         operation_id="failovers_script_retrieve",

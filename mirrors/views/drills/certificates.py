@@ -133,7 +133,7 @@ def _verify_page(
 
 
 def _throttled(request: HttpRequest) -> HttpResponse | None:
-    """So many a minute from one address; counted in this process, without a row or a queue."""
+    """Limits requests per minute and address. Counted in this process, without a row or a queue."""
     minute = int(timezone.now().timestamp()) // _A_MINUTE
     key = f"verify:{request.META.get('REMOTE_ADDR', '')}:{minute}"
     limit = settings.UNDERSTUDY_VERIFICATIONS_PER_MINUTE
@@ -141,7 +141,7 @@ def _throttled(request: HttpRequest) -> HttpResponse | None:
     try:
         asked = cache.incr(key)
     except ValueError:
-        # Pushed out by many other addresses: it counts anew.
+        # Evicted by many other addresses: its count begins again.
         asked = 1
     if asked <= limit:
         return None

@@ -1,4 +1,4 @@
-"""Pages of the way back: ask for it, follow it, decide on what only the old primary has."""
+"""Pages of a failback: request it, follow it, decide on orphans."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def show_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
     is_open = run.ended_at is None
     context: dict[str, Any] = {
         "run": run,
-        "title": f"Way back of {arrow(run.flow.name)}",
+        "title": f"Failback of {arrow(run.flow.name)}",
         "is_open": is_open,
         "busy": run.state in _BUSY,
         "orphans": rows,
@@ -139,7 +139,7 @@ def _commands(request: HttpRequest, run: Failback) -> list[dict[str, str]]:
     path, why = f"failbacks/{run.pk}/", {"reason": "…"}
     decision = {"decision": "replay", **why}
     return [
-        curl(request, "Read this way back", "GET", path),
+        curl(request, "Read this failback", "GET", path),
         curl(request, "Orphans by partition", "GET", f"{path}orphans/"),
         curl(request, "Decide on them", "POST", f"{path}decide/", decision),
         curl(request, "Put idle groups back", "POST", f"{path}groups/", {"act": True}),

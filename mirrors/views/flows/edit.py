@@ -86,9 +86,7 @@ def _impact(flow: Flow, form: FlowForm) -> Impact:
     sentences = [*preview.restarts, *preview.warnings]
     is_stopped = flow.desired_state == DesiredState.STOPPED
     calm = (
-        "is at rest and takes this up when it starts"
-        if is_stopped
-        else "takes this up within seconds"
+        "is stopped and uses this when it starts" if is_stopped else "takes this up within seconds"
     )
     return Impact.of(changes, sentences, calm=f"The flow {calm}.")
 

@@ -146,7 +146,7 @@ PARTITIONS = Question(
         ),
         Column("source_end", "Source end", ("source_end",), number=True),
         Column("lane", "Lane", ("lane",), title="How the records are carried"),
-        Column("why", "Why", ("why",), title="Why its last batch was written anew on its way"),
+        Column("why", "Why", ("why",), title="Why its last batch was rewritten"),
         Column("as_of", "As of", ("as_of",)),
         Column("reason", "Reason"),
     ),

@@ -61,7 +61,7 @@ def _apply(request: HttpRequest, form: TemplateForm, plan: TemplatePlan) -> Http
     for flow in flows:
         tasks.reconcile_flow.delay_on_commit(flow.pk)
     names = ", ".join(arrow(flow.name) for flow in flows)
-    rest = "they start now" if start else "at rest until you start them"
+    rest = "they start now" if start else "stopped until you start them"
     messages.success(request, f"{names} created, {rest}.")
     return redirect("topology")
 

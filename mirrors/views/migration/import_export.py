@@ -57,7 +57,9 @@ def _apply(request: HttpRequest, form: ImportForm, plan: ImportPlan) -> HttpResp
     for cluster in Cluster.objects.filter(alias__in=made.clusters):
         tasks.check_cluster.delay_on_commit(cluster.pk)
     names = ", ".join(arrow(flow.name) for flow in made.flows)
-    messages.success(request, f"{names} imported, at rest. Start each when MirrorMaker is stopped.")
+    messages.success(
+        request, f"{names} imported as stopped flows. Start each when MirrorMaker is stopped."
+    )
     return redirect("flows")
 
 

@@ -77,7 +77,7 @@ def show_drift(request: HttpRequest, pk: int, finding: int) -> HttpResponse:
 
 
 def _until(days: str, now: datetime) -> datetime | None:
-    """None for no end: only what is accepted may be for good."""
+    """None for no end: only an accepted value may have none."""
     return now + timedelta(days=int(days)) if days in {str(count) for count in DAYS} else None
 
 
@@ -104,7 +104,7 @@ def _choices(found: Drift) -> dict[str, str]:
     """What each would do."""
     target = found.flow.target.alias
     told = {
-        "accept": "It stays as it is, for good or until the time below. When somebody changes it "
+        "accept": "It stays as it is, for ever or until the time below. When somebody changes it "
         "once more, that is a new finding.",
         "ignore": "Whatever becomes of it is neither reported nor put back until the time below.",
     }

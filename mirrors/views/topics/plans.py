@@ -1,4 +1,4 @@
-"""What a person does with a plan: look anew, apply exactly it, let its access rules follow."""
+"""Actions on a plan: refresh it, apply exactly it, let ACLs be synchronized."""
 
 from __future__ import annotations
 
