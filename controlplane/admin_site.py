@@ -1,4 +1,4 @@
-"""The admin site: people, groups and tokens, for whoever has the role admin."""
+"""The admin site: people, groups and tokens, for people with the role admin."""
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest

@@ -6,7 +6,7 @@
     celery -A controlplane beat
 
 Nothing on the queues `reconcile` and `watch` calls Kafka, so a dead cluster can hold up neither
-supervision nor the alert that tells of it.
+supervision nor the alert about it.
 """
 
 from __future__ import annotations

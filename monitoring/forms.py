@@ -37,7 +37,7 @@ class RuleForm(SettingsForm):
         label="Clears at", required=False, min_value=0, max_value=LARGEST
     )
     for_seconds = forms.IntegerField(
-        label="For so many seconds", min_value=0, max_value=LONGEST_S, initial=0
+        label="For seconds", min_value=0, max_value=LONGEST_S, initial=0
     )
     channels = forms.ModelMultipleChoiceField(
         queryset=Channel.objects.none(),
@@ -56,7 +56,7 @@ class RuleForm(SettingsForm):
         self.fields["channels"].queryset = Channel.objects.all()  # type: ignore[attr-defined]
         self.fields["threshold"].help_text = "In the unit of the question; states need none."
         self.fields["clear_below"].help_text = "Empty: at 80 % of the threshold."
-        self.fields["for_seconds"].help_text = "So long it must hold before anybody is told."
+        self.fields["for_seconds"].help_text = "How long it must hold before a message is sent."
         self.fields["channels"].help_text = "None chosen: every channel that is turned on."
         self.fields["runbook"].help_text = "Empty: the page of this question here."
         self.fields["labels"].help_text = "One key=value a line; sent along with the alert."

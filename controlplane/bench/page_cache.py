@@ -25,7 +25,7 @@ _KEPT = 8
 SETTLE_S = 4.0
 # A run that writes less than this takes next to nothing of new memory.
 LEAST_MB = 1_000
-# To fill more memory than this takes longer than what it would mend.
+# To fill more memory than this takes longer than what it would fix.
 MOST_BYTES = 64 << 30
 
 

@@ -54,7 +54,7 @@ def as_told(arguments: Sequence[str]) -> str:
 
 
 def machine_line(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processors in words, and what the figures depend on besides.
+    """The processors by name, and what the figures depend on besides.
 
     How much TLS costs is up to OpenSSL: 3.5 encrypts at three times the speed of 3.0. An engine
     that is not compiled takes a quarter more.

@@ -1,8 +1,10 @@
 """How long a request waits for its database: a reader gets an answer in a second, be it a refusal.
 
-Only what PostgreSQL takes counts. When it is used up, the statement is cancelled from beside, be it
-slow or waiting for a lock. A server that stands still does not hear that: then the socket is shut,
-and the connection opened anew by the next request. A database that cannot be reached at all is left
+Only the time of PostgreSQL counts. When it is used up, the statement is cancelled over another
+connection, be it
+slow or waiting for a lock. A hanging server does not receive that: then the socket is shut,
+and the connection opened again by the next request. A database that cannot be reached at all is
+left
 alone for some seconds, in which everybody is refused at once. Scrapes, whole lists and what changes
 something get longer, but an end: each that waited for ever would take a thread from the pages.
 """
@@ -145,7 +147,7 @@ class _Door:
         watch.left -= 2 * (time.monotonic() - began)
         if not reached or watch.left <= 0:
             raise OperationalError("the database does not answer")
-        with connection.execute_wrapper(watch):  # what it is told first counts too
+        with connection.execute_wrapper(watch):  # the statements of its setup count too
             connection.ensure_connection()
 
 

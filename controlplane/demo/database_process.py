@@ -17,7 +17,8 @@ DEADLINE = 120.0
 
 
 class Database:
-    """Start it early: it migrates while the brokers start, and seeds when it is told of them."""
+    """Start it early: it migrates while the brokers start, and seeds when it knows their
+    addresses."""
 
     def __init__(self, environment: Mapping[str, str], *, root: Path, log: Path) -> None:
         self._log = log

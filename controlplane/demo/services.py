@@ -148,7 +148,7 @@ def web_answers(url: str) -> bool:
 def wait_until(
     child: Child, answers: Callable[[], bool], given_up: Callable[[], bool], deadline: float = 60.0
 ) -> None:
-    """Until `answers`; a child that died first, or the deadline, is told in one sentence."""
+    """Until `answers`; a child that died first, or the deadline, is reported in one sentence."""
     until = time.monotonic() + deadline
     while not answers():
         if given_up():

@@ -1,4 +1,4 @@
-"""API tokens of a person, and people with their roles for whoever administers them."""
+"""API tokens of a person, and people with their roles for administrators."""
 
 from __future__ import annotations
 

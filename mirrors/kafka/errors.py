@@ -116,7 +116,7 @@ RULES: dict[int, Rule] = {
     34: Rule(
         KafkaRefused,
         "protocol",
-        "the listener takes no SASL login. Check the security protocol and the port",
+        "the listener does not accept a SASL login. Check the security protocol and the port",
     ),
     35: Rule(KafkaRefused, "version", "the broker is too old for this request"),
     36: Rule(KafkaRefused, "exists", "the topic exists already"),

@@ -32,7 +32,7 @@ class Patience:
 
 
 def until_answered(look: Callable[[], T], deadline: float) -> T:
-    """What `look` finds: a broker that does not answer may have been replaced, so it looks anew.
+    """What `look` finds: a broker that does not respond may have been replaced, so it looks again.
 
     Raises the KafkaUnavailable of the last look when there is no time for another one.
     """

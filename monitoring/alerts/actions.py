@@ -17,7 +17,7 @@ def noted(row: Model, *, what: str, who: str, why: str = "") -> None:
 
 
 def acknowledge(*, alert: Alert, who: str, note: str = "") -> Alert:
-    """The first who takes it keeps it."""
+    """The first person who acknowledges it keeps it."""
     Alert.objects.filter(pk=alert.pk, acknowledged_at=None, resolved_at=None).update(
         acknowledged_at=timezone.now(), acknowledged_by=who[:150], note=note[:500]
     )

@@ -98,7 +98,7 @@ class AlertViewSet(
     @extend_schema(request=NoteSerializer)
     @action(detail=True, methods=["post"])
     def acknowledge(self, request: Request, pk: str) -> Response:
-        """Somebody has seen it: nobody else is told of it for the first time."""
+        """Somebody works on it: no further first message is sent."""
         asked = NoteSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         note = asked.validated_data.get("note", "")

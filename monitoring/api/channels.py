@@ -69,7 +69,7 @@ class DeliverySerializer(StrictModelSerializer):
 
 
 class ChannelViewSet(Noted, viewsets.ModelViewSet[Channel]):
-    """Where alerts are told. Secrets are references, `env:UNDERSTUDY_NOTIFY_…` or `file:/path`."""
+    """Where alerts are sent. Secrets are references, `env:UNDERSTUDY_NOTIFY_…` or `file:/path`."""
 
     queryset = Channel.objects.order_by("name")
     serializer_class = ChannelSerializer

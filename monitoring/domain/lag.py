@@ -38,7 +38,7 @@ RESOLUTIONS = (FINE, MINUTE, HOUR)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Counted:
-    """What a flow's job had copied when it last reported; counts begin anew with each job."""
+    """What a flow's job had copied when it last reported; counts begin again with each job."""
 
     as_of: datetime
     job: int

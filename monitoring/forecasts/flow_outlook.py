@@ -18,7 +18,7 @@ from monitoring.models import FlowOutlook
 
 # Older than this an outlook is history; sweeps come every 10 s to 2 min.
 OLD_AFTER = timedelta(seconds=180)
-# Of those that will lose data, or are held back, so many are kept by name.
+# Of those that will lose data, or are held back, this many are kept by name.
 SHOWN = 20
 _TRACKS = 2_000
 _FIELDS = [
@@ -44,7 +44,7 @@ def swept_flows() -> QuerySet[Flow]:
 
 
 def keep(*, cluster: Cluster, ranges: Mapping[Place, Range], now: datetime) -> None:
-    """What a sweep of a source says of every flow from there: their rows are written anew."""
+    """What a sweep of a source says of every flow from there: their rows are replaced."""
     flows = list(swept_flows().filter(source=cluster).select_related("account"))
     before = {row.flow_id: row for row in FlowOutlook.objects.filter(flow__in=flows)}
     positions: dict[int, list[tuple[Place, int | None]]] = defaultdict(list)

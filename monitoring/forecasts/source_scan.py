@@ -28,7 +28,7 @@ from monitoring.domain.forecasts.flow_outlook import Place, Range, seen
 from monitoring.forecasts import flow_outlook
 from monitoring.models import ClusterSweep, PartitionRange
 
-# One request asks for so many partitions: larger ones take longer in all.
+# One request asks for this many partitions: larger ones take longer in all.
 CHUNK = 1_000
 
 
@@ -114,7 +114,7 @@ OPEN = Sources()
 
 EVERY = timedelta(seconds=10)
 AT_MOST_EVERY = timedelta(seconds=120)
-# A sweep may take one part in so many of a worker's time.
+# A scan may take this fraction (one in N) of a worker's time.
 SHARE = 20
 DEADLINE_S = 10.0
 _CLAIM = timedelta(seconds=55)

@@ -30,7 +30,7 @@ from monitoring.domain.lag import (
 from monitoring.models import Feed, LagSample
 
 _BATCH = 500
-# So many steps are made coarser in one go; after a long silence the rest follows the next time.
+# This many steps are merged at a time; after a long silence the rest follows the next time.
 _STEPS = 120
 _PRUNE_BATCH = 2_000
 _PRUNE_BATCHES = 5
@@ -86,7 +86,7 @@ def prune(*, now: datetime) -> int:
         ).order_by("at")
         for _ in range(_PRUNE_BATCHES):
             keys = list(old.values_list("pk", flat=True)[:_PRUNE_BATCH])
-            # A list of keys on purpose: SQLite takes no more than so many at once, and neither
+            # A list of keys on purpose: SQLite limits how many fit into a statement, and neither
             # database then holds a lock for long.
             for start in range(0, len(keys), _BATCH):
                 removed += LagSample.objects.filter(pk__in=keys[start : start + _BATCH]).delete()[0]

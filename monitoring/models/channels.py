@@ -1,4 +1,4 @@
-"""Channel: where alerts are told. Delivery: one telling, kept until it arrived or was given up."""
+"""Channel: where alerts are sent. Delivery: one message, kept until it arrived or was abandoned."""
 
 from __future__ import annotations
 

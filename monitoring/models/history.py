@@ -40,7 +40,8 @@ class LagSample(models.Model):
 
 
 class Feed(models.Model):
-    """What the collector last read of a flow, from which rates are told, and since when it is old.
+    """What the collector last read of a flow, from which rates are computed, and since when it is
+    old.
 
     `moved_at` is when records were last seen to be copied or nothing was left to copy, with the
     lag of that moment: a lag that grew since then, without a record copied, is a flow that stands.

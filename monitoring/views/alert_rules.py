@@ -42,7 +42,7 @@ def delete_rule(request: HttpRequest, pk: int) -> HttpResponse:
     rule = get_object_or_404(AlertRule, pk=pk)
     firing = rule.alerts.filter(state="firing").count()
     sentences = [
-        f"It asks: {rule.asks}. Nobody is told of that by this rule any more.",
+        f"It asks: {rule.asks}. This rule no longer sends messages about that.",
         f"{firing} of its alerts fire now; they end, and those who were told hear it."
         if firing
         else "None of its alerts fires now. Those of the past are kept.",
@@ -89,7 +89,9 @@ def add_silence(request: HttpRequest) -> HttpResponse:
     form = SilenceForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         silence = Silence.objects.create(**form.cleaned_data, who=request.user.get_username())
-        messages.success(request, f"Nothing is told until {silence.ends_at:%d %b %Y, %H:%M} UTC.")
+        messages.success(
+            request, f"No message is sent until {silence.ends_at:%d %b %Y, %H:%M} UTC."
+        )
         return redirect("alert-rules")
     return _form_page(
         request, form, "Plan a silence", "monitoring/alerts/silence_form.html", None, ""

@@ -186,7 +186,7 @@ def retry_delivery(request: HttpRequest, pk: int) -> HttpResponse:
     delivery = get_object_or_404(Delivery, pk=pk)
     if actions.retry(delivery=delivery, now=timezone.now()):
         tasks.send_one.delay_on_commit(delivery.pk)
-        messages.success(request, f"{delivery.channel} is told again.")
+        messages.success(request, f"{delivery.channel} gets the message again.")
     return redirect("alert-rules")
 
 

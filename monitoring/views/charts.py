@@ -77,7 +77,7 @@ def figure(request: HttpRequest, pk: int, chart: str) -> HttpResponse:
 
 
 def _objective(flow: Flow, chart: str) -> float | None:
-    """What people want of the flow; else from where on somebody is told, by its strictest rule."""
+    """What people want of the flow; else the threshold of its strictest rule."""
     if aim := _AIMS.get(chart):
         wanted = FlowObjectives.objects.filter(flow=flow).values_list(aim, flat=True).first()
         if wanted is not None:

@@ -70,15 +70,15 @@ def us_or_them(context: dict[str, Any]) -> dict[str, Any]:
 
 ROWS = 25
 ALARMS = 3
-# So many of the topics furthest behind are read, and groups that read these; few are shown.
+# This many of the topics furthest behind are read, and groups that read these; few are shown.
 WORST, WORST_SHOWN = 15, 5
 BEATS = 6
 # Each shows a sign of life every few seconds; this silent, it counts as gone.
 GONE_AFTER = timedelta(seconds=45)
-# When figures stand still somebody of ours is suspected sooner: whose fault it is comes first.
+# When figures are stale, a component of Understudy is suspected first.
 GONE_SOON = timedelta(seconds=20)
 ENGINE = {"beat": "Celery beat", "reconcile worker": "Reconciler", "worker": "Celery worker"}
-# Keeps history and tells of alerts; without it copying and these figures go on.
+# Stores history and sends alerts; without it copying and these figures go on.
 WATCHER = {"watcher": "Watcher of alerts"}
 
 

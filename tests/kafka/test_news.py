@@ -69,7 +69,7 @@ def test_it_brings_what_a_reader_of_committed_records_finds_from_wherever_one_st
         assert tail is not None
         # Under which leader is told once a batch was read.
         epoch = 0 if start < end else -1
-        assert (tail.done, tail.anew) == (Bookmark(known.topic_id, end, epoch), False)
+        assert (tail.done, tail.restarts) == (Bookmark(known.topic_id, end, epoch), False)
         assert list(tail.records or ()) == [one for one in wanted if one.offset >= start]
 
 

@@ -143,7 +143,7 @@ def test_an_index_that_read_what_was_lost_begins_anew_though_the_topic_is_longer
     runs.note(side, 20)
     known = tails.find(runs.name, first.done, deadline_s=30)
     assert known is not None
-    assert not known.anew
+    assert not known.restarts
     tails.close()
 
     def lost_later() -> None:
@@ -160,4 +160,4 @@ def test_an_index_that_read_what_was_lost_begins_anew_though_the_topic_is_longer
     found = tails.find(runs.name, known.done, deadline_s=30)
     tails.close()
     assert found is not None
-    assert (found.anew, found.start, found.end) == (True, 0, 8)
+    assert (found.restarts, found.start, found.end) == (True, 0, 8)

@@ -15,7 +15,7 @@ def multiply(insert: str, count: int) -> None:
 
 
 def earlier(moment: str, seconds: str) -> str:
-    """`n.x` times so many seconds before: SQLite keeps moments as text, PostgreSQL as moments."""
+    """`n.x` times this many seconds before: SQLite keeps moments as text, PostgreSQL as moments."""
     if connection.vendor == "sqlite":
         return f"strftime('%Y-%m-%d %H:%M:%S', {moment}, '-' || (n.x * {seconds}) || ' seconds')"
     return f"{moment} - n.x * INTERVAL '1 second' * {seconds}"

@@ -1,4 +1,4 @@
-"""How fast the index of offset runs is built anew from its topic, on a broker of its own."""
+"""How fast the index of offset runs is rebuilt from its topic, on a broker of its own."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Drawn(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """`how` the index came to its runs, in so many seconds; `ends` of each partition."""
+    """`how` the index came to its runs, and in how many seconds; `ends` of each partition."""
 
     flow: Flow
     runs: int
@@ -87,7 +87,7 @@ class Timed:
 
 
 def fill(*, runs: int, partitions: int, seed: int = 1) -> Filled:
-    """A flow of its own with so many runs, spread evenly over the partitions of one topic."""
+    """A flow of its own with that many runs, spread evenly over the partitions of one topic."""
     began = time.monotonic()
     flow = make_flow(partitions)
     ends: dict[int, int] = {}
@@ -109,7 +109,7 @@ def fill(*, runs: int, partitions: int, seed: int = 1) -> Filled:
 
 
 def whole(runs: int, partitions: int) -> int:
-    """So many runs in full blocks, as many in each partition."""
+    """Runs in full blocks, as many in each partition."""
     return max(1, runs // BLOCK_RUNS // partitions) * BLOCK_RUNS * partitions
 
 

@@ -19,7 +19,7 @@ TOPICS_A_FLOW = 10
 PARTITIONS_A_TOPIC = 10
 # One flow more, of a single wide topic: what one sweep of one source has to do with.
 WIDE = 10_000
-# Minutes and tens of seconds are kept for so many flows: a page reads those of one.
+# Minutes and tens of seconds are kept for this many flows: a page reads those of one.
 WATCHED = 10
 
 
@@ -28,7 +28,7 @@ def seed(
 ) -> None:
     """A hub and its spokes, each with ten topics of ten partitions, some of them behind.
 
-    `wide` gives one flow more, with a single topic of so many partitions.
+    `wide` gives one flow more, with a single topic of that many partitions.
     """
     hub = Cluster.objects.create(alias="hub", bootstrap_servers="hub.example:9092", reachable=True)
     spokes = Cluster.objects.bulk_create(

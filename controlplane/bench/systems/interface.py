@@ -100,7 +100,7 @@ class System(abc.ABC):
 
 
 class ProcessSystem(System):
-    """A system that is one process of ours, with its output in a file."""
+    """A system that is one process, with its output in a file."""
 
     stop_s = 40.0
 

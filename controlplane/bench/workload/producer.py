@@ -1,6 +1,7 @@
 """Fill source topics quickly: batches built once, stamped with fresh timestamps, sent as they are.
 
-A client that builds every record anew would need minutes for the gigabytes of a cell. Every batch
+A client that builds every record separately would need minutes for the gigabytes of a cell. Every
+batch
 has timestamps of its own, so no two records of a partition are alike and order can be checked.
 """
 
@@ -121,7 +122,7 @@ class _Sender:
         return batch
 
     def settle(self, most: int) -> None:
-        """Read replies until at most so many are awaited."""
+        """Read replies until at most that many are awaited."""
         while len(self._open) > most:
             self._open.popleft()
             frame = self._link.receive(None, self._deadline)

@@ -82,7 +82,7 @@ def _full_cells() -> list[Cell]:
         name="latency",
         backlog_mb=100,
         # Fresh brokers compile the way of small requests for half a minute, on processors that
-        # they share with all others: that would be measured, for whoever copies.
+        # they share with all others: that would be measured, whichever system copies.
         warm_s=30.0,
         latency_s=45.0,
     )

@@ -49,7 +49,7 @@ class BrokerJava:
     def format(self, cluster_id: str, options: Sequence[str]) -> str:
         """Once; what Java said when it failed, nothing when it did not.
 
-        Where it was interrupted there is nothing yet, and it is done anew.
+        Where it was interrupted there is nothing yet, and it is done again.
         """
         data, begun = self._directory / "data", self._directory / "formatting"
         if begun.exists():

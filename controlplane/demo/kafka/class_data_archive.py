@@ -22,7 +22,7 @@ from spark_runner.spark.java import mark_used, prune
 
 
 def archive_options(make: Callable[[Path], None]) -> list[str]:
-    """What a broker's Java is told; `make` has one leave its classes at a path and end.
+    """Arguments of a broker's Java; `make` has one leave its classes at a path and end.
 
     Of several starts at the same time one makes it, and the others go on without.
     """
@@ -38,7 +38,7 @@ def archive_options(make: Callable[[Path], None]) -> list[str]:
 
 
 def archive_path() -> Path:
-    """Another Java, or jars that were fetched anew, have another archive.
+    """Another Java, or jars that were fetched again, have another archive.
 
     Whole seconds: an image keeps no more of them.
     """
@@ -57,7 +57,7 @@ def _make_once(path: Path, make: Callable[[Path], None]) -> None:
             return
         if path.exists():
             return
-        # Whoever was to make one before us was killed.
+        # The process that was to create one before us was killed.
         for left in path.parent.glob(f"{path.stem}.[0-9]*"):
             left.unlink()
         fresh = path.with_suffix(f".{os.getpid()}")

@@ -20,7 +20,7 @@ DEFAULTS = {
     # A broker killed with -9 may not register again before its old session ends (9 s by default).
     "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "1000",
-    # A controller with nothing to write writes so twice a second: a fifth of what it costs at rest.
+    # A controller with nothing to write writes so twice a second: a fifth of its idle cost.
     "metadata.max.idle.interval.ms": "5000",
 }
 

@@ -1,4 +1,5 @@
-"""Recognise and end the processes of one demo, however deep they are and whoever started them.
+"""Recognise and end the processes of one demo, however deep they are and whichever process started
+them.
 
 Two signs, because each misses some: a variable in the environment, which every fork and exec hands
 on, also to what went into a session of its own (but a program that renames itself wipes it, as

@@ -107,7 +107,7 @@ class Child:
 
 
 def wait_before(deaths: int) -> float:
-    """How long a child rests before its next start, after so many deaths in a row."""
+    """How long a child rests before its next start, after that many deaths in a row."""
     return min(0.5 * 2.0 ** max(deaths - 1, 0), LONGEST_WAIT) if deaths else 0.0
 
 

@@ -1,4 +1,4 @@
-"""A partition and its twin on the other cluster: the first record that differs, in words."""
+"""A partition and its twin on the other cluster: the first record that differs."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _consumer(cluster: str | Mapping[str, Any]) -> Consumer:
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "check.crcs": True,
-            "fetch.wait.max.ms": 50,  # the end of a partition is told by an empty answer
+            "fetch.wait.max.ms": 50,  # an empty answer marks the end of a partition
             "allow.auto.create.topics": False,
         }
     )

@@ -92,7 +92,7 @@ class Acls(AdminConnection):
 
 
 def _rule(resource: Any, entry: Any) -> AclRule | None:
-    """None for a rule of something else, or in words that are newer than this program."""
+    """None for a rule of something else, or with operations that are newer than this program."""
     try:
         kind = ResourceType(resource.resource_type).name
         if kind not in (TOPIC, GROUP):

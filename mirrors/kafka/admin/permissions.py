@@ -268,7 +268,7 @@ def _describe(dialogues: Dialogues, address: Address, names: list[str]) -> Itera
 
 
 def _told(rows: Iterable[tuple[str, bool, Iterable[int] | None]]) -> dict[str, frozenset[str]]:
-    """Each name that the broker refuses, or tells of."""
+    """Each name that the broker rejects or reports."""
     found = {}
     for name, refused, operations in rows:
         words = NOTHING if refused else _words(operations)

@@ -49,7 +49,7 @@ def delete_groups(
         left = max(0.5, until - time.monotonic())
         result: Partial[str, None] = admin.gather(
             admin.client.delete_consumer_groups(doomed, request_timeout=left),
-            doing=lambda name: f"delete the throw-away group {name}",
+            doing=lambda name: f"delete the temporary group {name}",
             deadline_s=left,
             fold=lambda _: None,
         )

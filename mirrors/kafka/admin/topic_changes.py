@@ -67,7 +67,7 @@ class TopicChanges(AdminConnection):
     def grow_topics(
         self, partitions: Mapping[str, int], *, deadline_s: float = DEADLINE_S
     ) -> Partial[str, None]:
-        """Grow each topic to so many partitions in all."""
+        """Grow each topic to this number of partitions."""
         if not partitions:
             return Partial()
         wanted = [NewPartitions(name, count) for name, count in partitions.items()]

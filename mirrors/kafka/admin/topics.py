@@ -155,7 +155,7 @@ class Admin(TopicChanges):
         return result
 
     def _ask_where_stale(self, result: Partial[Place, int], at: At, deadline: float) -> None:
-        """Learn the leaders anew and ask again: once, and for a while where one is just moving.
+        """Look up the leaders and ask again: once, and for a while where one is just moving.
 
         A leader is not quite there yet just after a topic was made or a broker came back.
         """

@@ -9,7 +9,7 @@ from mirrors.kafka.protocol.connection_errors import Refused, Unproven
 
 
 def login_failure(cause: Exception, spec: ClusterSpec, at: str) -> UnderstudyError:
-    """What a login that broke off at the broker `at` means, in words that name the cure."""
+    """What a login that failed at the broker `at` means, and what to do."""
     if isinstance(cause, Refused):
         return _refused(cause, spec, at)
     if isinstance(cause, TimeoutError):
@@ -40,8 +40,8 @@ def _refused(refused: Refused, spec: ClusterSpec, at: str) -> UnderstudyError:
     if refused.number == Code.ILLEGAL_SASL_STATE:
         protocol = "SSL" if spec.security_protocol == "SASL_SSL" else "PLAINTEXT"
         return KafkaRefused(
-            f"{at} takes no SASL login, but the cluster is set to {spec.security_protocol}. "
-            f"Set {protocol}, or use the port of a SASL listener.",
+            f"{at} does not accept a SASL login, but the cluster is set to "
+            f"{spec.security_protocol}. Set {protocol}, or use the port of a SASL listener.",
             code="sasl_not_wanted",
         )
     if mechanism == "OAUTHBEARER":

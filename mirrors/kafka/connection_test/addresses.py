@@ -20,7 +20,7 @@ from mirrors.kafka.security import egress
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
 AT_MOST = 16
-# So a test with a silent address takes no two seconds more than usual, its explanation included.
+# So a test with a silent address takes less than two seconds more than usual, with its explanation.
 BOUND_S = 1.6
 
 Open = Callable[[str, int, float], Dialogue]

@@ -51,7 +51,7 @@ class Writer:
     def write(
         self, beats: Iterable[Heartbeat], *, deadline_s: float
     ) -> dict[tuple[str, str], UnderstudyError]:
-        """Directions that failed, and why; what is still under way is told by the next call."""
+        """Directions that failed, and why; what is still running is reported by the next call."""
         doing = f"write {TOPIC}"
         try:
             for beat in beats:
@@ -84,7 +84,7 @@ class Writer:
 
 
 class Watcher:
-    """Reads the ends of heartbeats topics of one cluster; kept, but at rest between two looks."""
+    """Reads the ends of heartbeats topics of one cluster; kept open, but idle between two reads."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         own = {

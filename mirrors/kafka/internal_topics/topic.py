@@ -20,7 +20,7 @@ from mirrors.kafka.quotas import late
 
 CLIENT_ID = "understudy-internal"
 UNASSIGNED = -1
-# A consumer lives through these: it connects again by itself, and no group of ours is needed.
+# A consumer lives through these: it connects again by itself, and no consumer group is needed.
 PASSING = (
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -242,5 +242,5 @@ def ensure_topic(
         factor = min(replication_factor, max(1, seen.brokers))
         wanted = NewTopicSpec(name=name, partitions=1, replication_factor=factor, configs=configs)
         admin.create_topics([wanted], deadline_s=deadline_s).raise_first()
-        # A broker learns of a topic a moment after the controller said that it is made.
+        # A broker knows a topic a moment after the controller created it.
         time.sleep(PAUSE_S)

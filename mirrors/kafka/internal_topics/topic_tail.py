@@ -24,7 +24,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.broker_pool import Address, Dialogues
 from mirrors.kafka.internal_topics.topic import InternalRecord, consume
 
-# From version 13 on a topic is named by its id: one that was made anew is an error, not other news.
+# From version 13 on a topic is named by its id: a recreated one is an error, not new records.
 BY_ID, MOST = 13, 16
 REPLY_BYTES = 1024 * 1024
 REPLIES = 4
@@ -46,7 +46,7 @@ class Bookmark:
 
 @dataclasses.dataclass(frozen=True)
 class Tail:
-    """What there is to read: from `start` to `end`. `anew`: it is another topic than before.
+    """What to read: from `start` to `end`. `restarts`: it is another topic or log than before.
 
     `records` are those in between where they came along; None: they have to be fetched.
     """
@@ -55,7 +55,7 @@ class Tail:
     topic_id: str
     start: int
     end: int
-    anew: bool
+    restarts: bool
     records: tuple[InternalRecord, ...] | None = None
     epoch: int = -1
 
@@ -95,7 +95,7 @@ class News:
         self._leaders: dict[str, _Leader] = {}
 
     def close(self) -> None:
-        """The next question opens anew, with secrets as they are by then."""
+        """The next request opens a new connection, with the secrets of that time."""
         self._leaders.clear()
         if self._known is not None:
             self._known.close()
@@ -261,17 +261,17 @@ def find_tail(admin: Admin, topic: str, known: Bookmark, *, deadline_s: float) -
             raise KafkaUnavailable(state.failed[topic])
         return None
     found = state.topics[topic]
-    anew = found.topic_id != known.topic_id
+    restarts = found.topic_id != known.topic_id
     written = _offset(admin, topic, "latest", until)
     while (stable := _offset(admin, topic, "stable", until)) < written:
         if time.monotonic() + PAUSE_S > until:
             raise still_open(admin.spec.alias, topic, deadline_s)
         time.sleep(PAUSE_S)
     # An end below the bookmark: an unclean leader lost what was read. Nothing remembered counts.
-    anew = anew or stable < known.next
+    restarts = restarts or stable < known.next
     first = _offset(admin, topic, "earliest", until)
-    start = first if anew else max(first, known.next)
-    return Tail(topic, found.topic_id, min(start, stable), stable, anew)
+    start = first if restarts else max(first, known.next)
+    return Tail(topic, found.topic_id, min(start, stable), stable, restarts)
 
 
 def read_tail(spec: ClusterSpec, tail: Tail, *, deadline_s: float) -> Iterator[InternalRecord]:
@@ -305,7 +305,7 @@ class Tails:
             if known.topic_id and (tail := self._news.behind(topic, known, deadline_s=deadline_s)):
                 return tail
             tail = self._find(topic, known, until)
-            if known.epoch < 0 or tail is None or tail.anew:
+            if known.epoch < 0 or tail is None or tail.restarts:
                 return tail
             # There is a leader now: it alone can say whether its log is the one that was read.
             with contextlib.suppress(KafkaUnavailable):

@@ -1,6 +1,6 @@
 """Fence all who wrote for a flow before, so that its positions rest and can be read to their end.
 
-The one way for whoever takes a flow over: its planner, and whoever writes in its name while it
+The one way to take a flow over: for its planner, and for a worker that writes in its name while it
 rests. Each copying slice fences its own id, by the same rule (`hanging`).
 """
 
@@ -27,7 +27,7 @@ def fence(
     orderly: bool = False,
 ) -> None:
     """Take these transactional ids; in these partitions, those that exist, nothing of theirs hangs
-    then: readers of committed records would wait there, and no slice runs to mend it.
+    then: readers of committed records would wait there, and no slice runs to repair it.
 
     `own` is what each commit of theirs writes to, `orderly` as in `LastEnd`.
     Raises UnderstudyError.

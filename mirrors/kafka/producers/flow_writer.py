@@ -1,6 +1,6 @@
 """Writes on a flow's target what the flow itself would write, in its name, while it rests.
 
-Whoever holds the flow's plan id is alone: taking it over fences a planner, and a planner that
+The holder of the flow's plan id is alone: taking it over fences a planner, and a planner that
 starts takes it over and fences this. A planner that believes the flow still its own sends tasks,
 which find another owner's name and copy nothing. Records, their runs and positions are one
 transaction. None begins before the last one has ended in every partition (`producers.hanging`):
@@ -44,7 +44,8 @@ class Outgoing:
 
 
 class FlowPen:
-    """Opened, it holds nothing yet: `take_over` does, and fences so many slices of the flow too."""
+    """Opened, it holds nothing yet: `take_over` does, and fences that many slices of the flow
+    too."""
 
     def __init__(self, spec: ClusterSpec, flow_name: str) -> None:
         self._spec = spec
@@ -66,7 +67,7 @@ class FlowPen:
         ledgers = [(positions_topic, 0), (runs_topic, 0)]
         fence(self._spec, [self._id], [*ledgers, *places], deadline_s=deadline_s, orderly=True)
         transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
-        # Before the ids are fenced: who takes one back from here on sees the name.
+        # Before the ids are fenced: a task that re-acquires one from here on sees the name.
         owner = owner_value(f"{socket.gethostname()} {os.getpid()} pen {uuid.uuid4().hex}")
         row = Outgoing(topic=positions_topic, partition=0, key=OWNER_KEY, value=owner)
         with self.transaction(deadline_s=deadline_s):
@@ -80,7 +81,7 @@ class FlowPen:
         """All that is sent inside becomes visible at once, or none of it.
 
         Raises KafkaUnavailable too where it was committed and a broker left out a marker: then this
-        pen writes no more, and who takes the flow over next mends that.
+        writer writes no more, and the next owner of the flow repairs that.
         """
         self._written.see_ended(deadline_s=deadline_s)
         transactions.begin(self._producer, self._spec)

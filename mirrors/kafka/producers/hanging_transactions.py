@@ -1,15 +1,15 @@
 """Transactions that hang: they have ended, and some partitions do not know of it.
 
-A broker that dies while the markers of a commit are written may leave some out for good when it is
+A broker that dies while the markers of a commit are written may omit some permanently when it is
 back (Kafka 4.3.1: what has no leader by then it takes for deleted, TransactionMarkerChannelManager;
 KIP-664 calls the rest a hanging transaction). Readers wait before it, and our next transaction
 there becomes a part of it: aborted, it takes what was committed with it. So before anything is
-written there it is ended as the whole was, by a transaction of ours that has nothing else in it:
-its marker takes the very place of the missing one.
+written there it is ended as the whole was, by a transaction of the flow that has nothing else in
+it: its marker takes the very place of the missing one.
 
 A broker that has just come back may leave out the markers of that transaction as well, so it is
-seen that nothing hangs any more. Who dies meanwhile leaves a note with the coordinator, for whoever
-takes the id next (`mirrors.domain.transaction_outcome`).
+seen that nothing hangs any more. A process that dies meanwhile leaves a note with the coordinator,
+for the one that takes the id next (`mirrors.domain.transaction_outcome`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HANGING = "hanging_transaction"
 
 class Hanging:
     """Of one id. `own`: partitions to which each of its commits writes, so that how the last one
-    ended is told by the coordinator."""
+    ended is known to the coordinator."""
 
     def __init__(
         self, cluster: Cluster, identity: Identity, leaders: Leaders, own: Iterable[Place]

@@ -71,7 +71,8 @@ class Identity:
         self.version = 1
         self._most_version = most_version
         self._orderly = orderly
-        # Another one at each start: what was written before cannot be told from a stranger's.
+        # Another one at each start: earlier records cannot be told from those of a foreign
+        # producer.
         self.is_anonymous = False
         # How the predecessor's last transaction ended. Behind the fence the coordinator has
         # forgotten it, but for the note.
@@ -116,7 +117,7 @@ class Identity:
                 raise self._lost_or_refused(number, "go on under the transactional id")
 
     def _init(self, owner: tuple[int, int], noted: bool | None, deadline: float) -> int:
-        """As the next epoch of this owner alone (KIP-360), or whoever it is; an error's number."""
+        """As the next epoch of this owner alone (KIP-360), or of any owner; an error's number."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self._timeout_ms if noted is None else NOTES_MS[noted],

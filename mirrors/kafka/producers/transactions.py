@@ -30,7 +30,7 @@ def slice_id(flow_name: str, index: int) -> str:
 
 
 def plan_id(flow_name: str) -> str:
-    """The transactional id of whoever plans a flow, or settles its positions while it rests."""
+    """The transactional id for plans of a flow, and for its positions while it is stopped."""
     return f"understudy.{flow_name}.plan"
 
 
@@ -65,7 +65,7 @@ def open_producer(
 
 
 def take_over(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> None:
-    """InitProducerId: whoever held the id is fenced, and what it left open is aborted."""
+    """InitProducerId: the earlier holder of the id is fenced, and what it left open is aborted."""
     until = time.monotonic() + deadline_s
     while True:
         try:

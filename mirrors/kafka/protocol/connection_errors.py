@@ -18,7 +18,7 @@ class Broken(Exception):
         super().__init__(stage)
         self.stage: Step = stage
         self.cause = cause
-        # What it means in words, once somebody has looked.
+        # The explanation, once it was diagnosed.
         self.told: UnderstudyError | None = None
 
 

@@ -1,7 +1,7 @@
 """Read stretches of many partitions of one cluster, piece by piece, for comparing it with another.
 
 By librdkafka, which copied none of it: the lanes speak to brokers by themselves. Nothing is
-committed, readers are assigned by hand, and the pace is that of whoever asks for the next piece.
+committed, readers are assigned manually, and the caller that requests the next piece sets the pace.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def read_windows(
 
     One consumer reads all partitions side by side, their windows one after the other, so that none
     waits for another partition. One that could not be read to its end in time is `failed`: a part
-    of it would prove nothing. `at_most`: so many records of a window are enough.
+    of it would prove nothing. `at_most`: that many records of a window are enough.
     """
     waiting = {place: sorted(rows) for place, rows in windows.items()}
     waiting = {place: rows for place, rows in waiting.items() if rows}

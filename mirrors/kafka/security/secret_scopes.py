@@ -1,6 +1,7 @@
 """Which variables and files a secret reference may name, by the purpose of the secret.
 
-Whoever edits a cluster or a channel also chooses the address that receives its secret. Therefore:
+A person who edits a cluster or a channel also chooses the address that receives its secret.
+Therefore:
 
 - `KAFKA` (logins and keys of clusters) and `NOTIFY` (alert channels and webhooks) share no secret.
 - No reference reaches a secret of the installation itself: neither a variable of its own nor a
@@ -87,7 +88,7 @@ def path_refusal(path: str, real: Path, purpose: Purpose, environ: Mapping[str, 
     if _PLATFORM & set(real.parts) or ("azure", "tokens") in zip(
         real.parts, real.parts[1:], strict=False
     ):
-        return "this file is a credential of the platform (a service account), not a secret of ours"
+        return "this file is a credential of the platform, not a secret for a cluster"
     return _own_file_refusal(real, purpose, environ)
 
 

@@ -139,7 +139,7 @@ def _known(flow: Flow, admin: Admin, topic: str, budget: Budget) -> dict[Key, Ch
             if is_kept_checkpoint(row):
                 last[row.group, row.topic, row.partition] = row
         with transaction.atomic():
-            if tail.anew:
+            if tail.restarts:
                 KnownCheckpoint.objects.filter(flow=flow).delete()
             _remember(flow, last.values())
             GroupBookmark.objects.filter(pk=mark.pk).update(

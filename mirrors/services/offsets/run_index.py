@@ -74,7 +74,7 @@ class _Refresh:
         topic = policy.positions_topic()
         known = Bookmark(index.positions_id, index.positions_next, index.positions_epoch)
         positions = self._tails.find(topic, known, deadline_s=self._left_s)
-        if positions is not None and not positions.anew and positions.done == known:
+        if positions is not None and not positions.restarts and positions.done == known:
             # No position was committed since, so there are no new valid runs either.
             RunIndex.objects.filter(pk=index.pk).update(as_of=as_of)
             return None
@@ -95,7 +95,7 @@ class _Refresh:
 
     def _is_another(self, tail: Tail | None, known: str) -> bool:
         """Whether the bookmark belongs to a topic that was deleted."""
-        return bool(known) and (tail is None or tail.anew)
+        return bool(known) and (tail is None or tail.restarts)
 
     def _forget(self) -> None:
         with transaction.atomic():

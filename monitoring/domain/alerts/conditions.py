@@ -78,7 +78,7 @@ def _waited_for_its_window(flow: FlowFacts, now: datetime) -> bool:
     """Whether the oldest record not yet copied was there before the run of this window began.
 
     That is no failure before half of the window is over. What is written since then counts as with
-    every flow; so does all of it from then on, for nothing tells of a window that is too short.
+    every flow; so does all of it from then on, for nothing else reports a window that is too short.
     """
     if flow.began_at is None or flow.catches_up_until is None or now >= flow.catches_up_until:
         return False

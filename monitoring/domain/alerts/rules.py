@@ -27,18 +27,24 @@ Kind = Literal[
 ]
 # What each kind asks, and the unit of its threshold; those without need none.
 KINDS: dict[Kind, tuple[str, str]] = {
-    "time_lag": ("The oldest record not yet copied is older than so many seconds (RPO)", "s"),
+    "time_lag": (
+        "The oldest record not yet copied is older than this number of seconds (RPO)",
+        "s",
+    ),
     "offset_lag": ("More records than this are not yet copied", "records"),
-    "stands": ("The source grows and nothing was copied for so many seconds", "s"),
+    "stands": ("The source grows and nothing was copied for this number of seconds", "s"),
     "flow_failed": ("The flow failed and is not tried again by itself", ""),
     "flow_degraded": ("The flow is degraded, or fails again and again", ""),
     "gap": ("Records are lost, changed or refused, and a decision is waited for", ""),
-    "stale": ("The flow should run and sent no figures for so many seconds", "s"),
+    "stale": ("The flow should run and sent no figures for this number of seconds", "s"),
     "runner_down": ("A runner that flows need is not ready", ""),
-    "forecast": ("Retention deletes records before they are copied, within so many seconds", "s"),
-    "heartbeat": ("The newest heartbeat on the target is older than so many seconds", "s"),
-    "checkpoint": ("Checkpoints of consumer groups were last written so many seconds ago", "s"),
-    "open_transaction": ("A transaction left open keeps records back for so many seconds", "s"),
+    "forecast": (
+        "Retention deletes records before they are copied, within this number of seconds",
+        "s",
+    ),
+    "heartbeat": ("The newest heartbeat on the target is older than this number of seconds", "s"),
+    "checkpoint": ("Checkpoints of consumer groups are older than this number of seconds", "s"),
+    "open_transaction": ("An open transaction holds back records for this number of seconds", "s"),
     "foreign_writes": ("Another producer writes into the flow's remote topics", ""),
     "not_replicated": ("A selected topic is not replicated, and only a person can change that", ""),
 }

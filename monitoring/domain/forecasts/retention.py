@@ -15,12 +15,12 @@ Step = tuple[int, int]  # epoch milliseconds, first offset from then on
 Track = tuple[int, int, int, int]  # (moment, position) some time ago, and at the last look
 
 KEPT = 24
-# So many times the usual pause without a step, and deletion stands still: nothing is foretold.
+# After this many usual pauses without a step, deletion has stopped: there is no forecast.
 STANDS_AFTER = 6
 # A flow that copies is at risk only when it is clearly slower than deletion, and clearly behind.
 SLOWER = 0.8
 BEHIND_SHARE = 0.05
-# A rate of copying is told over at least, and about, so many milliseconds.
+# A copy rate is measured over at least, and about, this many milliseconds.
 TRACK_AT_LEAST_MS = 5_000
 TRACK_MS = 60_000
 
@@ -128,7 +128,7 @@ def risk_of(
 
 
 def in_words(risk: Risk, others: int, at: int) -> str:
-    """What people are told: which partition, when, why, how many more."""
+    """The message: which partition, when, why, how many more."""
     more = f"; {plural(others, 'more partition')} at risk" if others else ""
     where = f"partition {risk.partition} of {risk.topic}"
     if risk.lost:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from mirrors.domain.drills.last_drill import ProvenState
 from mirrors.domain.formatting import arrow, duration
 
-# Up to so many flows are named one by one.
+# Up to this many flows are named one by one.
 _NAMED = 2
 
 

@@ -74,7 +74,7 @@ class Drawing:
 
 
 def thickness(bytes_per_second: float | None) -> float:
-    """How wide a line is: 1.5 at rest, about one more for each ten times the rate."""
+    """How wide a line is: 1.5 when idle, about one more for each ten times the rate."""
     return round(1.5 + 0.9 * math.log10(1 + max(0.0, bytes_per_second or 0.0) / 1000), 1)
 
 
