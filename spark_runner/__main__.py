@@ -26,7 +26,7 @@ from pyspark import SparkContext
 
 from mirrors import launcher
 from mirrors.domain.errors import UnderstudyError
-from spark_runner.flow.runner_resources import Host
+from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.native import loader
 from spark_runner.runner import Reporter, Runner
@@ -84,7 +84,7 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
     shutil.rmtree(directory / "spark", ignore_errors=True)
     log.info("Runner %s starts on %s, process %s", name, master, os.getpid())
     if not loader.is_used():
-        log.info("Not compiled: %s.", loader.WITHOUT)
+        log.info("Not compiled: %s.", loader.NOT_COMPILED)
     try:
         spark = context.open_context(name=name, master=master, directory=directory, java=java)
     except Exception as error:
@@ -94,7 +94,7 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
         return _say(f"Spark did not start on {master}: {words}", launcher.EXIT_FAILED)
     jobs = SparkJobs(spark)
     control = ControlServer(*_address(master, spark))
-    host = Host(directory, control, jobs, Slots(lambda: jobs.slots), lane)
+    host = RunnerResources(directory, control, jobs, Slots(lambda: jobs.slots), lane)
     reporter.host, reporter.application_id = host, spark.applicationId
     health = SparkHealth(jobs, master)
     reporter.report("starting", "Waiting for the first Spark executor.")

@@ -16,13 +16,13 @@ import psutil
 from mirrors.domain.runners.job_files import JobSpec, RunnerStatus
 from mirrors.launcher import FLOWS_DIR, NOT_OURS, RUNNER_FILE, start_tick
 from spark_runner.flow.lifecycle import FlowRun
-from spark_runner.flow.runner_resources import Host
+from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.spark import context
 from spark_runner.spark.health import SparkHealth
 from spark_runner.status.file import StatusFile
 
 
-def measure(driver: psutil.Process, *, has_workers_here: bool) -> dict[str, int]:
+def memory_by_part(driver: psutil.Process, *, has_workers_here: bool) -> dict[str, int]:
     """Bytes by part. Workers on executors elsewhere are not known here, so they have no figure.
 
     Workers are forks that share pages with their parent: each page counts once over all.
@@ -95,7 +95,7 @@ class Reporter:
         self._memory: dict[str, int] = {}
         self._counted_at = 0.0
         self._slots = 0
-        self.host: Host | None = None
+        self.host: RunnerResources | None = None
         self.application_id: str | None = None
 
     def report(self, state: State, reason: str = "", flows: tuple[int, ...] = ()) -> None:
@@ -119,12 +119,12 @@ class Reporter:
             flows=flows,
         )
         now = time.monotonic()
-        has_news = status != self._written or self._file.is_behind
-        if not has_news and now - self._written_at < QUIET_S:
+        has_changes = status != self._written or self._file.has_unwritten
+        if not has_changes and now - self._written_at < QUIET_S:
             return
         self._written, self._written_at = status, now
-        told = dataclasses.replace(status, as_of=int(time.time() * 1000))
-        self._file.write(self._path, told.to_json(), now)
+        stamped = dataclasses.replace(status, as_of=int(time.time() * 1000))
+        self._file.write(self._path, stamped.to_json(), now)
 
     def _measure(self) -> None:
         """Seldom: to count slots asks Spark's JVM, to sum up memory walks all processes."""
@@ -133,24 +133,28 @@ class Reporter:
             self._counted_at = now
             self._slots = self.host.slots.total
         # Until Spark is up, nothing that was measured lasts.
-        patience = MEASURE_S if self._memory.get("jvm") else COUNT_S
-        if not self._memory or now - self._measured_at > patience:
+        interval = MEASURE_S if self._memory.get("jvm") else COUNT_S
+        if not self._memory or now - self._measured_at > interval:
             self._measured_at = now
             local = context.is_local(self._master)
-            self._memory = measure(self._process, has_workers_here=local)
+            self._memory = memory_by_part(self._process, has_workers_here=local)
 
 
 class Runner:
     """Polls the flows directory until told to stop."""
 
     def __init__(
-        self, host: Host, reporter: Reporter, stopping: threading.Event, health: SparkHealth
+        self,
+        host: RunnerResources,
+        reporter: Reporter,
+        stopping: threading.Event,
+        health: SparkHealth,
     ) -> None:
         self._host = host
         self._reporter = reporter
         self._health = health
         self._flows: dict[int, FlowRun] = {}
-        self._seen: dict[int, tuple[int, int, int]] = {}
+        self._accepted: dict[int, tuple[int, int, int]] = {}
         self._specs = host.directory / FLOWS_DIR
         self._stopping = stopping
 
@@ -171,7 +175,7 @@ class Runner:
         return True
 
     def _report(self) -> None:
-        health, flows = self._health.judge(), tuple(sorted(self._flows))
+        health, flows = self._health.assess(), tuple(sorted(self._flows))
         self._reporter.report("ready" if health.is_healthy else "degraded", health.reason, flows)
 
     def _poll(self) -> None:
@@ -187,31 +191,31 @@ class Runner:
                 continue
             present.add(flow)
             mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            if self._seen.get(flow) != mark and self._accept(flow, Path(entry.path)):
-                self._seen[flow] = mark
-        for flow in self._seen.keys() - present:
-            del self._seen[flow]
+            if self._accepted.get(flow) != mark and self._accept(flow, Path(entry.path)):
+                self._accepted[flow] = mark
+        for flow in self._accepted.keys() - present:
+            del self._accepted[flow]
             # A file that never could be read has no flow.
             if flow in self._flows:
                 log.info("Flow %s: its spec is gone; it stops", flow)
                 self._flows[flow].stop("Stopped on request.")
-        self._let_go()
+        self._drop_ended()
 
-    def _let_go(self) -> None:
+    def _drop_ended(self) -> None:
         """Of flows whose threads have ended."""
         for flow, run in list(self._flows.items()):
             if run.is_alive():
                 continue
-            if flow not in self._seen:
+            if flow not in self._accepted:
                 del self._flows[flow]
-            elif any(run.unheard):
+            elif any(run.pending_specs):
                 # It ended by itself meanwhile: the spec is another one's to take up.
-                del self._seen[flow]
+                del self._accepted[flow]
 
     def _accept(self, flow: int, path: Path) -> bool:
         """False when it must be looked at again: a flow that is still ending."""
         run = self._flows.get(flow)
-        if run is not None and (not run.is_alive() or run.is_leaving):
+        if run is not None and (not run.is_alive() or run.is_stopping):
             if run.is_alive():
                 return False
             run = None

@@ -28,7 +28,7 @@ def copy(texts: Iterable[str]) -> Iterator[str]:
         yield run(SliceWork.from_json(text)).to_json()
 
 
-def nothing(texts: Iterable[str]) -> Iterator[str]:
+def warm_up(texts: Iterable[str]) -> Iterator[str]:
     """For a worker that has nothing to do yet: be there, with everything imported."""
     _freeze()
     return iter(texts)

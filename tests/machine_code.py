@@ -28,17 +28,17 @@ def made() -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return loader.place()
+    return loader.directory()
 
 
 @functools.cache
 def by_hand_alone() -> ModuleType:
     """The functions in C, which a process that runs the sources does not take."""
-    file = os.environ.get(NATIVE) or loader.files(made())[loader.BY_HAND]
-    spec = importlib.util.spec_from_file_location(loader.BY_HAND, file)
+    file = os.environ.get(NATIVE) or loader.files(made())[loader.C_MODULE]
+    spec = importlib.util.spec_from_file_location(loader.C_MODULE, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    c_functions.tell(module)
+    c_functions.pass_addresses(module)
     return module

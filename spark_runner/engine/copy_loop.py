@@ -35,7 +35,7 @@ from spark_runner.engine.target.leaders import Homes
 from spark_runner.engine.target.retries import Returns
 from spark_runner.engine.target.transaction import Members
 from spark_runner.engine.target.writer import Outlet
-from spark_runner.kafka_protocol.batch_header import Pen
+from spark_runner.kafka_protocol.batch_header import BatchStamper
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
 _DRAIN_S = 20.0
@@ -78,7 +78,7 @@ class Engine:
         self._transactional = transactional
         self._pace = pace
         self._arenas = arenas
-        self._pen = Pen(transactional=transactional)
+        self._pen = BatchStamper(transactional=transactional)
         book.markers = int(transactional)
         # Where nothing binds them together, no position before its runs: nobody would add those.
         runs, positions = book.runs, book.positions

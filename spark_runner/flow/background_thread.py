@@ -15,58 +15,58 @@ log = logging.getLogger("spark_runner.clerk")
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class CallResult:
     """What became of an errand: a value, or the error in words."""
 
-    errand: str
+    operation: str
     value: Any = None
     error: UnderstudyError | None = None
 
 
-class Clerk:
-    """`ask`, and `take` the answer later: `wake` says when. Errands wait for each other."""
+class BackgroundThread:
+    """`submit`, and `poll` the answer later: `wake` says when. Errands wait for each other."""
 
     def __init__(self, name: str, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._errands: queue.SimpleQueue[tuple[str, Callable[[], Any]] | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        self._unanswered = 0
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._calls: queue.SimpleQueue[tuple[str, Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[CallResult] = queue.SimpleQueue()
+        self._pending = 0
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     @property
-    def busy(self) -> bool:
-        return self._unanswered > 0
+    def is_busy(self) -> bool:
+        return self._pending > 0
 
-    def ask(self, errand: str, act: Callable[[], Any]) -> None:
-        self._unanswered += 1
-        self._errands.put((errand, act))
+    def submit(self, operation: str, function: Callable[[], Any]) -> None:
+        self._pending += 1
+        self._calls.put((operation, function))
 
-    def take(self) -> Answer | None:
+    def poll(self) -> CallResult | None:
         try:
-            answer = self._answers.get_nowait()
+            result = self._results.get_nowait()
         except queue.Empty:
             return None
-        self._unanswered -= 1
-        return answer
+        self._pending -= 1
+        return result
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """The thread ends after its present errand."""
-        self._errands.put(None)
+        self._calls.put(None)
 
     def join(self, seconds: float) -> None:
         self._thread.join(seconds)
 
-    def _work(self) -> None:
-        while (order := self._errands.get()) is not None:
-            errand, act = order
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            operation, function = call
             try:
-                answer = Answer(errand, act())
+                result = CallResult(operation, function())
             except UnderstudyError as error:
-                answer = Answer(errand, error=error)
+                result = CallResult(operation, error=error)
             except Exception as error:
-                log.exception("Errand %s", errand)
-                words = f"A defect of ours in {errand}: {type(error).__name__}: {error}."
-                answer = Answer(errand, error=UnderstudyError(words, code="defect"))
-            self._answers.put(answer)
+                log.exception("Errand %s", operation)
+                words = f"A defect of ours in {operation}: {type(error).__name__}: {error}."
+                result = CallResult(operation, error=UnderstudyError(words, code="defect"))
+            self._results.put(result)
             self._wake()

@@ -14,18 +14,18 @@ from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.gaps.foreign_records import Stretch
 from mirrors.domain.runners.job_files import JobSpec
 from spark_runner.ipc.messages import PartitionError
-from spark_runner.planning.gaps import Orders
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
 from spark_runner.positions.mm2_export import ConnectOffsetsWriter
 from spark_runner.positions.topic import Place
-from spark_runner.status.foreign_records import ForeignWrites, RemotePartition
-from spark_runner.status.source_offsets import Ends, EndsSampler
+from spark_runner.status.foreign_records import ForeignRecordFinder, RemotePartition
+from spark_runner.status.source_offsets import LogOffsets, OffsetSampler
 
 POSITIONS_DEADLINE_S = 5.0
 
 
-class Looked(NamedTuple):
+class MetadataChanges(NamedTuple):
     """What a look found: whether another plan is due, and partitions of topics that were created
     again since the last one."""
 
@@ -33,18 +33,18 @@ class Looked(NamedTuple):
     recreated: Mapping[Place, PartitionError]
 
 
-class Desk:
+class KafkaCalls:
     """What the clerk works with; every method may block, and raises what Kafka refuses."""
 
     def __init__(self, job: JobSpec, owner: str) -> None:
         self._job = job
         self._owner = owner
         self._planner: Planner | None = None
-        self._ends: EndsSampler | None = None
-        self._foreign: ForeignWrites | None = None
-        self._foreign_at = 0.0
-        self._copy: ConnectOffsetsWriter | None = None
-        self._seen: object = None
+        self._source_sampler: OffsetSampler | None = None
+        self._foreign_finder: ForeignRecordFinder | None = None
+        self._foreign_due_at = 0.0
+        self._mm2_writer: ConnectOffsetsWriter | None = None
+        self._planned_from: object = None
 
     @property
     def planner(self) -> Planner:
@@ -52,15 +52,15 @@ class Desk:
             self._planner = Planner(self._job, self._owner)
         return self._planner
 
-    def open(self, most_slices: int, orders: Orders) -> Plan:
+    def open(self, most_slices: int, context: PlanContext) -> Plan:
         """Take the flow over and plan. After a failure the next call begins anew."""
         try:
             planner = self.planner
             planner.check_start()
             planner.take_over()
-            plan = self.plan(most_slices, {}, {}, orders)
+            plan = self.plan(most_slices, {}, {}, context)
             # The first stop or pause must not wait for its connections.
-            self._copier(planner).connect()
+            self._open_mm2_writer(planner).connect()
             return plan
         except Exception:
             self._planner = None
@@ -71,41 +71,45 @@ class Desk:
         most_slices: int,
         positions: dict[Place, int],
         slices: dict[Place, int],
-        orders: Orders,
+        context: PlanContext,
     ) -> Plan:
-        seen = self.planner.look()
+        found = self.planner.snapshot()
         plan = self.planner.plan(
             now=int(time.time() * 1000),
             most_slices=most_slices,
             positions=positions,
             slices=slices,
-            orders=orders,
+            context=context,
         )
-        self._seen = seen
+        self._planned_from = found
         return plan
 
-    def look(self) -> Looked:
+    def detect_changes(self) -> MetadataChanges:
         """Whether topics, partitions or ids differ from what the last plan was made of."""
-        has_changed = self.planner.look() != self._seen
-        recreated = self.planner.recreated() if has_changed else {}
-        return Looked(has_changed, recreated)
+        has_changed = self.planner.snapshot() != self._planned_from
+        recreated = self.planner.find_recreated() if has_changed else {}
+        return MetadataChanges(has_changed, recreated)
 
     def is_owner(self) -> bool:
         return self.planner.is_owner()
 
-    def sample(
+    def sample_offsets(
         self,
         places: list[Place],
         starts: Collection[Place],
         undated: Mapping[Place, int],
         positions: dict[Place, int],
-    ) -> Ends:
+    ) -> LogOffsets:
         """`positions` as committed before the source is asked."""
-        if self._ends is None:
-            self._ends = EndsSampler(self._job.source)
-        return dataclasses.replace(self._ends.sample(places, starts, undated), positions=positions)
+        if self._source_sampler is None:
+            self._source_sampler = OffsetSampler(self._job.source)
+        return dataclasses.replace(
+            self._source_sampler.sample(places, starts, undated), positions=positions
+        )
 
-    def find_foreign(self, remotes: dict[Place, RemotePartition]) -> dict[Place, list[Stretch]]:
+    def find_foreign_records(
+        self, remotes: dict[Place, RemotePartition]
+    ) -> dict[Place, list[Stretch]]:
         """Records of other producers in partitions where the flow writes nothing.
 
         None where others write the same topics on purpose, or where a record of this flow may look
@@ -115,32 +119,32 @@ class Desk:
         began = time.monotonic()
         if settings.delivery != "exactly_once" or settings.skip_replicated:
             return {}
-        if began < self._foreign_at:
+        if began < self._foreign_due_at:
             return {}
-        if self._foreign is None:
-            self._foreign = ForeignWrites(self._job.target)
-        found = self._foreign.look(remotes)
+        if self._foreign_finder is None:
+            self._foreign_finder = ForeignRecordFinder(self._job.target)
+        found = self._foreign_finder.find(remotes)
         # Of many partitions a look takes long: a twentieth of the time at most goes into it.
-        self._foreign_at = began + 20 * (time.monotonic() - began)
+        self._foreign_due_at = began + 20 * (time.monotonic() - began)
         return found
 
     def copy_positions(self, positions: dict[Place, int]) -> None:
         """For MM2: `mm2-offsets.<source>.internal`."""
         if self._planner is None:
             raise KafkaRefused("The flow has not been taken over yet.", code="not_open")
-        self._copier(self._planner).write(positions, deadline_s=POSITIONS_DEADLINE_S)
+        self._open_mm2_writer(self._planner).write(positions, deadline_s=POSITIONS_DEADLINE_S)
 
-    def _copier(self, planner: Planner) -> ConnectOffsetsWriter:
-        if self._copy is None:
-            self._copy = ConnectOffsetsWriter(
+    def _open_mm2_writer(self, planner: Planner) -> ConnectOffsetsWriter:
+        if self._mm2_writer is None:
+            self._mm2_writer = ConnectOffsetsWriter(
                 self._job.target, planner.offsets_topic, self._job.source.alias
             )
-        return self._copy
+        return self._mm2_writer
 
     def close(self) -> None:
-        if self._ends is not None:
-            self._ends.close()
-        if self._foreign is not None:
-            self._foreign.close()
+        if self._source_sampler is not None:
+            self._source_sampler.close()
+        if self._foreign_finder is not None:
+            self._foreign_finder.close()
         if self._planner is not None:
             self._planner.close()

@@ -23,39 +23,39 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.flows.bandwidth import is_live_edit
 from mirrors.domain.runners.job_files import JobSpec, JobState
 from mirrors.domain.specs import FlowSpec
-from spark_runner.flow.operation_schedule import Agenda
-from spark_runner.flow.operations import Event, Office, Phase
-from spark_runner.flow.runner_resources import Host
-from spark_runner.flow.slice_supervisor import Copying
-from spark_runner.flow.state import Standing, verdict
-from spark_runner.status.board import Board
-from spark_runner.status.file import FlowReport
+from spark_runner.flow.operation_schedule import OperationSchedule
+from spark_runner.flow.operations import Event, Operations, Phase
+from spark_runner.flow.runner_resources import RunnerResources
+from spark_runner.flow.slice_supervisor import SliceSupervisor
+from spark_runner.flow.state import FlowFacts, visible_state
+from spark_runner.status.board import FlowProgress
+from spark_runner.status.file import FlowStatusWriter
 
 log = logging.getLogger("spark_runner.flow")
 
 TICK_S = 1.0
-RESTING_TICK_S = 0.1
+COMMITTING_TICK_S = 0.1
 # An order is obeyed at a commit, within milliseconds; who does not is cut off.
-OBEY_S = 5.0
+COMMIT_S = 5.0
 # Who waits for a stop or a pause does not wait longer for MM2's copy; it is written all the same.
 LAST_COPY_S = 0.8
-LAST_ERRAND_S = 60.0
+LAST_CALL_S = 60.0
 
 
 class FlowRun(threading.Thread):
-    def __init__(self, job: JobSpec, host: Host) -> None:
+    def __init__(self, job: JobSpec, resources: RunnerResources) -> None:
         super().__init__(name=f"flow-{job.flow}", daemon=True)
-        self._host = host
+        self._resources = resources
         self._wake = threading.Event()
         # Asked for, and not looked at yet by this thread; None is the stop.
-        self.unheard: list[JobSpec | None] = []
-        self._then: Phase = "opening"
-        self._rest_until = 0.0
+        self.pending_specs: list[JobSpec | None] = []
+        self._next_phase: Phase = "taking_over"
+        self._stop_deadline = 0.0
         self._last_copy: float | None = None
-        self._next: JobSpec | None = None
-        self.is_leaving = False
+        self._next_job: JobSpec | None = None
+        self.is_stopping = False
         self.ended = threading.Event()
-        self._told = FlowReport(host.directory)
+        self._status_writer = FlowStatusWriter(resources.directory)
         self._wake.set()
         self._begin(job)
 
@@ -63,196 +63,204 @@ class FlowRun(threading.Thread):
 
     def update(self, job: JobSpec) -> None:
         """Another spec for the same flow: pause, resume, edit."""
-        self.unheard.append(job)
+        self.pending_specs.append(job)
         self._wake.set()
 
     def stop(self, reason: str) -> None:
         """Commit and end; the last status says why."""
-        self.is_leaving = True
-        self._parting = reason
-        self.unheard.append(None)
+        self.is_stopping = True
+        self._stop_reason = reason
+        self.pending_specs.append(None)
         self._wake.set()
 
     # The flow's own thread.
 
     def run(self) -> None:
         try:
-            while self._phase != "stopped" or self._told.is_behind:
-                self._wake.wait(self._patience(time.monotonic()))
+            while self._phase != "stopped" or self._status_writer.has_unwritten:
+                self._wake.wait(self._wait_s(time.monotonic()))
                 self._wake.clear()
                 self._step(time.monotonic())
         except Exception as error:
             # A defect of ours becomes a named state.
             log.exception("Flow %s", self.job.name)
-            self._copying.order("stop")
+            self._supervisor.order("stop")
             self._fail(f"The runner met a defect: {type(error).__name__}: {error}.")
             self._report(time.monotonic())
         finally:
-            self._host.slots.release(self.job.flow)
+            self._resources.slots.release(self.job.flow)
             self.ended.set()
             # An errand under way must not outlive the flow: it could take over from its successor.
-            self._office.close()
-            self._office.join(LAST_ERRAND_S)
+            self._operations.close()
+            self._operations.join(LAST_CALL_S)
 
-    def _patience(self, now: float) -> float:
+    def _wait_s(self, now: float) -> float:
         """How long to sleep when nobody wakes us."""
-        if self._phase == "resting":
-            return RESTING_TICK_S
-        return min(TICK_S, self._told.news_wait_s(now)) if self._copying.has_news else TICK_S
+        if self._phase == "committing":
+            return COMMITTING_TICK_S
+        return (
+            min(TICK_S, self._status_writer.wait_s(now)) if self._supervisor.has_changes else TICK_S
+        )
 
     def _begin(self, job: JobSpec) -> None:
         """A new plan, a new owner's name, and nothing remembered of an earlier spec."""
         self.job = job
-        self._phase: Phase = "opening" if job.desired == "running" else "paused"
-        self._then = self._phase
-        self._next = None
+        self._phase: Phase = "taking_over" if job.desired == "running" else "paused"
+        self._next_phase = self._phase
+        self._next_job = None
         self._reason = ""
         # A run that has reached its end, or whose window has closed.
         self._finished = False
         # The code of a refused first start.
-        self._refusal = ""
+        self._refusal_code = ""
         until: int | None = None
-        agenda = Agenda(None)
+        schedule = OperationSchedule(None)
         try:
             settings = FlowSpec.build(
                 source=job.source, target=job.target, properties=job.properties
             ).settings
             until = settings.run_until_ms
             if settings.refresh_topics_enabled:
-                agenda = Agenda(settings.refresh_topics_interval_seconds)
+                schedule = OperationSchedule(settings.refresh_topics_interval_seconds)
         except InvalidSettings as error:
             self._fail(error.message)
-        host, wake = self._host, self._wake.set
-        self._board = Board(job, int(time.time() * 1000))
-        self._copying = Copying(job, host.control, host.jobs, self._board, wake, lane=host.lane)
-        self._office = Office(
-            job, agenda, host.slots, self._board, self._copying, wake, until=until
+        resources, wake = self._resources, self._wake.set
+        self._progress = FlowProgress(job, int(time.time() * 1000))
+        self._supervisor = SliceSupervisor(
+            job, resources.control, resources.jobs, self._progress, wake, lane=resources.lane
+        )
+        self._operations = Operations(
+            job, schedule, resources.slots, self._progress, self._supervisor, wake, until=until
         )
 
     def _step(self, now: float) -> None:
-        while self.unheard:
-            self._obey(self.unheard.pop(0), now)
-        self._copying.harvest(int(time.time() * 1000))
-        for event in self._office.step(self._phase, now):
-            self._meet(event, now)
+        while self.pending_specs:
+            self._apply(self.pending_specs.pop(0), now)
+        self._supervisor.collect(int(time.time() * 1000))
+        for event in self._operations.step(self._phase, now):
+            self._handle(event, now)
         if self._phase == "copying":
             self._copy(now)
-        elif self._phase == "resting":
-            self._rest(now)
-        if self._told.is_due(self._verdict(), self._board, now, has_news=self._copying.has_news):
+        elif self._phase == "committing":
+            self._await_slices(now)
+        if self._status_writer.is_due(
+            self._visible_state(), self._progress, now, has_changes=self._supervisor.has_changes
+        ):
             self._report(now)
         if self._phase in ("failed", "stopped"):
             # Nothing is copied any more, but the last word may wait long for room on a disk.
-            self._host.slots.release(self.job.flow)
+            self._resources.slots.release(self.job.flow)
 
-    def _obey(self, wanted: JobSpec | None, now: float) -> None:
-        if wanted is None:
-            self._reason = self._parting
-            self._leave("stopped", now)
+    def _apply(self, spec: JobSpec | None, now: float) -> None:
+        if spec is None:
+            self._reason = self._stop_reason
+            self._begin_commit("stopped", now)
         elif (
             # An edit that is still being taken up may be the one that this one takes back.
-            self._next is not None or self._phase == "failed" or not _is_same_work(wanted, self.job)
+            self._next_job is not None
+            or self._phase == "failed"
+            or not _is_live_edit(spec, self.job)
         ):
-            self._next = wanted
-            self._leave("opening", now)
+            self._next_job = spec
+            self._begin_commit("taking_over", now)
         else:
-            if wanted.decisions != self.job.decisions:
-                self._office.agenda.want("plan")
-            self.job = self._board.job = self._copying.job = wanted
-            if wanted.desired == "paused" and self._phase in ("opening", "copying"):
-                self._leave("paused", now)
-            elif wanted.desired == "running" and self._then == "paused":
+            if spec.decisions != self.job.decisions:
+                self._operations.schedule.request("plan")
+            self.job = self._progress.job = self._supervisor.job = spec
+            if spec.desired == "paused" and self._phase in ("taking_over", "copying"):
+                self._begin_commit("paused", now)
+            elif spec.desired == "running" and self._next_phase == "paused":
                 self._resume()
 
-    def _leave(self, then: Phase, now: float) -> None:
-        self._then, self._phase = then, "resting"
-        self._rest_until = now + OBEY_S
+    def _begin_commit(self, next_phase: Phase, now: float) -> None:
+        self._next_phase, self._phase = next_phase, "committing"
+        self._stop_deadline = now + COMMIT_S
         self._last_copy = None
-        self._copying.order("stop")
+        self._supervisor.order("stop")
 
     def _resume(self) -> None:
-        self._then = "opening"
-        self._phase = "copying" if self._office.is_planned else "opening"
-        self._office.agenda.want("look")
-        self._copying.forgive()
+        self._next_phase = "taking_over"
+        self._phase = "copying" if self._operations.is_planned else "taking_over"
+        self._operations.schedule.request("look")
+        self._supervisor.retry_now()
 
-    def _meet(self, event: Event, now: float) -> None:
-        if event == "opened" and self._phase == "opening":
+    def _handle(self, event: Event, now: float) -> None:
+        if event == "planned" and self._phase == "taking_over":
             self._phase = "copying"
-        elif event == "refused":
-            self._fail(self._office.refusal)
-        elif event == "not_started" and self._office.not_started is not None:
-            self._reason = self._office.not_started.message
-            self._refusal = self._office.not_started.code
-            self._leave("stopped", now)
-        elif event == "lost":
+        elif event == "no_slots":
+            self._fail(self._operations.no_slots)
+        elif event == "start_refused" and self._operations.start_refused is not None:
+            self._reason = self._operations.start_refused.message
+            self._refusal_code = self._operations.start_refused.code
+            self._begin_commit("stopped", now)
+        elif event == "ownership_lost":
             self._reason = (
                 "Another runner has taken this flow over; nothing more is written from here. "
                 "Make sure that only one control plane runs the flow, then start it again."
             )
-            self._leave("failed", now)
+            self._begin_commit("failed", now)
 
     def _copy(self, now: float) -> None:
         wall = int(time.time() * 1000)
-        if ended := self._board.ended(wall):
+        if ended := self._progress.end_reason(wall):
             self._reason = ended
             self._finished = True
-            self._leave("stopped", now)
+            self._begin_commit("stopped", now)
             return
-        self._office.notice(now, wall)
-        if not self._copying.fenced:
-            self._copying.tend(wall)
+        self._operations.follow_up(now, wall)
+        if not self._supervisor.is_fenced:
+            self._supervisor.maintain(wall)
 
-    def _rest(self, now: float) -> None:
+    def _await_slices(self, now: float) -> None:
         """Wait for the slices, then for MM2's copy of their positions, then go where we go."""
-        if not self._copying.is_idle:
-            if now > self._rest_until:
-                self._rest_until = now + OBEY_S
-                self._copying.cancel()
+        if not self._supervisor.is_idle:
+            if now > self._stop_deadline:
+                self._stop_deadline = now + COMMIT_S
+                self._supervisor.cancel()
             return
         if self._last_copy is None:
             self._last_copy = now
             # Who lost the flow knows nothing that its new owner does not know better.
-            if self._then != "failed":
-                self._office.copy_positions(now)
-        if self._office.busy and now < self._last_copy + LAST_COPY_S:
+            if self._next_phase != "failed":
+                self._operations.copy_positions(now)
+        if self._operations.is_busy and now < self._last_copy + LAST_COPY_S:
             return
-        if self._then != "opening":
-            self._phase = self._then
-        elif not self._office.busy and self._next is not None:
-            self._office.close()
-            self._host.slots.release(self.job.flow)
-            self._begin(self._next)
+        if self._next_phase != "taking_over":
+            self._phase = self._next_phase
+        elif not self._operations.is_busy and self._next_job is not None:
+            self._operations.close()
+            self._resources.slots.release(self.job.flow)
+            self._begin(self._next_job)
 
     def _fail(self, reason: str) -> None:
         self._phase, self._reason = "failed", reason
 
     def _report(self, now: float) -> None:
         as_of = int(time.time() * 1000)
-        self._board.held_back = self._copying.held_back(as_of)
-        state, reason = self._verdict()
-        self._copying.has_news = False
-        status = self._board.status(state, reason, self._copying.statuses(as_of), as_of)
+        self._progress.throttle_reason = self._supervisor.throttle_reason(as_of)
+        state, reason = self._visible_state()
+        self._supervisor.has_changes = False
+        status = self._progress.status(state, reason, self._supervisor.statuses(as_of), as_of)
         is_over = self._finished and state == "stopped"
-        refusal = self._refusal if state == "stopped" else ""
+        refusal = self._refusal_code if state == "stopped" else ""
         status = dataclasses.replace(status, finished=is_over, refusal=refusal)
-        self._told.write(self.job, status, now)
+        self._status_writer.write(self.job, status, now)
 
-    def _verdict(self) -> tuple[JobState, str]:
-        troubles = (*self._office.trouble.values(), *self._copying.troubles())
-        standing = Standing(
+    def _visible_state(self) -> tuple[JobState, str]:
+        problems = (*self._operations.problems.values(), *self._supervisor.problems())
+        facts = FlowFacts(
             phase=self._phase,
-            then=self._then,
+            next_phase=self._next_phase,
             reason=self._reason,
-            troubles=(*troubles, *self._board.troubles()),
-            is_under_way=self._copying.is_under_way,
-            held_back=self._board.held_back,
-            has_partitions=self._board.has_partitions,
+            problems=(*problems, *self._progress.problems()),
+            is_copying=self._supervisor.is_under_way,
+            throttle_reason=self._progress.throttle_reason,
+            has_partitions=self._progress.has_partitions,
         )
-        return verdict(standing)
+        return visible_state(facts)
 
 
-def _is_same_work(one: JobSpec, other: JobSpec) -> bool:
+def _is_live_edit(one: JobSpec, other: JobSpec) -> bool:
     """Whether only what running slices can be told differs: then nothing has to be planned anew."""
     same = (one.job, one.source, one.target) == (other.job, other.source, other.target)
     return same and is_live_edit(one.properties, other.properties)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 
-Errand = Literal["open", "plan", "look", "ends", "positions", "owner", "remotes"]
+Operation = Literal["open", "plan", "look", "ends", "positions", "owner", "remotes"]
 
 COPY_POSITIONS_S = 5.0
 ENDS_BUSY_S = 1.0
@@ -15,58 +15,63 @@ ENDS_IDLE_S = 5.0
 REMOTES_S = 10.0
 RETRY_FAULTED_S = (15.0, 30.0, 60.0, 120.0, 300.0)
 # A cluster that comes back is used again within seconds.
-AGAIN_S = (1.0, 2.0, 4.0, 8.0)
+RETRY_S = (1.0, 2.0, 4.0, 8.0)
 # A wrong password tried often locks an account.
-AGAIN_REFUSED_S = (5.0, 15.0, 30.0, 60.0)
+RETRY_REFUSED_S = (5.0, 15.0, 30.0, 60.0)
 
 
-class Agenda:
+class OperationSchedule:
     """Times are monotonic seconds, handed in."""
 
     def __init__(self, refresh_s: float | None) -> None:
         # Half the interval: what is found must be planned and taken over within it as well.
-        self._look_s = None if refresh_s is None else max(0.5, refresh_s / 2)
-        self._due: dict[Errand, float] = {"open": 0.0, "ends": 0.0, "positions": 0.0, "look": 0.0}
+        self._refresh_s = None if refresh_s is None else max(0.5, refresh_s / 2)
+        self._due: dict[Operation, float] = {
+            "open": 0.0,
+            "ends": 0.0,
+            "positions": 0.0,
+            "look": 0.0,
+        }
         self._failures = 0
         self._retries = 0
         self._retry_at: float | None = None
         self._retried_at = 0.0
 
-    def is_due(self, errand: Errand, now: float) -> bool:
-        return now >= self._due.get(errand, float("inf"))
+    def is_due(self, operation: Operation, now: float) -> bool:
+        return now >= self._due.get(operation, float("inf"))
 
-    def want(self, errand: Errand) -> None:
-        self._due[errand] = 0.0
+    def request(self, operation: Operation) -> None:
+        self._due[operation] = 0.0
 
-    def suggest(self, errand: Errand) -> None:
+    def request_unless_pending(self, operation: Operation) -> None:
         """Wanted, unless it is under way or waits for its next try."""
-        self._due.setdefault(errand, 0.0)
+        self._due.setdefault(operation, 0.0)
 
-    def again(self, errand: Errand, now: float) -> None:
+    def retry_soon(self, operation: Operation, now: float) -> None:
         """What it brought is of no use any more: soon, but not without a pause."""
-        self._due[errand] = now + AGAIN_S[0]
+        self._due[operation] = now + RETRY_S[0]
 
-    def begun(self, errand: Errand) -> None:
+    def mark_started(self, operation: Operation) -> None:
         """Not again before its answer."""
-        self._due[errand] = float("inf")
+        self._due[operation] = float("inf")
 
-    def done(self, errand: Errand, now: float, *, moving: bool) -> None:
+    def mark_done(self, operation: Operation, now: float, *, is_busy: bool) -> None:
         # What was wanted meanwhile is wanted still.
-        if self._due.get(errand) == float("inf"):
-            del self._due[errand]
-        if errand in ("open", "plan", "look"):
+        if self._due.get(operation) == float("inf"):
+            del self._due[operation]
+        if operation in ("open", "plan", "look"):
             self._failures = 0
-            self._due["look"] = float("inf") if self._look_s is None else now + self._look_s
-        if errand == "ends":
-            self._due["ends"] = now + (ENDS_BUSY_S if moving else ENDS_IDLE_S)
-        if errand == "positions":
+            self._due["look"] = float("inf") if self._refresh_s is None else now + self._refresh_s
+        if operation == "ends":
+            self._due["ends"] = now + (ENDS_BUSY_S if is_busy else ENDS_IDLE_S)
+        if operation == "positions":
             self._due["positions"] = now + COPY_POSITIONS_S
-        if errand == "remotes" or (errand == "open" and "remotes" not in self._due):
+        if operation == "remotes" or (operation == "open" and "remotes" not in self._due):
             self._due["remotes"] = now + REMOTES_S
 
-    def failed(self, errand: Errand, error: UnderstudyError, now: float) -> None:
-        steps = AGAIN_REFUSED_S if isinstance(error, KafkaRefused) else AGAIN_S
-        self._due[errand] = now + steps[min(self._failures, len(steps) - 1)]
+    def mark_failed(self, operation: Operation, error: UnderstudyError, now: float) -> None:
+        steps = RETRY_REFUSED_S if isinstance(error, KafkaRefused) else RETRY_S
+        self._due[operation] = now + steps[min(self._failures, len(steps) - 1)]
         self._failures += 1
 
     def retry_faulted(self, now: float, *, any_faulted: bool) -> bool:

@@ -1,4 +1,4 @@
-"""A flow's errands: which is due in this phase, what it is asked with, what its answer changes."""
+"""A flow's errands: which is due in this phase, what it is asked with, what its result changes."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from typing import Any, Literal
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.migration.start_check import StartRefused
 from mirrors.domain.runners.job_files import JobSpec
-from spark_runner.flow.background_thread import Clerk
-from spark_runner.flow.kafka_calls import Desk
-from spark_runner.flow.operation_schedule import Agenda, Errand
-from spark_runner.flow.slice_supervisor import Copying
-from spark_runner.planning.gaps import Orders
+from spark_runner.flow.background_thread import BackgroundThread
+from spark_runner.flow.kafka_calls import KafkaCalls
+from spark_runner.flow.operation_schedule import Operation, OperationSchedule
+from spark_runner.flow.slice_supervisor import SliceSupervisor
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.positions.topic import Place
-from spark_runner.positions.writer import has_lost_pen
+from spark_runner.positions.writer import is_producer_lost
 from spark_runner.spark.slots import Slots
-from spark_runner.status.board import Board
+from spark_runner.status.board import FlowProgress
 
-Phase = Literal["opening", "copying", "resting", "paused", "failed", "stopped"]
+Phase = Literal["taking_over", "copying", "committing", "paused", "failed", "stopped"]
 # What the flow has to know: the rest is folded into the board here.
-Event = Literal["opened", "lost", "refused", "not_started"]
+Event = Literal["planned", "ownership_lost", "no_slots", "start_refused"]
 # Nobody can decide on a gap whose source has not answered yet.
-NUMBERS_AGAIN_S = 60.0
+GAP_RANGES_AGAIN_S = 60.0
 
-_POSSIBLE: dict[Phase, tuple[Errand, ...]] = {
-    "opening": ("owner", "open"),
+_ALLOWED: dict[Phase, tuple[Operation, ...]] = {
+    "taking_over": ("owner", "open"),
     "copying": ("owner", "plan", "look", "positions", "ends", "remotes"),
     "paused": ("positions", "ends", "look"),
-    "resting": (),
+    "committing": (),
     "failed": (),
     "stopped": (),
 }
 
 
-class Office:
+class Operations:
     """Clerk, desk and agenda of one job; used by the flow's thread."""
 
     def __init__(
         self,
         job: JobSpec,
-        agenda: Agenda,
+        schedule: OperationSchedule,
         slots: Slots,
-        board: Board,
-        copying: Copying,
+        progress: FlowProgress,
+        supervisor: SliceSupervisor,
         wake: Callable[[], None],
         *,
         until: int | None,
@@ -56,124 +56,124 @@ class Office:
         owner = f"{socket.gethostname()} {os.getpid()} job {job.job} {uuid.uuid4().hex}"
         self._flow = job.flow
         self._slots = slots
-        self._board = board
-        self._copying = copying
-        self._desk = Desk(job, owner)
-        self._clerk = Clerk(f"clerk-{job.flow}", wake)
-        self.agenda = agenda
+        self._progress = progress
+        self._supervisor = supervisor
+        self._calls = KafkaCalls(job, owner)
+        self._thread = BackgroundThread(f"calls-{job.flow}", wake)
+        self.schedule = schedule
         # A moment to come, at which the end of a bounded run is looked up.
         self._until = until
         # Gaps whose numbers the planner was asked for, or which it was asked to pass by, and when.
-        self._asked: dict[tuple[Place, int | None], float] = {}
+        self._gaps_asked: dict[tuple[Place, int | None], float] = {}
         self.is_planned = False
-        self.trouble: dict[Errand, str] = {}
-        self.refusal = ""
+        self.problems: dict[Operation, str] = {}
+        self.no_slots = ""
         # Why the first start was refused, and it is not tried again.
-        self.not_started: StartRefused | None = None
+        self.start_refused: StartRefused | None = None
 
     @property
-    def busy(self) -> bool:
-        return self._clerk.busy
+    def is_busy(self) -> bool:
+        return self._thread.is_busy
 
     def close(self) -> None:
-        self._clerk.ask("close", self._desk.close)
-        self._clerk.dismiss()
+        self._thread.submit("close", self._calls.close)
+        self._thread.stop()
 
     def join(self, seconds: float) -> None:
-        self._clerk.join(seconds)
+        self._thread.join(seconds)
 
     def step(self, phase: Phase, now: float) -> list[Event]:
         """Hear what was answered, and send the clerk on the next errand that is due."""
         events: list[Event] = []
-        while (answer := self._clerk.take()) is not None:
-            errand: Errand = answer.errand  # type: ignore[assignment]
-            if isinstance(answer.error, StartRefused):
-                self.not_started = answer.error
-                events.append("not_started")
-            elif answer.error is not None:
-                self._stumbled(errand, answer.error, now)
+        while (result := self._thread.poll()) is not None:
+            operation: Operation = result.operation  # type: ignore[assignment]
+            if isinstance(result.error, StartRefused):
+                self.start_refused = result.error
+                events.append("start_refused")
+            elif result.error is not None:
+                self._on_error(operation, result.error, now)
             else:
-                events += self._heard(errand, answer.value, now)
-        if not self._clerk.busy:
-            for errand in _POSSIBLE[phase]:
-                if self.agenda.is_due(errand, now) and self._ask(errand, now):
+                events += self._on_result(operation, result.value, now)
+        if not self._thread.is_busy:
+            for operation in _ALLOWED[phase]:
+                if self.schedule.is_due(operation, now) and self._start(operation, now):
                     break
-        if self.refusal and phase == "opening":
-            events.append("refused")
+        if self.no_slots and phase == "taking_over":
+            events.append("no_slots")
         return events
 
-    def notice(self, now: float, wall: int) -> None:
+    def follow_up(self, now: float, wall: int) -> None:
         """What copying has shown sends the clerk out: for the owner's name, or for another plan."""
         if self._until is not None and wall >= self._until:
             self._until = None
-            self.agenda.want("plan")
-        if self._copying.fenced:
-            self.agenda.suggest("owner")
+            self.schedule.request("plan")
+        if self._supervisor.is_fenced:
+            self.schedule.request_unless_pending("owner")
             return
-        wanted = self._board.unnumbered()
-        wanted |= {(place, gap.behind) for place, gap in self._board.passed().items()}
-        asked = {gap for gap, at in self._asked.items() if now < at + NUMBERS_AGAIN_S}
+        wanted = self._progress.gaps_without_range()
+        wanted |= {(place, gap.behind) for place, gap in self._progress.skipped_gaps().items()}
+        asked = {gap for gap, at in self._gaps_asked.items() if now < at + GAP_RANGES_AGAIN_S}
         if wanted - asked:
-            self._asked = dict.fromkeys(wanted, now)
-            self.agenda.want("plan")
-        if self.agenda.retry_faulted(now, any_faulted=self._board.is_retried):
-            self._copying.retry_faulted()
-            self.agenda.want("plan")
+            self._gaps_asked = dict.fromkeys(wanted, now)
+            self.schedule.request("plan")
+        if self.schedule.retry_faulted(now, any_faulted=self._progress.has_retryable_problems):
+            self._supervisor.retry_faulted()
+            self.schedule.request("plan")
 
     def copy_positions(self, now: float) -> None:
         """For MM2, when nothing is copied any more: at once, or behind what is under way."""
         if self.is_planned:
-            self._ask("positions", now)
+            self._start("positions", now)
 
-    def _heard(self, errand: Errand, value: Any, now: float) -> list[Event]:
-        self.trouble.pop(errand, None)
+    def _on_result(self, operation: Operation, value: Any, now: float) -> list[Event]:
+        self.problems.pop(operation, None)
         events: list[Event] = []
-        if errand in ("open", "plan"):
-            self.trouble.clear()
-            events = self._adopt(value, now)
-        elif errand == "look":
+        if operation in ("open", "plan"):
+            self.problems.clear()
+            events = self._apply_plan(value, now)
+        elif operation == "look":
             # While nothing is copied no plan is made; then this is all that is known of them.
-            self._board.found_recreated(value.recreated)
+            self._progress.mark_recreated(value.recreated)
             if value.has_changed:
-                self.agenda.want("plan")
-        elif errand == "ends":
-            self._board.reaches(value)
-        elif errand == "remotes":
-            self._board.meet_foreign(value)
-        elif errand == "owner":
-            self._copying.fenced = False
-            events = [] if value else ["lost"]
-        self.agenda.done(errand, now, moving=self._board.is_moving())
+                self.schedule.request("plan")
+        elif operation == "ends":
+            self._progress.apply_offsets(value)
+        elif operation == "remotes":
+            self._progress.add_foreign_records(value)
+        elif operation == "owner":
+            self._supervisor.is_fenced = False
+            events = [] if value else ["ownership_lost"]
+        self.schedule.mark_done(operation, now, is_busy=self._progress.has_backlog())
         return events
 
-    def _stumbled(self, errand: Errand, error: UnderstudyError, now: float) -> None:
-        self.trouble[errand] = error.message
-        self.agenda.failed(errand, error, now)
-        if errand == "positions":
+    def _on_error(self, operation: Operation, error: UnderstudyError, now: float) -> None:
+        self.problems[operation] = error.message
+        self.schedule.mark_failed(operation, error, now)
+        if operation == "positions":
             # MM2's copy is still behind, though nothing moves any more.
-            self._copying.has_moved = True
-        if errand != "owner" and has_lost_pen(error):
-            self.agenda.want("owner")
+            self._supervisor.has_new_positions = True
+        if operation != "owner" and is_producer_lost(error):
+            self.schedule.request("owner")
 
-    def _adopt(self, plan: Plan, now: float) -> list[Event]:
+    def _apply_plan(self, plan: Plan, now: float) -> list[Event]:
         if not self._slots.hold(self._flow, plan.slice_count):
             if self.is_planned:
                 # Another flow took meanwhile what this plan was to have: with what is left, then.
-                self.agenda.again("plan", now)
+                self.schedule.retry_soon("plan", now)
             else:
-                self._refuse(plan.slice_count)
+                self._set_no_slots(plan.slice_count)
             return []
-        warnings = (*plan.warnings, *self._copying.warnings())
-        healed = self._board.planned(dataclasses.replace(plan, warnings=warnings))
-        self._copying.adopt(plan)
-        self._copying.resume(plan.resumed)
-        self._copying.forget_errors(healed)
+        warnings = (*plan.warnings, *self._supervisor.warnings())
+        recovered = self._progress.apply_plan(dataclasses.replace(plan, warnings=warnings))
+        self._supervisor.apply_plan(plan)
+        self._supervisor.restart_partitions(plan.resumed)
+        self._supervisor.forget_errors(recovered)
         self.is_planned = True
         # What is stopped since this plan is sampled afresh.
-        self.agenda.want("ends")
-        return ["opened"]
+        self.schedule.request("ends")
+        return ["planned"]
 
-    def _refuse(self, needed: int) -> None:
+    def _set_no_slots(self, needed: int) -> None:
         total = self._slots.total
         words = (
             f"This runner has no free slot for the flow: it needs {needed}, and "
@@ -187,50 +187,54 @@ class Office:
             )
         if self.is_planned:
             # It goes on with what it has.
-            self.trouble["plan"] = words
+            self.problems["plan"] = words
         else:
-            self.refusal = words
+            self.no_slots = words
 
-    def _ask(self, errand: Errand, now: float) -> bool:
+    def _start(self, operation: Operation, now: float) -> bool:
         """Whether the clerk is on the way now."""
-        act = self._act(errand)
+        act = self._call_for(operation)
         if act is None:
-            self.agenda.done(errand, now, moving=False)
+            self.schedule.mark_done(operation, now, is_busy=False)
             return False
-        self.agenda.begun(errand)
-        self._clerk.ask(errand, act)
+        self.schedule.mark_started(operation)
+        self._thread.submit(operation, act)
         return True
 
-    def _act(self, errand: Errand) -> Callable[[], Any] | None:
-        desk, positions = self._desk, self._board.positions()
-        if errand in ("open", "plan"):
-            return self._act_of_planning(errand)
-        if errand == "positions":
-            if not self._copying.has_moved:
+    def _call_for(self, operation: Operation) -> Callable[[], Any] | None:
+        calls, positions = self._calls, self._progress.positions()
+        if operation in ("open", "plan"):
+            return self._planning_call(operation)
+        if operation == "positions":
+            if not self._supervisor.has_new_positions:
                 return None
-            self._copying.has_moved = False
-            return lambda: desk.copy_positions(positions)
-        if errand == "ends":
-            places, starts = self._board.places(), self._board.without_start()
-            undated = self._board.undated()
-            return (lambda: desk.sample(places, starts, undated, positions)) if places else None
-        if errand == "look":
-            return desk.look if self.is_planned else None
-        if errand == "remotes":
-            remotes = self._board.remotes(self._copying.reports())
-            return (lambda: desk.find_foreign(remotes)) if remotes else None
-        return desk.is_owner
+            self._supervisor.has_new_positions = False
+            return lambda: calls.copy_positions(positions)
+        if operation == "ends":
+            places, starts = self._progress.places(), self._progress.places_without_start()
+            undated = self._progress.starts_without_timestamp()
+            return (
+                (lambda: calls.sample_offsets(places, starts, undated, positions))
+                if places
+                else None
+            )
+        if operation == "look":
+            return calls.detect_changes if self.is_planned else None
+        if operation == "remotes":
+            remotes = self._progress.remotes(self._supervisor.reports())
+            return (lambda: calls.find_foreign_records(remotes)) if remotes else None
+        return calls.is_owner
 
-    def _act_of_planning(self, errand: Errand) -> Callable[[], Any] | None:
-        desk, positions = self._desk, self._board.positions()
-        board = self._board
-        orders = Orders(board.job.decisions, board.gaps(), board.passed())
+    def _planning_call(self, operation: Operation) -> Callable[[], Any] | None:
+        calls, positions = self._calls, self._progress.positions()
+        progress = self._progress
+        context = PlanContext(progress.job.decisions, progress.gaps(), progress.skipped_gaps())
         most = self._slots.free_for(self._flow)
         if most == 0:
-            self._refuse(1)
+            self._set_no_slots(1)
             return None
-        self.refusal = ""
-        if errand == "open":
-            return lambda: desk.open(most, orders)
-        slices = self._copying.places
-        return lambda: desk.plan(most, positions, slices, orders)
+        self.no_slots = ""
+        if operation == "open":
+            return lambda: calls.open(most, context)
+        slices = self._supervisor.slice_of
+        return lambda: calls.plan(most, positions, slices, context)

@@ -11,7 +11,7 @@ from spark_runner.spark.slots import Slots
 
 
 @dataclasses.dataclass(frozen=True)
-class Host:
+class RunnerResources:
     """One per runner. `directory` is where spec files come and status files go."""
 
     directory: Path

@@ -7,37 +7,39 @@ import dataclasses
 from mirrors.domain.runners.job_files import JobState
 from spark_runner.flow.operations import Phase
 
-_AFTER_REST: dict[Phase, str] = {"paused": "paused.", "stopped": "stopped.", "failed": "failed."}
+_AFTER_COMMIT: dict[Phase, str] = {"paused": "paused.", "stopped": "stopped.", "failed": "failed."}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Standing:
-    """How things are. `troubles`: of errands and slices, then of partitions, in words."""
+class FlowFacts:
+    """How things are. `problems`: of errands and slices, then of partitions, in words."""
 
     phase: Phase
-    then: Phase
+    next_phase: Phase
     reason: str
-    troubles: tuple[str, ...]
-    is_under_way: bool
-    held_back: str
+    problems: tuple[str, ...]
+    is_copying: bool
+    throttle_reason: str
     has_partitions: bool
 
 
-def verdict(standing: Standing) -> tuple[JobState, str]:
+def visible_state(facts: FlowFacts) -> tuple[JobState, str]:
     """The worst comes first: what stands, what is in trouble, what is on its way."""
-    phase, troubles = standing.phase, standing.troubles
+    phase, problems = facts.phase, facts.problems
     if phase in ("failed", "stopped", "paused"):
-        return phase, standing.reason
-    if phase == "resting":
-        return "running", "Committing; then it is " + _AFTER_REST.get(standing.then, "restarted.")
-    if troubles:
-        if len(troubles) == 1:
-            return "degraded", troubles[0]
-        return "degraded", f"{troubles[0].removesuffix('.')} (and {len(troubles) - 1} more)."
-    if phase == "opening":
+        return phase, facts.reason
+    if phase == "committing":
+        return "running", "Committing; then it is " + _AFTER_COMMIT.get(
+            facts.next_phase, "restarted."
+        )
+    if problems:
+        if len(problems) == 1:
+            return "degraded", problems[0]
+        return "degraded", f"{problems[0].removesuffix('.')} (and {len(problems) - 1} more)."
+    if phase == "taking_over":
         return "starting", "Taking the flow over and planning."
-    if not standing.is_under_way:
+    if not facts.is_copying:
         return "starting", "Starting the slices."
-    if not standing.has_partitions:
+    if not facts.has_partitions:
         return "running", "No topic passes the filters yet."
-    return "running", standing.held_back
+    return "running", facts.throttle_reason

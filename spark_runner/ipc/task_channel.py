@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from spark_runner.ipc.messages import Figures, SliceWork
 
-OrderWord = Literal["stop", "replan", "handover", "lost_control"]
+Order = Literal["stop", "replan", "handover", "lost_control"]
 
 SILENCE_S = 35.0
 CONNECT_DEADLINE_S = 10.0
@@ -35,24 +35,24 @@ class Channel:
         host, _, port = work.control_address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=CONNECT_DEADLINE_S)
         # The same connection, for what must not wait; and what it has not taken yet.
-        self._at_once = self._socket.dup()
-        self._at_once.setblocking(False)
+        self._nonblocking = self._socket.dup()
+        self._nonblocking.setblocking(False)
         self._unsent = bytearray()
-        self._order: OrderWord | None = None
+        self._order: Order | None = None
         self._changed = threading.Condition()
         self._turn = False
         self._shares: list[int | None] = []
         self._reported_at = 0.0
         # What was committed, as it was last told of; the first news of an epoch goes at once.
-        self._told_at = 0.0
-        self._told: tuple[int, int] = (0, 0)
+        self._progress_reported_at = 0.0
+        self._reported: tuple[int, int] = (0, 0)
         reader = self._socket.makefile("rb")
         nonce = json.loads(reader.readline())["nonce"]
-        self._send({"hello": slice_key(work), "mac": proof_of(work.control_token, nonce)})
+        self._send({"hello": slice_key(work), "mac": token_mac(work.control_token, nonce)})
         self._socket.settimeout(SILENCE_S)
         threading.Thread(target=self._read, args=(reader,), name="control", daemon=True).start()
 
-    def order(self) -> OrderWord | None:
+    def order(self) -> Order | None:
         """What the driver wants; once given, an order stays."""
         return self._order
 
@@ -80,25 +80,27 @@ class Channel:
 
         Not while others wait for the driver: what moves meanwhile is in those that come next.
         """
-        if self._unsent and not self._pushed():
+        if self._unsent and not self._flush():
             return False
         now = time.monotonic()
         return (
-            now - self._told_at >= _REPORT_S if moved else now - self._reported_at >= _IDLE_REPORT_S
+            now - self._progress_reported_at >= _REPORT_S
+            if moved
+            else now - self._reported_at >= _IDLE_REPORT_S
         )
 
     def report(self, figures: Figures) -> None:
         self._reported_at = time.monotonic()
-        if (figures.records, len(figures.errors)) != self._told:
-            self._told = figures.records, len(figures.errors)
-            self._told_at = self._reported_at
-        self._unsent += as_line({"figures": figures.to_json()})
-        self._pushed()
+        if (figures.records, len(figures.errors)) != self._reported:
+            self._reported = figures.records, len(figures.errors)
+            self._progress_reported_at = self._reported_at
+        self._unsent += encode_line({"figures": figures.to_json()})
+        self._flush()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._at_once.close()
+        self._nonblocking.close()
         self._socket.close()
 
     def _read(self, reader: Any) -> None:
@@ -107,40 +109,40 @@ class Channel:
             for line in reader:
                 message = json.loads(line)
                 if "order" in message:
-                    self._obey(message["order"])
+                    self._set_order(message["order"])
                 elif "share" in message:
                     self._shares = [message["share"]]
                 elif "turn" in message:
                     with self._changed:
                         self._turn = True
                         self._changed.notify_all()
-        self._obey("lost_control")
+        self._set_order("lost_control")
 
-    def _obey(self, order: OrderWord) -> None:
+    def _set_order(self, order: Order) -> None:
         with self._changed:
             self._order = self._order or order
             self._changed.notify_all()
 
     def _send(self, message: dict[str, Any]) -> None:
         """Waits until the driver has taken it: for what is said before anything is copied."""
-        self._unsent += as_line(message)
+        self._unsent += encode_line(message)
         data, self._unsent = self._unsent, bytearray()
         self._socket.sendall(data)
 
-    def _pushed(self) -> bool:
+    def _flush(self) -> bool:
         """Whether the driver has taken all that there is to say; it is not waited for."""
         try:
             while self._unsent:
-                del self._unsent[: self._at_once.send(self._unsent)]
+                del self._unsent[: self._nonblocking.send(self._unsent)]
         except BlockingIOError:
             return False
         except OSError:
             self._unsent.clear()
-            self._obey("lost_control")
+            self._set_order("lost_control")
         return True
 
 
-def as_line(message: dict[str, Any]) -> bytes:
+def encode_line(message: dict[str, Any]) -> bytes:
     """A message as it travels."""
     return json.dumps(message).encode() + b"\n"
 
@@ -150,6 +152,6 @@ def slice_key(work: SliceWork) -> str:
     return f"{work.job}/{work.flow}/{work.index}/{work.epoch}"
 
 
-def proof_of(token: str, nonce: str) -> str:
+def token_mac(token: str, nonce: str) -> str:
     """That whoever was given the nonce has the token."""
     return hmac.new(token.encode(), nonce.encode(), hashlib.sha256).hexdigest()

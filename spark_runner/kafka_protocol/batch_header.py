@@ -102,7 +102,7 @@ class UnsafeHeader(Exception):
     """A header that would break exactly-once silently was about to be written: a defect of ours."""
 
 
-class Pen:
+class BatchStamper:
     """The one place that writes headers of batches that go to a target.
 
     Three mistakes the broker does not refuse (seen on Kafka 4.3.1), so each is refused here:

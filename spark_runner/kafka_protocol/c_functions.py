@@ -21,7 +21,7 @@ except ImportError:
     native = None  # type: ignore[assignment]
 
 
-def tell(module: ModuleType) -> None:
+def pass_addresses(module: ModuleType) -> None:
     """Where the functions of others are that it calls."""
     library = ctypes.CDLL(lz4.frame._frame.__file__)
     found = [crc32c_address]
@@ -32,7 +32,7 @@ def tell(module: ModuleType) -> None:
 
 
 if native is not None:
-    tell(native)
+    pass_addresses(native)
 
 Headers = Callable[[memoryview, int, int, type[Any], int], tuple[list[Any], int]]
 headers: Headers | None = getattr(native, "headers", None)

@@ -78,7 +78,7 @@ def _every_topic() -> MetadataRequest:
     return MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
-class Lookout:
+class MetadataPoller:
     """For one thread."""
 
     def __init__(self, spec: ClusterSpec) -> None:

@@ -32,7 +32,7 @@ class TopicView:
 
 
 def leader_or_error(
-    view: TopicView | None, partition: int, topic_id: bytes, *, anew: int
+    view: TopicView | None, partition: int, topic_id: bytes, *, recreated: int
 ) -> tuple[Leader | None, int]:
     """Who leads the partition, or the protocol number that says why it has no usable leader.
 
@@ -42,7 +42,7 @@ def leader_or_error(
     if view is None or view.error or leader is None:
         return None, (view.error if view is not None else 0) or Code.UNKNOWN_TOPIC_OR_PARTITION
     if view.topic_id != topic_id:
-        return None, anew
+        return None, recreated
     if leader.node < 0:
         return None, Code.LEADER_NOT_AVAILABLE
     return leader, 0

@@ -10,7 +10,7 @@ from spark_runner.kafka_protocol.request_header import FETCH
 _WAIT_MS = 50
 
 
-def peek(
+def fetch_once(
     link: Connection,
     topic: tuple[str, bytes],
     partition: int,

@@ -26,24 +26,24 @@ _SHOWN = 2000
 
 
 def main() -> int:
-    place = loader.place()
-    if loader.files(place):
+    directory = loader.directory()
+    if loader.files(directory):
         return _say("The engine is compiled already.", 0)
     missing = _missing()
     if missing:
-        return _say(f"Not compiled, since {missing}; {loader.WITHOUT}.", 1)
+        return _say(f"Not compiled, since {missing}; {loader.NOT_COMPILED}.", 1)
     loader.FOLDER.mkdir(exist_ok=True)
     with (loader.FOLDER / "lock").open("w") as lock:
         # Who comes second waits for the first, and finds it done.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not loader.files(place):
-            failed = _make(place)
+        if not loader.files(directory):
+            failed = _make(directory)
             if failed:
-                return _say(f"Not compiled: {failed}\n{loader.WITHOUT.capitalize()}.", 1)
-    return _say(f"The engine is compiled: {len(loader.files(place))} extensions.", 0)
+                return _say(f"Not compiled: {failed}\n{loader.NOT_COMPILED.capitalize()}.", 1)
+    return _say(f"The engine is compiled: {len(loader.files(directory))} extensions.", 0)
 
 
-def _make(place: Path) -> str:
+def _make(directory: Path) -> str:
     """As a whole or not at all. Returns what went wrong."""
     _say(f"Compiling {len(loader.MODULES)} modules of the engine, a minute or two ...", 0)
     for other in loader.FOLDER.iterdir():
@@ -52,10 +52,10 @@ def _make(place: Path) -> str:
             shutil.rmtree(other, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=loader.FOLDER) as name:
         failed = _build(Path(name))
-        if not failed and loader.place() != place:
+        if not failed and loader.directory() != directory:
             failed = "the sources were changed meanwhile. Try again."
         if not failed:
-            (Path(name) / "lib").rename(place)
+            (Path(name) / "lib").rename(directory)
     return failed
 
 
@@ -95,7 +95,7 @@ def _extensions(folder: Path) -> None:
     made = mypycify(arguments, opt_level="3", debug_level="0", target_dir=str(folder / "c"))
     sources = sorted(str(path) for path in Path("spark_runner/c").glob("*.c"))
     strictly = ["-O3", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden"]
-    by_hand = Extension(loader.BY_HAND, sources, extra_compile_args=strictly)
+    by_hand = Extension(loader.C_MODULE, sources, extra_compile_args=strictly)
     options = ["--build-lib", str(folder / "lib"), "--build-temp", str(folder / "objects")]
     with contextlib.redirect_stdout(io.StringIO()):
         setup(

@@ -29,10 +29,12 @@ FOLDER = ROOT / ".compiled"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 SWITCH = "UNDERSTUDY_COMPILED"
 # Where it is in the zip that goes to executors.
-SENT = "compiled/"
+IN_ZIP = "compiled/"
 # What compiled code may have taken a constant or a layout from.
 SOURCES = ("spark_runner", "mirrors/domain", "mirrors/kafka")
-WITHOUT = "the engine runs interpreted, which takes more processor time: `make compiled` mends that"
+NOT_COMPILED = (
+    "the engine runs interpreted, which takes more processor time: `make compiled` mends that"
+)
 
 # Not those in which the search by seed replaces methods: so it can look into the machine code too.
 # Ours alone are typed all through; what gets values from untyped libraries stays as it is, since
@@ -72,10 +74,10 @@ MODULES = (
     "spark_runner.kafka_protocol.varint",
 )
 # Written in C, for functions that the Python beside them can do without.
-BY_HAND = "spark_runner.kafka_protocol.native"
+C_MODULE = "spark_runner.kafka_protocol.native"
 
 
-def place() -> Path:
+def directory() -> Path:
     """Where the machine code of these very sources belongs, for this Python."""
     seen = hashlib.sha256(SUFFIX.encode())
     for folder in SOURCES:
@@ -117,7 +119,7 @@ def use() -> None:
     """Take machine code from now on, if there is some. What is imported already stays."""
     if is_used() or os.environ.get(SWITCH) == "0":
         return
-    found = files(_sent() if ROOT.is_file() else place()) if _may_be_there() else {}
+    found = files(_sent() if ROOT.is_file() else directory()) if _may_be_there() else {}
     shared = next((name for name in found if name.endswith("__mypyc")), None)
     if shared is None:
         return
@@ -137,13 +139,13 @@ def _may_be_there() -> bool:
 def _sent() -> Path:
     """An executor elsewhere has all of ours as one zip, from which no machine code can be loaded:
     what the driver put into it lies beside it then."""
-    place = ROOT.with_name("understudy-compiled")
-    if not place.is_dir():
+    directory = ROOT.with_name("understudy-compiled")
+    if not directory.is_dir():
         with tempfile.TemporaryDirectory(dir=ROOT.parent) as name:
             with zipfile.ZipFile(ROOT) as sent:
-                inside = [member for member in sent.namelist() if member.startswith(SENT)]
+                inside = [member for member in sent.namelist() if member.startswith(IN_ZIP)]
                 sent.extractall(name, inside)
             # Another worker may have been quicker.
             with contextlib.suppress(OSError):
-                (Path(name) / SENT).rename(place)
-    return place
+                (Path(name) / IN_ZIP).rename(directory)
+    return directory

@@ -22,7 +22,7 @@ _WHAT = {
 _NAMED = 3
 
 
-class Obstacle(NamedTuple):
+class Blocker(NamedTuple):
     """Why a topic is not replicated: a code for programs, and a sentence."""
 
     code: str

@@ -12,7 +12,7 @@ from mirrors.kafka.admin.topics import Admin, At
 from spark_runner.positions.topic import Place
 
 
-class Bounds:
+class EndOffsets:
     """`run.until`: the ends as of the first plan, the first offsets not older than a moment, or
     those that it names.
 
@@ -25,7 +25,7 @@ class Bounds:
         self._named = settings.run_until_offsets
         self._is_bounded = settings.run_until is not None
         self._committed = settings.isolation_level == "read_committed"
-        self._stops: dict[Place, int] = {}
+        self._offsets: dict[Place, int] = {}
         self._as_of: int | None = None
         # Partitions of the run whose end was not answered yet, and why; nothing of them is copied.
         self.unknown: dict[Place, UnderstudyError] = {}
@@ -38,20 +38,20 @@ class Bounds:
             return {}
         wanted = list(places)
         if self._named:
-            self._stops, self._as_of = self._named, now
+            self._offsets, self._as_of = self._named, now
         elif self._as_of is None:
             answer = source.list_offsets(wanted, self._at, deadline_s=deadline_s)
             if not answer.done:
                 answer.raise_first()
-            self._stops, self._as_of = dict(answer.done), now
+            self._offsets, self._as_of = dict(answer.done), now
             self.unknown = dict(answer.failed)
         elif late := self.unknown.keys() & set(wanted):
             # A partition without a leader takes no records, so its end is what it was.
             answer = source.list_offsets(late, self._at, deadline_s=deadline_s)
-            self._stops |= answer.done
+            self._offsets |= answer.done
             self.unknown = {**self.unknown, **answer.failed}
             self.unknown = {p: e for p, e in self.unknown.items() if p not in answer.done}
-        return {place: self._stops.get(place, 0) for place in wanted if place not in self.unknown}
+        return {place: self._offsets.get(place, 0) for place in wanted if place not in self.unknown}
 
     @property
     def _at(self) -> At:
@@ -60,7 +60,7 @@ class Bounds:
         return "stable" if self._committed else "latest"
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What is reached at the end; empty while it is not known."""
         if self._as_of is None:
             return ""

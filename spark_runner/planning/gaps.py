@@ -25,17 +25,17 @@ from mirrors.domain.offsets.truncation_marks import MARK_BODY, again_key
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from spark_runner.ipc.messages import PartitionError
-from spark_runner.planning.plan import Draft
-from spark_runner.planning.source_truncation import cut_logs
+from spark_runner.planning.plan import PlanBuilder
+from spark_runner.planning.source_truncation import truncated_logs
 from spark_runner.planning.start_offsets import Ranges
-from spark_runner.positions.restore import copied_before, put_back
-from spark_runner.positions.topic import Ledger, Place
+from spark_runner.positions.restore import find_lost_positions, restore_positions
+from spark_runner.positions.topic import Place, StoredPositions
 
-_SEEN_BY_LANES: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positions_lost")
+_FOUND_BY_LANES: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positions_lost")
 
 
 @dataclasses.dataclass(frozen=True)
-class Orders:
+class PlanContext:
     """What a plan has to reckon with besides the two clusters.
 
     `stopped`: partitions that lanes stopped by a gap, so that their positions rest. `passed`: those
@@ -44,14 +44,14 @@ class Orders:
 
     decisions: tuple[Decision, ...] = ()
     stopped: Mapping[Place, PartitionError] = dataclasses.field(default_factory=dict)
-    passed: Mapping[Place, GapFacts] = dataclasses.field(default_factory=dict)
+    skipped: Mapping[Place, GapFacts] = dataclasses.field(default_factory=dict)
 
-    def makes_anew(self, topic: str, ledger: Ledger) -> bool:
+    def recreates_remote_topic(self, topic: str, stored: StoredPositions) -> bool:
         """Whether a person decided that this topic gets another remote topic, and it is open."""
         return any(
             decision.topic == topic
             and decision.facts.kind == "remote_missing"
-            and (known := ledger.positions.get((topic, decision.partition))) is not None
+            and (known := stored.positions.get((topic, decision.partition))) is not None
             and (known.target_topic_id, known.position)
             == (decision.facts.was, decision.facts.position)
             for decision in self.decisions
@@ -59,26 +59,34 @@ class Orders:
 
 
 def find_gaps(
-    draft: Draft, ledger: Ledger, held: Ranges, orders: Orders, *, missing: set[str], all_rest: bool
+    builder: PlanBuilder,
+    stored: StoredPositions,
+    held: Ranges,
+    context: PlanContext,
+    *,
+    missing: set[str],
+    is_idle: bool,
 ) -> None:
     """Stop what lies outside the source's ranges, and give every gap its numbers.
 
-    `missing`: topics whose remote topic is gone. `all_rest`: nothing is copied now; otherwise a
+    `missing`: topics whose remote topic is gone. `is_idle`: nothing is copied now; otherwise a
     position may be older than what was copied, so only what a lane has stopped is looked at.
     """
     # First what lanes have seen: a log that was cut may have grown since.
-    _rest(draft, orders)
-    draft.check_ranges(held, ledger, orders.stopped.keys(), all_rest=all_rest)
-    for place, error in list(draft.stopped.items()):
-        known = ledger.positions.get(place)
+    _stop_truncated(builder, context)
+    builder.check_ranges(held, stored, context.stopped.keys(), is_idle=is_idle)
+    for place, error in list(builder.stopped.items()):
+        known = stored.positions.get(place)
         if place[0] in missing and known is not None:
             error = _remote_missing(error, known)
         if error.gap is not None:
-            draft.stopped[place] = dataclasses.replace(error, gap=_numbered(error.gap, held, place))
+            builder.stopped[place] = dataclasses.replace(
+                error, gap=_with_range(error.gap, held, place)
+            )
 
 
 def apply_decisions(
-    draft: Draft, ledger: Ledger, decisions: Iterable[Decision], held: Ranges
+    builder: PlanBuilder, stored: StoredPositions, decisions: Iterable[Decision], held: Ranges
 ) -> list[Position]:
     """The positions to write down; their partitions are work again.
 
@@ -87,21 +95,21 @@ def apply_decisions(
     rows = []
     for decision in decisions:
         place = (decision.topic, decision.partition)
-        error, known = draft.stopped.get(place), ledger.positions.get(place)
-        if error is None or error.gap is None or known is None or place not in draft.resting:
+        error, known = builder.stopped.get(place), stored.positions.get(place)
+        if error is None or error.gap is None or known is None or place not in builder.stopped_work:
             continue
         now = dataclasses.replace(error.gap, end=held.end.get(place))
         at = resume_at(decision, now)
         if at is not None:
-            row = draft.resume(place, at)
+            row = builder.resume(place, at)
             resets = resets_after(decision, known.resets)
             kept = known.kept + keeps_map(decision)
             rows.append(dataclasses.replace(row, resets=resets, kept=kept, repeats=known.repeats))
     return rows
 
 
-def pass_by(
-    draft: Draft, passed: Mapping[Place, GapFacts], newest: Mapping[Place, Position]
+def skip_ranges(
+    builder: PlanBuilder, skipped: Mapping[Place, GapFacts], newest: Mapping[Place, Position]
 ) -> list[Position]:
     """The positions to write down, behind what is passed by; `newest` is as the target has it now.
 
@@ -109,8 +117,8 @@ def pass_by(
     wrote it came to nothing, it is told again.
     """
     rows = []
-    for place, facts in passed.items():
-        work, known = draft.work.get(place), newest.get(place)
+    for place, facts in skipped.items():
+        work, known = builder.work.get(place), newest.get(place)
         if work is None or known is None or facts.behind is None:
             continue
         if known.position == facts.position:
@@ -121,12 +129,14 @@ def pass_by(
             row = known
         else:
             continue
-        draft.work[place] = dataclasses.replace(work, start=row.position)
+        builder.work[place] = dataclasses.replace(work, start=row.position)
         rows.append(row)
     return rows
 
 
-def marks_of(rows: Iterable[Position], ledger: Ledger) -> list[tuple[bytes, bytes]]:
+def truncation_marks(
+    rows: Iterable[Position], stored: StoredPositions
+) -> list[tuple[bytes, bytes]]:
     """For the topic of runs: where the maps that are kept begin again."""
     return [
         (
@@ -136,15 +146,15 @@ def marks_of(rows: Iterable[Position], ledger: Ledger) -> list[tuple[bytes, byte
             MARK_BODY,
         )
         for row in rows
-        if row.kept > ledger.positions[row.topic, row.partition].kept
+        if row.kept > stored.positions[row.topic, row.partition].kept
     ]
 
 
-def _rest(draft: Draft, orders: Orders) -> None:
+def _stop_truncated(builder: PlanBuilder, context: PlanContext) -> None:
     """What a lane alone has seen: a log that was replaced behind what was read or written."""
-    for place, error in orders.stopped.items():
-        if place in draft.work and error.gap is not None and error.gap.kind in _SEEN_BY_LANES:
-            draft.rest(place, error)
+    for place, error in context.stopped.items():
+        if place in builder.work and error.gap is not None and error.gap.kind in _FOUND_BY_LANES:
+            builder.stop_with(place, error)
 
 
 def _remote_missing(error: PartitionError, known: Position) -> PartitionError:
@@ -161,7 +171,7 @@ def _remote_missing(error: PartitionError, known: Position) -> PartitionError:
     )
 
 
-def _numbered(facts: GapFacts, held: Ranges, place: Place) -> GapFacts:
+def _with_range(facts: GapFacts, held: Ranges, place: Place) -> GapFacts:
     """A truncated log grows again; where it was cut stays what it is."""
     end = facts.end if facts.kind == "truncated" else held.end.get(place)
     return dataclasses.replace(facts, first=held.first.get(place), end=end)
@@ -172,107 +182,117 @@ RUNS_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Settled:
-    """`rows`: where partitions go on; `noted`: those that stay stopped, with what was found."""
+class ResolvedGaps:
+    """`rows`: where partitions go on; `marked`: those that stay stopped, with what was found."""
 
     rows: list[Position]
-    noted: list[Position]
+    marked: list[Position]
 
 
-class Settler:
+class GapResolver:
     """One for a job; `read` tells the positions as they are on the target now."""
 
     def __init__(
-        self, source: ClusterSpec, target: Admin, runs_topic: str, read: Callable[[], Ledger]
+        self,
+        source: ClusterSpec,
+        target: Admin,
+        runs_topic: str,
+        read: Callable[[], StoredPositions],
     ) -> None:
         self._source = source
         self._target = target
         self._runs_topic = runs_topic
         self._read = read
 
-    def settle(
+    def resolve(
         self,
-        draft: Draft,
-        ledger: Ledger,
+        builder: PlanBuilder,
+        stored: StoredPositions,
         held: Ranges,
-        orders: Orders,
+        context: PlanContext,
         *,
         missing: set[str],
-        all_rest: bool,
-    ) -> Settled:
+        is_idle: bool,
+    ) -> ResolvedGaps:
         """As in `find_gaps`."""
-        cut, whole = cut_logs(self._source, draft, ledger, all_rest=all_rest, deadline_s=DEADLINE_S)
+        cut, whole = truncated_logs(
+            self._source, builder, stored, is_idle=is_idle, deadline_s=DEADLINE_S
+        )
         healed = {(row.topic, row.partition) for row in whole}
-        told = {**cut, **orders.stopped}
-        stopped = {place: error for place, error in told.items() if place not in healed}
-        orders = dataclasses.replace(orders, stopped=stopped)
-        _resume(draft, whole)
-        find_gaps(draft, ledger, held, orders, missing=missing, all_rest=all_rest)
-        found = _found(draft)
+        reported = {**cut, **context.stopped}
+        stopped = {place: error for place, error in reported.items() if place not in healed}
+        context = dataclasses.replace(context, stopped=stopped)
+        _resume(builder, whole)
+        find_gaps(builder, stored, held, context, missing=missing, is_idle=is_idle)
+        found = _found(builder)
         # A slice knows better than this plan what it has committed last.
-        newest = ledger.knowing(self._read().positions.values() if _is_news(found, ledger) else ())
+        newest = stored.with_rows(
+            self._read().positions.values() if _is_news(found, stored) else ()
+        )
         known = newest.positions
-        rows = [*whole, *self._put_back(draft, found, known)]
-        rows += apply_decisions(draft, ledger, orders.decisions, held)
-        if orders.passed:
-            rows += pass_by(draft, orders.passed, self._read().positions)
-        noted = [
+        rows = [*whole, *self._put_back(builder, found, known)]
+        rows += apply_decisions(builder, stored, context.decisions, held)
+        if context.skipped:
+            rows += skip_ranges(builder, context.skipped, self._read().positions)
+        marked = [
             dataclasses.replace(row, **_mark_of(facts))
-            for place, facts in _found(draft).items()
+            for place, facts in _found(builder).items()
             if (row := known.get(place)) is not None
-            and _fits(row, facts)
+            and _matches(row, facts)
             and _mark(row) != _mark_of(facts)
         ]
-        return Settled(rows, noted)
+        return ResolvedGaps(rows, marked)
 
-    def copied_before(self, draft: Draft, rows: Mapping[Place, Position]) -> dict[Place, Position]:
+    def find_lost_positions(
+        self, builder: PlanBuilder, rows: Mapping[Place, Position]
+    ) -> dict[Place, Position]:
         """Of rows of partitions met for the first time those that are not, as they are then."""
-        if not rows or not draft.is_there(self._runs_topic):
+        if not rows or not builder.target_has(self._runs_topic):
             return {}
-        remote = {place: (draft.work[place].remote_topic, place[1]) for place in rows}
-        return copied_before(self._target, self._runs_topic, rows, remote, deadline_s=RUNS_S)
+        remote = {place: (builder.work[place].remote_topic, place[1]) for place in rows}
+        return find_lost_positions(self._target, self._runs_topic, rows, remote, deadline_s=RUNS_S)
 
     def _put_back(
-        self, draft: Draft, found: Mapping[Place, GapFacts], known: Mapping[Place, Position]
+        self, builder: PlanBuilder, found: Mapping[Place, GapFacts], known: Mapping[Place, Position]
     ) -> list[Position]:
-        if not draft.is_there(self._runs_topic):
+        if not builder.target_has(self._runs_topic):
             return []
         lost = {
             place: (known[place], facts)
             for place, facts in found.items()
-            if facts.kind == "positions_lost" and place in known and _fits(known[place], facts)
+            if facts.kind == "positions_lost" and place in known and _matches(known[place], facts)
         }
-        rows = put_back(self._target, self._runs_topic, lost, deadline_s=RUNS_S)
-        _resume(draft, rows)
+        rows = restore_positions(self._target, self._runs_topic, lost, deadline_s=RUNS_S)
+        _resume(builder, rows)
         return rows
 
 
-def _resume(draft: Draft, rows: Iterable[Position]) -> None:
+def _resume(builder: PlanBuilder, rows: Iterable[Position]) -> None:
     for row in rows:
-        draft.resume((row.topic, row.partition), row.position)
+        builder.resume((row.topic, row.partition), row.position)
 
 
-def _found(draft: Draft) -> dict[Place, GapFacts]:
+def _found(builder: PlanBuilder) -> dict[Place, GapFacts]:
     """Gaps that cannot be seen again at any time, once their numbers are known."""
     return {
         place: error.gap
-        for place, error in draft.stopped.items()
-        if error.gap is not None and place in draft.resting and _mark_of(error.gap)
+        for place, error in builder.stopped.items()
+        if error.gap is not None and place in builder.stopped_work and _mark_of(error.gap)
     }
 
 
-def _is_news(found: Mapping[Place, GapFacts], ledger: Ledger) -> bool:
+def _is_news(found: Mapping[Place, GapFacts], stored: StoredPositions) -> bool:
     return any(
-        facts.kind == "positions_lost" or _mark(ledger.positions[place]) != _mark_of(facts)
+        facts.kind == "positions_lost" or _mark(stored.positions[place]) != _mark_of(facts)
         for place, facts in found.items()
-        if place in ledger.positions
+        if place in stored.positions
     )
 
 
-def _fits(known: Position, facts: GapFacts) -> bool:
+def _matches(known: Position, facts: GapFacts) -> bool:
     """Whether the row is that of which the facts were found."""
-    told = facts.remote_next
-    return known.position == facts.position and told in (None, known.next_downstream)
+    reported = facts.remote_next
+    return known.position == facts.position and reported in (None, known.next_downstream)
 
 
 def _mark_of(facts: GapFacts) -> dict[str, Any]:

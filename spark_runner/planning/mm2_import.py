@@ -20,12 +20,12 @@ from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import ConnectOffset, Position
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import InternalRecord, read_to_end
-from spark_runner.planning.plan import Draft
-from spark_runner.positions.mm2_export import OURS
-from spark_runner.positions.topic import Ledger, Place
+from spark_runner.planning.plan import PlanBuilder
+from spark_runner.positions.mm2_export import WRITER_HEADER
+from spark_runner.positions.topic import Place, StoredPositions
 
 
-class Predecessor:
+class Mm2Import:
     """What MM2 left for this flow; of use to the first plan of a job, and to no later one."""
 
     def __init__(self, topic: str, source: str, target: str) -> None:
@@ -54,28 +54,28 @@ class Predecessor:
 
     def rows(
         self,
-        draft: Draft,
-        ledger: Ledger,
+        builder: PlanBuilder,
+        stored: StoredPositions,
         created: Container[str],
         target: Admin,
         *,
         deadline_s: float,
     ) -> dict[Place, Position]:
         """The positions that this flow goes on from, as rows of ours."""
-        left, self._positions = self._positions, {}
+        found_earlier, self._positions = self._positions, {}
         self.waiting = {}
         found: dict[Place, Position] = {}
-        for place in draft.work:
-            known, at = ledger.positions.get(place), left.get(place)
+        for place in builder.work:
+            known, at = stored.positions.get(place), found_earlier.get(place)
             if at is None or place[0] in created or (known is not None and at <= known.position):
                 continue
             # A row that is known keeps its generation, so that another topic is still noticed.
-            row = draft.row(place, at) if known is None else known
+            row = builder.row(place, at) if known is None else known
             # The epoch of an earlier record would have the source called truncated.
             found[place] = dataclasses.replace(row, position=at, leader_epoch=None)
         if found:
             remote = {
-                place: (draft.work[place].remote_topic, draft.work[place].partition)
+                place: (builder.work[place].remote_topic, builder.work[place].partition)
                 for place in found
             }
             ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s)
@@ -84,7 +84,7 @@ class Predecessor:
                     # How far its copies reach is not known yet: this partition waits for the next
                     # plan, and another job reads all of it again.
                     del found[place]
-                    self._positions[place] = left[place]
+                    self._positions[place] = found_earlier[place]
                     self.waiting[place] = error
                     continue
                 # `next_downstream`, where ours ends, stays: by it a log that was cut is found.
@@ -112,7 +112,7 @@ def mm2_positions(records: Iterable[InternalRecord], source_alias: str) -> dict[
             # Other connectors keep their positions there too.
             continue
         if row.cluster == source_alias:
-            offset = None if OURS in record.headers else row.offset
+            offset = None if WRITER_HEADER in record.headers else row.offset
             last[row.connector, (row.topic, row.partition)] = (record.timestamp, offset)
     newest: dict[Place, tuple[int, int | None]] = {}
     for (_, place), written in last.items():

@@ -16,10 +16,10 @@ from mirrors.domain.runners.job_files import TopicStatus
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import CopiedTopic, SkippedTopic, TopicPlan
 from spark_runner.ipc.messages import ErrorState, PartitionError, PartitionWork
-from spark_runner.planning.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Obstacle
+from spark_runner.planning.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Blocker
 from spark_runner.planning.start_offsets import Ranges
-from spark_runner.positions.topic import Ledger, Place
-from spark_runner.positions.validation import gap_words, generation_gap
+from spark_runner.positions.topic import Place, StoredPositions
+from spark_runner.positions.validation import describe_gap, describe_generation_gap
 
 # Codes of topics and partitions that are not replicated, and owe nothing.
 DELETED_ON_SOURCE = "deleted_on_source"
@@ -53,7 +53,7 @@ class Plan:
         return max(self.slices.values(), default=-1) + 1
 
 
-class Draft:
+class PlanBuilder:
     """A plan in the making: which partitions have work, which are stopped and why."""
 
     def __init__(
@@ -62,27 +62,27 @@ class Draft:
         source: ClusterSnapshot,
         target: ClusterSnapshot,
         topics: TopicPlan,
-        obstacles: Mapping[str, Obstacle],
+        blockers: Mapping[str, Blocker],
     ) -> None:
-        """`obstacles`: by remote topic, why it could not be created or grown."""
+        """`blockers`: by remote topic, why it could not be created or grown."""
         self._spec = spec
         self._source = source
         self._target = target
         self._topics = topics
-        self._obstacles = obstacles
+        self._blockers = blockers
         self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         self._selection = TopicSelection(spec.settings, self._policy)
         self.work: dict[Place, PartitionWork] = {}
         self.stopped: dict[Place, PartitionError] = {}
         # The work of what is stopped: a decision may give it back.
-        self.resting: dict[Place, PartitionWork] = {}
+        self.stopped_work: dict[Place, PartitionWork] = {}
         # What was copied of topics and partitions that the source no longer has, by topic.
         self._deleted: dict[str, list[int]] = {}
         for topic in topics.copied:
             self._add(topic)
         for skipped in topics.skipped:
             if skipped.fault:
-                self._refuse(skipped)
+                self._stop_topic(skipped)
 
     def stop(
         self,
@@ -102,16 +102,16 @@ class Draft:
             reason=reason,
             gap=gap,
         )
-        self.rest(place, error)
+        self.stop_with(place, error)
 
-    def rest(self, place: Place, error: PartitionError) -> None:
+    def stop_with(self, place: Place, error: PartitionError) -> None:
         if (work := self.work.pop(place, None)) is not None:
-            self.resting[place] = work
+            self.stopped_work[place] = work
         self.stopped[place] = error
 
     def resume(self, place: Place, at: int) -> Position:
         """What was stopped is work again, from there on."""
-        self.work[place] = dataclasses.replace(self.resting.pop(place), start=at)
+        self.work[place] = dataclasses.replace(self.stopped_work.pop(place), start=at)
         del self.stopped[place]
         return self.row(place, at)
 
@@ -127,53 +127,53 @@ class Draft:
             target_topic_id=work.remote_topic_id,
         )
 
-    def is_there(self, topic: str) -> bool:
+    def target_has(self, topic: str) -> bool:
         """Whether the target has this topic."""
         return topic in self._target.topics
 
-    def respect(self, configs: dict[str, dict[str, str]]) -> None:
+    def apply_remote_configs(self, configs: dict[str, dict[str, str]]) -> None:
         """What the target's settings demand of a lane."""
         for place, work in self.work.items():
             self.work[place] = dataclasses.replace(
                 work, remote_configs=configs.get(work.remote_topic, {})
             )
 
-    def begin_at(self, ledger: Ledger) -> None:
+    def apply_positions(self, stored: StoredPositions) -> None:
         """Every partition gets its position; one of another generation stops its partition."""
-        self._recall(ledger)
+        self._find_unlisted(stored)
         for place, work in list(self.work.items()):
-            known = ledger.positions.get(place)
+            known = stored.positions.get(place)
             if known is None:
                 continue
             now = self.row(place, known.position)
-            words = generation_gap(
+            reason = describe_generation_gap(
                 known,
                 now,
                 source=self._spec.source.alias,
                 target=self._spec.target.alias,
             )
-            if words is not None:
+            if reason is not None:
                 facts = gap_of_generation(known, now)
-                self.stop(place, known.position, "gap", "generation", words, facts)
+                self.stop(place, known.position, "gap", "generation", reason, facts)
             elif (facts := gap_of_mark(known)) is not None:
-                words = gap_words(
+                reason = describe_gap(
                     facts,
                     f"{place[0]}-{place[1]}",
                     f"{work.remote_topic}-{work.partition}",
                     source=self._spec.source.alias,
                     target=self._spec.target.alias,
                 )
-                self.stop(place, known.position, "gap", facts.kind, words, facts)
+                self.stop(place, known.position, "gap", facts.kind, reason, facts)
             else:
                 self.work[place] = dataclasses.replace(work, start=known.position)
 
-    def end_at(self, stops: dict[Place, int]) -> None:
+    def apply_stops(self, stops: dict[Place, int]) -> None:
         for place, stop in stops.items():
             if place in self.work:
                 self.work[place] = dataclasses.replace(self.work[place], stop=stop)
 
     def check_ranges(
-        self, held: Ranges, ledger: Ledger, told: Container[Place], *, all_rest: bool
+        self, held: Ranges, stored: StoredPositions, reported: Container[Place], *, is_idle: bool
     ) -> None:
         """Stop what lies outside: of the places that a lane told of, or of all while all rest.
 
@@ -183,20 +183,20 @@ class Draft:
         for place, work in list(self.work.items()):
             first, end = held.first.get(place), held.end.get(place)
             kind = gap_of_range(work.start, first, end)
-            words = held.gap(place, self._spec.source.alias, work.start)
-            known = ledger.positions.get(place)
-            if kind is None or words is None:
+            reason = held.gap(place, self._spec.source.alias, work.start)
+            known = stored.positions.get(place)
+            if kind is None or reason is None:
                 continue
-            if place not in told and (
-                not all_rest
+            if place not in reported and (
+                not is_idle
                 or (kind == "truncated" and known is not None and known.leader_epoch is not None)
             ):
                 continue
             resets = 0 if known is None else known.resets
             facts = GapFacts(kind=kind, position=work.start, first=first, end=end, resets=resets)
-            self.stop(place, work.start, "gap", "out_of_range", words, facts)
+            self.stop(place, work.start, "gap", "out_of_range", reason, facts)
 
-    def finish(self, slices: dict[Place, int], positions_topic: str, owner: str) -> Plan:
+    def build(self, slices: dict[Place, int], positions_topic: str, owner: str) -> Plan:
         return Plan(
             source_cluster_id=self._source.cluster_id,
             target_cluster_id=self._target.cluster_id,
@@ -216,8 +216,8 @@ class Draft:
             place = (topic.topic, partition)
             if remote is None or partition >= remote.partitions:
                 lacks = f"{topic.remote_topic} is not there yet, or lacks partition {partition}."
-                code, reason = self._obstacles.get(
-                    topic.remote_topic, Obstacle("remote_topic", lacks)
+                code, reason = self._blockers.get(
+                    topic.remote_topic, Blocker("remote_topic", lacks)
                 )
                 self.stop(place, None, "faulted", code, reason)
                 continue
@@ -230,16 +230,16 @@ class Draft:
                 start=0,
             )
 
-    def _refuse(self, topic: SkippedTopic) -> None:
+    def _stop_topic(self, topic: SkippedTopic) -> None:
         """A topic that is selected and cannot have a remote topic: its partitions are stopped."""
         target = self._spec.target.alias
         reason = f"{short_name(topic.topic)} cannot be created on {target}: {topic.reason}."
         for partition in range(self._source.topics[topic.topic].partitions):
             self.stop((topic.topic, partition), None, "faulted", CANNOT_BE_CREATED, reason)
 
-    def _recall(self, ledger: Ledger) -> None:
+    def _find_unlisted(self, stored: StoredPositions) -> None:
         """What was copied before of topics that the source's list does not show as it did then."""
-        for place, known in ledger.positions.items():
+        for place, known in stored.positions.items():
             topic, partition = place
             if place in self.work or place in self.stopped:
                 continue

@@ -32,22 +32,28 @@ from mirrors.kafka.errors import translate
 from mirrors.kafka.mm2_activity import look_before_start
 from mirrors.kafka.producers.fence import fence
 from spark_runner.ipc.messages import PartitionError
-from spark_runner.kafka_protocol.cluster import Lookout
+from spark_runner.kafka_protocol.cluster import MetadataPoller
 from spark_runner.kafka_protocol.metadata import TopicView, id_text
-from spark_runner.planning.blocked_topics import Obstacle
-from spark_runner.planning.end_offsets import Bounds
-from spark_runner.planning.gaps import Orders, Settler, marks_of
-from spark_runner.planning.mm2_import import Predecessor
-from spark_runner.planning.plan import Draft, Plan
+from spark_runner.planning.blocked_topics import Blocker
+from spark_runner.planning.end_offsets import EndOffsets
+from spark_runner.planning.gaps import GapResolver, PlanContext, truncation_marks
+from spark_runner.planning.mm2_import import Mm2Import
+from spark_runner.planning.plan import Plan, PlanBuilder
 from spark_runner.planning.remote_topics import RemoteTopics
-from spark_runner.planning.start_offsets import Ranges, check_offsets, first_offsets, ranges
+from spark_runner.planning.start_offsets import Ranges, check_named_offsets, first_offsets, ranges
 from spark_runner.planning.unauthorized_topics import not_visible, with_hidden
-from spark_runner.positions.topic import Ledger, Place, ensure_topics, read_ledger, slice_id
-from spark_runner.positions.validation import generation_gap
-from spark_runner.positions.writer import LedgerWriter
+from spark_runner.positions.topic import (
+    Place,
+    StoredPositions,
+    ensure_topics,
+    read_positions,
+    slice_id,
+)
+from spark_runner.positions.validation import describe_generation_gap
+from spark_runner.positions.writer import PositionsWriter
 
 
-def pack(
+def assign_slices(
     weights: Mapping[Place, int], most: int, present: Mapping[Place, int] | None = None
 ) -> dict[Place, int]:
     """Place -> slice index, in at most `most` slices, or as many as there are already.
@@ -58,16 +64,16 @@ def pack(
     Indexes are 0, 1, 2, … without holes.
     """
     present = present or {}
-    packed = {place: present[place] for place in weights if place in present}
-    count = max([min(most, len(weights)), *(index + 1 for index in packed.values())], default=0)
+    assigned = {place: present[place] for place in weights if place in present}
+    count = max([min(most, len(weights)), *(index + 1 for index in assigned.values())], default=0)
     loads = [0] * count
-    for place, index in packed.items():
+    for place, index in assigned.items():
         loads[index] += weights[place] + 1
-    for place in sorted(weights.keys() - packed.keys(), key=lambda p: (-weights[p], p)):
+    for place in sorted(weights.keys() - assigned.keys(), key=lambda p: (-weights[p], p)):
         lightest = min(range(min(most, count)), key=loads.__getitem__)
-        packed[place] = lightest
+        assigned[place] = lightest
         loads[lightest] += weights[place] + 1
-    return packed
+    return assigned
 
 
 DEADLINE_S = 10.0
@@ -81,13 +87,13 @@ class Planner:
         self._policy = policy_for(self.spec.settings, job.source.alias, job.target.alias)
         self.positions_topic = self._policy.positions_topic()
         self.offsets_topic = self._policy.offsets_topic()
-        self._mm2 = Predecessor(self.offsets_topic, job.source.alias, job.target.alias)
+        self._mm2 = Mm2Import(self.offsets_topic, job.source.alias, job.target.alias)
         self._owner = owner
         self._is_first = job.is_first
         self._accepts_writers = job.accepts_writers
-        self._ledger = Ledger({})
+        self._stored = StoredPositions({})
         self._first_of_job = True
-        self._bounds = Bounds(self.spec.settings)
+        self._end_offsets = EndOffsets(self.spec.settings)
         self._slices: dict[Place, int] = {}
         # What a plan found and could not write down, since it came to nothing: the next one does.
         self._unwritten: dict[Place, Position] = {}
@@ -98,16 +104,18 @@ class Planner:
         self._source = Admin(job.source, client_id="understudy-planner")
         self._target = Admin(job.target, client_id="understudy-planner")
         self._remote = RemoteTopics(self.spec, self._source, self._target)
-        self._lookouts = Lookout(job.source), Lookout(job.target)
+        self._metadata = MetadataPoller(job.source), MetadataPoller(job.target)
         self._runs_topic = runs_topic(job.source.alias)
-        self._writer = LedgerWriter(
+        self._writer = PositionsWriter(
             job.target, self.positions_topic, self.spec.name, self._runs_topic
         )
-        self._settler = Settler(job.source, self._target, self._runs_topic, self._read_ledger)
+        self._gap_resolver = GapResolver(
+            job.source, self._target, self._runs_topic, self._read_positions
+        )
 
     def close(self) -> None:
-        for lookout in self._lookouts:
-            lookout.close()
+        for metadata in self._metadata:
+            metadata.close()
         self._source.close()
         self._target.close()
 
@@ -121,12 +129,12 @@ class Planner:
         state = self._target.snapshot(
             [self.positions_topic], now=0, deadline_s=DEADLINE_S, with_configs=False
         )
-        ledger = Ledger({})
+        stored = StoredPositions({})
         if self.positions_topic in state.topics:
-            ledger = read_ledger(
+            stored = read_positions(
                 self._target, self.positions_topic, deadline_s=DEADLINE_S, committed=False
             )
-        is_planned = not ledger.is_new or bool(ledger.positions)
+        is_planned = not stored.is_new or bool(stored.positions)
         if is_planned and not self._is_first:
             return
         source = self._source.snapshot(now=0, deadline_s=DEADLINE_S, with_configs=False)
@@ -140,27 +148,27 @@ class Planner:
         ensure_topics(target, topic, self.offsets_topic, factor=self._internal_factor())
         self._writer.take_over(deadline_s=DEADLINE_S)
         self._writer.write(owner=self._owner, deadline_s=DEADLINE_S)
-        before = read_ledger(target, topic, deadline_s=DEADLINE_S, committed=False)
-        ids = [slice_id(self.spec.name, index) for index in range(before.slices or 0)]
-        ledgers = [(topic, 0), (self._runs_topic, 0)]
-        fence(self.spec.target, ids, ledgers, deadline_s=DEADLINE_S)
-        self._ledger = self._read_ledger()
+        previous = read_positions(target, topic, deadline_s=DEADLINE_S, committed=False)
+        ids = [slice_id(self.spec.name, index) for index in range(previous.slices or 0)]
+        fenced_topics = [(topic, 0), (self._runs_topic, 0)]
+        fence(self.spec.target, ids, fenced_topics, deadline_s=DEADLINE_S)
+        self._stored = self._read_positions()
         self._mm2.read(target, deadline_s=DEADLINE_S)
 
     def is_owner(self) -> bool:
         """Whether the target still names this job as the flow's owner, who can write then."""
-        ledger = read_ledger(
+        stored = read_positions(
             self._target, self.positions_topic, deadline_s=DEADLINE_S, committed=False
         )
-        is_ours = ledger.owner == self._owner
+        is_ours = stored.owner == self._owner
         if is_ours and self._writer.is_broken:
             self._writer.take_over(deadline_s=DEADLINE_S)
         return is_ours
 
-    def look(self) -> object:
+    def snapshot(self) -> object:
         """Something that changes whenever a plan could: names, partitions, ids of copied topics."""
         deadline = time.monotonic() + DEADLINE_S
-        source, target = (lookout.topics(deadline) for lookout in self._lookouts)
+        source, target = (metadata.topics(deadline) for metadata in self._metadata)
         # What others do on the target is their business; only our remote topics count there, and
         # what keeps one from being created.
         copied = self._topics.copied
@@ -169,28 +177,30 @@ class Planner:
             {name: len(view.leaders) for name, view in source.items()},
             {row.topic: _identity(source.get(row.topic)) for row in copied},
             {row.remote_topic: _identity(target.get(row.remote_topic)) for row in copied},
-            (colliding(faults, target), self._lookouts[1].brokers) if faults else None,
+            (colliding(faults, target), self._metadata[1].brokers) if faults else None,
         )
 
-    def recreated(self) -> dict[Place, PartitionError]:
+    def find_recreated(self) -> dict[Place, PartitionError]:
         """Partitions of topics that were created again since the last plan, by the last look."""
-        lookout, alias = self._lookouts[0], self.spec.source.alias
+        metadata, alias = self._metadata[0], self.spec.source.alias
         copied = {row.topic for row in self._topics.copied}
         found: dict[Place, PartitionError] = {}
-        for place, known in self._ledger.positions.items():
-            view = lookout.views.get(place[0])
+        for place, known in self._stored.positions.items():
+            view = metadata.views.get(place[0])
             if place[0] not in copied or view is None or place[1] not in view.leaders:
                 continue
             now = dataclasses.replace(
                 known,
-                source_cluster=lookout.cluster_id or known.source_cluster,
+                source_cluster=metadata.cluster_id or known.source_cluster,
                 source_topic_id=id_text(view.topic_id) or known.source_topic_id,
             )
-            words = generation_gap(known, now, source=alias, target=self.spec.target.alias)
-            if words is not None:
+            reason = describe_generation_gap(
+                known, now, source=alias, target=self.spec.target.alias
+            )
+            if reason is not None:
                 found[place] = PartitionError(
                     topic=place[0], partition=place[1], offset=known.position, state="gap",
-                    code="generation", reason=words, gap=gap_of_generation(known, now),
+                    code="generation", reason=reason, gap=gap_of_generation(known, now),
                 )  # fmt: skip
         return found
 
@@ -201,7 +211,7 @@ class Planner:
         most_slices: int,
         positions: dict[Place, int],
         slices: dict[Place, int],
-        orders: Orders,
+        context: PlanContext,
     ) -> Plan:
         """`positions`: where the flow stands by now, as its slices said.
 
@@ -209,50 +219,52 @@ class Planner:
         earlier plans.
         """
         self._remote.missing = set()
-        self._decided &= orders.stopped.keys() | orders.passed.keys()
+        self._decided &= context.stopped.keys() | context.skipped.keys()
         rest = {place: at for place, at in positions.items() if place not in self._decided}
-        self._ledger = self._ledger.at(rest)
+        self._stored = self._stored.at(rest)
         source = self._look_at_source(now)
-        draft = self._draft(now, source, orders)
-        draft.respect(self._remote.configs(draft))
-        self._start_new(draft, {new.topic for new in self._topics.create})
-        draft.begin_at(self._ledger)
-        self._settle_gaps(draft, orders)
-        draft.end_at(self._bounds.find(self._source, draft.work, now=now, deadline_s=DEADLINE_S))
-        self._stop_failed(draft, self._bounds.unknown)
-        held = ranges(self._source, draft.work, deadline_s=DEADLINE_S)
-        self._pack(draft, held, most_slices, slices)
+        builder = self._start_plan(now, source, context)
+        builder.apply_remote_configs(self._remote.configs(builder))
+        self._start_new_partitions(builder, {new.topic for new in self._topics.create})
+        builder.apply_positions(self._stored)
+        self._resolve_gaps(builder, context)
+        builder.apply_stops(
+            self._end_offsets.find(self._source, builder.work, now=now, deadline_s=DEADLINE_S)
+        )
+        self._stop_failed(builder, self._end_offsets.unknown)
+        held = ranges(self._source, builder.work, deadline_s=DEADLINE_S)
+        self._assign_slices(builder, held, most_slices, slices)
         self._write()
         self._first_of_job = False
-        return self._finished(draft, source)
+        return self._build(builder, source)
 
     def _look_at_source(self, now: int) -> ClusterSnapshot:
         """Every topic that the principal may describe, and those that it may not any more."""
         seen = self._source.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
-        topics = {topic for topic, _ in self._ledger.positions}
+        topics = {topic for topic, _ in self._stored.positions}
         copied = [topic for topic in topics if self._selection.decide(topic).replicated]
         return with_hidden(self._source, seen, copied, deadline_s=DEADLINE_S)
 
-    def _draft(self, now: int, source: ClusterSnapshot, orders: Orders) -> Draft:
+    def _start_plan(self, now: int, source: ClusterSnapshot, context: PlanContext) -> PlanBuilder:
         """What is copied where, once remote topics are created and grown as far as they can be."""
         target = self._target.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         topics = plan_topics(source, target, self.spec)
-        obstacles: dict[str, Obstacle] = {}
+        blockers: dict[str, Blocker] = {}
         if self._first_of_job:
-            self._check_named(source, topics)
+            self._check_named_offsets(source, topics)
         if topics.create or topics.grow or any(row.fault for row in topics.skipped):
-            topics, obstacles = self._remote.apply(source, target, topics, self._ledger, orders)
-            target = self._remote.after_changes(now, target, topics, obstacles)
+            topics, blockers = self._remote.apply(source, target, topics, self._stored, context)
+            target = self._remote.after_changes(now, target, topics, blockers)
         self._topics = topics
-        return Draft(self.spec, source, target, topics, obstacles)
+        return PlanBuilder(self.spec, source, target, topics, blockers)
 
-    def _finished(self, draft: Draft, source: ClusterSnapshot) -> Plan:
-        plan = draft.finish(self._slices, self.positions_topic, self._owner)
+    def _build(self, builder: PlanBuilder, source: ClusterSnapshot) -> Plan:
+        plan = builder.build(self._slices, self.positions_topic, self._owner)
         warnings = (*plan.warnings, *self._mm2.warnings, *self._remote.warnings)
         resumed = self._decided & plan.partitions.keys()
         return dataclasses.replace(
             plan,
-            until=self._bounds.words,
+            until=self._end_offsets.description,
             warnings=warnings,
             resumed=frozenset(resumed),
             not_visible=not_visible(
@@ -265,17 +277,19 @@ class Planner:
         wanted = self.spec.settings.replication_factor
         return min(2, brokers) if wanted is None else wanted
 
-    def _check_named(self, seen: ClusterSnapshot, topics: TopicPlan) -> None:
-        is_new = self._ledger.is_new
-        check_offsets(self._source, self.spec, seen, topics, is_new=is_new, deadline_s=DEADLINE_S)
+    def _check_named_offsets(self, seen: ClusterSnapshot, topics: TopicPlan) -> None:
+        is_new = self._stored.is_new
+        check_named_offsets(
+            self._source, self.spec, seen, topics, is_new=is_new, deadline_s=DEADLINE_S
+        )
 
-    def _start_new(self, draft: Draft, created: set[str]) -> None:
+    def _start_new_partitions(self, builder: PlanBuilder, created: set[str]) -> None:
         """Where partitions met for the first time begin; written down before one is copied."""
-        rows = self._mm2.rows(draft, self._ledger, created, self._target, deadline_s=DEADLINE_S)
-        self._stop_failed(draft, self._mm2.waiting)
-        met = self._ledger.positions.keys() | rows.keys()
-        new = [place for place in draft.work if place not in met]
-        first_plan = self._ledger.is_new
+        rows = self._mm2.rows(builder, self._stored, created, self._target, deadline_s=DEADLINE_S)
+        self._stop_failed(builder, self._mm2.waiting)
+        met = self._stored.positions.keys() | rows.keys()
+        new = [place for place in builder.work if place not in met]
+        first_plan = self._stored.is_new
         starts = first_offsets(
             self._source, self.spec.settings, new, first_plan=first_plan, deadline_s=DEADLINE_S
         )
@@ -283,62 +297,64 @@ class Planner:
             # All or nothing: what is left out now would begin at its log start later, and not
             # where start.from says.
             starts.raise_first()
-        self._stop_failed(draft, starts.failed)
-        begun = {place: draft.row(place, offset) for place, offset in starts.done.items()}
+        self._stop_failed(builder, starts.failed)
+        begun = {place: builder.row(place, offset) for place, offset in starts.done.items()}
         # What a person took away begins anew; what else has no position may have lost it.
-        anew = {at: row for at, row in begun.items() if at not in self._ledger.removed}
-        rows |= begun | self._settler.copied_before(draft, anew)
-        self._ledger = self._ledger.knowing(rows.values())
+        never_removed = {at: row for at, row in begun.items() if at not in self._stored.removed}
+        rows |= begun | self._gap_resolver.find_lost_positions(builder, never_removed)
+        self._stored = self._stored.with_rows(rows.values())
         self._unwritten |= rows
 
-    def _stop_failed(self, draft: Draft, failed: Mapping[Place, UnderstudyError]) -> None:
+    def _stop_failed(self, builder: PlanBuilder, failed: Mapping[Place, UnderstudyError]) -> None:
         """Partitions of which something was not answered stop alone, and are tried again."""
         for place, error in failed.items():
-            if place in draft.work:
-                known = self._ledger.positions.get(place)
+            if place in builder.work:
+                known = self._stored.positions.get(place)
                 offset = None if known is None else known.position
-                draft.stop(place, offset, "faulted", error.code, error.message)
+                builder.stop(place, offset, "faulted", error.code, error.message)
 
-    def _settle_gaps(self, draft: Draft, orders: Orders) -> None:
+    def _resolve_gaps(self, builder: PlanBuilder, context: PlanContext) -> None:
         """Name the gaps with their numbers, and do what was decided of them."""
-        places = [*draft.work, *draft.stopped]
+        places = [*builder.work, *builder.stopped]
         held = ranges(self._source, places, deadline_s=DEADLINE_S)
-        settled = self._settler.settle(
-            draft,
-            self._ledger,
+        resolved = self._gap_resolver.resolve(
+            builder,
+            self._stored,
             held,
-            orders,
+            context,
             missing=self._remote.missing,
-            all_rest=self._first_of_job,
+            is_idle=self._first_of_job,
         )
-        rows = settled.rows
+        rows = resolved.rows
         # Where none were ever written, no map has to begin again.
-        has_runs = draft.is_there(self._runs_topic)
-        marks = marks_of(rows, self._ledger) if has_runs else ()
+        has_runs = builder.target_has(self._runs_topic)
+        marks = truncation_marks(rows, self._stored) if has_runs else ()
         # Before anybody believes in them.
-        self._writer.write([*rows, *settled.noted], marks=marks, deadline_s=DEADLINE_S)
+        self._writer.write([*rows, *resolved.marked], marks=marks, deadline_s=DEADLINE_S)
         self._decided |= {(row.topic, row.partition) for row in rows}
-        self._ledger = self._ledger.knowing([*rows, *settled.noted])
-        for row in (*rows, *settled.noted):
+        self._stored = self._stored.with_rows([*rows, *resolved.marked])
+        for row in (*rows, *resolved.marked):
             self._unwritten.pop((row.topic, row.partition), None)
 
-    def _read_ledger(self) -> Ledger:
-        return read_ledger(self._target, self.positions_topic, deadline_s=DEADLINE_S)
+    def _read_positions(self) -> StoredPositions:
+        return read_positions(self._target, self.positions_topic, deadline_s=DEADLINE_S)
 
-    def _pack(self, draft: Draft, held: Ranges, most: int, present: dict[Place, int]) -> None:
-        weights = {place: held.left(place, work.start) for place, work in draft.work.items()}
-        packed = pack(weights, min(most, self.spec.settings.tasks_max), present)
+    def _assign_slices(
+        self, builder: PlanBuilder, held: Ranges, most: int, present: dict[Place, int]
+    ) -> None:
+        weights = {place: held.left(place, work.start) for place, work in builder.work.items()}
+        assigned = assign_slices(weights, min(most, self.spec.settings.tasks_max), present)
         # A partition that is stopped for now keeps its slice: only a fence may move it.
-        self._slices = {**present, **packed}
+        self._slices = {**present, **assigned}
 
     def _write(self) -> None:
         """The slice count stands on the target before a slice more than before begins."""
         count = max(self._slices.values(), default=-1) + 1
-        changed = count if count != self._ledger.slices else None
+        changed = count if count != self._stored.slices else None
         rows = self._unwritten.values()
         self._writer.write(rows, slices=changed, deadline_s=DEADLINE_S)
         self._unwritten = {}
-        self._ledger = dataclasses.replace(self._ledger, slices=count)
+        self._stored = dataclasses.replace(self._stored, slices=count)
 
 
 def _listing(admin: Admin) -> ClusterMetadata:

@@ -13,10 +13,10 @@ from mirrors.domain.topics.acls import with_grant
 from mirrors.domain.topics.plan import TopicPlan, plan_topics
 from mirrors.kafka.admin.rejected_configs import Refused, create_topics
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
-from spark_runner.planning.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Obstacle
-from spark_runner.planning.gaps import Orders
-from spark_runner.planning.plan import Draft
-from spark_runner.positions.topic import Ledger
+from spark_runner.planning.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Blocker
+from spark_runner.planning.gaps import PlanContext
+from spark_runner.planning.plan import PlanBuilder
+from spark_runner.positions.topic import StoredPositions
 
 DEADLINE_S = 10.0
 APPEAR_S = 10.0
@@ -33,24 +33,26 @@ class RemoteTopics:
         # Topics whose remote topic is gone, although records were copied into it.
         self.missing: set[str] = set()
         # By remote topic: the settings that it was created without, in words.
-        self._lacking: dict[str, str] = {}
+        self._missing_configs: dict[str, str] = {}
 
         # The settings of remote topics that could not be read by the last plan, in words.
         self._unread_configs = ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        lacking = tuple(self._lacking[name] for name in sorted(self._lacking))
-        return (*lacking, *((self._unread_configs,) if self._unread_configs else ()))
+        missing_configs = tuple(
+            self._missing_configs[name] for name in sorted(self._missing_configs)
+        )
+        return (*missing_configs, *((self._unread_configs,) if self._unread_configs else ()))
 
     def apply(
         self,
         source: ClusterSnapshot,
         target: ClusterSnapshot,
         plan: TopicPlan,
-        ledger: Ledger,
-        orders: Orders,
-    ) -> tuple[TopicPlan, dict[str, Obstacle]]:
+        stored: StoredPositions,
+        context: PlanContext,
+    ) -> tuple[TopicPlan, dict[str, Blocker]]:
         """Create (with the source's settings) and grow; answer what failed, by remote topic."""
         names = [new.topic for new in plan.create]
         configs = self._source.describe_configs(names, deadline_s=DEADLINE_S)
@@ -60,7 +62,7 @@ class RemoteTopics:
         }
         source = dataclasses.replace(source, topics={**source.topics, **known})
         plan = plan_topics(source, target, self._spec)
-        failed = self._obstacles(plan, target, ledger, orders)
+        failed = self._blockers(plan, target, stored, context)
         failed |= {
             new.remote_topic: self._unread(new.topic, configs.failed[new.topic])
             for new in plan.create
@@ -83,34 +85,40 @@ class RemoteTopics:
         grown = self._target.grow_topics(
             {growth.remote_topic: growth.partitions for growth in plan.grow}, deadline_s=DEADLINE_S
         )
-        self._note_lacking(created.refused)
+        self._note_missing_configs(created.refused)
         for name, error in created.failed.items():
             failed[name] = self._refused(name, "Create", error)
         for name, error in grown.failed.items():
             failed[name] = self._refused(name, "Alter", error)
         return plan, failed
 
-    def _unread(self, topic: str, error: UnderstudyError) -> Obstacle:
+    def _unread(self, topic: str, error: UnderstudyError) -> Blocker:
         """Without its settings a remote topic would keep records longer, or not as long."""
-        words = f"{error.message} Without them its remote topic is not created."
-        return Obstacle(
+        reason = f"{error.message} Without them its remote topic is not created."
+        return Blocker(
             NOT_DESCRIBED,
-            with_grant(words, error, self._source.spec, "DescribeConfigs", topic),
+            with_grant(reason, error, self._source.spec, "DescribeConfigs", topic),
         )
 
-    def _refused(self, remote: str, operation: str, error: UnderstudyError) -> Obstacle:
-        words = with_grant(error.message, error, self._target.spec, operation, remote)
-        return Obstacle(CANNOT_BE_CREATED, words)
+    def _refused(self, remote: str, operation: str, error: UnderstudyError) -> Blocker:
+        reason = with_grant(error.message, error, self._target.spec, operation, remote)
+        return Blocker(CANNOT_BE_CREATED, reason)
 
-    def _note_lacking(self, found: Mapping[str, Refused]) -> None:
-        self._lacking |= {name: refused.sentence(name) for name, refused in found.items()}
+    def _note_missing_configs(self, found: Mapping[str, Refused]) -> None:
+        self._missing_configs |= {name: refused.sentence(name) for name, refused in found.items()}
 
-    def _obstacles(
-        self, plan: TopicPlan, target: ClusterSnapshot, ledger: Ledger, orders: Orders
-    ) -> dict[str, Obstacle]:
+    def _blockers(
+        self,
+        plan: TopicPlan,
+        target: ClusterSnapshot,
+        stored: StoredPositions,
+        context: PlanContext,
+    ) -> dict[str, Blocker]:
         """Remote topics that only seem to be missing, or must not be created a second time."""
-        was_copied = {topic for topic, _ in ledger.positions}
-        was_copied -= {topic for topic in was_copied if orders.makes_anew(topic, ledger)}
+        was_copied = {topic for topic, _ in stored.positions}
+        was_copied -= {
+            topic for topic in was_copied if context.recreates_remote_topic(topic, stored)
+        }
         hidden = self._hidden(plan, target)
         self.missing = {
             new.topic
@@ -124,7 +132,7 @@ class RemoteTopics:
             if row.fault and row.topic in was_copied and row.remote_topic not in target.topics
         }
         deleted = {
-            new.remote_topic: Obstacle(
+            new.remote_topic: Blocker(
                 "remote_topic",
                 f"{new.remote_topic} is not on {self._spec.target.alias}, although records of "
                 f"{new.topic} were copied before: it was deleted there, or the flow names it "
@@ -135,13 +143,13 @@ class RemoteTopics:
         }
         return deleted | hidden
 
-    def _hidden(self, plan: TopicPlan, target: ClusterSnapshot) -> dict[str, Obstacle]:
+    def _hidden(self, plan: TopicPlan, target: ClusterSnapshot) -> dict[str, Blocker]:
         """Remote topics that are not listed, and yet may exist: they cannot be described."""
         names = [new.remote_topic for new in plan.create]
         failed = self._target.undescribed(names, deadline_s=DEADLINE_S)
         said = {name: target.failed[name] for name in names if name in target.failed}
-        return {name: Obstacle(NOT_DESCRIBED, words) for name, words in said.items()} | {
-            name: Obstacle(
+        return {name: Blocker(NOT_DESCRIBED, reason) for name, reason in said.items()} | {
+            name: Blocker(
                 NOT_DESCRIBED,
                 with_grant(error.message, error, self._target.spec, "Describe", name),
             )
@@ -165,25 +173,25 @@ class RemoteTopics:
             time.sleep(0.05)
         return dataclasses.replace(target, topics={**target.topics, **seen})
 
-    def configs(self, draft: Draft) -> dict[str, dict[str, str]]:
-        names = {row.remote_topic for row in draft.work.values()}
+    def configs(self, builder: PlanBuilder) -> dict[str, dict[str, str]]:
+        names = {row.remote_topic for row in builder.work.values()}
         answer = self._target.describe_configs(names, deadline_s=DEADLINE_S)
-        self._unread_configs = self._words_of_unread(answer.failed)
+        self._unread_configs = self._unread_configs_warning(answer.failed)
         return {
             name: {key: e.value for key in _RESPECTED if (e := entries.get(key)) and e.value}
             for name, entries in answer.done.items()
         }
 
-    def _words_of_unread(self, failed: Mapping[str, UnderstudyError]) -> str:
+    def _unread_configs_warning(self, failed: Mapping[str, UnderstudyError]) -> str:
         if not failed:
             return ""
         name = min(failed)
         which = "1 remote topic" if len(failed) == 1 else f"{len(failed)} remote topics"
-        words = (
+        reason = (
             f"The settings of {which} cannot be read, so batches are not fitted to them and the "
             f"target may refuse some. {failed[name].message}"
         )
-        return with_grant(words, failed[name], self._target.spec, "DescribeConfigs", name)
+        return with_grant(reason, failed[name], self._target.spec, "DescribeConfigs", name)
 
 
 def _has(topic: TopicState | None, partitions: int) -> bool:

@@ -19,9 +19,9 @@ from mirrors.domain.specs import ClusterSpec
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.offset_for_leader_epoch import EpochEnd, Wanted, epoch_ends
-from spark_runner.planning.plan import Draft
-from spark_runner.positions.topic import Ledger, Place
-from spark_runner.positions.validation import truncated_gap
+from spark_runner.planning.plan import PlanBuilder
+from spark_runner.positions.topic import Place, StoredPositions
+from spark_runner.positions.validation import describe_truncation
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,13 @@ log = logging.getLogger(__name__)
 _EACH_S = 2.0
 
 
-def cut_logs(
-    source: ClusterSpec, draft: Draft, ledger: Ledger, *, all_rest: bool, deadline_s: float
+def truncated_logs(
+    source: ClusterSpec,
+    builder: PlanBuilder,
+    stored: StoredPositions,
+    *,
+    is_idle: bool,
+    deadline_s: float,
 ) -> tuple[dict[Place, PartitionError], list[Position]]:
     """Those that were cut; and the positions of those that were found so before and are whole.
 
@@ -39,9 +44,9 @@ def cut_logs(
     """
     known = {
         place: row
-        for place, row in ledger.positions.items()
+        for place, row in stored.positions.items()
         if row.leader_epoch is not None
-        and ((all_rest and place in draft.work) or _is_found(draft, place, row))
+        and ((is_idle and place in builder.work) or _is_known_truncation(builder, place, row))
     }
     if not known:
         return {}, []
@@ -53,24 +58,27 @@ def cut_logs(
                 found |= _ends(client, node, wanted, deadline)
         except UnderstudyError as error:
             log.info("where leader epochs ended is not known: %s", error.message)
-    cut = {
+    truncated = {
         place: _gap(known[place], end, source.alias)
         for place, end in found.items()
-        if _is_cut(known[place], end)
+        if _is_truncated(known[place], end)
     }
-    whole = [
+    intact = [
         dataclasses.replace(known[place], cut_at=None)
         for place, end in found.items()
-        if place in draft.resting and place not in cut and not end.error and end.end >= 0
+        if place in builder.stopped_work
+        and place not in truncated
+        and not end.error
+        and end.end >= 0
     ]
-    return cut, whole
+    return truncated, intact
 
 
-def _is_found(draft: Draft, place: Place, row: Position) -> bool:
+def _is_known_truncation(builder: PlanBuilder, place: Place, row: Position) -> bool:
     """Whether it is stopped by nothing but a cut that was found before."""
-    if row.cut_at is None or place not in draft.resting:
+    if row.cut_at is None or place not in builder.stopped_work:
         return False
-    return draft.stopped[place].gap == gap_of_source(row)
+    return builder.stopped[place].gap == gap_of_source(row)
 
 
 def _by_leader(
@@ -97,7 +105,7 @@ def _ends(
         return {}
 
 
-def _is_cut(known: Position, found: EpochEnd) -> bool:
+def _is_truncated(known: Position, found: EpochEnd) -> bool:
     """As a leader tells a fetch; one that knows no such epoch says so by its range."""
     if found.error or found.epoch < 0 or found.end < 0 or known.leader_epoch is None:
         return False
@@ -118,6 +126,6 @@ def _gap(known: Position, found: EpochEnd, alias: str) -> PartitionError:
         offset=known.position,
         state="gap",
         code="truncated",
-        reason=truncated_gap(facts, f"{known.topic}-{known.partition}", alias, found.epoch),
+        reason=describe_truncation(facts, f"{known.topic}-{known.partition}", alias, found.epoch),
         gap=facts,
     )

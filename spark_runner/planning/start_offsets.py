@@ -14,7 +14,7 @@ from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.topics.plan import TopicPlan
 from mirrors.kafka.admin.topics import Admin, At, Partial
 from spark_runner.positions.topic import Place
-from spark_runner.positions.validation import range_gap
+from spark_runner.positions.validation import describe_range_gap
 
 SETTLE_S = 2.0
 
@@ -45,8 +45,8 @@ def first_offsets(
         time.sleep(0.2)
         again = source.list_offsets(list(answer.failed), at, deadline_s=deadline_s)
         answer = Partial({**answer.done, **again.done}, again.failed)
-    told = {place: named[place] for place in places if place in named}
-    return Partial({**answer.done, **told}, answer.failed)
+    named_here = {place: named[place] for place in places if place in named}
+    return Partial({**answer.done, **named_here}, answer.failed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Ranges:
         first, end = self.first.get(place), self.end.get(place)
         if first is None or end is None:
             return None
-        return range_gap(f"{place[0]}-{place[1]}", source, position, first, end)
+        return describe_range_gap(f"{place[0]}-{place[1]}", source, position, first, end)
 
     def left(self, place: Place, position: int) -> int:
         return max(0, self.end.get(place, position) - position)
@@ -73,7 +73,7 @@ def ranges(source: Admin, places: Iterable[Place], *, deadline_s: float) -> Rang
     return Ranges(first.done, end.done)
 
 
-def check_offsets(
+def check_named_offsets(
     source: Admin,
     spec: FlowSpec,
     seen: ClusterSnapshot,

@@ -11,7 +11,7 @@ from mirrors.kafka.errors import translate
 from mirrors.kafka.quotas import late
 from spark_runner.positions.topic import CONNECT_PARTITIONS, Place
 
-OURS = ("writer", b"understudy")
+WRITER_HEADER = ("writer", b"understudy")
 
 
 class ConnectOffsetsWriter:
@@ -61,7 +61,7 @@ class ConnectOffsetsWriter:
                 row.value,
                 row.key,
                 row.kafka_partition(CONNECT_PARTITIONS),
-                headers=[OURS],
+                headers=[WRITER_HEADER],
                 on_delivery=lambda error, _: failures.append(error) if error else None,
             )
         left = producer.flush(deadline_s)

@@ -31,7 +31,7 @@ _Map = tuple[str, int, str, str]
 """(topic, partition, generation, id of the remote topic)"""
 
 
-def put_back(
+def restore_positions(
     target: Admin,
     runs_topic: str,
     lost: Mapping[Place, tuple[Position, GapFacts]],
@@ -56,7 +56,7 @@ def put_back(
     return [row for row in proven if row is not None]
 
 
-def copied_before(
+def find_lost_positions(
     target: Admin,
     runs_topic: str,
     rows: Mapping[Place, Position],
@@ -95,15 +95,19 @@ def _remote_of(row: Position) -> tuple[str, int, str]:
 
 
 def _row(known: Position, facts: GapFacts, last: Run) -> Position | None:
-    position, there = last.upstream + last.length, last.downstream + last.length
-    if facts.remote_copied is None or there < facts.remote_copied or position <= known.position:
+    position, remote_end = last.upstream + last.length, last.downstream + last.length
+    if (
+        facts.remote_copied is None
+        or remote_end < facts.remote_copied
+        or position <= known.position
+    ):
         return None
     return dataclasses.replace(
         known,
         position=position,
         # Behind it stands the marker of its transaction.
-        next_downstream=there + 1,
-        map_end=there,
+        next_downstream=remote_end + 1,
+        map_end=remote_end,
         # That of an earlier record would have the source called truncated.
         leader_epoch=None,
         remote_copied=None,

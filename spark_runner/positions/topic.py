@@ -40,12 +40,10 @@ from mirrors.kafka.quotas import quota_words
 __all__ = [
     "CONNECT_PARTITIONS",
     "POSITIONS_CONFIGS",
-    "Ledger",
     "Place",
     "ensure_topics",
     "plan_id",
     "produce_row",
-    "read_ledger",
     "slice_id",
 ]
 
@@ -55,7 +53,7 @@ CONNECT_PARTITIONS = 25
 
 
 @dataclasses.dataclass(frozen=True)
-class Ledger:
+class StoredPositions:
     """What the positions topic holds, read to its end."""
 
     positions: dict[Place, Position]
@@ -69,16 +67,16 @@ class Ledger:
         """Nobody has ever planned this flow."""
         return self.slices is None
 
-    def at(self, positions: Mapping[Place, int]) -> Ledger:
+    def at(self, positions: Mapping[Place, int]) -> StoredPositions:
         """The same with newer positions of partitions that it knows."""
         newer = {
             place: dataclasses.replace(known, position=positions[place])
             for place, known in self.positions.items()
             if place in positions
         }
-        return self.knowing(newer.values())
+        return self.with_rows(newer.values())
 
-    def knowing(self, rows: Iterable[Position]) -> Ledger:
+    def with_rows(self, rows: Iterable[Position]) -> StoredPositions:
         """The same once these rows are written."""
         newer = {(row.topic, row.partition): row for row in rows}
         return dataclasses.replace(self, positions={**self.positions, **newer})
@@ -100,7 +98,9 @@ def ensure_topics(admin: Admin, positions_topic: str, connect_topic: str, *, fac
     admin.create_topics(wanted).raise_first()
 
 
-def read_ledger(admin: Admin, topic: str, *, deadline_s: float, committed: bool = True) -> Ledger:
+def read_positions(
+    admin: Admin, topic: str, *, deadline_s: float, committed: bool = True
+) -> StoredPositions:
     """Invariant A is the caller's: fence first.
 
     `committed` False does not wait for open transactions: to learn whom to fence, nothing else.
@@ -128,7 +128,7 @@ def read_ledger(admin: Admin, topic: str, *, deadline_s: float, committed: bool 
             slices = record.count if committed else max(record.count, slices or 0)
         else:
             positions[record.topic, record.partition] = record
-    return Ledger(positions, slices, owner, frozenset(removed))
+    return StoredPositions(positions, slices, owner, frozenset(removed))
 
 
 def produce_row(
@@ -194,7 +194,7 @@ def _records(
             if error is None:
                 yield message.key() or b"", message.value()
             elif error.code() != KafkaError._PARTITION_EOF:
-                if not _passing(error):
+                if not _is_transient(error):
                     raise translate(error, where=spec.alias, doing=f"read {topic}")
             # An end below `end` is another slice's open transaction: it closes within moments.
             elif (message.offset() or 0) >= end:
@@ -206,7 +206,7 @@ def _records(
     )
 
 
-def _passing(error: KafkaError) -> bool:
+def _is_transient(error: KafkaError) -> bool:
     """What a consumer survives: lost connections, and rights on a group, which we do not need."""
     return bool(error.retriable()) or error.code() in (
         KafkaError._TRANSPORT,

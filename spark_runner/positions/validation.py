@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.internal_topics.records import Position
 
-_WORDS = {
+_DIFFERENCES = {
     "source_cluster": "the alias {source} now leads to another cluster",
     "target_cluster": "the alias {target} now leads to another cluster",
     "source_topic_id": "the topic was deleted and created again on {source}",
@@ -16,20 +16,22 @@ _WORDS = {
 }
 
 
-def generation_gap(known: Position, now: Position, *, source: str, target: str) -> str | None:
+def describe_generation_gap(
+    known: Position, now: Position, *, source: str, target: str
+) -> str | None:
     """The first difference of two positions' generations, in words; None for the same one."""
-    for member, words in _WORDS.items():
+    for member, template in _DIFFERENCES.items():
         if getattr(known, member) != getattr(now, member):
             place = f"{known.topic}-{known.partition}"
-            said = words.format(source=source, target=target)
+            difference = template.format(source=source, target=target)
             return (
-                f"{place} is not copied: {said}. The position {known.position} belongs to the "
-                "earlier one, so copying on from there would skip or mix records."
+                f"{place} is not copied: {difference}. The position {known.position} belongs to "
+                "the earlier one, so copying on from there would skip or mix records."
             )
     return None
 
 
-def range_gap(place: str, source: str, position: int, first: int, end: int) -> str | None:
+def describe_range_gap(place: str, source: str, position: int, first: int, end: int) -> str | None:
     """What is missing when a position lies outside what the source holds; else None."""
     if position < first:
         return (
@@ -44,7 +46,7 @@ def range_gap(place: str, source: str, position: int, first: int, end: int) -> s
     return None
 
 
-def truncated_gap(facts: GapFacts, place: str, source: str, epoch: int | None) -> str:
+def describe_truncation(facts: GapFacts, place: str, source: str, epoch: int | None) -> str:
     """What is missing of a source log that is not the one that was read, as its epochs say; None
     where they say nothing, or have said it before.
 
@@ -60,15 +62,17 @@ def truncated_gap(facts: GapFacts, place: str, source: str, epoch: int | None) -
     )
 
 
-def gap_words(facts: GapFacts, place: str, remote: str, *, source: str, target: str) -> str:
+def describe_gap(facts: GapFacts, place: str, remote: str, *, source: str, target: str) -> str:
     """Of a gap that was written down beside the position when it was found."""
     if facts.kind == "truncated":
-        return truncated_gap(facts, place, source, None)
-    said = positions_gap if facts.kind == "positions_lost" else remote_gap
-    return said(facts, place, remote, target)
+        return describe_truncation(facts, place, source, None)
+    difference = (
+        describe_lost_positions if facts.kind == "positions_lost" else describe_remote_truncation
+    )
+    return difference(facts, place, remote, target)
 
 
-def positions_gap(facts: GapFacts, place: str, remote: str, target: str) -> str:
+def describe_lost_positions(facts: GapFacts, place: str, remote: str, target: str) -> str:
     """What lies on the target behind a position that tells nothing of it."""
     first, last = facts.copied_there or (0, 0)
     return (
@@ -79,7 +83,7 @@ def positions_gap(facts: GapFacts, place: str, remote: str, target: str) -> str:
     )
 
 
-def remote_gap(facts: GapFacts, place: str, remote: str, target: str) -> str:
+def describe_remote_truncation(facts: GapFacts, place: str, remote: str, target: str) -> str:
     """What is missing of a remote partition that ends below what was committed there."""
     # Kafka 4.3.1, killed between two markers of a commit, leaves out the rest when it comes back:
     # what has no leader by then it takes for deleted (TransactionMarkerChannelManager).

@@ -14,7 +14,7 @@ from mirrors.kafka.producers.last_transaction import Written
 from spark_runner.positions.topic import plan_id, produce_row
 
 
-class LedgerWriter:
+class PositionsWriter:
     """The driver's pen: positions of partitions met for the first time, slice count, owner."""
 
     def __init__(self, spec: ClusterSpec, topic: str, flow_name: str, runs_topic: str = "") -> None:
@@ -72,7 +72,7 @@ class LedgerWriter:
             self._finish(deadline_s)
             self._written.see_ended(deadline_s=deadline_s)
         except UnderstudyError as error:
-            self.is_broken = has_lost_pen(error)
+            self.is_broken = is_producer_lost(error)
             raise
 
     def _finish(self, deadline_s: float) -> None:
@@ -88,6 +88,6 @@ class LedgerWriter:
         produce_row(self._producer, topic, key, value)
 
 
-def has_lost_pen(error: UnderstudyError) -> bool:
+def is_producer_lost(error: UnderstudyError) -> bool:
     """Whether a writer is of no use any more behind this error."""
     return isinstance(error, Fenced) or error.code in ("producer_lost", HANGING)

@@ -10,28 +10,28 @@ from spark_runner.ipc.messages import Figures, SliceResult
 from spark_runner.slices.run import SliceRun
 
 # A slice that was held back so lately takes all it can get; a page does not flicker either.
-_HUNGRY_MS = 3_000
+_UNLIMITED_MS = 3_000
 _SHOWN_MS = 5_000
 
 
-class Sharing:
+class BandwidthShares:
     """Used by the flow's thread. Times are milliseconds, handed in."""
 
     def __init__(self) -> None:
         self._limited_at: dict[int, int] = {}
         self._weights: dict[int, int] = {}
-        self._quotas: dict[int, tuple[int, str]] = {}
+        self._quota_reasons: dict[int, tuple[int, str]] = {}
         self._limit: int | None = None
-        self._deals = False
+        self._is_used = False
 
-    def heard(self, index: int, said: Figures | SliceResult, now: int) -> None:
-        if isinstance(said, Figures) and said.limited:
+    def record(self, index: int, message: Figures | SliceResult, now: int) -> None:
+        if isinstance(message, Figures) and message.limited:
             self._limited_at[index] = now
-            self._weights[index] = said.weight
-        if isinstance(said, Figures):
-            self._quotas[index] = (now, said.quota)
+            self._weights[index] = message.weight
+        if isinstance(message, Figures):
+            self._quota_reasons[index] = (now, message.quota)
 
-    def deal(
+    def distribute(
         self,
         properties: Mapping[str, str],
         runs: Mapping[int, SliceRun],
@@ -40,31 +40,31 @@ class Sharing:
     ) -> None:
         """Tell each slice its share; also that there is a limit no more."""
         self._limit = limit_of(properties)
-        self._deals = self._deals or self._limit is not None
-        if not self._deals:
+        self._is_used = self._is_used or self._limit is not None
+        if not self._is_used:
             return
         needs = {
-            index: None if self._was_limited(index, now, _HUNGRY_MS) else rates[index]
+            index: None if self._was_limited(index, now, _UNLIMITED_MS) else rates[index]
             for index, run in runs.items()
             if run.epochs()
         }
         shares = {} if self._limit is None else deal(self._limit, needs, self._weights)
         for index in needs:
             for epoch in runs[index].epochs():
-                epoch.line.tell_share(shares.get(index))
+                epoch.connection.send_share(shares.get(index))
 
-    def words(self, now: int) -> str:
+    def reason(self, now: int) -> str:
         """What holds the flow back; empty when nothing does."""
         if self._limit is None or not any(
             self._was_limited(index, now, _SHOWN_MS) for index in self._limited_at
         ):
-            return self._quota_words(now)
+            return self._quota_reason(now)
         return f"Limited to {self._limit} bytes/s ({BANDWIDTH}): what lags waits for that."
 
-    def _quota_words(self, now: int) -> str:
+    def _quota_reason(self, now: int) -> str:
         """What a slice last said of brokers' quotas."""
-        told = (words for at, words in self._quotas.values() if now - at < _SHOWN_MS)
-        return next(filter(None, told), "")
+        reasons = (reason for at, reason in self._quota_reasons.values() if now - at < _SHOWN_MS)
+        return next(filter(None, reasons), "")
 
     def _was_limited(self, index: int, now: int, within: int) -> bool:
         at = self._limited_at.get(index)

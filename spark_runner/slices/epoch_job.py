@@ -12,7 +12,7 @@ from typing import Protocol
 
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
-from spark_runner.ipc.task_channel import OrderWord, slice_key
+from spark_runner.ipc.task_channel import Order, slice_key
 from spark_runner.positions.topic import Place
 
 # A lane says something each five seconds; the longest it may be mute is a flush and a commit.
@@ -40,10 +40,10 @@ class Epoch:
         self._control = control
         self._launch = launch
         self._wake = wake
-        self.line = control.open_line(slice_key(work), self._heard)
-        self.line.on_ready = self._became_ready
+        self.connection = control.register(slice_key(work), self._on_figures)
+        self.connection.on_ready = self._became_ready
         self.work = dataclasses.replace(
-            work, control_address=control.address, control_token=self.line.token
+            work, control_address=control.address, control_token=self.connection.token
         )
         self.is_ready = False
         self.ordered = False
@@ -58,28 +58,36 @@ class Epoch:
     def start(self) -> None:
         self._thread.start()
 
-    def order(self, word: OrderWord) -> None:
+    def order(self, order: Order) -> None:
         if not self.ordered:
             self.ordered = True
-            self.line.order(word)
+            self.connection.send_order(order)
 
     def give_turn(self) -> None:
         self.has_turn = True
-        self.line.give_turn()
+        self.connection.send_turn()
 
     def left_s(self) -> float:
         return self.work.deadline / 1000 - time.time()
 
-    def waits_s(self, now: float) -> float:
+    def waiting_s(self, now: float) -> float:
         """How long Spark has had no slot for it; its first moments are that as well."""
-        return 0.0 if self.line.is_here or self.result is not None else now - self.line.since
+        return (
+            0.0
+            if self.connection.is_connected or self.result is not None
+            else now - self.connection.since
+        )
 
-    def works_s(self, now: float) -> float:
+    def working_s(self, now: float) -> float:
         """How long its task has been there."""
-        return now - self.line.since if self.line.is_here and self.result is None else 0.0
+        return (
+            now - self.connection.since
+            if self.connection.is_connected and self.result is None
+            else 0.0
+        )
 
-    def is_mute(self) -> bool:
-        seen = self.line.seen_at
+    def is_unresponsive(self) -> bool:
+        seen = self.connection.seen_at
         return self.result is None and seen is not None and time.monotonic() - seen > SILENCE_S
 
     def is_overdue(self) -> bool:
@@ -95,10 +103,10 @@ class Epoch:
             reason = f"Spark's client failed ({type(error).__name__}: {error})."
             self.result = SliceResult(ended_because="failed", reason=reason, code="spark")
         finally:
-            self._control.close_line(self.line)
+            self._control.unregister(self.connection)
             self._wake()
 
-    def _heard(self, figures: Figures) -> None:
+    def _on_figures(self, figures: Figures) -> None:
         first = self.last is None
         self.last = figures
         self.unread.append(figures)

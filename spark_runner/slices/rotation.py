@@ -9,19 +9,19 @@ from typing import Protocol
 
 from spark_runner.slices.run import SLOT_S
 
-TURN_S = 5.0
+SHORTEST_TURN_S = 5.0
 # Every flow that copies says each second how its slices are.
-_HEARD_S = 5.0
+_REPORTED_S = 5.0
 # Spark gives a slot that became free to the next task sooner.
-_PASSING_S = 5.0
+_RELEASED_S = 5.0
 _SHOWN_S = 30.0
-WORDS = (
+ROTATING = (
     "Slices take turns: Spark runs fewer tasks at once than there are slices, perhaps since it "
     "lost executors. Stop a flow, lower tasks.max, or give Spark more executors."
 )
 
 # A slice among those of all flows: the flow's number and its own.
-_Who = tuple[int, int]
+_SliceId = tuple[int, int]
 
 
 class Slice(Protocol):
@@ -29,80 +29,86 @@ class Slice(Protocol):
 
     @property
     def index(self) -> int: ...
-    def works_s(self, now: float) -> float: ...
-    def waits_s(self, now: float) -> float: ...
-    def give_way(self) -> None: ...
+    def working_s(self, now: float) -> float: ...
+    def waiting_s(self, now: float) -> float: ...
+    def release_slot(self) -> None: ...
 
 
 @dataclasses.dataclass
-class _Said:
+class _FlowSlots:
     """How the slices of one flow were when it was last heard."""
 
     at: float
-    waiting: set[_Who]
+    waiting: set[_SliceId]
     # Since when each has its slot.
-    working: dict[_Who, float]
+    working: dict[_SliceId, float]
 
 
-class Turns:
+class SlotRotation:
     """What the flows of one runner tell each other; called from their threads."""
 
     def __init__(self) -> None:
-        self._said: dict[int, _Said] = {}
+        self._reported: dict[int, _FlowSlots] = {}
         # Slots given away that nobody was seen to take yet: whose, and when it had it last.
-        self._passing: dict[_Who, float] = {}
-        self._gave_way_at: dict[int, float] = {}
+        self._released: dict[_SliceId, float] = {}
+        self._released_at: dict[int, float] = {}
         self._lock = threading.Lock()
 
-    def take(self, flow: int, slices: Iterable[Slice], now: float) -> None:
+    def rotate(self, flow: int, slices: Iterable[Slice], now: float) -> None:
         """As many as wait for a slot, of all flows, get one from those that had theirs longest.
 
         A flow ends only slices of its own: it is told of others' when they say how they are.
         """
-        own = {(flow, one.index): one for one in slices}
+        own = {(flow, item.index): item for item in slices}
         with self._lock:
-            self._hear(flow, own, now)
-            chosen = [who for who in self._longest(now) if who in own]
-            self._passing |= dict.fromkeys(chosen, now)
-            if chosen:
-                self._gave_way_at[flow] = now
-        for who in chosen:
-            own[who].give_way()
+            self._update(flow, own, now)
+            released = [slice_id for slice_id in self._to_release(now) if slice_id in own]
+            self._released |= dict.fromkeys(released, now)
+            if released:
+                self._released_at[flow] = now
+        for slice_id in released:
+            own[slice_id].release_slot()
 
     def forget(self, flow: int) -> None:
         """It was told to stop: nobody ends for it."""
         with self._lock:
-            self._said.pop(flow, None)
+            self._reported.pop(flow, None)
 
-    def words(self, flow: int, now: float) -> str:
+    def reason(self, flow: int, now: float) -> str:
         """What that costs the flow; empty when it gave no slot away lately."""
-        at = self._gave_way_at.get(flow)
-        return WORDS if at is not None and now - at < _SHOWN_S else ""
+        at = self._released_at.get(flow)
+        return ROTATING if at is not None and now - at < _SHOWN_S else ""
 
-    def _hear(self, flow: int, own: dict[_Who, Slice], now: float) -> None:
-        before = self._said.get(flow)
-        said = self._said[flow] = _Said(
+    def _update(self, flow: int, own: dict[_SliceId, Slice], now: float) -> None:
+        before = self._reported.get(flow)
+        state = self._reported[flow] = _FlowSlots(
             now,
-            {who for who, one in own.items() if one.waits_s(now) > SLOT_S},
-            {who: now - took for who, one in own.items() if (took := one.works_s(now)) > 0},
+            {slice_id for slice_id, item in own.items() if item.waiting_s(now) > SLOT_S},
+            {
+                slice_id: now - took
+                for slice_id, item in own.items()
+                if (took := item.working_s(now)) > 0
+            },
         )
-        for who, since in said.working.items():
+        for slice_id, since in state.working.items():
             # It has not ended yet.
-            if since < self._passing.get(who, since):
-                self._passing[who] = now
-        for who in before.waiting & said.working.keys() if before else ():
+            if since < self._released.get(slice_id, since):
+                self._released[slice_id] = now
+        for slice_id in before.waiting & state.working.keys() if before else ():
             # It has one of those that were given, whichever.
-            self._passing.pop(next(iter(self._passing), who), None)
+            self._released.pop(next(iter(self._released), slice_id), None)
 
-    def _longest(self, now: float) -> list[_Who]:
+    def _to_release(self, now: float) -> list[_SliceId]:
         """Those whose slots are wanted now."""
-        heard = [said for said in self._said.values() if now - said.at < _HEARD_S]
-        self._passing = {who: at for who, at in self._passing.items() if now - at < _PASSING_S}
-        wanted = sum(len(said.waiting) for said in heard) - len(self._passing)
+        recent = [state for state in self._reported.values() if now - state.at < _REPORTED_S]
+        self._released = {
+            slice_id: at for slice_id, at in self._released.items() if now - at < _RELEASED_S
+        }
+        wanted = sum(len(state.waiting) for state in recent) - len(self._released)
         working = sorted(
-            (since, who)
-            for said in heard
-            for who, since in said.working.items()
-            if now - since > TURN_S and who not in self._passing
+            (since, slice_id)
+            for state in recent
+            for slice_id, since in state.working.items()
+            if now - since > SHORTEST_TURN_S and slice_id not in self._released
         )
-        return [who for _, who in working[: max(0, wanted)]]
+        return [slice_id for _, slice_id in working[: max(0, wanted)]]

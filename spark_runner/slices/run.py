@@ -14,27 +14,27 @@ from typing import NamedTuple
 
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
-from spark_runner.ipc.task_channel import OrderWord
+from spark_runner.ipc.task_channel import Order
 from spark_runner.slices.epoch_job import Epoch, Launcher
 
 HANDOVER_S = 5.0
 # The first epoch, and the first after trouble; each that ends well is followed by a longer one. A
 # new task costs as much as an idle one does in a minute.
-SHORTEST_S = 30.0
-LONGER = 4
-LONGEST_S = 600.0
+SHORTEST_EPOCH_S = 30.0
+EPOCH_GROWTH = 4
+LONGEST_EPOCH_S = 600.0
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 10.0
 # A task that has a slot is there sooner, unless the machine is busy: then it costs a moment.
 SLOT_S = 3.0
 # A cluster that starts has no slot either; nobody is told so at once.
-STARVED_S = 20.0
+WAITING_FOR_SLOT_S = 20.0
 
 NO_SLOT = (
     f"Spark gave the next epoch no slot within {SLOT_S:.0f} s, so this one ends first: its "
     "partitions stand still for a moment. Slots beside those of the slices spare that."
 )
-STARVED = (
+WAITING_FOR_SLOT = (
     "Slice {} waits for a slot of Spark, which has fewer than there are slices. Stop a flow, lower "
     "tasks.max, or give Spark more executors."
 )
@@ -44,7 +44,7 @@ log = logging.getLogger("spark_runner.epochs")
 MakeWork = Callable[[int, int, int], SliceWork | None]
 
 
-class Report(NamedTuple):
+class EpochReport(NamedTuple):
     """The epoch that copies, and when it last reported, in seconds of time.monotonic()."""
 
     epoch: int
@@ -61,22 +61,22 @@ class SliceRun:
         self._control = control
         self._launch = launch
         self._wake = wake
-        self._length_s = SHORTEST_S
+        self._length_s = SHORTEST_EPOCH_S
         self._failures = 0
         self._retry_at = 0.0
         self._successor_at = 0.0
         # Since when a successor, or one after the other, finds no slot.
-        self._lacks_since: float | None = None
+        self._without_slot_since: float | None = None
         self._has_copied = False
         self.epoch = 0
         self.reason = ""
         self.current: Epoch | None = None
         self.successor: Epoch | None = None
-        self._leaving: list[Epoch] = []
+        self._dismissed: list[Epoch] = []
 
     @property
     def is_idle(self) -> bool:
-        return self.current is None and self.successor is None and not self._leaving
+        return self.current is None and self.successor is None and not self._dismissed
 
     @property
     def is_copying(self) -> bool:
@@ -87,70 +87,76 @@ class SliceRun:
         return self._has_copied
 
     @property
-    def waits_to_retry(self) -> bool:
+    def is_waiting_to_retry(self) -> bool:
         return self.current is None and self._failures > 0
 
-    def waits_s(self, now: float) -> float:
+    def waiting_s(self, now: float) -> float:
         """How long the epoch whose turn it is has had no slot."""
-        return self.current.waits_s(now) if self.current is not None else 0.0
+        return self.current.waiting_s(now) if self.current is not None else 0.0
 
-    def works_s(self, now: float) -> float:
+    def working_s(self, now: float) -> float:
         """How long its present epoch has had a slot."""
-        return self.current.works_s(now) if self.current is not None else 0.0
+        return self.current.working_s(now) if self.current is not None else 0.0
 
-    def trouble(self, now: float) -> str:
+    def problem(self, now: float) -> str:
         """Why nothing is copied here; empty when all is well."""
-        if self.waits_to_retry:
+        if self.is_waiting_to_retry:
             return self.reason
-        return STARVED.format(self.index) if self.waits_s(now) > STARVED_S else ""
+        return (
+            WAITING_FOR_SLOT.format(self.index) if self.waiting_s(now) > WAITING_FOR_SLOT_S else ""
+        )
 
-    def give_way(self) -> None:
+    def release_slot(self) -> None:
         """End at a commit, so that another slice gets the slot; then queue up again."""
         if self.current is not None:
             self.current.order("handover")
 
-    def order(self, word: OrderWord) -> None:
-        """End at a commit; nothing follows until `tend` is called with work again."""
+    def order(self, order: Order) -> None:
+        """End at a commit; nothing follows until `maintain` is called with work again."""
         for epoch in (self.current, self.successor):
             if epoch is not None:
-                epoch.order(word)
+                epoch.order(order)
 
-    def forgive(self) -> None:
+    def retry_now(self) -> None:
         """A person asked anew: try at once."""
         self._retry_at = 0.0
 
-    def report(self) -> Report | None:
+    def report(self) -> EpochReport | None:
         """None while nothing is copied, or while what was reported is not taken up yet."""
         epoch = self.current
         if epoch is None or epoch.result is not None or epoch.unread or epoch.last is None:
             return None
-        if epoch.last.state != "copying" or not epoch.line.is_here or epoch.line.seen_at is None:
+        if (
+            epoch.last.state != "copying"
+            or not epoch.connection.is_connected
+            or epoch.connection.seen_at is None
+        ):
             return None
-        return Report(epoch.work.epoch, epoch.line.seen_at)
+        return EpochReport(epoch.work.epoch, epoch.connection.seen_at)
 
     def epochs(self) -> list[Epoch]:
         """Those under way."""
-        known = (self.current, self.successor, *self._leaving)
+        known = (self.current, self.successor, *self._dismissed)
         return [epoch for epoch in known if epoch is not None]
 
-    def harvest(self) -> list[tuple[int, Figures | SliceResult]]:
+    def collect(self) -> list[tuple[int, Figures | SliceResult]]:
         """What was said since the last call, with its epoch; ends what has ended."""
-        said: list[tuple[int, Figures | SliceResult]] = []
+        messages: list[tuple[int, Figures | SliceResult]] = []
         for epoch in self.epochs():
             while epoch.unread:
                 figures = epoch.unread.popleft()
                 epoch.stopped |= {(error.topic, error.partition) for error in figures.errors}
-                said.append((epoch.work.epoch, figures))
-        self._leaving = [epoch for epoch in self._leaving if epoch.result is None]
+                messages.append((epoch.work.epoch, figures))
+        self._dismissed = [epoch for epoch in self._dismissed if epoch.result is None]
         if self.successor is not None and self.successor.result is not None:
             self.successor = None
             self._successor_at = time.monotonic() + FIRST_RETRY_S
         if self.current is not None and self.current.result is not None:
-            said.append((self.current.work.epoch, self.current.result))
+            messages.append((self.current.work.epoch, self.current.result))
             self._ended(self.current, self.current.result)
-        return said
+        return messages
 
-    def tend(self, make_work: MakeWork, is_outdated: Callable[[Epoch], bool]) -> None:
+    def maintain(self, make_work: MakeWork, is_outdated: Callable[[Epoch], bool]) -> None:
         """Keep one epoch running; what the plan has overtaken is followed up at once."""
         now = time.monotonic()
         if self.current is None:
@@ -164,21 +170,21 @@ class SliceRun:
         if self.successor is not None:
             self._hand_over(self.current, self.successor, now)
         elif not due:
-            self._lacks_since = None
+            self._without_slot_since = None
         elif not self.current.ordered and now >= self._successor_at:
             self.successor = self._begin(make_work)
             if self.successor is None:
                 self.current.order("replan")
-            elif self._lacks_since is None:
-                self._lacks_since = now
+            elif self._without_slot_since is None:
+                self._without_slot_since = now
 
     def _hand_over(self, current: Epoch, successor: Epoch, now: float) -> None:
-        if successor.line.is_here:
-            self._lacks_since = None
+        if successor.connection.is_connected:
+            self._without_slot_since = None
             if successor.is_ready:
                 self.reason = ""
                 current.order("handover")
-        elif now - (self._lacks_since or now) > SLOT_S and not current.ordered:
+        elif now - (self._without_slot_since or now) > SLOT_S and not current.ordered:
             self.reason = NO_SLOT
             log.info("Slice %s, epoch %s: %s", self.index, current.work.epoch, NO_SLOT)
             current.order("handover")
@@ -194,16 +200,16 @@ class SliceRun:
         return epoch
 
     def _ended(self, epoch: Epoch, result: SliceResult) -> None:
-        self.current = self._lacks_since = None
+        self.current = self._without_slot_since = None
         # What was told to end and had to be cut off has ended all the same.
-        cut_off = epoch.ordered and result.code == "spark"
-        if cut_off or result.ended_because == "stop":
+        is_cancelled = epoch.ordered and result.code == "spark"
+        if is_cancelled or result.ended_because == "stop":
             self._has_copied = False
-        if cut_off or result.ended_because in ("deadline", "handover", "replan", "stop"):
+        if is_cancelled or result.ended_because in ("deadline", "handover", "replan", "stop"):
             self._failures, self._retry_at = 0, 0.0
             if self.reason != NO_SLOT or result.ended_because != "handover":
                 self.reason = ""
-            self._length_s = min(LONGEST_S, self._length_s * LONGER)
+            self._length_s = min(LONGEST_EPOCH_S, self._length_s * EPOCH_GROWTH)
             if self.successor is not None and not self.successor.ordered:
                 self.current, self.successor = self.successor, None
                 self.current.give_turn()
@@ -211,7 +217,7 @@ class SliceRun:
         self.dismiss_successor()
         delay = min(LAST_RETRY_S, FIRST_RETRY_S * 2**self._failures)
         self._failures += 1
-        self._length_s = SHORTEST_S
+        self._length_s = SHORTEST_EPOCH_S
         self._has_copied = False
         self._retry_at = time.monotonic() + delay
         self.reason = f"{result.reason} Tried again in {delay:.0f} s."
@@ -220,5 +226,5 @@ class SliceRun:
         """Another one is begun where one is due."""
         if self.successor is not None:
             self.successor.order("stop")
-            self._leaving.append(self.successor)
+            self._dismissed.append(self.successor)
             self.successor = None

@@ -32,23 +32,23 @@ class Amount:
         )
 
 
-class Meter:
+class Throughput:
     """An epoch counts from nought, and its successor speaks before it has ended: each by itself."""
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
-        self._told: dict[int, Amount] = {}
+        self._counted: dict[int, Amount] = {}
         self._marks: deque[tuple[float, int, int]] = deque([(time.monotonic(), 0, 0)])
 
-    def count(self, epoch: int, said: Figures | SliceResult) -> Amount:
+    def count(self, epoch: int, message: Figures | SliceResult) -> Amount:
         """What was added since this epoch last spoke."""
-        total = Amount(said.records, said.bytes, said.lanes)
-        growth = total.since(self._told.get(epoch, Amount()))
-        if isinstance(said, SliceResult):
-            self._told = {number: one for number, one in self._told.items() if number > epoch}
+        total = Amount(message.records, message.bytes, message.lanes)
+        growth = total.since(self._counted.get(epoch, Amount()))
+        if isinstance(message, SliceResult):
+            self._counted = {number: one for number, one in self._counted.items() if number > epoch}
         else:
-            self._told[epoch] = total
+            self._counted[epoch] = total
         self.records += growth.records
         self.bytes += growth.bytes
         self._marks.append((time.monotonic(), self.records, self.bytes))

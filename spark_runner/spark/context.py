@@ -24,7 +24,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.kafka.security.secret_scopes import RESERVED_FILES
 from spark_runner.native import loader
 from spark_runner.spark.java import java_options, keep_archive
-from spark_runner.spark.settings import chosen_by_operator, settings_beside
+from spark_runner.spark.settings import merge_settings, operator_settings
 
 MASTER_DEADLINE_S = 5.0
 # Threads of a local master cost nothing until they run; the 4 is how often Spark tries a task.
@@ -60,8 +60,8 @@ def open_context(*, name: str, master: str, directory: Path, java: str) -> Spark
     os.environ["PYSPARK_DRIVER_PYTHON"] = python
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     conf = SparkConf().setMaster(master).setAppName(f"understudy-{name}")
-    chosen = chosen_by_operator(os.environ)
-    settings = settings_beside(
+    chosen = operator_settings(os.environ)
+    settings = merge_settings(
         chosen,
         local=is_local(master),
         directory=directory,
@@ -124,7 +124,7 @@ def _zipped_package(directory: Path) -> Path:
         for package in _SENT_PACKAGES:
             for file in sorted((root / package).rglob("*.py")):
                 archive.write(file, str(file.relative_to(root)))
-        machine_code = loader.place()
+        machine_code = loader.directory()
         for file in loader.files(machine_code).values():
-            archive.write(file, loader.SENT + str(file.relative_to(machine_code)))
+            archive.write(file, loader.IN_ZIP + str(file.relative_to(machine_code)))
     return path

@@ -27,12 +27,12 @@ from spark_runner.spark.jobs import SparkJobs, first_line
 
 log = logging.getLogger("spark_runner.spark")
 
-LOOK_S = 5.0
+CHECK_S = 5.0
 # A master on this deadline counts as one that does not respond.
 MASTER_S = 4.0
 OLD_S = 20.0
 # A master that says it does not know us is asked again: it may be in the middle of a recovery.
-FORGOTTEN_LOOKS = 2
+FORGOTTEN_CHECKS = 2
 # A pod of an executor may have to fetch its image first.
 FIRST_EXECUTOR_S = 60.0
 
@@ -41,27 +41,27 @@ _NOT_COPIED = "Nothing is copied until one is there."
 
 
 @dataclasses.dataclass(frozen=True)
-class Master:
+class MasterState:
     """What one master of the list said: an error, or whether it knows this application."""
 
     address: str
     error: str = ""
     is_active: bool = False
-    knows_us: bool = False
+    knows_application: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class Observation:
     """What was found at one moment; `masters` is empty where Spark has no standalone master."""
 
     slots: int
-    masters: Sequence[Master] = ()
+    masters: Sequence[MasterState] = ()
 
     @property
     def has_forgotten(self) -> bool:
         """An active master does not know this application, and no other one does."""
         active = [one for one in self.masters if one.is_active]
-        return bool(active) and not any(one.knows_us for one in active)
+        return bool(active) and not any(one.knows_application for one in active)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,38 +75,38 @@ class Health:
         return not self.reason
 
 
-def judge(look: Look, age_s: float) -> Health:
+def assess(observation: Observation, age_s: float) -> Health:
     """What a look means that is so old."""
     if age_s > OLD_S:
         return Health(
-            f"Spark has not answered for {age_s:.0f} s, so its {look.slots} slots are those of "
-            "then. Look at the runner's Java process and at the Spark master."
+            f"Spark has not answered for {age_s:.0f} s, so its {observation.slots} slots are those "
+            "of then. Look at the runner's Java process and at the Spark master."
         )
-    away = _masters_away(look.masters)
-    if look.has_forgotten:
+    unavailable = _unavailable_masters(observation.masters)
+    if observation.has_forgotten:
         return Health(
             "The Spark master was started again and does not know this application, so its "
             "executors are lost. The runner ends, and the next one registers."
         )
-    if look.slots == 0 and away:
+    if observation.slots == 0 and unavailable:
         return Health(
-            f"{away}, and no executor is alive. Nothing is copied. Start the Spark master and its "
-            "workers; the runner then continues."
+            f"{unavailable}, and no executor is alive. Nothing is copied. Start the Spark "
+            "master and its workers; the runner then continues."
         )
-    if look.slots == 0:
+    if observation.slots == 0:
         return Health(
             f"No Spark executor is alive. {_NOT_COPIED} Start a Spark worker, or free cores of "
             "one; see the page of the Spark master."
         )
-    if away:
+    if unavailable:
         return Health(
-            f"{away}. Slices that run continue, but a lost executor is not replaced. Start the "
-            "Spark master."
+            f"{unavailable}. Slices that run continue, but a lost executor is not replaced. Start "
+            "the Spark master."
         )
     return Health()
 
 
-def _masters_away(masters: Sequence[Master]) -> str:
+def _unavailable_masters(masters: Sequence[MasterState]) -> str:
     """Why no master serves this application; empty when one does or none is needed."""
     if not masters or any(one.is_active for one in masters):
         return ""
@@ -115,14 +115,14 @@ def _masters_away(masters: Sequence[Master]) -> str:
 
 
 class SparkHealth:
-    """Looks every few seconds; `judge` may be asked by any thread at any time."""
+    """Looks every few seconds; `assess` may be asked by any thread at any time."""
 
     def __init__(self, jobs: SparkJobs, master: str) -> None:
         self._jobs = jobs
         addresses = master.removeprefix(STANDALONE) if master.startswith(STANDALONE) else ""
         self._addresses = [address for address in addresses.split(",") if address]
-        self._look = Look(jobs.slots)
-        self._looked_at = time.monotonic()
+        self._observation = Observation(jobs.slots)
+        self._observed_at = time.monotonic()
         self._forgotten = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spark-health", daemon=True)
@@ -135,15 +135,15 @@ class SparkHealth:
 
     @property
     def slots(self) -> int:
-        return self._look.slots
+        return self._observation.slots
 
     @property
     def is_forgotten(self) -> bool:
         """For so long that it will not pass."""
-        return self._forgotten >= FORGOTTEN_LOOKS
+        return self._forgotten >= FORGOTTEN_CHECKS
 
-    def judge(self) -> Health:
-        return judge(self._look, time.monotonic() - self._looked_at)
+    def assess(self) -> Health:
+        return assess(self._observation, time.monotonic() - self._observed_at)
 
     def wait_for_first_executor(self, stopping: threading.Event) -> None:
         """Flows that start before it would find no slot."""
@@ -151,26 +151,26 @@ class SparkHealth:
         while not self._jobs.slots and time.monotonic() < until:
             if stopping.wait(0.2):
                 return
-        self._look, self._looked_at = Look(self._jobs.slots), time.monotonic()
+        self._observation, self._observed_at = Observation(self._jobs.slots), time.monotonic()
 
     def _run(self) -> None:
-        while not self._ended.wait(LOOK_S):
+        while not self._ended.wait(CHECK_S):
             with contextlib.suppress(Py4JError, OSError):
-                self.look()
+                self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """One look. When Java fails, the last look stays and grows old."""
-        before = self.judge()
+        before = self.assess()
         masters = [ask_master(self._jobs.context, one) for one in self._addresses]
-        self._look = Look(self._jobs.count_slots(), masters)
-        self._looked_at = time.monotonic()
-        self._forgotten = self._forgotten + 1 if self._look.has_forgotten else 0
-        after = self.judge()
+        self._observation = Observation(self._jobs.count_slots(), masters)
+        self._observed_at = time.monotonic()
+        self._forgotten = self._forgotten + 1 if self._observation.has_forgotten else 0
+        after = self.assess()
         if after.is_healthy != before.is_healthy:
             log.warning("Spark: %s", after.reason or f"healthy again, {self.slots} slots")
 
 
-def ask_master(context: SparkContext, address: str) -> Master:
+def ask_master(context: SparkContext, address: str) -> MasterState:
     """One question to a standalone master, over Spark's own connection and its authentication."""
     host, _, port = address.rpartition(":")
     try:
@@ -178,27 +178,29 @@ def ask_master(context: SparkContext, address: str) -> Master:
         socket.create_connection((host.strip("[]"), int(port)), MASTER_S).close()
         state = _state_of(context, address)
     except OSError as error:
-        return Master(address, error=f"{error.strerror or error}".lower())
+        return MasterState(address, error=f"{error.strerror or error}".lower())
     except Py4JError as error:
-        said = first_line(error)
+        message = first_line(error)
         late = f"no answer within {MASTER_S:.0f} s"
-        return Master(address, error=late if "imeout" in said or "timed out" in said else said)
+        return MasterState(
+            address, error=late if "imeout" in message or "timed out" in message else message
+        )
     status = str(state.status().toString())
     if status != "ALIVE":
-        return Master(address, error=f"is {status.lower()}")
+        return MasterState(address, error=f"is {status.lower()}")
     names = {str(application.id()) for application in state.activeApps()}
-    return Master(address, is_active=True, knows_us=context.applicationId in names)
+    return MasterState(address, is_active=True, knows_application=context.applicationId in names)
 
 
 def _state_of(context: SparkContext, address: str) -> Any:
     java: Any = context._jvm
     milliseconds = java.java.util.concurrent.TimeUnit.MILLISECONDS
-    patience = java.scala.concurrent.duration.FiniteDuration(int(MASTER_S * 1000), milliseconds)
+    timeout = java.scala.concurrent.duration.FiniteDuration(int(MASTER_S * 1000), milliseconds)
     rpc = context._jsc.sc().schedulerBackend().rpcEnv()
     # The blocking call of the same meaning waits for two minutes.
     opening = rpc.asyncSetupEndpointRefByURI(f"{STANDALONE}Master@{address}")
-    master = java.scala.concurrent.Await.result(opening, patience)
+    master = java.scala.concurrent.Await.result(opening, timeout)
     messages = java.org.apache.spark.deploy
     question = getattr(getattr(messages, "DeployMessages$RequestMasterState$"), "MODULE$")
-    timeout = java.org.apache.spark.rpc.RpcTimeout(patience, "understudy")
-    return master.askSync(question, timeout, java.scala.reflect.ClassTag.Any())
+    rpc_timeout = java.org.apache.spark.rpc.RpcTimeout(timeout, "understudy")
+    return master.askSync(question, rpc_timeout, java.scala.reflect.ClassTag.Any())

@@ -11,7 +11,7 @@ from pyspark import SparkContext
 
 from spark_runner import task
 from spark_runner.ipc.messages import SliceResult, SliceWork
-from spark_runner.slices.rotation import Turns
+from spark_runner.slices.rotation import SlotRotation
 
 log = logging.getLogger("spark_runner.spark")
 
@@ -27,7 +27,7 @@ class SparkJobs:
         self._is_stopped = False
         self._asked_at = 0.0
         self._slots = 0
-        self.turns = Turns()
+        self.rotation = SlotRotation()
 
     @property
     def context(self) -> SparkContext:
@@ -74,7 +74,7 @@ class SparkJobs:
     def warm_up(self) -> None:
         """Start the first Python worker before a flow waits for it; failing costs nothing."""
         try:
-            self._context.parallelize(["{}"], 1).mapPartitions(task.nothing).count()
+            self._context.parallelize(["{}"], 1).mapPartitions(task.warm_up).count()
         except (Py4JError, OSError) as error:
             log.warning("The first Python worker did not start: %s", first_line(error))
 

@@ -51,7 +51,7 @@ _LOCAL_FIXED = {
 }
 
 
-def chosen_by_operator(environment: Mapping[str, str]) -> dict[str, str]:
+def operator_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """`spark-defaults.conf`, where spark-submit looks for it. It reads the file itself as well."""
     home = environment.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
     path = Path(environment.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
@@ -62,7 +62,7 @@ def chosen_by_operator(environment: Mapping[str, str]) -> dict[str, str]:
     return {line.key: line.value.strip() for line in lines if line.key.startswith("spark.")}
 
 
-def settings_beside(
+def merge_settings(
     chosen: Mapping[str, str], *, local: bool, directory: Path, java_options: str
 ) -> dict[str, str]:
     """What is set beside the operator's choice; what is set here wins over that file."""

@@ -28,15 +28,21 @@ from spark_runner.kafka_protocol.metadata import id_bytes
 from spark_runner.planning.blocked_topics import BLOCKED, CANNOT_BE_CREATED, blocked_topics
 from spark_runner.planning.plan import DELETED_ON_SOURCE, Plan
 from spark_runner.positions.topic import Place
-from spark_runner.slices.run import Report
+from spark_runner.slices.run import EpochReport
 from spark_runner.slices.throughput import Amount
 from spark_runner.status.foreign_records import RemotePartition
-from spark_runner.status.partition import FIRST_TRIES, OTHER_LOG, Row, is_another_log, state_of
-from spark_runner.status.source_offsets import Ends
+from spark_runner.status.partition import (
+    FIRST_TRIES,
+    REPLACED_LOG,
+    PartitionProgress,
+    is_log_replaced,
+    state_of,
+)
+from spark_runner.status.source_offsets import LogOffsets
 from spark_runner.status.time_lag import MOST_FIRST_RECORDS
 
 
-class Board:
+class FlowProgress:
     """One flow's state of affairs; used by the flow's thread only."""
 
     def __init__(self, job: JobSpec, now: int) -> None:
@@ -47,17 +53,17 @@ class Board:
         self._lanes: tuple[LaneFigure, ...] = ()
         self.errors: dict[Place, PartitionError] = {}
         # What makes the flow slower than it might be: a limit, or too few slots.
-        self.held_back = ""
+        self.throttle_reason = ""
         self._plan: Plan | None = None
-        self._rows: dict[Place, Row] = {}
+        self._rows: dict[Place, PartitionProgress] = {}
         self._remote_topics: dict[str, str] = {}
         self._blocked: tuple[str, ...] = ()
         # Partitions that a look alone has found recreated.
-        self._looked: set[Place] = set()
+        self._found_recreated: set[Place] = set()
 
-    def planned(self, plan: Plan) -> frozenset[Place]:
+    def apply_plan(self, plan: Plan) -> frozenset[Place]:
         """Take a plan up; the partitions that it stops no longer, though the plan before did."""
-        healed = self._healed(plan)
+        recovered = self._recovered(plan)
         self._remote_topics = {
             topic.topic: name
             for topic in plan.topics
@@ -66,25 +72,25 @@ class Board:
         }
         for place in plan.resumed:
             self._rows.pop(place, None)
-        for place in plan.resumed | healed | self._looked:
+        for place in plan.resumed | recovered | self._found_recreated:
             self.errors.pop(place, None)
-        self._looked.clear()
+        self._found_recreated.clear()
         self._rows = {
-            place: self._rows.get(place) or Row(work.start)
+            place: self._rows.get(place) or PartitionProgress(work.start)
             for place, work in plan.partitions.items()
         } | {
-            place: self._rows.get(place) or Row(error.offset)
+            place: self._rows.get(place) or PartitionProgress(error.offset)
             for place, error in plan.stopped.items()
         }
         for place, error in plan.stopped.items():
-            self._judge_source(place, error)
+            self._check_source_log(place, error)
         self.errors = {place: e for place, e in self.errors.items() if place in self._rows}
         self.errors |= plan.stopped
         self._plan = plan
         self._blocked = blocked_topics(plan.topics, plan.stopped, self.job.target.alias)
-        return healed
+        return recovered
 
-    def found_recreated(self, found: Mapping[Place, PartitionError]) -> None:
+    def mark_recreated(self, found: Mapping[Place, PartitionError]) -> None:
         """Partitions of topics that were created again, found by a look: until a plan says so too,
         they owe what the source holds now."""
         for place, error in found.items():
@@ -93,11 +99,11 @@ class Board:
                 continue
             gap = error.gap and dataclasses.replace(error.gap, position=row.position)
             error = dataclasses.replace(error, offset=row.position, gap=gap)
-            self._judge_source(place, error)
+            self._check_source_log(place, error)
             self.errors[place] = error
-            self._looked.add(place)
+            self._found_recreated.add(place)
 
-    def _healed(self, plan: Plan) -> frozenset[Place]:
+    def _recovered(self, plan: Plan) -> frozenset[Place]:
         """What only the plan before had stopped; a word of a lane since then stays."""
         before = self._plan.stopped if self._plan else {}
         return frozenset(
@@ -106,7 +112,7 @@ class Board:
             if place in plan.partitions and self.errors.get(place) is error
         )
 
-    def _judge_source(self, place: Place, error: PartitionError) -> None:
+    def _check_source_log(self, place: Place, error: PartitionError) -> None:
         """What was sampled of an earlier log of the source says nothing of the one there now."""
         known = self.errors.get(place)
         row = self._rows[place]
@@ -115,32 +121,32 @@ class Board:
             row.position = error.offset
         before = known.gap if known is not None else None
         gap = error.gap
-        if gap is not None and gap.kind in OTHER_LOG and (not before or before.kind != gap.kind):
+        if gap is not None and gap.kind in REPLACED_LOG and (not before or before.kind != gap.kind):
             row.forget_source()
 
-    def copied(self, growth: Amount) -> None:
+    def add_copied(self, growth: Amount) -> None:
         self._records += growth.records
         self._bytes += growth.bytes
         if growth.lanes:
             self._lanes = summed((*self._lanes, *growth.lanes))
 
-    def moved(self, figures: Iterable[PartitionFigure], now: int) -> None:
+    def apply_figures(self, figures: Iterable[PartitionFigure], now: int) -> None:
         for figure in figures:
             row = self._rows.get((figure.topic, figure.partition))
             if row is not None:
-                row.moved(figure, now)
+                row.apply_figure(figure, now)
 
-    def failed(self, errors: Iterable[PartitionError]) -> None:
+    def add_errors(self, errors: Iterable[PartitionError]) -> None:
         """An epoch says at its end once more what has stopped: that takes no numbers away."""
         for error in errors:
             place = (error.topic, error.partition)
-            if not _is_numbered(self.errors.get(place), error):
+            if not _has_range(self.errors.get(place), error):
                 self.errors[place] = error
 
     def gaps(self) -> dict[Place, PartitionError]:
         return {place: error for place, error in self.errors.items() if error.state == "gap"}
 
-    def passed(self) -> dict[Place, GapFacts]:
+    def skipped_gaps(self) -> dict[Place, GapFacts]:
         """What is in the way of a partition, where a person has decided to pass exactly that by."""
         ways = {(d.topic, d.partition, d.facts.position): d for d in self.job.decisions}
         return {
@@ -151,7 +157,7 @@ class Board:
             and passes_by(decision, gap)
         }
 
-    def unnumbered(self) -> set[tuple[Place, int | None]]:
+    def gaps_without_range(self) -> set[tuple[Place, int | None]]:
         """Gaps of which only the lane has spoken, or not from where the partition stands now."""
         return {
             (place, self._rows[place].position)
@@ -164,56 +170,60 @@ class Board:
             )
         }
 
-    def reaches(self, ends: Ends) -> None:
+    def apply_offsets(self, offsets: LogOffsets) -> None:
         for place, row in self._rows.items():
-            row.reaches(
-                ends.end.get(place),
-                ends.stable.get(place),
-                ends.as_of,
-                first=ends.first.get(place),
-                records=ends.records.get(place),
-                asked_at=ends.positions.get(place),
+            row.apply_sample(
+                offsets.end.get(place),
+                offsets.stable.get(place),
+                offsets.as_of,
+                first=offsets.first.get(place),
+                records=offsets.records.get(place),
+                asked_at=offsets.positions.get(place),
                 is_stopped=place in self.errors,
             )
 
-    def without_start(self) -> list[Place]:
+    def places_without_start(self) -> list[Place]:
         """Partitions of which no position says where the records begin that are owed."""
         return [
             place
             for place, row in self._rows.items()
             if row.position is None
-            or row.is_below
+            or row.is_end_below_position
             or ((error := self.errors.get(place)) is not None and error.state == "gap")
         ]
 
-    def undated(self) -> dict[Place, int]:
+    def starts_without_timestamp(self) -> dict[Place, int]:
         """Log starts that are owed, where it is not known how old the record there is.
 
         Each is asked for a few times: there may be no record, or no right to read it.
         """
         found: dict[Place, int] = {}
-        for place in self.without_start():
+        for place in self.places_without_start():
             row = self._rows[place]
-            if row.first is None or row.first_at is not None or (row.end or 0) <= row.first:
+            if (
+                row.log_start is None
+                or row.log_start_timestamp is not None
+                or (row.end or 0) <= row.log_start
+            ):
                 continue
-            if row.first_tries < FIRST_TRIES and len(found) < MOST_FIRST_RECORDS:
-                row.first_tries += 1
-                found[place] = row.first
+            if row.timestamp_tries < FIRST_TRIES and len(found) < MOST_FIRST_RECORDS:
+                row.timestamp_tries += 1
+                found[place] = row.log_start
         return found
 
-    def troubles(self) -> tuple[str, ...]:
+    def problems(self) -> tuple[str, ...]:
         """Why partitions are stopped and topics not replicated: what concerns whole topics first,
         in one sentence each."""
         hidden = self._plan.not_visible if self._plan else ""
         errors = (e.reason for e in self.errors.values() if e.code not in BLOCKED)
         below = (
-            self._below(place, row)
+            self._truncation_problem(place, row)
             for place, row in self._rows.items()
-            if row.is_below and place not in self.errors
+            if row.is_end_below_position and place not in self.errors
         )
         return (*((hidden,) if hidden else ()), *self._blocked, *errors, *below)
 
-    def _below(self, place: Place, row: Row) -> str:
+    def _truncation_problem(self, place: Place, row: PartitionProgress) -> str:
         return (
             f"{place[0]}-{place[1]} on {self.job.source.alias} ends at {row.end}, below the "
             f"position {row.position}: the topic was truncated or recreated. What it holds now is "
@@ -221,7 +231,7 @@ class Board:
         )
 
     @property
-    def is_retried(self) -> bool:
+    def has_retryable_problems(self) -> bool:
         """Whether something is stopped that may heal without a decision: the cause is looked at
         again after a while."""
         if any(error.state == "faulted" for error in self.errors.values()):
@@ -231,7 +241,7 @@ class Board:
     def positions(self) -> dict[Place, int]:
         return {p: row.position for p, row in self._rows.items() if row.position is not None}
 
-    def remotes(self, reports: Mapping[Place, Report]) -> dict[Place, RemotePartition]:
+    def remotes(self, reports: Mapping[Place, EpochReport]) -> dict[Place, RemotePartition]:
         """Of what is copied now, where it is copied to, and from which position on."""
         if self._plan is None:
             return {}
@@ -241,7 +251,7 @@ class Board:
                 id_bytes(work.remote_topic_id),
                 place[1],
                 row.position,
-                row.there,
+                row.next_remote_offset,
                 *reports[place],
             )
             for place, work in self._plan.partitions.items()
@@ -250,21 +260,21 @@ class Board:
             and (row := self._rows[place]).position is not None
         }
 
-    def meet_foreign(self, found: Mapping[Place, Iterable[Stretch]]) -> None:
+    def add_foreign_records(self, found: Mapping[Place, Iterable[Stretch]]) -> None:
         for place, stretches in found.items():
             if place in self._rows:
-                self._rows[place].meet(stretches)
+                self._rows[place].add_foreign(stretches)
 
-    def is_moving(self) -> bool:
+    def has_backlog(self) -> bool:
         """Whether the source holds something that was not copied when it was last asked, and that
         is not waiting for anything."""
         return any(
-            row.stable is None or row.position != row.stable
+            row.stable_end is None or row.position != row.stable_end
             for place, row in self._rows.items()
-            if place not in self.errors or row.stable is None
+            if place not in self.errors or row.stable_end is None
         )
 
-    def ended(self, now: int) -> str:
+    def end_reason(self, now: int) -> str:
         """What ended the run by itself, in words: its window or its end. Empty while it goes on."""
         closes = self.job.ends_at
         if closes is not None and now >= closes:
@@ -315,12 +325,14 @@ class Board:
             slices=tuple(slices),
         )
 
-    def _partition(self, place: Place, row: Row, state: JobState, now: int) -> PartitionStatus:
+    def _partition(
+        self, place: Place, row: PartitionProgress, state: JobState, now: int
+    ) -> PartitionStatus:
         work = self._plan.partitions.get(place) if self._plan else None
         error = self.errors.get(place)
         time_lag = row.time_lag(now, error)
         shown = state_of(row, error, state, time_lag)
-        held = self.held_back if shown in ("lagging", "syncing") else ""
+        held = self.throttle_reason if shown in ("lagging", "syncing") else ""
         held = held or self._left_out(row.left_out)
         return PartitionStatus(
             topic=place[0],
@@ -331,19 +343,19 @@ class Board:
             reason=error.reason if error else held,
             position=row.position,
             source_end=row.end,
-            source_stable_end=row.stable,
+            source_stable_end=row.stable_end,
             time_lag_ms=time_lag,
             lane=row.lane,
             why=row.why,
             as_of=row.ends_as_of,
             gap=error.gap if error else None,
-            remote_topic_id=work.remote_topic_id if work and row.strangers else "",
-            strangers=tuple(row.strangers),
+            remote_topic_id=work.remote_topic_id if work and row.foreign else "",
+            strangers=tuple(row.foreign),
             repeats=row.repeats,
             is_dense=row.is_dense(error),
             code=error.code if error else "",
-            source_first=row.first,
-            source_end_below_position=is_another_log(row, error),
+            source_first=row.log_start,
+            source_end_below_position=is_log_replaced(row, error),
         )
 
     def _deleted(self, now: int) -> list[PartitionStatus]:
@@ -396,7 +408,7 @@ class Board:
                 remote_topic=topic.remote_topic,
                 state=found.state,
                 reason=self._left_out(left_out[topic.topic]) or found.reason or topic.reason
-                if found.state in _WELL
+                if found.state in _HEALTHY
                 else found.reason or topic.reason,
                 partitions=topic.partitions,
                 code=topic.code or codes.get(topic.topic, ""),
@@ -404,7 +416,7 @@ class Board:
             )
 
 
-_WELL = ("in_sync", "syncing", "paused")
+_HEALTHY = ("in_sync", "syncing", "paused")
 _RANK: dict[TopicState, int] = {
     "skipped": 0,
     "in_sync": 1,
@@ -417,7 +429,7 @@ _RANK: dict[TopicState, int] = {
 }
 
 
-def _is_numbered(known: PartitionError | None, said: PartitionError) -> bool:
+def _has_range(known: PartitionError | None, said: PartitionError) -> bool:
     """Whether the planner has found the numbers of the very gap that is told again."""
     if known is None or known.gap is None or known.gap.first is None:
         return False

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from mirrors.domain.runners.job_files import JobSpec, JobState, JobStatus
 from mirrors.launcher import status_path, write_whole
-from spark_runner.status.board import Board
+from spark_runner.status.board import FlowProgress
 
 _disk_log = logging.getLogger("spark_runner")
 
-SAID_S = 60.0
+LOG_AGAIN_S = 60.0
 
 
 class StatusFile:
@@ -19,23 +19,23 @@ class StatusFile:
 
     def __init__(self) -> None:
         # Whether the last text is still to be written, and when that was said in the log.
-        self.is_behind = False
-        self._said_at: float | None = None
+        self.has_unwritten = False
+        self._logged_at: float | None = None
 
     def write(self, path: Path, text: str, now: float) -> None:
         """Whole, or not at all: then it is for the next text to be written."""
         try:
             write_whole(path, text)
         except OSError as error:
-            self.is_behind = True
-            if self._said_at is None or now - self._said_at >= SAID_S:
-                self._said_at = now
+            self.has_unwritten = True
+            if self._logged_at is None or now - self._logged_at >= LOG_AGAIN_S:
+                self._logged_at = now
                 words = error.strerror or error
                 _disk_log.error(
                     "%s cannot be written: %s. Work goes on; nobody sees how.", path, words
                 )
         else:
-            self.is_behind, self._said_at = False, None
+            self.has_unwritten, self._logged_at = False, None
 
 
 log = logging.getLogger("spark_runner.flow")
@@ -43,39 +43,39 @@ log = logging.getLogger("spark_runner.flow")
 # A little less than the flow's tick, so that no tick goes by without a file.
 MOVING_S = 0.9
 # Positions that moved are not kept back for a whole tick.
-NEWS_S = 0.3
+CHANGES_S = 0.3
 # A file with a row for each partition, in which nothing changes but the time: as often as the ends
 # are asked for then.
 QUIET_S = 5.0
 
 
-class FlowReport:
+class FlowStatusWriter:
     """Used by the flow's thread. Moments are monotonic seconds, handed in."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file = StatusFile()
-        self._said: tuple[JobState, str] | None = None
+        self._written: tuple[JobState, str] | None = None
         self._at = 0.0
 
     @property
-    def is_behind(self) -> bool:
+    def has_unwritten(self) -> bool:
         """The last word could not be written down: it is told again."""
-        return self._file.is_behind
+        return self._file.has_unwritten
 
-    def news_wait_s(self, now: float) -> float:
+    def wait_s(self, now: float) -> float:
         """How long news may wait yet."""
-        return max(0.0, self._at + NEWS_S - now)
+        return max(0.0, self._at + CHANGES_S - now)
 
     def is_due(
-        self, verdict: tuple[JobState, str], board: Board, now: float, *, has_news: bool
+        self, state: tuple[JobState, str], progress: FlowProgress, now: float, *, has_changes: bool
     ) -> bool:
         """Another state or sentence is told at once, figures as often as they change."""
-        every_s = NEWS_S if has_news else MOVING_S if board.is_moving() else QUIET_S
-        return now - self._at >= every_s or verdict != self._said
+        every_s = CHANGES_S if has_changes else MOVING_S if progress.has_backlog() else QUIET_S
+        return now - self._at >= every_s or state != self._written
 
     def write(self, job: JobSpec, status: JobStatus, now: float) -> None:
-        before, self._said, self._at = self._said, (status.state, status.reason), now
+        before, self._written, self._at = self._written, (status.state, status.reason), now
         if before is None or before[0] != status.state:
             level = logging.WARNING if status.state in ("degraded", "failed") else logging.INFO
             log.log(level, "Flow %s (%s): %s. %s", job.flow, job.name, status.state, status.reason)

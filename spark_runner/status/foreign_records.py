@@ -23,7 +23,7 @@ from mirrors.domain.specs import ClusterSpec
 from spark_runner.engine.recovery.target_batches import read_holes
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.positions.topic import Place
-from spark_runner.status.source_offsets import EndsSampler
+from spark_runner.status.source_offsets import OffsetSampler
 
 READ_S = 3.0
 # A commit is visible on the target a moment before its copier knows it.
@@ -43,7 +43,7 @@ class RemotePartition(NamedTuple):
     remote_id: bytes
     partition: int
     position: int
-    there: int | None = None
+    next_offset: int | None = None
     epoch: int = 0
     reported_at: float = float("inf")
 
@@ -53,57 +53,57 @@ class RemotePartition(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Seen:
-    """At one position: all below `looked` was read, and the partition ended at `grown` then."""
+class _LastScan:
+    """At one position: all below `scanned` was read, and the partition ended at `end_then` then."""
 
     remote: RemotePartition
-    looked: int
-    grown: int
+    scanned: int
+    end_then: int
     at: float
 
 
-class ForeignWrites:
+class ForeignRecordFinder:
     """Used by one thread at a time; raises when the target does not answer at all."""
 
     def __init__(self, target: ClusterSpec) -> None:
-        self._sampler = EndsSampler(target)
+        self._sampler = OffsetSampler(target)
         self._cluster = ClusterClient(target)
-        self._seen: dict[Place, _Seen] = {}
+        self._scans: dict[Place, _LastScan] = {}
 
     def close(self) -> None:
         self._sampler.close()
         self._cluster.close()
 
-    def look(self, partitions: Mapping[Place, RemotePartition]) -> dict[Place, list[Stretch]]:
+    def find(self, partitions: Mapping[Place, RemotePartition]) -> dict[Place, list[Stretch]]:
         """What was found since the look before, of partitions whose position did not move."""
-        there = {place: (row.remote_topic, row.partition) for place, row in partitions.items()}
-        ends = self._sampler.sample(list(there.values())).stable
+        remotes = {place: (row.remote_topic, row.partition) for place, row in partitions.items()}
+        ends = self._sampler.sample(list(remotes.values())).stable
         now = time.monotonic()
         found: dict[Place, list[Stretch]] = {}
         until, read = time.monotonic() + READ_S, 0
-        before, self._seen = self._seen, {}
+        before, self._scans = self._scans, {}
         for place, remote in partitions.items():
-            known, end = before.get(place), ends.get(there[place])
+            known, end = before.get(place), ends.get(remotes[place])
             if end is None:
                 continue
-            if known is None or not known.remote.is_at(remote) or end < known.grown:
-                first = end if remote.there is None else min(remote.there, end)
-                self._seen[place] = _Seen(remote, first, end, now)
+            if known is None or not known.remote.is_at(remote) or end < known.end_then:
+                first = end if remote.next_offset is None else min(remote.next_offset, end)
+                self._scans[place] = _LastScan(remote, first, end, now)
                 continue
             if remote.reported_at < known.at + REPORT_S:
-                self._seen[place] = known
+                self._scans[place] = known
                 continue
-            looked = known.grown
-            if known.looked < known.grown:
+            scanned = known.end_then
+            if known.scanned < known.end_then:
                 stretches = None
                 if read < MOST_READ and time.monotonic() < until:
                     read += 1
-                    stretches = self._read(remote, Hole(known.looked, known.grown), until)
+                    stretches = self._read(remote, Hole(known.scanned, known.end_then), until)
                 if stretches is None:
-                    looked = known.looked
+                    scanned = known.scanned
                 elif stretches:
                     found[place] = stretches
-            self._seen[place] = _Seen(remote, looked, max(end, known.grown), now)
+            self._scans[place] = _LastScan(remote, scanned, max(end, known.end_then), now)
         return found
 
     def _read(self, remote: RemotePartition, hole: Hole, until: float) -> list[Stretch] | None:

@@ -33,12 +33,12 @@ DEADLINE_S = 5.0
 # For one broker of many, its connection included; the last to be asked have the rest of the time.
 _EACH_S = 2.0
 # Who refuses at once costs nothing to be asked again.
-_COSTLY_S = 0.5
-_AGAIN_S = (5.0, 10.0, 20.0, 30.0)
+_SLOW_S = 0.5
+_BACKOFF_S = (5.0, 10.0, 20.0, 30.0)
 
 
 @dataclasses.dataclass(frozen=True)
-class Ends:
+class LogOffsets:
     """`end` counts everything, `stable` only what a reader of committed records may read.
 
     Partitions whose leaders did not answer are in neither. `first` has the log starts that were
@@ -54,15 +54,15 @@ class Ends:
     records: Mapping[Place, FirstRecords] = dataclasses.field(default_factory=dict)
 
 
-class EndsSampler:
+class OffsetSampler:
     """Used by one thread at a time; raises when nothing at all is answered."""
 
     def __init__(self, source: ClusterSpec) -> None:
         self._cluster = ClusterClient(source)
         self._places: list[Place] = []
         self._starts: frozenset[Place] = frozenset()
-        self._asked: dict[int, list[_Question]] = {}
-        self._silent: dict[int, _Silence] = {}
+        self._queries: dict[int, list[_OffsetQuery]] = {}
+        self._backoff: dict[int, _Backoff] = {}
 
     def close(self) -> None:
         self._cluster.close()
@@ -71,21 +71,21 @@ class EndsSampler:
         self,
         places: list[Place],
         starts: Collection[Place] = (),
-        undated: Mapping[Place, int] | None = None,
-    ) -> Ends:
+        without_timestamp: Mapping[Place, int] | None = None,
+    ) -> LogOffsets:
         """The ends of `places`, and the log starts of those of them that are in `starts`.
 
         `undated`: offsets of records whose timestamps are asked for.
         """
         deadline = time.monotonic() + DEADLINE_S
         wanted = frozenset(starts)
-        ends = until_answered(lambda: self._sample(places, wanted, deadline), deadline)
-        if not undated:
-            return ends
-        found = first_records(self._cluster, undated, deadline)
-        return dataclasses.replace(ends, records=found)
+        offsets = until_answered(lambda: self._sample(places, wanted, deadline), deadline)
+        if not without_timestamp:
+            return offsets
+        found = first_records(self._cluster, without_timestamp, deadline)
+        return dataclasses.replace(offsets, records=found)
 
-    def _sample(self, places: list[Place], starts: frozenset[Place], deadline: float) -> Ends:
+    def _sample(self, places: list[Place], starts: frozenset[Place], deadline: float) -> LogOffsets:
         as_of = int(time.time() * 1000)
         if places != self._places or starts != self._starts:
             self._prepare(places, starts, deadline)
@@ -94,7 +94,7 @@ class EndsSampler:
         except Exception:
             self._places = []
             raise
-        return Ends(as_of, end, stable, first)
+        return LogOffsets(as_of, end, stable, first)
 
     def _prepare(self, places: list[Place], starts: frozenset[Place], deadline: float) -> None:
         views = self._cluster.describe({topic for topic, _ in places}, deadline)
@@ -105,19 +105,21 @@ class EndsSampler:
             and (leader := views[topic].leaders.get(partition)) is not None
             and leader.node >= 0
         ]
-        begun = [row for row in led if row[:2] in starts]
+        with_start = [row for row in led if row[:2] in starts]
         # Log starts, stable ends, ends: in this order none is beyond the next one.
         sides = [
-            requests(begun, at=EARLIEST, isolation=READ_UNCOMMITTED),
+            requests(with_start, at=EARLIEST, isolation=READ_UNCOMMITTED),
             *(
                 requests(led, at=LATEST, isolation=one)
                 for one in (READ_COMMITTED, READ_UNCOMMITTED)
             ),
         ]
-        self._asked = {
-            node: [_Question(node, side.get(node)) for side in sides] for node in sides[-1]
+        self._queries = {
+            node: [_OffsetQuery(node, side.get(node)) for side in sides] for node in sides[-1]
         }
-        self._silent = {node: kept for node, kept in self._silent.items() if node in sides[-1]}
+        self._backoff = {
+            node: backoff for node, backoff in self._backoff.items() if node in sides[-1]
+        }
         self._places, self._starts = list(places), starts
 
     def _ask(self, deadline: float) -> tuple[dict[Place, int], dict[Place, int], dict[Place, int]]:
@@ -126,14 +128,14 @@ class EndsSampler:
         end: dict[Place, int] = {}
         errors: set[int] = set()
         problem: KafkaUnavailable | None = None
-        for node in self._who_is_asked():
-            questions = self._asked[node]
+        for node in self._nodes_to_ask():
+            queries = self._queries[node]
             try:
-                first_here, stable_here, end_here = self._answers(node, deadline)
+                first_here, stable_here, end_here = self._offsets_of(node, deadline)
             except KafkaUnavailable as error:
                 problem = error
                 continue
-            errors |= {number for question in questions for number in question.errors}
+            errors |= {number for query in queries for number in query.errors}
             first |= first_here
             stable |= stable_here
             end |= end_here
@@ -148,51 +150,51 @@ class EndsSampler:
             raise failure(min(errors), where=self._cluster.alias, doing="ask for ends")
         return first, stable, end
 
-    def _who_is_asked(self) -> list[int]:
+    def _nodes_to_ask(self) -> list[int]:
         """Those that were silent behind the others, and only when it is time; or if all were."""
         now = time.monotonic()
-        due = [node for node in self._asked if node not in self._silent]
-        due += [node for node, kept in self._silent.items() if now >= kept.until]
-        return due or list(self._asked)
+        due = [node for node in self._queries if node not in self._backoff]
+        due += [node for node, backoff in self._backoff.items() if now >= backoff.until]
+        return due or list(self._queries)
 
-    def _answers(self, node: int, deadline: float) -> list[dict[Place, int]]:
+    def _offsets_of(self, node: int, deadline: float) -> list[dict[Place, int]]:
         """Log starts, stable ends and ends of what the broker leads."""
         began = time.monotonic()
-        until = deadline if node in self._silent else min(deadline, began + _EACH_S)
+        until = deadline if node in self._backoff else min(deadline, began + _EACH_S)
         try:
-            found = [question.ask(self._cluster, until) for question in self._asked[node]]
+            found = [query.ask(self._cluster, until) for query in self._queries[node]]
         except KafkaUnavailable:
             now = time.monotonic()
-            if now - began >= _COSTLY_S:
-                tries = self._silent[node].tries + 1 if node in self._silent else 0
-                wait = _AGAIN_S[min(tries, len(_AGAIN_S) - 1)]
-                self._silent[node] = _Silence(tries, now + wait)
+            if now - began >= _SLOW_S:
+                tries = self._backoff[node].tries + 1 if node in self._backoff else 0
+                wait = _BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)]
+                self._backoff[node] = _Backoff(tries, now + wait)
             raise
-        self._silent.pop(node, None)
+        self._backoff.pop(node, None)
         return found
 
 
-class _Silence(NamedTuple):
+class _Backoff(NamedTuple):
     """How often in a row a broker was asked in vain, and until when it is left alone."""
 
     tries: int
     until: float
 
 
-class _Question:
+class _OffsetQuery:
     """The ends of what one broker leads; an answer that did not change is not read again."""
 
     def __init__(self, node: int, request: Any) -> None:
         self._node = node
-        self._question = None if request is None else Repeated(request)
+        self._request = None if request is None else Repeated(request)
         self._reply: Any = None
         self._found: dict[Place, int] = {}
         self.errors: set[int] = set()
 
     def ask(self, cluster: ClusterClient, deadline: float) -> dict[Place, int]:
-        if self._question is None:
+        if self._request is None:
             return self._found
-        reply = cluster.ask(self._question, deadline, node=self._node)
+        reply = cluster.ask(self._request, deadline, node=self._node)
         if reply is not self._reply:
             rows = listed(reply)
             self.errors = {row.error for row in rows.values() if row.error}

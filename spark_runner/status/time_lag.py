@@ -13,7 +13,7 @@ from spark_runner.kafka_protocol import fetch
 from spark_runner.kafka_protocol.batch_header import CONTROL, HEADER_SIZE, TRANSACTIONAL, Header
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.records import batches, read_header
-from spark_runner.kafka_protocol.single_fetch import peek
+from spark_runner.kafka_protocol.single_fetch import fetch_once
 from spark_runner.positions.topic import Place
 
 
@@ -53,7 +53,7 @@ def first_records(
         until = min(deadline, time.monotonic() + _EACH_S)
         try:
             link = cluster.link(leader.node, "peek", until)
-            frame, reply = peek(
+            frame, reply = fetch_once(
                 link, (topic, view.topic_id), partition, offset, until=until,
                 isolation=fetch.READ_UNCOMMITTED, most_bytes=_BYTES,
             )  # fmt: skip

@@ -36,8 +36,8 @@ from mirrors.kafka.protocol import addresses, sockets
 from mirrors.kafka.protocol.addresses import BOOK
 from mirrors.kafka.reading.samples import read_windows
 from mirrors.kafka.security import egress
-from spark_runner.kafka_protocol.cluster import ClusterClient, Lookout
-from spark_runner.status.source_offsets import EndsSampler
+from spark_runner.kafka_protocol.cluster import ClusterClient, MetadataPoller
+from spark_runner.status.source_offsets import OffsetSampler
 from tests.dead_addresses import KINDS
 
 Conversation = Callable[[ClusterSpec, str], object]
@@ -129,12 +129,12 @@ def ask_as_engine(spec: ClusterSpec, topic: str) -> None:
 
 
 def watch_topics(spec: ClusterSpec, topic: str) -> None:
-    with contextlib.closing(Lookout(spec)) as lookout:
+    with contextlib.closing(MetadataPoller(spec)) as lookout:
         assert topic in lookout.topics(time.monotonic() + 15)
 
 
 def sample_ends(spec: ClusterSpec, topic: str) -> None:
-    with contextlib.closing(EndsSampler(spec)) as sampler:
+    with contextlib.closing(OffsetSampler(spec)) as sampler:
         assert (topic, 0) in sampler.sample([(topic, 0)]).end
 
 

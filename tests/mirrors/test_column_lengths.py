@@ -52,7 +52,7 @@ from spark_runner.engine.recovery.duplicates import RepeatsSeen
 from spark_runner.engine.slice_report import Account
 from spark_runner.ipc.messages import PartitionWork
 from spark_runner.planning.plan import Plan
-from spark_runner.status.board import Board
+from spark_runner.status.board import FlowProgress
 from tests.pages import world
 
 pytestmark = pytest.mark.django_db
@@ -106,7 +106,7 @@ def told_by_a_runner(flow: Flow, why: str) -> PartitionStatus:
         job=1, flow=flow.pk, name=flow.name, generation=1, desired="running",
         source=flow.source.spec, target=flow.target.spec, properties={},
     )  # fmt: skip
-    board = Board(job, 0)
+    board = FlowProgress(job, 0)
     board.planned(
         Plan(
             source_cluster_id="", target_cluster_id="", positions_topic="", owner="",

@@ -22,7 +22,7 @@ from mirrors.kafka.internal_topics.topic import InternalRecord, read_to_end
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.record_lane.epoch import RecordLane
 from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
-from spark_runner.planning.gaps import Orders
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
 from spark_runner.positions.topic import slice_id
@@ -121,7 +121,7 @@ def copy(job: JobSpec, lane: str, ends: dict[tuple[str, int], int]) -> tuple[Pla
     with closing(Planner(job, owner="test")) as planner:
         planner.take_over()
         now = int(time.time() * 1000)
-        plan = planner.plan(now=now, most_slices=1, positions={}, slices={}, orders=Orders())
+        plan = planner.plan(now=now, most_slices=1, positions={}, slices={}, context=PlanContext())
         result = LANES[lane]().run(work_of(job, plan, lane), Driver(ends))  # type: ignore[arg-type]
     return plan, result
 

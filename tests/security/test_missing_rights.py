@@ -21,10 +21,10 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
-from spark_runner.planning.gaps import Orders
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
-from spark_runner.status.board import Board
+from spark_runner.status.board import FlowProgress
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_acl_sync import eventually
 from tests.security.test_authorisation import rule_filter
@@ -94,7 +94,7 @@ class SimulatedFlow:
         )  # fmt: skip
         planner = Planner(job, owner=uuid.uuid4().hex)
         self._planners.append(planner)
-        self.board = Board(job, 0)
+        self.board = FlowProgress(job, 0)
         planner.take_over()
         return planner
 
@@ -106,7 +106,7 @@ class SimulatedFlow:
             found[:] = [
                 planner.plan(
                     now=int(time.time() * 1000), most_slices=1, positions={}, slices={},
-                    orders=Orders(),
+                    context=PlanContext(),
                 )
             ]  # fmt: skip
             return look(found[0])

@@ -17,7 +17,7 @@ from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.services import clusters
 from mirrors.services.flows import settings
 from mirrors.services.topics import configs
-from spark_runner.planning.gaps import Orders
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.planner import Planner
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_acl_sync import eventually
@@ -115,7 +115,7 @@ def is_planned_whole(job: JobSpec) -> bool:
     planner = Planner(job, owner="test")
     try:
         planner.take_over()
-        plan = planner.plan(now=1, most_slices=1, positions={}, slices={}, orders=Orders())
+        plan = planner.plan(now=1, most_slices=1, positions={}, slices={}, context=PlanContext())
     finally:
         planner.close()
     return len(plan.partitions) >= COUNT - 1

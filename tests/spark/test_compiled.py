@@ -42,7 +42,7 @@ def _imported(path: Path, **variables: str) -> tuple[str, str]:
 
 
 def test_every_named_module_has_machine_code(made: Path) -> None:
-    assert {*loader.MODULES, loader.BY_HAND} <= set(loader.files(made))
+    assert {*loader.MODULES, loader.C_MODULE} <= set(loader.files(made))
 
 
 def test_a_new_process_takes_the_machine_code_and_for_the_rest_the_source(made: Path) -> None:
@@ -87,10 +87,10 @@ def test_a_changed_source_belongs_to_another_place(
     source = tmp_path / loader.SOURCES[1] / name
     source.write_text("A = 1\n")
     monkeypatch.setattr(loader, "ROOT", tmp_path)
-    first = loader.place()
-    assert loader.place() == first
+    first = loader.directory()
+    assert loader.directory() == first
     source.write_text("A = 2\n")
-    assert loader.place() != first
+    assert loader.directory() != first
 
 
 def test_without_a_compiler_it_says_so_and_what_that_means(tmp_path: Path) -> None:

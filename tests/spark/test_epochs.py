@@ -113,7 +113,7 @@ def _as_when_kafka_is_away(channel: Channel, deadline_s: float) -> bool:
 
 
 def test_slices_take_turns_when_there_are_fewer_slots(flow: Flow, stage: Stage) -> None:
-    other, shared = Flow(stage), rotation.Turns()
+    other, shared = Flow(stage), rotation.SlotRotation()
     flow.run._length_s = other.run._length_s = 60
     stage.slots = threading.Semaphore(1)
     flow.until(lambda: stage.copying == [1])

@@ -10,8 +10,8 @@ import pytest
 from mirrors.domain.runners.job_files import JobSpec, JobState, JobStatus
 from mirrors.domain.specs import ClusterSpec
 from mirrors.launcher import status_path
-from spark_runner.status.board import Board
-from spark_runner.status.file import FlowReport
+from spark_runner.status.board import FlowProgress
+from spark_runner.status.file import FlowStatusWriter
 
 RUNNING: tuple[JobState, str] = ("running", "")
 
@@ -35,12 +35,14 @@ class _Scene:
     def __init__(self, directory: Path) -> None:
         (directory / "flows").mkdir()
         self.job = _job()
-        self.board = Board(self.job, 0)
+        self.board = FlowProgress(self.job, 0)
         self.file = status_path(directory, self.job.flow)
-        self._report = FlowReport(directory)
+        self._report = FlowStatusWriter(directory)
 
-    def is_due(self, verdict: tuple[JobState, str], now: float, *, has_news: bool = False) -> bool:
-        return self._report.is_due(verdict, self.board, now, has_news=has_news)
+    def is_due(
+        self, verdict: tuple[JobState, str], now: float, *, has_changes: bool = False
+    ) -> bool:
+        return self._report.is_due(verdict, self.board, now, has_changes=has_changes)
 
     def tell(self, verdict: tuple[JobState, str], now: float) -> None:
         self._report.write(self.job, self.board.status(*verdict, slices=(), now=0), now)
@@ -67,8 +69,8 @@ def test_news_wait_a_third_of_a_second_and_a_flow_at_rest_is_told_of_every_five(
     scene: _Scene,
 ) -> None:
     scene.tell(RUNNING, 100.0)
-    assert not scene.is_due(RUNNING, 100.2, has_news=True)
-    assert scene.is_due(RUNNING, 100.31, has_news=True)
+    assert not scene.is_due(RUNNING, 100.2, has_changes=True)
+    assert scene.is_due(RUNNING, 100.31, has_changes=True)
     assert not scene.is_due(RUNNING, 104.9)
     assert scene.is_due(RUNNING, 105.0)
 

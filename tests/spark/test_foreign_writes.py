@@ -10,8 +10,8 @@ import pytest
 from mirrors.domain.gaps.foreign_records import Stretch, unknown_yet
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.positions.topic import Place
-from spark_runner.status.foreign_records import ForeignWrites, RemotePartition
-from spark_runner.status.partition import Row
+from spark_runner.status.foreign_records import ForeignRecordFinder, RemotePartition
+from spark_runner.status.partition import PartitionProgress
 from tests.spark.lab import Lab, partition_row, wait_for
 from tests.wire.sides import Side, unique
 
@@ -24,8 +24,8 @@ def side(backup: str) -> Iterator[Side]:
 
 
 @pytest.fixture
-def looks(side: Side) -> Iterator[ForeignWrites]:
-    looks = ForeignWrites(side.spec)
+def looks(side: Side) -> Iterator[ForeignRecordFinder]:
+    looks = ForeignRecordFinder(side.spec)
     yield looks
     looks.close()
 
@@ -35,7 +35,7 @@ def some(count: int) -> list[Record]:
 
 
 def test_what_grew_while_a_position_stood_is_found_at_the_look_after(
-    side: Side, looks: ForeignWrites
+    side: Side, looks: ForeignRecordFinder
 ) -> None:
     topic = unique("quiet")
     view = side.make(topic)
@@ -50,7 +50,7 @@ def test_what_grew_while_a_position_stood_is_found_at_the_look_after(
 
 
 def test_where_the_next_batch_belongs_says_what_was_there_at_the_first_look(
-    side: Side, looks: ForeignWrites
+    side: Side, looks: ForeignRecordFinder
 ) -> None:
     topic = unique("known")
     view = side.make(topic)
@@ -63,7 +63,7 @@ def test_where_the_next_batch_belongs_says_what_was_there_at_the_first_look(
 
 
 def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
-    side: Side, looks: ForeignWrites
+    side: Side, looks: ForeignRecordFinder
 ) -> None:
     topic = unique("dead")
     view = side.make(topic)
@@ -89,7 +89,7 @@ def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
 
 
 def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
-    side: Side, looks: ForeignWrites
+    side: Side, looks: ForeignRecordFinder
 ) -> None:
     topic = unique("own")
     view = side.make(topic)
@@ -118,7 +118,7 @@ def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
 
 
 def test_a_lane_that_finds_it_once_more_adds_only_what_is_new() -> None:
-    row = Row(0)
+    row = PartitionProgress(0)
     row.meet([Stretch(5, 7, 3)])
     row.meet([Stretch(5, 9, 5)])
     assert list(row.strangers) == [Stretch(5, 7, 3), Stretch(8, 9, 2)]

@@ -17,7 +17,7 @@ from mirrors import launcher
 from mirrors.domain.runners.job_files import JobStatus, RunnerStatus
 from spark_runner import runner
 from spark_runner.status import file
-from spark_runner.status.board import Board
+from spark_runner.status.board import FlowProgress
 from tests.spark.lab import wait_for
 from tests.spark.without_spark import FLOW, job, polling, state
 
@@ -110,7 +110,7 @@ def test_a_defect_that_is_met_again_while_it_is_told_leaves_no_slot_and_no_threa
             raise RuntimeError("a defect")
 
         with monkeypatch.context() as patched:
-            patched.setattr(Board, "status", broken)
+            patched.setattr(FlowProgress, "status", broken)
             wait_for(lambda: host.slots.used == 0, seconds=10, what="the slots")
         names = {f"flow-{FLOW}", f"clerk-{FLOW}"}
         wait_for(

@@ -13,10 +13,10 @@ from mirrors.domain.offsets.generation import generation_of
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.topics.plan import CopiedTopic, TopicPlan
 from spark_runner.ipc.messages import PartitionError
-from spark_runner.planning.gaps import Orders, apply_decisions, find_gaps
-from spark_runner.planning.plan import Draft
+from spark_runner.planning.gaps import PlanContext, apply_decisions, find_gaps
+from spark_runner.planning.plan import PlanBuilder
 from spark_runner.planning.start_offsets import Ranges
-from spark_runner.positions.topic import Ledger
+from spark_runner.positions.topic import StoredPositions
 
 PLACE = ("t", 0)
 # Twenty records are kept, thirty were copied, and three new ones came after the cut.
@@ -29,11 +29,11 @@ def snapshot(cluster: str, topic: str) -> ClusterSnapshot:
     return ClusterSnapshot(taken_at=0, cluster_id=cluster, brokers=1, topics={topic: state})
 
 
-def draft_and_ledger(leader_epoch: int | None, **known: int) -> tuple[Draft, Ledger]:
+def draft_and_ledger(leader_epoch: int | None, **known: int) -> tuple[PlanBuilder, StoredPositions]:
     ends = [ClusterSpec(alias=alias, bootstrap_servers="b:9") for alias in ("a", "b")]
     spec = FlowSpec.build(source=ends[0], target=ends[1], properties={})
     topic = CopiedTopic(topic="t", remote_topic="a.t", partitions=1, reason="")
-    draft = Draft(
+    draft = PlanBuilder(
         spec, snapshot("source", "t"), snapshot("target", "a.t"), TopicPlan(copied=(topic,)), {}
     )
     position = Position(
@@ -47,7 +47,7 @@ def draft_and_ledger(leader_epoch: int | None, **known: int) -> tuple[Draft, Led
         leader_epoch=leader_epoch,
         **known,  # type: ignore[arg-type]
     )
-    ledger = Ledger({PLACE: position}, 1)
+    ledger = StoredPositions({PLACE: position}, 1)
     draft.begin_at(ledger)
     return draft, ledger
 
@@ -70,8 +70,8 @@ SEEN = GapFacts(kind="truncated", position=COPIED, first=None, end=KEPT)
 @pytest.mark.parametrize("all_rest", [False, True])
 def test_where_a_log_was_cut_stays_what_the_lane_saw(all_rest: bool) -> None:
     draft, ledger = draft_and_ledger(leader_epoch=5)
-    orders = Orders(stopped={PLACE: said(SEEN)})
-    find_gaps(draft, ledger, HELD, orders, missing=set(), all_rest=all_rest)
+    orders = PlanContext(stopped={PLACE: said(SEEN)})
+    find_gaps(draft, ledger, HELD, orders, missing=set(), is_idle=all_rest)
     facts = draft.stopped[PLACE].gap
     assert facts == dataclasses.replace(SEEN, first=0)
     assert facts.lost == (KEPT, COPIED - 1)
@@ -88,8 +88,8 @@ def test_a_decision_does_nothing_to_a_second_cut_that_is_met_at_the_same_positio
 ) -> None:
     """It stays in the spec until something else is changed, and the position came back."""
     draft, ledger = draft_and_ledger(leader_epoch=5)
-    orders = Orders(stopped={PLACE: said(SEEN)})
-    find_gaps(draft, ledger, HELD, orders, missing=set(), all_rest=False)
+    orders = PlanContext(stopped={PLACE: said(SEEN)})
+    find_gaps(draft, ledger, HELD, orders, missing=set(), is_idle=False)
     facts = draft.stopped[PLACE].gap
     assert facts is not None
     decision = Decision(topic="t", partition=0, choice="accept", facts=facts)
@@ -98,30 +98,30 @@ def test_a_decision_does_nothing_to_a_second_cut_that_is_met_at_the_same_positio
     assert isinstance(known, Position)
     draft, ledger = draft_and_ledger(leader_epoch=6, resets=known.resets, kept=known.kept)
     again = dataclasses.replace(SEEN, end=cut_at, resets=known.resets)
-    orders = Orders(stopped={PLACE: said(again)}, decisions=(decision,))
-    find_gaps(draft, ledger, HELD, orders, missing=set(), all_rest=False)
+    orders = PlanContext(stopped={PLACE: said(again)}, decisions=(decision,))
+    find_gaps(draft, ledger, HELD, orders, missing=set(), is_idle=False)
     assert apply_decisions(draft, ledger, orders.decisions, HELD) == []
     assert draft.stopped[PLACE].gap == dataclasses.replace(again, first=0)
 
 
 def test_of_a_flow_that_begins_the_lane_is_asked_first_where_it_can_tell() -> None:
     draft, ledger = draft_and_ledger(leader_epoch=5)
-    find_gaps(draft, ledger, HELD, Orders(), missing=set(), all_rest=True)
+    find_gaps(draft, ledger, HELD, PlanContext(), missing=set(), is_idle=True)
     assert PLACE in draft.work
     assert not draft.stopped
 
 
-@pytest.mark.parametrize("orders", [Orders(), Orders(stopped={PLACE: said(None)})])
-def test_without_a_leader_epoch_the_end_is_all_there_is(orders: Orders) -> None:
+@pytest.mark.parametrize("orders", [PlanContext(), PlanContext(stopped={PLACE: said(None)})])
+def test_without_a_leader_epoch_the_end_is_all_there_is(orders: PlanContext) -> None:
     draft, ledger = draft_and_ledger(leader_epoch=None)
-    find_gaps(draft, ledger, HELD, orders, missing=set(), all_rest=True)
+    find_gaps(draft, ledger, HELD, orders, missing=set(), is_idle=True)
     facts = GapFacts(kind="truncated", position=COPIED, first=0, end=END)
     assert draft.stopped[PLACE].gap == facts
 
 
 def test_what_a_lane_could_not_number_is_numbered_by_the_end() -> None:
     draft, ledger = draft_and_ledger(leader_epoch=5)
-    orders = Orders(stopped={PLACE: said(None)})
-    find_gaps(draft, ledger, HELD, orders, missing=set(), all_rest=False)
+    orders = PlanContext(stopped={PLACE: said(None)})
+    find_gaps(draft, ledger, HELD, orders, missing=set(), is_idle=False)
     facts = GapFacts(kind="truncated", position=COPIED, first=0, end=END)
     assert draft.stopped[PLACE].gap == facts

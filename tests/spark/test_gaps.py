@@ -12,7 +12,7 @@ from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.generation import generation_of
 from mirrors.domain.runners.job_files import JobStatus
 from mirrors.kafka.admin.topics import Admin
-from spark_runner.positions.topic import read_ledger
+from spark_runner.positions.topic import read_positions
 from tests.spark.lab import Flow, Lab, partition_row
 
 
@@ -121,7 +121,7 @@ def test_a_deleted_remote_topic_is_made_and_filled_again_when_a_person_says_so(l
 
 def committed(flow: Flow, topic: str) -> Position:
     with Admin(flow.job.target) as admin:
-        return read_ledger(admin, positions(flow), deadline_s=20).positions[topic, 0]
+        return read_positions(admin, positions(flow), deadline_s=20).positions[topic, 0]
 
 
 def positions(flow: Flow) -> str:

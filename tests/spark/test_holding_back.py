@@ -7,7 +7,7 @@ import os
 import time
 
 from spark_runner.ipc.messages import Figures
-from spark_runner.slices.bandwidth import Sharing
+from spark_runner.slices.bandwidth import BandwidthShares
 from tests.spark.lab import Lab
 
 
@@ -44,7 +44,7 @@ def test_a_run_until_a_moment_ends_at_the_first_record_that_is_not_older(lab: La
 
 
 def test_a_quota_that_throttles_a_slice_is_what_holds_the_flow_back() -> None:
-    sharing, words = Sharing(), "A quota on cluster backup throttles this client."
+    sharing, words = BandwidthShares(), "A quota on cluster backup throttles this client."
     figures = Figures(as_of=0, pid=1, state="copying", quota=words)
     sharing.heard(0, figures, 1_000)
     sharing.heard(1, dataclasses.replace(figures, quota=""), 1_000)

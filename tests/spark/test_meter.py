@@ -11,7 +11,7 @@ import pytest
 from mirrors.domain.flows.lanes import LaneFigure
 from mirrors.domain.runners.job_files import JobSpec, JobStatus
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.flow.slice_supervisor import Copying
+from spark_runner.flow.slice_supervisor import SliceSupervisor
 from spark_runner.ipc.messages import (
     Figures,
     PartitionError,
@@ -20,7 +20,7 @@ from spark_runner.ipc.messages import (
     SliceResult,
 )
 from spark_runner.planning.plan import Plan
-from spark_runner.status.board import Board
+from spark_runner.status.board import FlowProgress
 
 
 def lane(why: str, batches: int) -> LaneFigure:
@@ -51,9 +51,9 @@ class Flow:
             target=ends[1], properties={},
         )  # fmt: skip
         self.dismissed: list[int] = []
-        self._board = Board(job, 0)
+        self._board = FlowProgress(job, 0)
         none: Any = types.SimpleNamespace(launch=None)
-        self._copying = Copying(job, none, none, self._board, none, lane="raw")
+        self._copying = SliceSupervisor(job, none, none, self._board, none, lane="raw")
         plan: Any = types.SimpleNamespace(slice_count=1, slices={})
         self._copying.adopt(plan)
 

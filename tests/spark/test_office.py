@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
-from spark_runner.flow.kafka_calls import Desk, Looked
-from spark_runner.flow.operation_schedule import Agenda
-from spark_runner.flow.operations import NUMBERS_AGAIN_S, Office, Phase
-from spark_runner.flow.slice_supervisor import Copying
+from spark_runner.flow.kafka_calls import KafkaCalls, MetadataChanges
+from spark_runner.flow.operation_schedule import OperationSchedule
+from spark_runner.flow.operations import GAP_RANGES_AGAIN_S, Operations, Phase
+from spark_runner.flow.slice_supervisor import SliceSupervisor
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.ipc.messages import PartitionError
-from spark_runner.planning.gaps import Orders
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
-from spark_runner.planning.planner import pack
+from spark_runner.planning.planner import assign_slices
 from spark_runner.positions.topic import Place
-from spark_runner.slices.rotation import Turns
+from spark_runner.slices.rotation import SlotRotation
 from spark_runner.spark.slots import Slots
-from spark_runner.status.board import Board
-from spark_runner.status.partition import Row
+from spark_runner.status.board import FlowProgress
+from spark_runner.status.partition import PartitionProgress
 from tests.spark.lab import wait_for
 from tests.spark.without_spark import job
 
@@ -35,12 +35,12 @@ class SimulatedFlow:
 
     def __init__(self, control: ControlServer) -> None:
         spec, self.woken = job(1), threading.Event()
-        jobs: Any = SimpleNamespace(turns=Turns(), launch=None)
-        board = Board(spec, 0)
+        jobs: Any = SimpleNamespace(turns=SlotRotation(), launch=None)
+        board = FlowProgress(spec, 0)
         self.slots = Slots(lambda: 4)
-        self.agenda = Agenda(None)
-        self.copying = Copying(spec, control, jobs, board, self.woken.set, lane="raw")
-        self.office = Office(
+        self.agenda = OperationSchedule(None)
+        self.copying = SliceSupervisor(spec, control, jobs, board, self.woken.set, lane="raw")
+        self.office = Operations(
             spec, self.agenda, self.slots, board, self.copying, self.woken.set, until=None
         )
         self.office.is_planned = True
@@ -55,7 +55,7 @@ class SimulatedFlow:
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedFlow]:
-    monkeypatch.setattr(Desk, "look", lambda _: Looked(False, {}))
+    monkeypatch.setattr(KafkaCalls, "look", lambda _: MetadataChanges(False, {}))
     control = ControlServer("127.0.0.1", "127.0.0.1")
     scene = SimulatedFlow(control)
     yield scene
@@ -80,7 +80,7 @@ def test_positions_that_could_not_be_copied_for_mm2_are_copied_when_the_target_i
     scene: SimulatedFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     act, asked = answering([KafkaUnavailable("The target does not answer.")])
-    monkeypatch.setattr(Desk, "copy_positions", act)
+    monkeypatch.setattr(KafkaCalls, "copy_positions", act)
     scene.copying.has_moved = True
     scene.step("paused", NOON)
     assert scene.office.trouble == {"positions": "The target does not answer."}
@@ -100,7 +100,11 @@ def test_a_plan_whose_slots_were_taken_meanwhile_is_made_anew_with_what_is_left(
     asked: list[tuple[int, dict[Place, int]]] = []
 
     def plan(
-        _: Desk, most: int, positions: dict[Place, int], slices: dict[Place, int], orders: Orders
+        _: KafkaCalls,
+        most: int,
+        positions: dict[Place, int],
+        slices: dict[Place, int],
+        orders: PlanContext,
     ) -> Plan:
         asked.append((most, dict(slices)))
         if len(asked) == 2:
@@ -108,10 +112,11 @@ def test_a_plan_whose_slots_were_taken_meanwhile_is_made_anew_with_what_is_left(
         found = before if len(asked) == 1 else {("t", number): 1 for number in range(4)}
         return Plan(
             source_cluster_id="", target_cluster_id="", positions_topic="", owner="",
-            partitions={}, slices=pack(found, most, slices), stopped={}, topics=(), warnings=(),
+            partitions={}, slices=assign_slices(found, most, slices), stopped={},
+            topics=(), warnings=(),
         )  # fmt: skip
 
-    monkeypatch.setattr(Desk, "plan", plan)
+    monkeypatch.setattr(KafkaCalls, "plan", plan)
     scene.agenda.begun("look")
     scene.agenda.begun("ends")
     for now in (NOON, NOON + 10):
@@ -132,7 +137,7 @@ def test_a_login_that_is_refused_is_not_tried_at_every_tick_while_a_flow_is_fenc
 ) -> None:
     refused = [KafkaRefused("The password is wrong.") for _ in range(100)]
     act, asked = answering(refused)
-    monkeypatch.setattr(Desk, "is_owner", act)
+    monkeypatch.setattr(KafkaCalls, "is_owner", act)
     scene.agenda.begun("look")
     scene.agenda.begun("ends")
     scene.copying.fenced = True
@@ -147,7 +152,7 @@ def test_each_fence_is_looked_into_at_once_and_once(
     scene: SimulatedFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     act, asked = answering([])
-    monkeypatch.setattr(Desk, "is_owner", act)
+    monkeypatch.setattr(KafkaCalls, "is_owner", act)
     scene.agenda.begun("look")
     scene.agenda.begun("ends")
     for fence in (1, 2):
@@ -162,15 +167,15 @@ def test_each_fence_is_looked_into_at_once_and_once(
 def test_a_gap_whose_source_did_not_answer_is_looked_up_again(scene: SimulatedFlow) -> None:
     """Without its numbers nobody can decide on it."""
     board, agenda = scene.office._board, scene.agenda
-    board._rows["t", 0] = Row(5)
+    board._rows["t", 0] = PartitionProgress(5)
     board.errors["t", 0] = PartitionError(
         topic="t", partition=0, offset=5, state="gap", code="out_of_range", reason="It is gone."
     )
     asked = []
-    for now in (NOON, NOON + 1, NOON + NUMBERS_AGAIN_S, NOON + NUMBERS_AGAIN_S + 1):
+    for now in (NOON, NOON + 1, NOON + GAP_RANGES_AGAIN_S, NOON + GAP_RANGES_AGAIN_S + 1):
         scene.office.notice(now, 0)
         if agenda.is_due("plan", now):
             asked.append(now)
             agenda.begun("plan")
             agenda.done("plan", now, moving=False)
-    assert asked == [NOON, NOON + NUMBERS_AGAIN_S]
+    assert asked == [NOON, NOON + GAP_RANGES_AGAIN_S]

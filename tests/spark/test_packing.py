@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.planning.planner import pack
+from spark_runner.planning.planner import assign_slices
 from spark_runner.spark.slots import Slots
 
 PLACES = st.tuples(st.sampled_from("abc"), st.integers(0, 30))
@@ -16,7 +16,7 @@ WEIGHTS = st.dictionaries(PLACES, st.integers(0, 10**12), max_size=40)
 def test_every_partition_has_one_slice_and_no_slice_is_empty(
     weights: dict[tuple[str, int], int], most: int
 ) -> None:
-    packed = pack(weights, most)
+    packed = assign_slices(weights, most)
     assert packed.keys() == weights.keys()
     assert set(packed.values()) == set(range(min(most, len(weights))))
 
@@ -25,8 +25,8 @@ def test_every_partition_has_one_slice_and_no_slice_is_empty(
 def test_packing_again_moves_nothing(
     before: dict[tuple[str, int], int], new: dict[tuple[str, int], int], most: int
 ) -> None:
-    packed = pack(before, most)
-    later = pack({**before, **new}, most, packed)
+    packed = assign_slices(before, most)
+    later = assign_slices({**before, **new}, most, packed)
     assert {place: later[place] for place in before} == packed
     assert max(later.values(), default=0) < most
 
@@ -35,8 +35,8 @@ def test_packing_again_moves_nothing(
 def test_with_fewer_slots_no_partition_moves_to_a_slice_that_does_not_fence_its_own(
     before: dict[tuple[str, int], int], new: dict[tuple[str, int], int], most: int
 ) -> None:
-    packed = pack(before, most)
-    later = pack({**before, **new}, most - 1, packed)
+    packed = assign_slices(before, most)
+    later = assign_slices({**before, **new}, most - 1, packed)
     assert {place: later[place] for place in before} == packed
     assert all(later[place] < most - 1 for place in new.keys() - before.keys())
 
@@ -47,7 +47,7 @@ def test_no_slice_is_heavier_than_an_even_share_and_the_heaviest_partition(
 ) -> None:
     weights = {("t", number): load for number, load in enumerate(loads)}
     sums = [0] * most
-    for place, index in pack(weights, most).items():
+    for place, index in assign_slices(weights, most).items():
         sums[index] += weights[place] + 1
     assert max(sums) <= sum(w + 1 for w in loads) / min(most, len(loads)) + max(loads) + 1
 

@@ -15,8 +15,8 @@ from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.flows.lanes import LaneFigure
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.flow.operation_schedule import Agenda
-from spark_runner.flow.slice_supervisor import warnings_of
+from spark_runner.flow.operation_schedule import OperationSchedule
+from spark_runner.flow.slice_supervisor import lane_warnings
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.ipc.messages import (
     Figures,
@@ -167,7 +167,7 @@ def test_a_task_with_a_wrong_token_gets_no_turn(server: ControlServer) -> None:
 
 
 def test_what_fails_is_tried_again_ever_more_seldom_and_a_refused_login_soonest_not() -> None:
-    agenda = Agenda(5)
+    agenda = OperationSchedule(5)
     assert agenda.is_due("open", 0)
     waits = []
     now = 100.0
@@ -183,19 +183,19 @@ def test_what_fails_is_tried_again_ever_more_seldom_and_a_refused_login_soonest_
 
 
 def test_topics_are_looked_for_twice_an_interval_and_never_when_switched_off() -> None:
-    agenda = Agenda(5)
+    agenda = OperationSchedule(5)
     agenda.done("open", 10, moving=False)
     assert not agenda.is_due("look", 12.4)
     assert agenda.is_due("look", 12.5)
     agenda.begun("look")
     assert not agenda.is_due("look", 1e9)
-    off = Agenda(None)
+    off = OperationSchedule(None)
     off.done("open", 10, moving=False)
     assert not off.is_due("look", 1e9)
 
 
 def test_a_partition_that_stops_weeks_later_is_tried_again_as_soon_as_the_first_one() -> None:
-    agenda, now = Agenda(None), 1000.0
+    agenda, now = OperationSchedule(None), 1000.0
 
     def waits() -> float:
         """From when a fault is seen until it is tried again; then it is gone."""
@@ -227,7 +227,7 @@ def test_a_lane_that_makes_no_classes_says_so_where_a_flow_names_some() -> None:
         target=sides["two"],
         properties={"topics.priority.low": "logs.*"},
     )
-    assert warnings_of(job, "raw") == ()
-    [sentence] = warnings_of(job, "record")
+    assert lane_warnings(job, "raw") == ()
+    [sentence] = lane_warnings(job, "record")
     assert "topics.priority.low have no effect in the record lane" in sentence
-    assert warnings_of(dataclasses.replace(job, properties={}), "record") == ()
+    assert lane_warnings(dataclasses.replace(job, properties={}), "record") == ()

@@ -4,45 +4,45 @@ from __future__ import annotations
 
 import pytest
 
-from spark_runner.spark.health import OLD_S, Look, Master, judge
+from spark_runner.spark.health import OLD_S, MasterState, Observation, assess
 
-KNOWS = Master("a:7077", is_active=True, knows_us=True)
-FORGOT = Master("a:7077", is_active=True)
-DEAD = Master("a:7077", error="connection refused")
-STANDBY = Master("b:7077", error="is standby")
+KNOWS = MasterState("a:7077", is_active=True, knows_application=True)
+FORGOT = MasterState("a:7077", is_active=True)
+DEAD = MasterState("a:7077", error="connection refused")
+STANDBY = MasterState("b:7077", error="is standby")
 
 
 def test_slots_and_an_active_master_that_knows_us_are_healthy() -> None:
-    assert judge(Look(4, (KNOWS,)), 0).is_healthy
-    assert judge(Look(4, (DEAD, KNOWS)), OLD_S).is_healthy
+    assert assess(Observation(4, (KNOWS,)), 0).is_healthy
+    assert assess(Observation(4, (DEAD, KNOWS)), OLD_S).is_healthy
     # A local master, YARN and Kubernetes have no list of masters.
-    assert judge(Look(256), 0).is_healthy
+    assert assess(Observation(256), 0).is_healthy
 
 
 @pytest.mark.parametrize(
     ("look", "words"),
     [
-        (Look(0), "No Spark executor is alive"),
-        (Look(0, (KNOWS,)), "No Spark executor is alive"),
-        (Look(0, (DEAD,)), "(a:7077: connection refused), and no executor is alive"),
-        (Look(4, (DEAD, STANDBY)), "a:7077: connection refused; b:7077: is standby"),
-        (Look(4, (DEAD,)), "a lost executor is not replaced"),
-        (Look(4, (FORGOT,)), "does not know this application"),
-        (Look(0, (STANDBY, FORGOT)), "does not know this application"),
+        (Observation(0), "No Spark executor is alive"),
+        (Observation(0, (KNOWS,)), "No Spark executor is alive"),
+        (Observation(0, (DEAD,)), "(a:7077: connection refused), and no executor is alive"),
+        (Observation(4, (DEAD, STANDBY)), "a:7077: connection refused; b:7077: is standby"),
+        (Observation(4, (DEAD,)), "a lost executor is not replaced"),
+        (Observation(4, (FORGOT,)), "does not know this application"),
+        (Observation(0, (STANDBY, FORGOT)), "does not know this application"),
     ],
 )
-def test_what_is_missing_is_named(look: Look, words: str) -> None:
-    assert words in judge(look, 0).reason
+def test_what_is_missing_is_named(look: Observation, words: str) -> None:
+    assert words in assess(look, 0).reason
 
 
 def test_an_old_answer_proves_nothing_and_says_its_age() -> None:
-    old = judge(Look(4, (KNOWS,)), 31)
+    old = assess(Observation(4, (KNOWS,)), 31)
     assert not old.is_healthy
     assert "has not answered for 31 s" in old.reason
 
 
 def test_a_master_has_forgotten_us_only_where_no_active_one_knows_us() -> None:
-    assert Look(4, (FORGOT,)).has_forgotten
-    assert not Look(4, (FORGOT, KNOWS)).has_forgotten
-    assert not Look(0, (DEAD, STANDBY)).has_forgotten
-    assert not Look(0).has_forgotten
+    assert Observation(4, (FORGOT,)).has_forgotten
+    assert not Observation(4, (FORGOT, KNOWS)).has_forgotten
+    assert not Observation(0, (DEAD, STANDBY)).has_forgotten
+    assert not Observation(0).has_forgotten

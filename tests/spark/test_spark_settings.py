@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_runner.spark.settings import chosen_by_operator, settings_beside
+from spark_runner.spark.settings import merge_settings, operator_settings
 
 
 def written(directory: Path, text: str) -> dict[str, str]:
@@ -19,11 +19,11 @@ def written(directory: Path, text: str) -> dict[str, str]:
 
 
 def beside(chosen: dict[str, str], *, local: bool = True) -> dict[str, str]:
-    return settings_beside(chosen, local=local, directory=Path("/r"), java_options="-Xa")
+    return merge_settings(chosen, local=local, directory=Path("/r"), java_options="-Xa")
 
 
 def test_what_an_operator_sets_is_left_alone_and_the_rest_is_ours(tmp_path: Path) -> None:
-    chosen = chosen_by_operator(
+    chosen = operator_settings(
         written(
             tmp_path,
             "# ours\nspark.ui.enabled   true\nspark.eventLog.enabled=true\n"
@@ -43,16 +43,16 @@ def test_what_an_operator_sets_is_left_alone_and_the_rest_is_ours(tmp_path: Path
 
 
 def test_where_there_is_no_file_all_is_ours(tmp_path: Path) -> None:
-    assert chosen_by_operator({"SPARK_CONF_DIR": str(tmp_path / "none")}) == {}
+    assert operator_settings({"SPARK_CONF_DIR": str(tmp_path / "none")}) == {}
     home = tmp_path / "spark"
     written(home / "conf", "spark.ui.enabled true")
-    assert chosen_by_operator({"SPARK_HOME": str(home)}) == {"spark.ui.enabled": "true"}
+    assert operator_settings({"SPARK_HOME": str(home)}) == {"spark.ui.enabled": "true"}
 
 
 def test_all_that_the_example_for_kubernetes_sets_has_effect(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs/kubernetes/executors.yaml").read_text()
     [file] = [part["data"] for part in yaml.safe_load_all(text) if part["kind"] == "ConfigMap"]
-    chosen = chosen_by_operator(written(tmp_path, file["spark-defaults.conf"]))
+    chosen = operator_settings(written(tmp_path, file["spark-defaults.conf"]))
     assert chosen["spark.executor.memory"] == "512m"
     assert not chosen.keys() & beside(chosen, local=False).keys()
 

@@ -11,8 +11,8 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.services.account import facts_of
 from spark_runner.ipc.messages import PartitionError, PartitionFigure, PartitionWork
 from spark_runner.planning.plan import Plan
-from spark_runner.status.board import Board
-from spark_runner.status.source_offsets import Ends
+from spark_runner.status.board import FlowProgress
+from spark_runner.status.source_offsets import LogOffsets
 from spark_runner.status.time_lag import FirstRecords
 from tests.spark.lab import partition_row, topic_row
 
@@ -25,13 +25,13 @@ WORK = PartitionWork(
 RECREATED = GapFacts(kind="recreated", position=COPIED, first=0, end=150, was="1", now="3")
 
 
-def a_board() -> Board:
+def a_board() -> FlowProgress:
     ends = [ClusterSpec(alias=alias, bootstrap_servers="b:9") for alias in ("a", "b")]
     job = JobSpec(
         job=1, flow=2, name="a->b", generation=1, desired="running", source=ends[0],
         target=ends[1], properties={},
     )  # fmt: skip
-    return Board(job, 0)
+    return FlowProgress(job, 0)
 
 
 def a_plan(
@@ -57,7 +57,7 @@ def error(code: str, gap: GapFacts | None = None, state: str = "gap") -> Partiti
     )  # fmt: skip
 
 
-def copied() -> Board:
+def copied() -> FlowProgress:
     """All of two hundred records are copied."""
     board = a_board()
     board.planned(a_plan())
@@ -68,8 +68,8 @@ def copied() -> Board:
 
 def sampled(
     end: int, *, as_of: int, first: int | None = None, position: int | None = COPIED
-) -> Ends:
-    return Ends(
+) -> LogOffsets:
+    return LogOffsets(
         as_of,
         {PLACE: end},
         {PLACE: end},
@@ -78,11 +78,11 @@ def sampled(
     )
 
 
-def told(board: Board, now: int = 10_000) -> JobStatus:
+def told(board: FlowProgress, now: int = 10_000) -> JobStatus:
     return board.status("running", "", (), now)
 
 
-def owed(board: Board) -> int | None:
+def owed(board: FlowProgress) -> int | None:
     row = partition_row(told(board), "orders")
     assert row is not None
     return evaluate(facts_of(row)).records

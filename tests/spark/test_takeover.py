@@ -13,7 +13,8 @@ from mirrors.domain.offsets.run_blocks import first_run, follows, read_block
 from mirrors.domain.offsets.runs import BlockKey, runs_topic
 from mirrors.domain.offsets.translation import Translation, translate_between
 from mirrors.kafka.internal_topics.topic import InternalRecord
-from spark_runner.planning.mm2_import import OURS, mm2_positions
+from spark_runner.planning.mm2_import import mm2_positions
+from spark_runner.positions.mm2_export import WRITER_HEADER
 from tests.spark.lab import Flow, Lab
 from tests.spark.reading import messages, records
 
@@ -146,7 +147,7 @@ def test_our_own_copy_and_other_sources_are_no_predecessor() -> None:
             cluster="a", topic="t", partition=0, offset=offset, connector=connector
         )
 
-    theirs, ours = _record(1, row(5)), _record(2, row(9), OURS)
+    theirs, ours = _record(1, row(5)), _record(2, row(9), WRITER_HEADER)
     assert mm2_positions([theirs], "a") == {("t", 0): 6}
     assert mm2_positions([theirs], "b") == {}
     assert mm2_positions([theirs, ours], "a") == {}

@@ -11,7 +11,7 @@ from mirrors.domain.runners.job_files import JobSpec, TopicStatus
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.ipc.messages import PartitionError, PartitionWork
 from spark_runner.planning.plan import Plan
-from spark_runner.status.board import Board
+from spark_runner.status.board import FlowProgress
 
 PLACE = ("orders", 0)
 TOPIC = TopicStatus(
@@ -29,7 +29,7 @@ def word(facts: GapFacts | None, offset: int = 30) -> PartitionError:
 
 
 @pytest.fixture
-def board() -> Board:
+def board() -> FlowProgress:
     """One partition that its lane has stopped, and that the planner has looked at since."""
     ends = [ClusterSpec(alias=alias, bootstrap_servers="b:9") for alias in ("a", "b")]
     job = JobSpec(
@@ -44,7 +44,7 @@ def board() -> Board:
         source_cluster_id="", target_cluster_id="", positions_topic="", partitions={PLACE: work},
         slices={PLACE: 0}, stopped={}, topics=(TOPIC,), warnings=(), owner="",
     )  # fmt: skip
-    made = Board(job, 0)
+    made = FlowProgress(job, 0)
     made.planned(plan)
     made.failed([word(CUT)])
     assert made.unnumbered()
@@ -54,20 +54,20 @@ def board() -> Board:
 
 @pytest.mark.parametrize("facts", [CUT, None])
 def test_what_the_epoch_says_again_at_its_end_takes_no_numbers_away(
-    board: Board, facts: GapFacts | None
+    board: FlowProgress, facts: GapFacts | None
 ) -> None:
     board.failed([word(facts)])
     assert board.errors[PLACE].gap == NUMBERED
     assert not board.unnumbered()
 
 
-def test_another_gap_of_the_same_partition_is_taken_up(board: Board) -> None:
+def test_another_gap_of_the_same_partition_is_taken_up(board: FlowProgress) -> None:
     further = dataclasses.replace(CUT, position=40)
     board.failed([word(further, 40)])
     assert board.errors[PLACE].gap == further
 
 
-def test_its_remote_topic_is_told_although_nothing_is_planned_for_it(board: Board) -> None:
+def test_its_remote_topic_is_told_although_nothing_is_planned_for_it(board: FlowProgress) -> None:
     """A failover counts on what lies there."""
     (row,) = board.status("running", "", (), 1).partitions
     assert (row.state, row.remote_topic) == ("gap", "a.orders")

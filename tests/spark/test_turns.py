@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from spark_runner.slices.rotation import WORDS, Turns
+from spark_runner.slices.rotation import ROTATING, SlotRotation
 
 
 @dataclasses.dataclass(eq=False)
@@ -28,7 +28,7 @@ class Slice:
         self.gave_way = True
 
 
-def heard(turns: Turns, slices: list[Slice], now: float) -> list[tuple[int, int]]:
+def heard(turns: SlotRotation, slices: list[Slice], now: float) -> list[tuple[int, int]]:
     """Every flow says once how it is; who was told to give way in all, as (flow, index)."""
     flows = itertools.groupby(sorted(slices, key=lambda one: one.flow), key=lambda one: one.flow)
     for number, (flow, own) in enumerate(flows):
@@ -36,9 +36,9 @@ def heard(turns: Turns, slices: list[Slice], now: float) -> list[tuple[int, int]
     return [(one.flow, one.index) for one in slices if one.gave_way]
 
 
-def acquainted(slices: list[Slice], now: float = 102.0) -> Turns:
+def acquainted(slices: list[Slice], now: float = 102.0) -> SlotRotation:
     """Each flow knows of the others, and nobody has waited long yet."""
-    turns = Turns()
+    turns = SlotRotation()
     assert heard(turns, slices, now) == []
     return turns
 
@@ -111,14 +111,14 @@ def test_a_slot_that_somebody_else_took_is_asked_for_again() -> None:
 def test_who_got_its_slot_just_now_keeps_it() -> None:
     slices = [Slice(0, 0, since=102.5), Slice(1, 0, since=104)]
     waiting = Slice(2, 0, since=100, has_slot=False)
-    turns = Turns()
+    turns = SlotRotation()
     told = [heard(turns, [*slices, waiting], 105.0 + second) for second in range(4)]
     assert told == [[], [], [], [(0, 0)]]
 
 
 def test_nobody_gives_way_to_a_flow_that_stopped() -> None:
     slices = [Slice(0, 0, since=1), Slice(1, 0, since=2, has_slot=False)]
-    turns = Turns()
+    turns = SlotRotation()
     turns.take(1, slices[1:], 110)
     turns.forget(1)
     assert heard(turns, slices[:1], 110.5) == []
@@ -132,7 +132,7 @@ def test_every_slice_has_its_turn_and_nobody_ends_in_vain() -> None:
     slices = [Slice(flow, index, since=0) for flow in range(3) for index in range(4)]
     for one in slices[9:]:
         one.has_slot = False
-    turns, began = Turns(), dict.fromkeys(map(id, slices), 0)
+    turns, began = SlotRotation(), dict.fromkeys(map(id, slices), 0)
     for second in range(1, 600):
         waiting = sum(not one.has_slot for one in slices)
         assert len(heard(turns, slices, second)) <= waiting
@@ -147,9 +147,9 @@ def test_every_slice_has_its_turn_and_nobody_ends_in_vain() -> None:
 
 def test_only_the_flow_that_gave_says_so() -> None:
     slices = [Slice(0, 0, since=1), Slice(1, 0, since=2)]
-    turns = Turns()
+    turns = SlotRotation()
     for now in (109, 110):
         heard(turns, [*slices, Slice(2, 0, since=100, has_slot=False)], now)
-    assert turns.words(0, 111) == WORDS
+    assert turns.words(0, 111) == ROTATING
     assert turns.words(1, 111) == turns.words(2, 111) == ""
     assert turns.words(0, 200) == ""

@@ -12,10 +12,10 @@ from typing import Any
 from mirrors import launcher
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.flow.runner_resources import Host
+from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.runner import Reporter, Runner
-from spark_runner.slices.rotation import Turns
+from spark_runner.slices.rotation import SlotRotation
 from spark_runner.spark.health import Health
 from spark_runner.spark.slots import Slots
 
@@ -32,12 +32,12 @@ def job(number: int) -> JobSpec:
 
 
 @contextlib.contextmanager
-def polling(directory: Path) -> Iterator[Host]:
+def polling(directory: Path) -> Iterator[RunnerResources]:
     """The runner of that directory, until the block ends."""
     (directory / launcher.FLOWS_DIR).mkdir()
-    jobs: Any = SimpleNamespace(is_alive=True, turns=Turns(), launch=None)
+    jobs: Any = SimpleNamespace(is_alive=True, turns=SlotRotation(), launch=None)
     control = ControlServer("127.0.0.1", "127.0.0.1")
-    host = Host(directory, control, jobs, Slots(lambda: 4), "raw")
+    host = RunnerResources(directory, control, jobs, Slots(lambda: 4), "raw")
     stopping = threading.Event()
     health: Any = SimpleNamespace(judge=Health, is_forgotten=False)
     runner = Runner(host, Reporter(directory, "lab", "local[4]"), stopping, health)

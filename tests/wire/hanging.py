@@ -9,7 +9,7 @@ from typing import Any
 from mirrors.domain.internal_topics.records import Position, read_position
 from mirrors.kafka.producers.producer_id import Identity
 from spark_runner.kafka_protocol import produce
-from spark_runner.kafka_protocol.batch_header import Pen, Sequences
+from spark_runner.kafka_protocol.batch_header import BatchStamper, Sequences
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
 from tests.spark.lab import wait_for
 from tests.wire.stops import LANES, NOW
@@ -28,7 +28,7 @@ def leave_open(
 ) -> None:
     """A batch of a transaction that will have no marker in this partition."""
     batch = encode_batch(rows)
-    pen = Pen(transactional=True)
+    pen = BatchStamper(transactional=True)
     pen.take(owner.producer_id, owner.epoch)
     pen.write(memoryview(batch), 0, read_header(memoryview(batch)), Sequences())
     link = side.client.link(

@@ -11,7 +11,7 @@ from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from spark_runner.ipc.messages import PartitionError, SliceResult, SliceWork
-from spark_runner.planning.gaps import Orders
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
 from spark_runner.positions.topic import Place
@@ -65,7 +65,7 @@ class Flow:
         assert self.planner is not None
         return self.planner.plan(
             now=int(time.time() * 1000), most_slices=1, positions={}, slices={},
-            orders=Orders(decisions, stopped or {}),
+            context=PlanContext(decisions, stopped or {}),
         )  # fmt: skip
 
     def copy(self, plan: Plan) -> SliceResult:

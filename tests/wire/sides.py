@@ -17,7 +17,7 @@ from mirrors.kafka.producers.producer_id import Identity
 from mirrors.kafka.retry import until_answered
 from spark_runner.engine.batches.header_scan import Filter
 from spark_runner.kafka_protocol import compression, fetch, produce
-from spark_runner.kafka_protocol.batch_header import CONTROL, Pen, Sequences
+from spark_runner.kafka_protocol.batch_header import CONTROL, BatchStamper, Sequences
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, list_offsets
 from spark_runner.kafka_protocol.metadata import TopicView
@@ -48,7 +48,7 @@ class Side:
         self.spec = ClusterSpec(alias=alias, bootstrap_servers=bootstrap, **fields)
         self.client = ClusterClient(self.spec)
         self.client.open(soon())
-        self._idempotent: tuple[Identity, Pen] | None = None
+        self._idempotent: tuple[Identity, BatchStamper] | None = None
         self._sequences: dict[tuple[str, int], Sequences] = {}
         self._admin: Admin | None = None
 
@@ -200,7 +200,7 @@ class Transaction:
         self._side = side
         self._identity = Identity(side.client, name, timeout_ms=60_000)
         self._identity.fence(soon())
-        self._pen = Pen(transactional=True)
+        self._pen = BatchStamper(transactional=True)
         self._pen.take(self._identity.producer_id, self._identity.epoch)
         self._sequences: dict[tuple[str, int], Sequences] = {}
         self._dirty = False

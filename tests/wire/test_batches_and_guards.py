@@ -15,8 +15,8 @@ from spark_runner.kafka_protocol.batch_header import (
     CONTROL,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
+    BatchStamper,
     Header,
-    Pen,
     Sequences,
     UnsafeHeader,
     checksum_holds,
@@ -101,7 +101,7 @@ def test_the_pen_changes_nothing_but_what_is_ours(
 ) -> None:
     batch = encode_batch(numbered(rows), base=0)
     before = read_header(memoryview(batch))
-    pen, sequences = Pen(transactional=True), Sequences()
+    pen, sequences = BatchStamper(transactional=True), Sequences()
     pen.take(producer, epoch)
     pen.write(memoryview(batch), 0, before, sequences)
     after = read_header(memoryview(batch))
@@ -117,7 +117,7 @@ def test_a_flipped_bit_is_never_blessed(rows: list[Record], where: int) -> None:
     batch = encode_batch(numbered(rows))
     header = read_header(memoryview(batch))
     batch[61 + where % (len(batch) - 61)] ^= 1 << where % 8
-    pen = Pen(transactional=True)
+    pen = BatchStamper(transactional=True)
     pen.take(5, 1)
     pen.write(memoryview(batch), 0, header, Sequences())
     assert not checksum_holds(memoryview(batch), 0, address_of(batch), len(batch))
@@ -148,7 +148,7 @@ def one_batch(attributes: int = 0) -> tuple[bytearray, Header]:
 
 def test_a_control_batch_is_never_written() -> None:
     batch, header = one_batch(CONTROL | TRANSACTIONAL)
-    pen = Pen(transactional=True)
+    pen = BatchStamper(transactional=True)
     pen.take(1, 0)
     with pytest.raises(UnsafeHeader):
         pen.write(memoryview(batch), 0, header, Sequences())
@@ -156,7 +156,7 @@ def test_a_control_batch_is_never_written() -> None:
 
 def test_nothing_is_written_before_the_producer_is_initialised() -> None:
     with pytest.raises(UnsafeHeader):
-        Pen(transactional=True).take(-1, -1)
+        BatchStamper(transactional=True).take(-1, -1)
 
 
 @pytest.mark.parametrize("transactional", [True, False])
@@ -165,7 +165,7 @@ def test_the_transactional_bit_is_that_of_the_delivery_whatever_the_source_had(
 ) -> None:
     for attributes in (0, TRANSACTIONAL, LOG_APPEND_TIME, 0x40, 0x3 | TRANSACTIONAL):
         batch, header = one_batch(attributes)
-        pen = Pen(transactional=transactional)
+        pen = BatchStamper(transactional=transactional)
         pen.take(1, 0)
         pen.write(memoryview(batch), 0, header, Sequences())
         written = read_header(memoryview(batch)).attributes
@@ -174,7 +174,7 @@ def test_the_transactional_bit_is_that_of_the_delivery_whatever_the_source_had(
 
 
 def test_an_earlier_epoch_is_never_written_again() -> None:
-    pen, sequences = Pen(transactional=True), Sequences()
+    pen, sequences = BatchStamper(transactional=True), Sequences()
     pen.take(7, 3)
     assert sequences.take(7, 3, 10) == 0
     with pytest.raises(UnsafeHeader):
@@ -200,7 +200,7 @@ def test_sequences_begin_at_zero_under_a_new_epoch_or_producer() -> None:
 
 def test_the_sequence_of_a_written_batch_can_be_read() -> None:
     batch, header = one_batch()
-    pen, sequences = Pen(transactional=True), Sequences()
+    pen, sequences = BatchStamper(transactional=True), Sequences()
     pen.take(1, 0)
     sequences.take(1, 0, 41)
     pen.write(memoryview(batch), 0, header, sequences)

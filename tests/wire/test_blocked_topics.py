@@ -17,11 +17,11 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from mirrors.services.account import facts_of
 from spark_runner.kafka_protocol.records import Record
-from spark_runner.planning.gaps import Orders
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
-from spark_runner.status.board import Board
-from spark_runner.status.source_offsets import EndsSampler
+from spark_runner.status.board import FlowProgress
+from spark_runner.status.source_offsets import OffsetSampler
 from tests.spark.lab import partition_row, topic_row, wait_for
 from tests.wire.stops import NOW
 from tests.wire.world import Side, unique
@@ -45,7 +45,7 @@ class SimulatedFlow:
                 "heartbeats.replication.enabled": "false",
             },
         )  # fmt: skip
-        self.sampler = EndsSampler(spec)
+        self.sampler = OffsetSampler(spec)
         self.start()
 
     def start(self, **properties: str) -> None:
@@ -54,7 +54,7 @@ class SimulatedFlow:
         self.job = dataclasses.replace(self.job, properties=self.job.properties | more)
         self.planner = Planner(self.job, unique("owner"))
         self.planner.take_over()
-        self.board = Board(self.job, 0)
+        self.board = FlowProgress(self.job, 0)
 
     def close(self) -> None:
         self.sampler.close()
@@ -72,7 +72,7 @@ class SimulatedFlow:
         plan = self.planner.plan(
             now=int(time.time() * 1000), most_slices=2,
             positions={(self.topic, int(number[1:])): at for number, at in positions.items()},
-            slices={}, orders=Orders(),
+            slices={}, context=PlanContext(),
         )  # fmt: skip
         self.seen = seen
         self.board.planned(plan)

@@ -15,7 +15,7 @@ from mirrors.domain.offsets.runs import runs_topic
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.kafka_protocol.records import Record
-from spark_runner.planning.gaps import Orders
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
 from tests.wire.hanging import last_row
@@ -26,9 +26,9 @@ HELD, COPIED = 10, 15
 
 
 def planned(planner: Planner, *decisions: Decision) -> Plan:
-    orders = Orders(decisions=decisions)
+    orders = PlanContext(decisions=decisions)
     now = int(time.time() * 1000)
-    return planner.plan(now=now, most_slices=1, positions={}, slices={}, orders=orders)
+    return planner.plan(now=now, most_slices=1, positions={}, slices={}, context=orders)
 
 
 @pytest.fixture

@@ -143,7 +143,7 @@ def test_the_ends_of_the_source_are_asked_of_who_leads_now(
     target.make(topic)
     target.write(topic, 0, [Record(0, NOW, b"k", b"v")])
     monkeypatch.setattr(source_offsets, "ClusterClient", lambda spec: late)
-    sampler = source_offsets.EndsSampler(target.spec)
+    sampler = source_offsets.OffsetSampler(target.spec)
     assert sampler.sample([(topic, 0)]).end == {(topic, 0): 1}
     late.fall(2)
     began = time.monotonic()

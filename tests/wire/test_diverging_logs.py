@@ -127,7 +127,7 @@ def test_a_gap_behind_what_was_put_aside_is_looked_at_anew(
     def leaderless(view: Any, partition: int, topic_id: bytes, *, anew: int) -> Any:
         if view.name == remote and time.monotonic() < until:
             return None, Code.LEADER_NOT_AVAILABLE
-        return plain(view, partition, topic_id, anew=anew)
+        return plain(view, partition, topic_id, recreated=anew)
 
     monkeypatch.setattr(Feeder, "read", altered)
     monkeypatch.setattr(leaders, "leader_or_error", leaderless)

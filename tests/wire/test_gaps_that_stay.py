@@ -15,7 +15,7 @@ from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from spark_runner.kafka_protocol.records import Record
-from spark_runner.planning.gaps import Orders
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.planner import Planner
 from tests.wire import test_cut_sources
 from tests.wire.hanging import last_row
@@ -46,8 +46,8 @@ def test_where_a_log_without_epochs_was_cut_stays_when_it_has_grown_again(
         error = planned(planner).stopped[place]
         assert error.gap == FACTS
         source.write(topic, 0, [Record(0, NOW, b"k", b"new")] * 3)
-        orders = Orders(stopped={place: error})
-        plan = planner.plan(now=NOW, most_slices=1, positions={}, slices={}, orders=orders)
+        orders = PlanContext(stopped={place: error})
+        plan = planner.plan(now=NOW, most_slices=1, positions={}, slices={}, context=orders)
         assert plan.stopped[place].gap == FACTS
     source.write(topic, 0, [Record(0, NOW, b"k", b"new")] * 30)
     with job_of(job) as planner:
@@ -72,8 +72,8 @@ def test_a_log_that_is_whole_again_is_read_on(
         assert last_row(target, positions, topic).cut_at == HELD
         source.write(topic, 0, [Record(0, NOW, b"k", b"v")] * (COPIED - HELD))
         if not is_new_job:
-            orders = Orders(stopped={place: error})
-            plan = planner.plan(now=NOW, most_slices=1, positions={}, slices={}, orders=orders)
+            orders = PlanContext(stopped={place: error})
+            plan = planner.plan(now=NOW, most_slices=1, positions={}, slices={}, context=orders)
             assert plan.resumed == {place}
             assert plan.partitions[place].start == COPIED
     if is_new_job:

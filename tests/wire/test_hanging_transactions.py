@@ -19,7 +19,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.producers.producer_id import Identity
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.kafka_protocol.records import Record
-from spark_runner.planning.gaps import Orders
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.planner import Planner
 from spark_runner.positions.topic import Place, slice_id
 from tests.spark.lab import wait_for
@@ -96,7 +96,7 @@ def test_a_new_owner_ends_what_hangs_before_he_reads_the_positions(
 
 def starts(planner: Planner) -> dict[Place, int]:
     now = int(time.time() * 1000)
-    plan = planner.plan(now=now, most_slices=1, positions={}, slices={}, orders=Orders())
+    plan = planner.plan(now=now, most_slices=1, positions={}, slices={}, context=PlanContext())
     return {place: work.start for place, work in plan.partitions.items()}
 
 

@@ -19,8 +19,8 @@ from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from spark_runner.positions.topic import Place
 from spark_runner.status import source_offsets
-from spark_runner.status.partition import Row
-from spark_runner.status.source_offsets import EndsSampler
+from spark_runner.status.partition import PartitionProgress
+from spark_runner.status.source_offsets import OffsetSampler
 from tests.wire.replicas import wait_for
 from tests.wire.sides import Side, soon, unique
 
@@ -57,7 +57,7 @@ def named(source: Side, monkeypatch: pytest.MonkeyPatch) -> Iterator[Named]:
         client.close()
 
 
-def sampled(sampler: EndsSampler, places: list[Place]) -> tuple[set[Place], float]:
+def sampled(sampler: OffsetSampler, places: list[Place]) -> tuple[set[Place], float]:
     """Whose ends were told, and in how many seconds."""
     began = time.monotonic()
     found = sampler.sample(places)
@@ -73,7 +73,7 @@ def test_one_that_hangs_costs_a_moment_once_and_is_asked_again_behind_the_others
     source.make(topic, 3)
     places = [(topic, number) for number in range(3)]
     others = {(topic, 0), (topic, 2)}
-    sampler = EndsSampler(source.spec)
+    sampler = OffsetSampler(source.spec)
     told, took = sampled(sampler, places)
     assert told == others
     assert took < source_offsets._EACH_S + QUICK_S
@@ -91,7 +91,7 @@ def test_one_that_hangs_costs_a_moment_once_and_is_asked_again_behind_the_others
 def test_while_nobody_answers_that_is_said_each_time(source: Side, named: Named) -> None:
     topic = unique("all")
     source.make(topic, 2)
-    sampler = EndsSampler(source.spec)
+    sampler = OffsetSampler(source.spec)
     for _ in range(2):
         with pytest.raises(KafkaUnavailable):
             sampler.sample([(topic, 1)])
@@ -100,7 +100,7 @@ def test_while_nobody_answers_that_is_said_each_time(source: Side, named: Named)
 
 
 def test_what_is_known_of_a_partition_keeps_its_age_while_its_leader_is_silent() -> None:
-    row = Row(5)
+    row = PartitionProgress(5)
     row.reaches(9, 8, 1000)
     row.reaches(None, None, 60_000)
     assert (row.end, row.stable, row.ends_as_of) == (9, 8, 1000)
@@ -116,7 +116,7 @@ def test_the_ends_of_three_brokers_one_of_which_is_frozen(three: KafkaCluster) -
     topic = unique("frozen")
     side.make(topic, 9, replicas=3)
     places = [(topic, number) for number in range(9)]
-    sampler = EndsSampler(side.spec)
+    sampler = OffsetSampler(side.spec)
     assert sampled(sampler, places)[0] == set(places)
     leaders = side.view(topic).leaders
     # Not the one that was asked for the list of topics.

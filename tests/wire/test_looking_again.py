@@ -9,10 +9,10 @@ import pytest
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
-from spark_runner.kafka_protocol.cluster import Lookout
+from spark_runner.kafka_protocol.cluster import MetadataPoller
 from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.kafka_protocol.records import Record
-from spark_runner.status.source_offsets import EndsSampler
+from spark_runner.status.source_offsets import OffsetSampler
 from tests.wire.sides import DEADLINE_S, Side, soon, unique
 
 
@@ -24,8 +24,8 @@ def side(primary: str) -> Iterator[Side]:
 
 
 @pytest.fixture
-def sampler(side: Side) -> Iterator[EndsSampler]:
-    sampler = EndsSampler(side.spec)
+def sampler(side: Side) -> Iterator[OffsetSampler]:
+    sampler = OffsetSampler(side.spec)
     yield sampler
     sampler.close()
 
@@ -35,7 +35,7 @@ def _write(side: Side, topic: str, partition: int = 0) -> None:
 
 
 def test_ends_that_stay_are_not_read_again_and_ends_that_move_are_told(
-    side: Side, sampler: EndsSampler
+    side: Side, sampler: OffsetSampler
 ) -> None:
     topic = unique("ends")
     side.make(topic, partitions=2)
@@ -51,7 +51,9 @@ def test_ends_that_stay_are_not_read_again_and_ends_that_move_are_told(
     assert first.end[topic, 1] == 0
 
 
-def test_a_hanging_transaction_holds_the_stable_end_back(side: Side, sampler: EndsSampler) -> None:
+def test_a_hanging_transaction_holds_the_stable_end_back(
+    side: Side, sampler: OffsetSampler
+) -> None:
     topic = unique("hanging")
     side.make(topic)
     _write(side, topic)
@@ -67,7 +69,7 @@ def test_a_hanging_transaction_holds_the_stable_end_back(side: Side, sampler: En
 
 
 def test_other_partitions_and_topics_made_anew_are_asked_for_at_once(
-    side: Side, sampler: EndsSampler
+    side: Side, sampler: OffsetSampler
 ) -> None:
     one, two = unique("one"), unique("two")
     side.make(one)
@@ -86,7 +88,7 @@ def test_other_partitions_and_topics_made_anew_are_asked_for_at_once(
 
 def test_a_look_sees_new_topics_new_partitions_and_new_ids(side: Side) -> None:
     topic = unique("seen")
-    lookout = Lookout(side.spec)
+    lookout = MetadataPoller(side.spec)
     assert topic not in lookout.topics(soon())
     made = side.make(topic)
     views = lookout.topics(soon())
@@ -101,7 +103,7 @@ def test_a_look_sees_new_topics_new_partitions_and_new_ids(side: Side) -> None:
 
 
 def test_a_look_without_change_costs_no_reading(side: Side) -> None:
-    lookout = Lookout(side.spec)
+    lookout = MetadataPoller(side.spec)
     # Other tests make topics on these brokers too: two looks in a row are alike soon.
     alike = any(lookout.topics(soon()) is lookout.topics(soon()) for _ in range(20))
     lookout.close()
@@ -109,7 +111,7 @@ def test_a_look_without_change_costs_no_reading(side: Side) -> None:
 
 
 def test_a_cluster_that_is_not_there_is_named() -> None:
-    nobody = EndsSampler(ClusterSpec(alias="gone", bootstrap_servers="127.0.0.1:1"))
+    nobody = OffsetSampler(ClusterSpec(alias="gone", bootstrap_servers="127.0.0.1:1"))
     with pytest.raises(KafkaUnavailable, match="gone"):
         nobody.sample([("orders", 0)])
     nobody.close()

@@ -16,7 +16,7 @@ from spark_runner.engine.model.pending_batch import Parcel
 from spark_runner.engine.model.receive_buffers import Arenas
 from spark_runner.engine.target.batch_preparation import Preparer
 from spark_runner.kafka_protocol import compression
-from spark_runner.kafka_protocol.batch_header import Pen
+from spark_runner.kafka_protocol.batch_header import BatchStamper
 from spark_runner.kafka_protocol.records import Record, decode_batch, encode_batch
 
 
@@ -33,7 +33,7 @@ def reply(first: int, batches: int) -> bytes:
 def prepared(replies: list[int], merged_bytes: int) -> tuple[list[Parcel], Arenas, Track]:
     """What is sent of replies with so many batches each, every one in a buffer of its own."""
     arenas = Arenas(size=1 << 16, count=len(replies))
-    pen = Pen(transactional=True)
+    pen = BatchStamper(transactional=True)
     pen.take(1, 0)
     preparer = Preparer(pen, arenas, "target", merged_bytes=merged_bytes, leave=lambda track: None)
     track = Track("t", 0, "s.t")
@@ -83,7 +83,7 @@ def test_batches_that_hold_a_thousand_times_what_they_weigh_are_not_all_put_toge
 ) -> None:
     """Records that are all alike: eighty such batches, 20 KB in all, hold 80 MB."""
     arenas = Arenas(size=1 << 16, count=1)
-    pen = Pen(transactional=True)
+    pen = BatchStamper(transactional=True)
     pen.take(1, 0)
     preparer = Preparer(pen, arenas, "target", merged_bytes=1 << 18, leave=lambda track: None)
     track, arena = Track("t", 0, "s.t"), arenas.take()

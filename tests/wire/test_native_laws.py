@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_runner.kafka_protocol import batch_header as batches
 from spark_runner.kafka_protocol import c_functions, produce
-from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, Header, Pen, Sequences
+from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, BatchStamper, Header, Sequences
 from tests.machine_code import by_hand_alone
 from tests.wire.drawn import starved_groups
 
@@ -68,7 +68,7 @@ def test_the_pen_writes_what_the_python_writes(
     one[22] &= ~batches.CONTROL
     other = bytearray(one)
     header = Header._make(batches.HEADER.unpack_from(one))
-    pen, sequences = Pen(transactional=transactional), Sequences()
+    pen, sequences = BatchStamper(transactional=transactional), Sequences()
     pen.take(producer, epoch)
     sequences.take(producer, epoch, 1)
     sequences.take_back(sequence)

@@ -17,7 +17,7 @@ from mirrors.kafka.producers.flow_writer import FlowPen, Outgoing
 from mirrors.kafka.producers.producer_id import Identity
 from mirrors.kafka.producers.transactions import plan_id
 from spark_runner.kafka_protocol.records import Record
-from spark_runner.positions.writer import LedgerWriter
+from spark_runner.positions.writer import PositionsWriter
 from tests.wire.hanging import copied, is_stable, last_row, leave_open, moved, records
 from tests.wire.world import Flow, Side, soon
 
@@ -122,7 +122,7 @@ def test_what_a_driver_wrote_down_without_an_end(source: Side, target: Side, com
     leave_open(target, driver, flow.positions_topic, [moved(flow, topic, 5)])
     driver.add([(remote, 0)], soon())
     driver.end(commit=commit, deadline=soon())
-    writer = LedgerWriter(target.spec, flow.positions_topic, name)
+    writer = PositionsWriter(target.spec, flow.positions_topic, name)
     writer.take_over(deadline_s=20)
     writer.write(owner="me", deadline_s=20)
     assert is_stable(target, flow.positions_topic)

@@ -17,17 +17,17 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.kafka_protocol.records import Record
-from spark_runner.planning.end_offsets import Bounds
-from spark_runner.planning.gaps import Orders
+from spark_runner.planning.end_offsets import EndOffsets
+from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
-from spark_runner.positions.topic import Place, read_ledger
-from spark_runner.positions.writer import LedgerWriter
+from spark_runner.positions.topic import Place, read_positions
+from spark_runner.positions.writer import PositionsWriter
 from tests.spark.lab import wait_for
 from tests.wire.stops import NOW
 from tests.wire.world import Side, unique
 
-NOTHING = Orders()
+NOTHING = PlanContext()
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def write(side: Side, topic: str, count: int) -> None:
 
 def plan(
     planner: Planner,
-    orders: Orders,
+    orders: PlanContext,
     positions: dict[Place, int] | None = None,
     *,
     most: int = 1,
@@ -67,19 +67,19 @@ def plan(
         most_slices=most,
         positions=positions or {},
         slices=slices or {},
-        orders=orders,
+        context=orders,
     )
 
 
 def fails_late(patch: pytest.MonkeyPatch) -> None:
     """Once, the source is away when most is done."""
-    find = Bounds.find
+    find = EndOffsets.find
 
-    def away(self: Bounds, *args: Any, **named: Any) -> Any:
-        patch.setattr(Bounds, "find", find)
+    def away(self: EndOffsets, *args: Any, **named: Any) -> Any:
+        patch.setattr(EndOffsets, "find", find)
         raise KafkaUnavailable("The source is away.")
 
-    patch.setattr(Bounds, "find", away)
+    patch.setattr(EndOffsets, "find", away)
 
 
 def test_where_a_topic_begins_is_written_down_although_the_plan_that_met_it_failed(
@@ -91,7 +91,7 @@ def test_where_a_topic_begins_is_written_down_although_the_plan_that_met_it_fail
         plan(its, NOTHING)
     assert (topic, 0) in plan(its, NOTHING).partitions
     with Admin(target.spec) as admin:
-        ledger = read_ledger(admin, its.positions_topic, deadline_s=10)
+        ledger = read_positions(admin, its.positions_topic, deadline_s=10)
     assert ledger.positions[topic, 0].position == 0
 
 
@@ -117,7 +117,7 @@ def test_who_still_owns_the_flow_gets_his_pen_back(
 ) -> None:
     """Somebody took it, and died before he said that the flow is his."""
     its, topic = planner
-    LedgerWriter(target.spec, its.positions_topic, its.spec.name).take_over(deadline_s=20)
+    PositionsWriter(target.spec, its.positions_topic, its.spec.name).take_over(deadline_s=20)
     with pytest.raises(Fenced):
         plan(its, NOTHING)
     assert its.is_owner()
@@ -126,7 +126,7 @@ def test_who_still_owns_the_flow_gets_his_pen_back(
 
 def test_who_no_longer_owns_the_flow_does_not(planner: tuple[Planner, str], target: Side) -> None:
     its, _ = planner
-    other = LedgerWriter(target.spec, its.positions_topic, its.spec.name)
+    other = PositionsWriter(target.spec, its.positions_topic, its.spec.name)
     other.take_over(deadline_s=20)
     other.write(owner="other", deadline_s=20)
     for _ in range(2):
@@ -157,11 +157,11 @@ def test_a_decision_is_told_of_although_the_plan_that_carried_it_out_failed(
         write(source, topic, 20)
     stands = {place: position}
     # As the lane reports it: without numbers.
-    found = plan(its, Orders(stopped={place: lost(place, position)}), stands)
+    found = plan(its, PlanContext(stopped={place: lost(place, position)}), stands)
     facts = found.stopped[place].gap
     assert facts is not None
     decision = Decision(topic=topic, partition=0, choice=choice, facts=facts)
-    orders = Orders(decisions=(decision,), stopped=found.stopped)
+    orders = PlanContext(decisions=(decision,), stopped=found.stopped)
     fails_late(monkeypatch)
     with pytest.raises(KafkaUnavailable):
         plan(its, orders, stands)
@@ -169,7 +169,7 @@ def test_a_decision_is_told_of_although_the_plan_that_carried_it_out_failed(
     assert place in again.resumed
     assert again.partitions[place].start == now
     # Heard of: what stops the partition from now on is something else.
-    assert plan(its, Orders(decisions=(decision,)), {place: 8}).resumed == frozenset()
+    assert plan(its, PlanContext(decisions=(decision,)), {place: 8}).resumed == frozenset()
 
 
 def lost(place: Place, position: int) -> PartitionError:

@@ -17,7 +17,7 @@ from spark_runner.engine.model.partition import Track
 from spark_runner.engine.model.receive_buffers import Arena
 from spark_runner.engine.source import replicated_filter as lanes
 from spark_runner.engine.source.replicated_filter import Part, Replicated
-from spark_runner.kafka_protocol.batch_header import TRANSACTIONAL, Pen
+from spark_runner.kafka_protocol.batch_header import TRANSACTIONAL, BatchStamper
 from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
 from tests.wire.world import Side, soon, unique
@@ -89,7 +89,7 @@ def test_nobody_is_a_stranger_while_the_broker_that_would_know_him_is_silent(
 def written_by(producer: int, track: Track, *, at: int = 0) -> Part:
     """A reply with one batch of a transaction."""
     batch = encode_batch([Record(0, 5, b"k", b"v")])
-    pen = Pen(transactional=True)
+    pen = BatchStamper(transactional=True)
     pen.take(producer, 0)
     pen.write(memoryview(batch), 0, read_header(memoryview(batch)), track.sequences)
     assert read_header(memoryview(batch)).attributes & TRANSACTIONAL

@@ -16,7 +16,7 @@ from spark_runner.kafka_protocol.batch_header import (
     CONTROL,
     LENGTH_OVERHEAD,
     TRANSACTIONAL,
-    Pen,
+    BatchStamper,
     checksum_holds,
 )
 from spark_runner.kafka_protocol.crc32c import address_of
@@ -50,7 +50,7 @@ def sent(data: bytes, start: int = 0) -> tuple[list[bytes | None], int]:
     memory = mmap.mmap(-1, 1 << 12)
     memory[: len(data)] = data
     arena, track = Arena(memory), Track("orders", 0, "primary.orders", position=start)
-    pen = Pen(transactional=False)
+    pen = BatchStamper(transactional=False)
     pen.take(1, 0)
     arenas = Arenas(size=1, count=0)
     preparer = Preparer(pen, arenas, "two", merged_bytes=1 << 16, leave=lambda _: None)
@@ -105,7 +105,7 @@ def ending(batches: list[bytes], *, merged: bool) -> tuple[list[bytes | None], s
     memory = mmap.mmap(-1, 1 << 16)
     memory[: len(data)] = data
     arena, track = Arena(memory), Track("orders", 0, "primary.orders")
-    pen = Pen(transactional=False)
+    pen = BatchStamper(transactional=False)
     pen.take(1, 0)
     left: list[Track] = []
     preparer = Preparer(

@@ -49,7 +49,7 @@ def test_a_partition_that_had_no_leader_is_read_again_once_it_has_one(
     ) -> tuple[Leader | None, int]:
         if partition == 1 and time.monotonic() < until:
             return None, Code.LEADER_NOT_AVAILABLE
-        return plain(view, partition, topic_id, anew=anew)
+        return plain(view, partition, topic_id, recreated=anew)
 
     monkeypatch.setattr(leaders, "leader_or_error", leaderless)
     result, _ = flow.copy(seconds=20)

@@ -11,8 +11,8 @@ from controlplane.demo.kafka.broker import KafkaBroker
 from mirrors.domain.errors import Fenced, KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
-from spark_runner.positions.topic import ensure_topics, read_ledger
-from spark_runner.positions.writer import LedgerWriter
+from spark_runner.positions.topic import ensure_topics, read_positions
+from spark_runner.positions.writer import PositionsWriter
 from tests.wire.world import unique
 
 
@@ -27,14 +27,14 @@ def topic(odd: KafkaBroker) -> tuple[ClusterSpec, str, str]:
 
 def owner_of(spec: ClusterSpec, topic: str) -> str | None:
     with Admin(spec) as admin:
-        return read_ledger(admin, topic, deadline_s=20).owner
+        return read_positions(admin, topic, deadline_s=20).owner
 
 
 def test_what_could_not_be_written_down_in_time_is_no_end_of_it(
     odd: KafkaBroker, topic: tuple[ClusterSpec, str, str]
 ) -> None:
     spec, name, flow = topic
-    writer = LedgerWriter(spec, name, flow)
+    writer = PositionsWriter(spec, name, flow)
     writer.take_over(deadline_s=20)
     writer.write(owner="first", deadline_s=20)
     assert odd.process is not None
@@ -50,7 +50,7 @@ def test_what_could_not_be_written_down_in_time_is_no_end_of_it(
 
 def test_who_was_shut_out_stays_out(topic: tuple[ClusterSpec, str, str]) -> None:
     spec, name, flow = topic
-    writer, other = LedgerWriter(spec, name, flow), LedgerWriter(spec, name, flow)
+    writer, other = PositionsWriter(spec, name, flow), PositionsWriter(spec, name, flow)
     writer.take_over(deadline_s=20)
     other.take_over(deadline_s=20)
     other.write(owner="other", deadline_s=20)

@@ -34,7 +34,7 @@ from spark_runner.engine.record_lane.target_state import Remote
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.ipc.messages import EndedBecause, SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Channel
-from spark_runner.positions.topic import Ledger, Place, read_ledger
+from spark_runner.positions.topic import Place, StoredPositions, read_positions
 
 
 def topic_ids(admin: Admin, names: Iterable[str], *, deadline_s: float) -> dict[str, str]:
@@ -142,9 +142,9 @@ class _Copy:
         self.progress.start_from(ledger)
         self._stop_cut(self._remote.take_over(tracks, ledger.positions))
 
-    def _read_ledger(self) -> Ledger:
+    def _read_ledger(self) -> StoredPositions:
         topic = self._work.positions_topic
-        return read_ledger(self._target, topic, deadline_s=START_DEADLINE_S)
+        return read_positions(self._target, topic, deadline_s=START_DEADLINE_S)
 
     def _stop_cut(self, cut: Mapping[Track, Verdict]) -> None:
         """What the target lost is for a person to decide on; the next commit writes it down."""

@@ -18,7 +18,7 @@ from spark_runner.engine.record_lane.progress import CopiedPartition
 from spark_runner.engine.source.errors import own_error
 from spark_runner.ipc.messages import PartitionWork, SliceWork
 from spark_runner.positions.topic import Place
-from spark_runner.positions.validation import range_gap
+from spark_runner.positions.validation import describe_range_gap
 
 NO_RUNS = (
     "skip.replicated=true needs offset runs, which the record lane does not write: run this flow "
@@ -181,7 +181,7 @@ def _gap(source: Admin, part: CopiedPartition) -> str:
     end = source.list_offsets([place], "latest", deadline_s=_LOOK_DEADLINE_S).done.get(place)
     words = None
     if first is not None and end is not None:
-        words = range_gap(name, source.spec.alias, part.next, first, end)
+        words = describe_range_gap(name, source.spec.alias, part.next, first, end)
     return words or f"{name} does not hold offset {part.next}; its range cannot be read."
 
 

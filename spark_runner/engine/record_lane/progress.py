@@ -27,7 +27,7 @@ from spark_runner.ipc.messages import (
     SliceResult,
     SliceWork,
 )
-from spark_runner.positions.topic import Ledger, Place
+from spark_runner.positions.topic import Place, StoredPositions
 
 
 class CopiedPartition:
@@ -105,7 +105,7 @@ class Progress:
         self.parts = {part.place: part for part in parts}
         self._by_track = {part.track: part for part in parts}
 
-    def start_from(self, ledger: Ledger) -> None:
+    def start_from(self, ledger: StoredPositions) -> None:
         """A committed position wins over the planned start; another generation's stops the copy."""
         check_owner(self._work, ledger.owner)
         self._knows_positions = True

@@ -31,7 +31,7 @@ from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, list_offsets
 from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from spark_runner.kafka_protocol.records import batches, decode_batch, read_header
-from spark_runner.kafka_protocol.single_fetch import peek
+from spark_runner.kafka_protocol.single_fetch import fetch_once
 from spark_runner.positions.topic import Place
 
 _COMMIT = 1
@@ -126,7 +126,7 @@ class PositionReader:
         assert self._at is not None  # noqa: S101 - set before the first step
         until = time.monotonic() + REQUEST_S
         topic = view.name, view.topic_id
-        frame, reply = peek(
+        frame, reply = fetch_once(
             link,
             topic,
             0,

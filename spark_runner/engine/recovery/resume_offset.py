@@ -7,7 +7,7 @@ from mirrors.domain.internal_topics.records import Position
 from spark_runner.engine.model.partition import Track
 from spark_runner.ipc.messages import PartitionError, SliceWork
 from spark_runner.kafka_protocol.metadata import id_text
-from spark_runner.positions.validation import gap_words, generation_gap
+from spark_runner.positions.validation import describe_gap, describe_generation_gap
 
 _OF_POSITION = ("truncated", "out_of_range")
 
@@ -39,11 +39,11 @@ def resume(track: Track, known: Position | None, work: SliceWork) -> None:
         target_cluster=work.target_cluster_id,
         target_topic_id=id_text(track.remote_id),
     )
-    reason = generation_gap(known, now, source=work.source.alias, target=work.target.alias)
+    reason = describe_generation_gap(known, now, source=work.source.alias, target=work.target.alias)
     facts = gap_of_mark(known)
     if reason is None and facts is not None:
         remote = f"{track.remote_topic}-{track.partition}"
-        reason = gap_words(
+        reason = describe_gap(
             facts, track.name, remote, source=work.source.alias, target=work.target.alias
         )
         code: str = facts.kind

@@ -14,7 +14,7 @@ from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.metadata import Leader
 from spark_runner.kafka_protocol.records import batches, read_header
-from spark_runner.kafka_protocol.single_fetch import peek
+from spark_runner.kafka_protocol.single_fetch import fetch_once
 
 _BYTES = 1 << 20
 
@@ -59,7 +59,7 @@ def _read(
     found: list[Seen] = []
     at = hole.first
     while at < hole.stop:
-        frame, reply = peek(
+        frame, reply = fetch_once(
             link,
             topic,
             track.partition,

@@ -21,7 +21,7 @@ from spark_runner.engine.model.stop_reason import Verdict
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.list_offsets import LATEST, list_offsets
 from spark_runner.kafka_protocol.metadata import NO_ID, Leader
-from spark_runner.positions.validation import remote_gap
+from spark_runner.positions.validation import describe_remote_truncation
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def verdict(track: Track, end: int, target: str) -> Verdict:
     """It was cut at `end`, below what is committed."""
     facts = remote_cut(track.position, track.resets, end=end, belongs=track.there)
     remote = f"{track.remote_topic}-{track.partition}"
-    words = remote_gap(facts, track.name, remote, target)
+    words = describe_remote_truncation(facts, track.name, remote, target)
     return Verdict("gap", "remote_truncated", words, track.position, facts)
 
 

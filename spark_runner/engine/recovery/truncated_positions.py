@@ -27,7 +27,7 @@ from spark_runner.engine.model.stop_reason import Verdict
 from spark_runner.engine.recovery.target_batches import read_holes
 from spark_runner.ipc.messages import SliceWork
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.positions.validation import positions_gap
+from spark_runner.positions.validation import describe_lost_positions
 
 log = logging.getLogger(__name__)
 
@@ -113,5 +113,5 @@ def last_of_ours(there: int, seen: Iterable[Seen], own: set[int]) -> int | None:
 def _verdict(track: Track, copied: int, target: str) -> Verdict:
     facts = positions_lost(track.position, track.resets, told=track.there, copied=copied)
     remote = f"{track.remote_topic}-{track.partition}"
-    words = positions_gap(facts, track.name, remote, target)
+    words = describe_lost_positions(facts, track.name, remote, target)
     return Verdict("gap", "positions_lost", words, track.position, facts)

@@ -14,7 +14,7 @@ from spark_runner.engine.model.stop_reason import Verdict
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, Listed, list_offsets
 from spark_runner.kafka_protocol.metadata import NO_ID, Leader
-from spark_runner.positions.validation import range_gap, truncated_gap
+from spark_runner.positions.validation import describe_range_gap, describe_truncation
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class Bench:
             end=min(end, track.next_fetch),
             resets=track.resets,
         )
-        reason = truncated_gap(facts, track.name, self._cluster.alias, epoch)
+        reason = describe_truncation(facts, track.name, self._cluster.alias, epoch)
         return Verdict("gap", "truncated", reason, gap=facts)
 
     def _out_of_range(self, track: Track) -> Verdict | None:
@@ -131,7 +131,7 @@ class Bench:
         beginning, end = found
         if beginning.error or end.error:
             return None
-        reason = range_gap(
+        reason = describe_range_gap(
             track.name, self._cluster.alias, track.next_fetch, beginning.offset, end.offset
         )
         kind = gap_of_range(track.next_fetch, beginning.offset, end.offset)

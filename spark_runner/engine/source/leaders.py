@@ -128,7 +128,7 @@ class Sources:
                 views.get(track.topic),
                 track.partition,
                 track.source_id,
-                anew=Code.UNKNOWN_TOPIC_ID,
+                recreated=Code.UNKNOWN_TOPIC_ID,
             )
             if leader is None:
                 self.trouble(track, number, now)

@@ -20,7 +20,7 @@ from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, list_offsets
 from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from spark_runner.kafka_protocol.records import batches, decode_batch, read_header
-from spark_runner.kafka_protocol.single_fetch import peek
+from spark_runner.kafka_protocol.single_fetch import fetch_once
 
 Row = tuple[bytes, bytes | None, int]
 """(key, value, id of the producer of transactions, or -1)"""
@@ -105,7 +105,7 @@ class RunsTail:
         assert self._at is not None  # noqa: S101 - set before the first step
         until = time.monotonic() + REQUEST_S
         topic = self._view.name, self.topic_id
-        frame, reply = peek(
+        frame, reply = fetch_once(
             link,
             topic,
             0,

@@ -14,7 +14,7 @@ from spark_runner.engine.model.pending_batch import Parcel
 from spark_runner.engine.model.receive_buffers import Arenas
 from spark_runner.engine.model.stop_reason import Verdict
 from spark_runner.engine.target import errors
-from spark_runner.kafka_protocol.batch_header import Pen, checksum_holds
+from spark_runner.kafka_protocol.batch_header import BatchStamper, checksum_holds
 from spark_runner.kafka_protocol.crc32c import address_of
 
 # Below this a batch costs the target's broker more than repacking costs us, and one batch per
@@ -31,7 +31,7 @@ class Preparer:
 
     def __init__(
         self,
-        pen: Pen,
+        pen: BatchStamper,
         arenas: Arenas,
         target: str,
         *,

@@ -99,7 +99,7 @@ class Homes:
                 views.get(track.remote_topic),
                 track.partition,
                 track.remote_id,
-                anew=Code.INCONSISTENT_TOPIC_ID,
+                recreated=Code.INCONSISTENT_TOPIC_ID,
             )
             if leader is not None and not self._settle(track, leader.node, now):
                 number = Code.LEADER_NOT_AVAILABLE
