@@ -107,14 +107,14 @@ def told_by_a_runner(flow: Flow, why: str) -> PartitionStatus:
         source=flow.source.spec, target=flow.target.spec, properties={},
     )  # fmt: skip
     board = FlowProgress(job, 0)
-    board.planned(
+    board.apply_plan(
         Plan(
             source_cluster_id="", target_cluster_id="", positions_topic="", owner="",
             partitions={("orders", 0): work}, slices={("orders", 0): 0}, stopped={}, topics=(),
             warnings=(),
         )
     )  # fmt: skip
-    board.moved(account.result("stop").partitions, 0)
+    board.apply_figures(account.result("stop").partitions, 0)
     [row] = board.status("running", "", (), 0).partitions
     return row
 

@@ -112,7 +112,7 @@ class SimulatedFlow:
             return look(found[0])
 
         eventually(planned)
-        self.board.planned(found[0])
+        self.board.apply_plan(found[0])
         return found[0]
 
     @staticmethod
@@ -146,19 +146,19 @@ def test_a_principal_that_sees_nothing_is_no_flow_without_topics(here: Simulated
     plan = here.until(planner, lambda plan: plan.not_visible)
     assert "lacks DESCRIBE" in plan.not_visible
     assert f"--allow-principal User:{LIMITED} --operation Describe" in plan.not_visible
-    assert here.board.troubles() == (plan.not_visible,)
+    assert here.board.problems() == (plan.not_visible,)
     here.rule(f"{here.name}.", AclOperation.READ, pattern=PREFIXED)
     here.rule(f"{here.name}.", AclOperation.DESCRIBE_CONFIGS, pattern=PREFIXED)
     plan = here.until(planner, lambda plan: plan.partitions)
     assert (plan.not_visible, set(plan.partitions)) == ("", {(topic, 0)})
-    assert here.board.troubles() == ()
+    assert here.board.problems() == ()
 
 
 def test_a_right_on_names_that_do_not_exist_yet_is_no_missing_one(here: SimulatedFlow) -> None:
     here.rule(f"{here.name}.later", AclOperation.READ, pattern=PREFIXED)
     planner = here.planner(rf"{here.name}\.later.*")
     here.until(planner, lambda plan: not plan.not_visible)
-    assert here.board.troubles() == ()
+    assert here.board.problems() == ()
 
 
 def test_a_topic_that_is_named_and_hidden_is_told_of(here: SimulatedFlow) -> None:
@@ -185,7 +185,7 @@ def test_a_topic_that_was_copied_and_is_hidden_now_was_not_deleted(here: Simulat
     [row] = [row for row in plan.topics if row.topic == topic]
     assert (row.state, row.code, row.partitions) == ("faulted", "not_described", 2)
     assert f"--operation Describe --topic {topic}" in row.reason
-    [words] = here.board.troubles()
+    [words] = here.board.problems()
     assert words.startswith(f"{topic} (2 partitions) cannot be described. ")
 
 

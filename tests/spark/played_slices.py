@@ -69,8 +69,8 @@ class Flow:
         return dataclasses.replace(work("", ""), index=index, epoch=epoch, deadline=deadline)
 
     def step(self) -> list[tuple[int, Figures | SliceResult]]:
-        said = self.run.harvest()
-        self.run.tend(self.make_work, self.is_outdated)
+        said = self.run.collect()
+        self.run.maintain(self.make_work, self.is_outdated)
         return said
 
     def until(self, look: Callable[[], object], seconds: float = 10.0) -> None:

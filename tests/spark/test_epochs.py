@@ -17,11 +17,11 @@ from tests.spark.played_slices import Flow, Stage
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    monkeypatch.setattr(run, "SHORTEST_S", 2.0)
+    monkeypatch.setattr(run, "SHORTEST_EPOCH_S", 2.0)
     monkeypatch.setattr(run, "HANDOVER_S", 0.7)
     monkeypatch.setattr(run, "FIRST_RETRY_S", 0.2)
     monkeypatch.setattr(rotation, "SLOT_S", 0.3)
-    monkeypatch.setattr(rotation, "TURN_S", 0.5)
+    monkeypatch.setattr(rotation, "SHORTEST_TURN_S", 0.5)
     return Stage()
 
 
@@ -30,7 +30,7 @@ def flow(stage: Stage) -> Iterator[Flow]:
     flow = Flow(stage)
     yield flow
     flow.run.order("stop")
-    wait_for(lambda: (flow.run.harvest(), flow.run.is_idle)[1], seconds=10)
+    wait_for(lambda: (flow.run.collect(), flow.run.is_idle)[1], seconds=10)
     flow.control.close()
 
 
@@ -122,44 +122,44 @@ def test_slices_take_turns_when_there_are_fewer_slots(flow: Flow, stage: Stage) 
         """Until it is the second one's turn."""
         for number, each in enumerate((flow, other)):
             each.step()
-            shared.take(number, [each.run], time.monotonic())
+            shared.rotate(number, [each.run], time.monotonic())
         now = time.monotonic()
-        return two.run.works_s(now) > 0 and one.run.works_s(now) == 0
+        return two.run.working_s(now) > 0 and one.run.working_s(now) == 0
 
     for _ in range(2):
         wait_for(lambda: stepped(flow, other), seconds=10, pause=0.01)
-        assert shared.words(0, time.monotonic()).startswith("Slices take turns")
+        assert shared.reason(0, time.monotonic()).startswith("Slices take turns")
         wait_for(lambda: stepped(other, flow), seconds=10, pause=0.01)
-    assert shared.words(0, time.monotonic() + 60) == ""
+    assert shared.reason(0, time.monotonic() + 60) == ""
     flow.run.order("stop")
     other.run.order("stop")
-    wait_for(lambda: (flow.run.harvest(), other.run.harvest(), other.run.is_idle)[2], seconds=10)
+    wait_for(lambda: (flow.run.collect(), other.run.collect(), other.run.is_idle)[2], seconds=10)
     other.control.close()
 
 
 def test_a_slice_that_waits_for_a_slot_says_so(
     flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "STARVED_S", 0.2)
+    monkeypatch.setattr(run, "WAITING_FOR_SLOT_S", 0.2)
     stage.slots = threading.Semaphore(0)
-    flow.until(lambda: "waits for a slot" in flow.run.trouble(time.monotonic()))
-    assert not flow.run.epochs()[0].is_mute()
+    flow.until(lambda: "waits for a slot" in flow.run.problem(time.monotonic()))
+    assert not flow.run.epochs()[0].is_unresponsive()
     stage.slots.release()
     flow.until(lambda: stage.copying)
-    assert flow.run.trouble(time.monotonic()) == ""
+    assert flow.run.problem(time.monotonic()) == ""
 
 
 def test_a_failure_is_tried_again_after_a_while_and_its_reason_shown(
     flow: Flow, stage: Stage
 ) -> None:
     stage.failing = {1, 2}
-    flow.until(lambda: flow.run.waits_to_retry)
+    flow.until(lambda: flow.run.is_waiting_to_retry)
     assert "The target is down. Tried again" in flow.run.reason
     began = time.monotonic()
     flow.until(lambda: stage.copying == [3])
     assert 0.5 < time.monotonic() - began < 2
     flow.until(lambda: flow.run.is_copying)
-    assert not flow.run.waits_to_retry
+    assert not flow.run.is_waiting_to_retry
 
 
 def test_a_successor_that_fails_is_not_tried_in_a_whirl(flow: Flow, stage: Stage) -> None:
@@ -185,5 +185,5 @@ def test_a_stop_ends_the_present_epoch_and_its_waiting_successor(flow: Flow, sta
     flow.is_outdated = lambda epoch: epoch.work.epoch == 1
     flow.until(lambda: flow.run.successor is not None)
     flow.run.order("stop")
-    wait_for(lambda: (flow.run.harvest(), flow.run.is_idle)[1], seconds=5)
+    wait_for(lambda: (flow.run.collect(), flow.run.is_idle)[1], seconds=5)
     assert stage.copying == []

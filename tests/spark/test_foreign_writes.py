@@ -42,11 +42,11 @@ def test_what_grew_while_a_position_stood_is_found_at_the_look_after(
     place = ("t", 0)
     there = {place: RemotePartition(topic, view.topic_id, 0, 7)}
     side.write(topic, 0, some(5))
-    assert looks.look(there) == {}, "what was there before is no news"
+    assert looks.find(there) == {}, "what was there before is no news"
     side.write(topic, 0, some(3))
-    assert looks.look(there) == {}, "it may be a batch of this flow, whose position comes later"
-    assert looks.look(there) == {place: [Stretch(5, 7, 3)]}
-    assert looks.look(there) == {}, "it is found once"
+    assert looks.find(there) == {}, "it may be a batch of this flow, whose position comes later"
+    assert looks.find(there) == {place: [Stretch(5, 7, 3)]}
+    assert looks.find(there) == {}, "it is found once"
 
 
 def test_where_the_next_batch_belongs_says_what_was_there_at_the_first_look(
@@ -57,9 +57,9 @@ def test_where_the_next_batch_belongs_says_what_was_there_at_the_first_look(
     place = ("t", 0)
     side.write(topic, 0, some(5))
     there = {place: RemotePartition(topic, view.topic_id, 0, 7, 2)}
-    assert looks.look(there) == {}
+    assert looks.find(there) == {}
     # The batch of five begins below that place and reaches beyond it.
-    assert looks.look(there) == {place: [Stretch(0, 4, 5)]}
+    assert looks.find(there) == {place: [Stretch(0, 4, 5)]}
 
 
 def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
@@ -74,18 +74,18 @@ def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
         return {place: remote}
 
     began = time.monotonic()
-    looks.look(there(1, 1, began))
+    looks.find(there(1, 1, began))
     # Its last batch; then it dies, and nothing follows for long.
     side.write(topic, 0, some(4))
     for _ in range(3):
-        assert looks.look(there(1, 1, began)) == {}, "nothing was reported since"
+        assert looks.find(there(1, 1, began)) == {}, "nothing was reported since"
     for _ in range(3):
-        assert looks.look({}) == {}, "nothing copies"
+        assert looks.find({}) == {}, "nothing copies"
     for _ in range(3):
-        assert looks.look(there(5, 2, float("inf"))) == {}, "the next one knows the position"
+        assert looks.find(there(5, 2, float("inf"))) == {}, "the next one knows the position"
     side.write(topic, 0, some(2))
-    looks.look(there(5, 2, float("inf")))
-    assert looks.look(there(5, 2, float("inf"))) == {place: [Stretch(4, 5, 2)]}
+    looks.find(there(5, 2, float("inf")))
+    assert looks.find(there(5, 2, float("inf"))) == {place: [Stretch(4, 5, 2)]}
 
 
 def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
@@ -99,33 +99,33 @@ def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
         return {place: RemotePartition(topic, view.topic_id, 0, position)}
 
     side.write(topic, 0, some(1))
-    looks.look(there(1))
+    looks.find(there(1))
     side.write(topic, 0, some(4))
-    looks.look(there(1))
-    assert looks.look(there(5)) == {}, "its position moved"
+    looks.find(there(1))
+    assert looks.find(there(5)) == {}, "its position moved"
     writer = side.transaction(unique("writer"))
     writer.write(topic, 0, some(2))
     writer.end(commit=False)
     for _ in range(3):
-        assert looks.look(there(5)) == {}
+        assert looks.find(there(5)) == {}
     writer.write(topic, 0, some(2))
     for _ in range(3):
-        assert looks.look(there(5)) == {}, "nobody knows yet whether it counts"
+        assert looks.find(there(5)) == {}, "nobody knows yet whether it counts"
     writer.end(commit=True)
     # Its marker is written a moment after the commit.
-    found = wait_for(lambda: looks.look(there(5)), what="the committed ones")
+    found = wait_for(lambda: looks.find(there(5)), what="the committed ones")
     assert [row.records for row in found[place]] == [2]
 
 
 def test_a_lane_that_finds_it_once_more_adds_only_what_is_new() -> None:
     row = PartitionProgress(0)
-    row.meet([Stretch(5, 7, 3)])
-    row.meet([Stretch(5, 9, 5)])
-    assert list(row.strangers) == [Stretch(5, 7, 3), Stretch(8, 9, 2)]
-    row.meet([Stretch(8, 9, 2)])
-    assert list(row.strangers) == [Stretch(5, 7, 3), Stretch(8, 9, 2)]
-    row.meet([Stretch(20, 20, 1)])
-    assert list(row.strangers)[-1] == Stretch(20, 20, 1)
+    row.add_foreign([Stretch(5, 7, 3)])
+    row.add_foreign([Stretch(5, 9, 5)])
+    assert list(row.foreign) == [Stretch(5, 7, 3), Stretch(8, 9, 2)]
+    row.add_foreign([Stretch(8, 9, 2)])
+    assert list(row.foreign) == [Stretch(5, 7, 3), Stretch(8, 9, 2)]
+    row.add_foreign([Stretch(20, 20, 1)])
+    assert list(row.foreign)[-1] == Stretch(20, 20, 1)
     assert unknown_yet([Stretch(5, 9, 5), Stretch(1, 2, 2)], 8) == [Stretch(8, 9, 2)]
 
 

@@ -48,7 +48,7 @@ def draft_and_ledger(leader_epoch: int | None, **known: int) -> tuple[PlanBuilde
         **known,  # type: ignore[arg-type]
     )
     ledger = StoredPositions({PLACE: position}, 1)
-    draft.begin_at(ledger)
+    draft.apply_positions(ledger)
     return draft, ledger
 
 

@@ -46,12 +46,12 @@ def test_a_run_until_a_moment_ends_at_the_first_record_that_is_not_older(lab: La
 def test_a_quota_that_throttles_a_slice_is_what_holds_the_flow_back() -> None:
     sharing, words = BandwidthShares(), "A quota on cluster backup throttles this client."
     figures = Figures(as_of=0, pid=1, state="copying", quota=words)
-    sharing.heard(0, figures, 1_000)
-    sharing.heard(1, dataclasses.replace(figures, quota=""), 1_000)
-    assert sharing.words(2_000) == words
-    assert sharing.words(60_000) == "", "the slice says nothing any more"
-    sharing.heard(0, dataclasses.replace(figures, quota=""), 2_000)
-    assert sharing.words(2_000) == ""
+    sharing.record(0, figures, 1_000)
+    sharing.record(1, dataclasses.replace(figures, quota=""), 1_000)
+    assert sharing.reason(2_000) == words
+    assert sharing.reason(60_000) == "", "the slice says nothing any more"
+    sharing.record(0, dataclasses.replace(figures, quota=""), 2_000)
+    assert sharing.reason(2_000) == ""
 
 
 def test_a_limit_holds_the_lag_says_so_and_is_lifted_without_a_restart(lab: Lab) -> None:

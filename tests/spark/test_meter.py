@@ -55,11 +55,11 @@ class Flow:
         none: Any = types.SimpleNamespace(launch=None)
         self._copying = SliceSupervisor(job, none, none, self._board, none, lane="raw")
         plan: Any = types.SimpleNamespace(slice_count=1, slices={})
-        self._copying.adopt(plan)
+        self._copying.apply_plan(plan)
 
     def hears(self, *said: tuple[int, Figures | SliceResult]) -> None:
         self._copying._slices[0] = types.SimpleNamespace(harvest=lambda: said)  # type: ignore[assignment]
-        self._copying.harvest(0)
+        self._copying.collect(0)
 
     def resumes(self, at: int, *, epoch: int) -> None:
         """A person's choice: the partition goes on at an offset, after so many epochs."""
@@ -82,9 +82,9 @@ class Flow:
         self._copying._slices[0] = types.SimpleNamespace(  # type: ignore[assignment]
             epoch=epoch, dismiss_successor=lambda: self.dismissed.append(epoch)
         )
-        self._board.planned(plan)
-        self._copying.adopt(plan)
-        self._copying.resume(plan.resumed)
+        self._board.apply_plan(plan)
+        self._copying.apply_plan(plan)
+        self._copying.restart_partitions(plan.resumed)
 
     def stands(self) -> tuple[int | None, str]:
         (row,) = self.says().partitions

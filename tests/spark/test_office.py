@@ -48,14 +48,14 @@ class SimulatedFlow:
     def step(self, phase: Phase, now: float) -> None:
         """What is due is asked, answered and heard."""
         self.office.step(phase, now)
-        wait_for(lambda: not self.office.busy or self.woken.wait(0.01), seconds=10)
+        wait_for(lambda: not self.office.is_busy or self.woken.wait(0.01), seconds=10)
         self.woken.clear()
         self.office.step(phase, now)
 
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedFlow]:
-    monkeypatch.setattr(KafkaCalls, "look", lambda _: MetadataChanges(False, {}))
+    monkeypatch.setattr(KafkaCalls, "detect_changes", lambda _: MetadataChanges(False, {}))
     control = ControlServer("127.0.0.1", "127.0.0.1")
     scene = SimulatedFlow(control)
     yield scene
@@ -81,14 +81,14 @@ def test_positions_that_could_not_be_copied_for_mm2_are_copied_when_the_target_i
 ) -> None:
     act, asked = answering([KafkaUnavailable("The target does not answer.")])
     monkeypatch.setattr(KafkaCalls, "copy_positions", act)
-    scene.copying.has_moved = True
+    scene.copying.has_new_positions = True
     scene.step("paused", NOON)
-    assert scene.office.trouble == {"positions": "The target does not answer."}
+    assert scene.office.problems == {"positions": "The target does not answer."}
     scene.step("paused", NOON + 0.5)
     assert len(asked) == 1
     # Nothing has moved since: the flow was called degraded until something did.
     scene.step("paused", NOON + 1.1)
-    assert (len(asked), scene.office.trouble) == (2, {})
+    assert (len(asked), scene.office.problems) == (2, {})
     scene.step("paused", NOON + 60)
     assert len(asked) == 2, "what is copied already is not copied again"
 
@@ -117,10 +117,10 @@ def test_a_plan_whose_slots_were_taken_meanwhile_is_made_anew_with_what_is_left(
         )  # fmt: skip
 
     monkeypatch.setattr(KafkaCalls, "plan", plan)
-    scene.agenda.begun("look")
-    scene.agenda.begun("ends")
+    scene.agenda.mark_started("look")
+    scene.agenda.mark_started("ends")
     for now in (NOON, NOON + 10):
-        scene.agenda.want("plan")
+        scene.agenda.request("plan")
         scene.step("copying", now)
     assert asked == [(4, {}), (4, before)]
     scene.step("copying", NOON + 10.5)
@@ -138,11 +138,11 @@ def test_a_login_that_is_refused_is_not_tried_at_every_tick_while_a_flow_is_fenc
     refused = [KafkaRefused("The password is wrong.") for _ in range(100)]
     act, asked = answering(refused)
     monkeypatch.setattr(KafkaCalls, "is_owner", act)
-    scene.agenda.begun("look")
-    scene.agenda.begun("ends")
-    scene.copying.fenced = True
+    scene.agenda.mark_started("look")
+    scene.agenda.mark_started("ends")
+    scene.copying.is_fenced = True
     for second in range(60):
-        scene.office.notice(NOON + second, 0)
+        scene.office.follow_up(NOON + second, 0)
         scene.step("copying", NOON + second)
     # At once, then 5, 15 and 30 seconds later.
     assert len(asked) == 4
@@ -153,29 +153,29 @@ def test_each_fence_is_looked_into_at_once_and_once(
 ) -> None:
     act, asked = answering([])
     monkeypatch.setattr(KafkaCalls, "is_owner", act)
-    scene.agenda.begun("look")
-    scene.agenda.begun("ends")
+    scene.agenda.mark_started("look")
+    scene.agenda.mark_started("ends")
     for fence in (1, 2):
-        scene.copying.fenced = True
+        scene.copying.is_fenced = True
         for tick in range(3):
-            scene.office.notice(NOON + fence + tick / 10, 0)
+            scene.office.follow_up(NOON + fence + tick / 10, 0)
             scene.step("copying", NOON + fence + tick / 10)
-        assert not scene.copying.fenced
+        assert not scene.copying.is_fenced
         assert len(asked) == fence
 
 
 def test_a_gap_whose_source_did_not_answer_is_looked_up_again(scene: SimulatedFlow) -> None:
     """Without its numbers nobody can decide on it."""
-    board, agenda = scene.office._board, scene.agenda
+    board, agenda = scene.office._progress, scene.agenda
     board._rows["t", 0] = PartitionProgress(5)
     board.errors["t", 0] = PartitionError(
         topic="t", partition=0, offset=5, state="gap", code="out_of_range", reason="It is gone."
     )
     asked = []
     for now in (NOON, NOON + 1, NOON + GAP_RANGES_AGAIN_S, NOON + GAP_RANGES_AGAIN_S + 1):
-        scene.office.notice(now, 0)
+        scene.office.follow_up(now, 0)
         if agenda.is_due("plan", now):
             asked.append(now)
-            agenda.begun("plan")
-            agenda.done("plan", now, moving=False)
+            agenda.mark_started("plan")
+            agenda.mark_done("plan", now, is_busy=False)
     assert asked == [NOON, NOON + GAP_RANGES_AGAIN_S]

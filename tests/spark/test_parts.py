@@ -82,14 +82,14 @@ def test_orders_and_turn_reach_the_task_also_those_given_before_it_came(
     server: ControlServer,
 ) -> None:
     heard: list[Figures] = []
-    line = server.open_line(slice_key(work("", "")), heard.append)
-    line.give_turn()
+    line = server.register(slice_key(work("", "")), heard.append)
+    line.send_turn()
     channel = Channel(work(server.address, line.token))
     assert channel.wait_for_turn(5)
     assert channel.order() is None
     channel.report(Figures(as_of=1, pid=2, state="copying"))
     wait_for(lambda: heard, seconds=5)
-    line.order("handover")
+    line.send_order("handover")
     channel.wait_for_order(5)
     assert channel.order() == "handover"
     # Spark's second try of the same task hears it all again.
@@ -99,14 +99,14 @@ def test_orders_and_turn_reach_the_task_also_those_given_before_it_came(
     # The first one's end is not the second one's.
     channel.close()
     time.sleep(0.2)
-    assert line.is_here
+    assert line.is_connected
     again.close()
-    wait_for(lambda: not line.is_here, seconds=5)
+    wait_for(lambda: not line.is_connected, seconds=5)
     server.close()
 
 
 def test_a_task_whose_driver_is_gone_is_told_to_stop(server: ControlServer) -> None:
-    line = server.open_line(slice_key(work("", "")), lambda _: None)
+    line = server.register(slice_key(work("", "")), lambda _: None)
     stream = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{stream.getsockname()[1]}"
 
@@ -140,7 +140,7 @@ def test_a_stranger_is_thrown_out_and_the_task_is_served(
     server: ControlServer, hello: bytes
 ) -> None:
     heard: list[Figures] = []
-    line = server.open_line(slice_key(work("", "")), heard.append)
+    line = server.register(slice_key(work("", "")), heard.append)
     host, _, port = server.address.rpartition(":")
     with socket.create_connection((host, int(port)), 5) as stranger:
         stranger.settimeout(5)
@@ -156,8 +156,8 @@ def test_a_stranger_is_thrown_out_and_the_task_is_served(
 
 
 def test_a_task_with_a_wrong_token_gets_no_turn(server: ControlServer) -> None:
-    line = server.open_line(slice_key(work("", "")), lambda _: None)
-    line.give_turn()
+    line = server.register(slice_key(work("", "")), lambda _: None)
+    line.send_turn()
     channel = Channel(dataclasses.replace(work(server.address, "wrong"), control_token="wrong"))
     began = time.monotonic()
     assert not channel.wait_for_turn(5)
@@ -172,25 +172,25 @@ def test_what_fails_is_tried_again_ever_more_seldom_and_a_refused_login_soonest_
     waits = []
     now = 100.0
     for _ in range(8):
-        agenda.failed("open", KafkaUnavailable("down"), now)
+        agenda.mark_failed("open", KafkaUnavailable("down"), now)
         wait = next(s for s in range(100) if agenda.is_due("open", now + s))
         waits.append(wait)
         now += wait
     assert waits == [1, 2, 4, 8, 8, 8, 8, 8]
-    agenda.done("open", now, moving=False)
-    agenda.failed("open", KafkaRefused("wrong password"), now)
+    agenda.mark_done("open", now, is_busy=False)
+    agenda.mark_failed("open", KafkaRefused("wrong password"), now)
     assert not agenda.is_due("open", now + 4.9)
 
 
 def test_topics_are_looked_for_twice_an_interval_and_never_when_switched_off() -> None:
     agenda = OperationSchedule(5)
-    agenda.done("open", 10, moving=False)
+    agenda.mark_done("open", 10, is_busy=False)
     assert not agenda.is_due("look", 12.4)
     assert agenda.is_due("look", 12.5)
-    agenda.begun("look")
+    agenda.mark_started("look")
     assert not agenda.is_due("look", 1e9)
     off = OperationSchedule(None)
-    off.done("open", 10, moving=False)
+    off.mark_done("open", 10, is_busy=False)
     assert not off.is_due("look", 1e9)
 
 

@@ -60,9 +60,9 @@ def error(code: str, gap: GapFacts | None = None, state: str = "gap") -> Partiti
 def copied() -> FlowProgress:
     """All of two hundred records are copied."""
     board = a_board()
-    board.planned(a_plan())
-    board.moved([PartitionFigure(topic="orders", partition=0, position=COPIED)], 1_000)
-    board.reaches(sampled(COPIED, as_of=2_000))
+    board.apply_plan(a_plan())
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED)], 1_000)
+    board.apply_offsets(sampled(COPIED, as_of=2_000))
     return board
 
 
@@ -90,27 +90,27 @@ def owed(board: FlowProgress) -> int | None:
 
 def test_a_source_that_ends_below_the_position_is_another_log_until_a_plan_says_which() -> None:
     board = copied()
-    assert (owed(board), board.troubles()) == (0, ())
-    board.reaches(sampled(150, as_of=3_000))
+    assert (owed(board), board.problems()) == (0, ())
+    board.apply_offsets(sampled(150, as_of=3_000))
     row = partition_row(told(board), "orders")
     assert row is not None
     assert (row.source_end, row.state, row.time_lag_ms) == (150, "lagging", None)
     assert row.source_end_below_position
     assert owed(board) is None
-    assert board.without_start() == [PLACE]
-    [words] = board.troubles()
+    assert board.places_without_start() == [PLACE]
+    [words] = board.problems()
     assert "ends at 150, below the position 200" in words
     # A lane that goes on copying does not hide it.
-    board.moved([PartitionFigure(topic="orders", partition=0, position=COPIED + 1)], 3_500)
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 1)], 3_500)
     assert owed(board) is None
-    board.reaches(sampled(COPIED + 1, as_of=4_000))
-    assert (owed(board), board.troubles()) == (0, ())
+    board.apply_offsets(sampled(COPIED + 1, as_of=4_000))
+    assert (owed(board), board.problems()) == (0, ())
 
 
 def test_what_was_copied_since_the_source_was_asked_is_no_other_log() -> None:
     board = copied()
-    board.moved([PartitionFigure(topic="orders", partition=0, position=COPIED + 50)], 3_000)
-    board.reaches(sampled(COPIED, as_of=2_900, position=COPIED))
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 50)], 3_000)
+    board.apply_offsets(sampled(COPIED, as_of=2_900, position=COPIED))
     row = partition_row(told(board), "orders")
     assert row is not None
     assert (row.source_end, row.source_end_below_position) == (COPIED + 50, False)
@@ -118,19 +118,19 @@ def test_what_was_copied_since_the_source_was_asked_is_no_other_log() -> None:
 
 def test_a_gap_of_which_only_a_lane_has_spoken_owes_an_unknown_amount() -> None:
     board = copied()
-    board.failed([error("generation")])
+    board.add_errors([error("generation")])
     assert owed(board) is None
 
 
 def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() -> None:
     board = copied()
-    board.failed([error("generation")])
-    board.planned(a_plan(stopped={PLACE: error("generation", RECREATED)}))
+    board.add_errors([error("generation")])
+    board.apply_plan(a_plan(stopped={PLACE: error("generation", RECREATED)}))
     # What had been sampled was of the topic before.
     assert owed(board) is None
-    assert board.without_start() == [PLACE]
+    assert board.places_without_start() == [PLACE]
     for end in (150, 0, 500):
-        board.reaches(sampled(end, as_of=5_000, first=0))
+        board.apply_offsets(sampled(end, as_of=5_000, first=0))
         row = partition_row(told(board), "orders")
         assert row is not None
         assert (row.source_first, row.source_end, row.code) == (0, end, "generation")
@@ -138,24 +138,24 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
         # At most the time since nothing was owed.
         assert row.time_lag_ms == (10_000 - 2_000 if end else 0)
     # Once the first record's timestamp is known, its age.
-    assert board.undated() == {PLACE: 0}
+    assert board.starts_without_timestamp() == {PLACE: 0}
     assert not row.is_dense, "what was copied of the other topic says nothing"
     first = {PLACE: FirstRecords(4_500, is_dense=True)}
-    board.reaches(dataclasses.replace(sampled(500, as_of=6_000, first=0), records=first))
+    board.apply_offsets(dataclasses.replace(sampled(500, as_of=6_000, first=0), records=first))
     row = partition_row(told(board), "orders")
     assert row is not None
-    assert (row.time_lag_ms, row.is_dense, board.undated()) == (5_500, True, {})
-    board.reaches(sampled(500, as_of=7_000, first=3))
-    assert [len(board.undated()) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
+    assert (row.time_lag_ms, row.is_dense, board.starts_without_timestamp()) == (5_500, True, {})
+    board.apply_offsets(sampled(500, as_of=7_000, first=3))
+    assert [len(board.starts_without_timestamp()) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
     # Nothing moves while it waits for a decision.
-    assert not board.is_moving()
+    assert not board.has_backlog()
 
 
 def test_what_a_plan_stopped_goes_on_when_the_next_one_has_work_for_it() -> None:
     board = a_board()
-    board.planned(a_plan(stopped={PLACE: error("cannot_be_created", state="faulted")}))
-    assert board.is_retried
-    board.reaches(sampled(7, as_of=5_000, first=2, position=None))
+    board.apply_plan(a_plan(stopped={PLACE: error("cannot_be_created", state="faulted")}))
+    assert board.has_retryable_problems
+    board.apply_offsets(sampled(7, as_of=5_000, first=2, position=None))
     row = partition_row(told(board), "orders")
     assert row is not None
     assert (row.state, row.position, row.code) == ("faulted", None, "cannot_be_created")
@@ -163,29 +163,29 @@ def test_what_a_plan_stopped_goes_on_when_the_next_one_has_work_for_it() -> None
     topic = topic_row(told(board), "orders")
     assert topic is not None
     assert (topic.state, topic.code) == ("faulted", "cannot_be_created")
-    [words] = board.troubles()
+    [words] = board.problems()
     assert words == "orders (1 partition) cannot be created on b. is stopped."
-    assert board.planned(a_plan()) == {PLACE}
-    assert (board.troubles(), board.errors, board.is_retried) == ((), {}, False)
+    assert board.apply_plan(a_plan()) == {PLACE}
+    assert (board.problems(), board.errors, board.has_retryable_problems) == ((), {}, False)
 
 
 def test_what_a_lane_said_since_the_plan_stays_when_the_next_plan_has_work() -> None:
     board = a_board()
-    board.planned(a_plan(stopped={PLACE: error("not_described", state="faulted")}))
-    board.failed([error("too_large", state="faulted")])
-    assert board.planned(a_plan()) == frozenset()
+    board.apply_plan(a_plan(stopped={PLACE: error("not_described", state="faulted")}))
+    board.add_errors([error("too_large", state="faulted")])
+    assert board.apply_plan(a_plan()) == frozenset()
     assert board.errors[PLACE].code == "too_large"
 
 
 def test_partitions_that_a_topic_no_longer_has_are_named_and_stop_nothing() -> None:
     board = a_board()
-    board.planned(a_plan(deleted={("orders", 1): "was deleted."}))
+    board.apply_plan(a_plan(deleted={("orders", 1): "was deleted."}))
     status = told(board)
     row = partition_row(status, "orders", 1)
     assert row is not None
     assert (row.state, row.code, row.reason) == ("skipped", "deleted_on_source", "was deleted.")
     assert evaluate(facts_of(row)).state == "deleted_on_source"
-    assert board.troubles() == ()
+    assert board.problems() == ()
     assert board.places() == [PLACE]
     # An old reader's file and a new one's are the same shape.
     assert JobStatus.from_json(status.to_json()) == status
@@ -194,22 +194,22 @@ def test_partitions_that_a_topic_no_longer_has_are_named_and_stop_nothing() -> N
 def test_a_principal_that_sees_no_topic_is_a_trouble_of_the_flow() -> None:
     board = a_board()
     plan = dataclasses.replace(a_plan(), not_visible="No topic of a is visible.")
-    board.planned(plan)
+    board.apply_plan(plan)
     assert told(board).not_visible == "No topic of a is visible."
-    assert board.troubles() == ("No topic of a is visible.",)
-    assert board.is_retried
+    assert board.problems() == ("No topic of a is visible.",)
+    assert board.has_retryable_problems
 
 
 def test_what_a_look_finds_recreated_is_counted_until_a_plan_says_what_it_is() -> None:
     board = copied()
     gap = dataclasses.replace(RECREATED, position=COPIED - 5, first=None, end=None)
-    board.found_recreated({PLACE: error("generation", gap), ("other", 0): error("generation", gap)})
+    board.mark_recreated({PLACE: error("generation", gap), ("other", 0): error("generation", gap)})
     assert owed(board) is None
-    board.reaches(sampled(500, as_of=5_000, first=0))
+    board.apply_offsets(sampled(500, as_of=5_000, first=0))
     row = partition_row(told(board), "orders")
     assert row is not None
     assert row.gap is not None
     assert (row.state, row.gap.position, owed(board)) == ("gap", COPIED, 500)
     # The alias leads to the first cluster again.
-    board.planned(a_plan())
+    board.apply_plan(a_plan())
     assert board.errors == {}

@@ -45,10 +45,10 @@ def board() -> FlowProgress:
         slices={PLACE: 0}, stopped={}, topics=(TOPIC,), warnings=(), owner="",
     )  # fmt: skip
     made = FlowProgress(job, 0)
-    made.planned(plan)
-    made.failed([word(CUT)])
-    assert made.unnumbered()
-    made.planned(dataclasses.replace(plan, partitions={}, stopped={PLACE: word(NUMBERED)}))
+    made.apply_plan(plan)
+    made.add_errors([word(CUT)])
+    assert made.gaps_without_range()
+    made.apply_plan(dataclasses.replace(plan, partitions={}, stopped={PLACE: word(NUMBERED)}))
     return made
 
 
@@ -56,14 +56,14 @@ def board() -> FlowProgress:
 def test_what_the_epoch_says_again_at_its_end_takes_no_numbers_away(
     board: FlowProgress, facts: GapFacts | None
 ) -> None:
-    board.failed([word(facts)])
+    board.add_errors([word(facts)])
     assert board.errors[PLACE].gap == NUMBERED
-    assert not board.unnumbered()
+    assert not board.gaps_without_range()
 
 
 def test_another_gap_of_the_same_partition_is_taken_up(board: FlowProgress) -> None:
     further = dataclasses.replace(CUT, position=40)
-    board.failed([word(further, 40)])
+    board.add_errors([word(further, 40)])
     assert board.errors[PLACE].gap == further
 
 

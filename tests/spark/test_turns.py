@@ -32,7 +32,7 @@ def heard(turns: SlotRotation, slices: list[Slice], now: float) -> list[tuple[in
     """Every flow says once how it is; who was told to give way in all, as (flow, index)."""
     flows = itertools.groupby(sorted(slices, key=lambda one: one.flow), key=lambda one: one.flow)
     for number, (flow, own) in enumerate(flows):
-        turns.take(flow, list(own), now + 0.1 * number)
+        turns.rotate(flow, list(own), now + 0.1 * number)
     return [(one.flow, one.index) for one in slices if one.gave_way]
 
 
@@ -119,11 +119,11 @@ def test_who_got_its_slot_just_now_keeps_it() -> None:
 def test_nobody_gives_way_to_a_flow_that_stopped() -> None:
     slices = [Slice(0, 0, since=1), Slice(1, 0, since=2, has_slot=False)]
     turns = SlotRotation()
-    turns.take(1, slices[1:], 110)
+    turns.rotate(1, slices[1:], 110)
     turns.forget(1)
     assert heard(turns, slices[:1], 110.5) == []
     # One that is not heard of any more is forgotten by itself.
-    turns.take(1, slices[1:], 111)
+    turns.rotate(1, slices[1:], 111)
     assert heard(turns, slices[:1], 120) == []
 
 
@@ -150,6 +150,6 @@ def test_only_the_flow_that_gave_says_so() -> None:
     turns = SlotRotation()
     for now in (109, 110):
         heard(turns, [*slices, Slice(2, 0, since=100, has_slot=False)], now)
-    assert turns.words(0, 111) == ROTATING
-    assert turns.words(1, 111) == turns.words(2, 111) == ""
-    assert turns.words(0, 200) == ""
+    assert turns.reason(0, 111) == ROTATING
+    assert turns.reason(1, 111) == turns.reason(2, 111) == ""
+    assert turns.reason(0, 200) == ""

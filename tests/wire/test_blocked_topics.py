@@ -68,22 +68,22 @@ class SimulatedFlow:
         return topic
 
     def plan(self, **positions: int) -> Plan:
-        seen = self.planner.look()
+        seen = self.planner.snapshot()
         plan = self.planner.plan(
             now=int(time.time() * 1000), most_slices=2,
             positions={(self.topic, int(number[1:])): at for number, at in positions.items()},
             slices={}, context=PlanContext(),
         )  # fmt: skip
         self.seen = seen
-        self.board.planned(plan)
+        self.board.apply_plan(plan)
         return plan
 
     topic = ""
 
     def status(self) -> JobStatus:
         places = self.board.places()
-        starts, undated = self.board.without_start(), self.board.undated()
-        self.board.reaches(self.sampler.sample(places, starts, undated))
+        starts, undated = self.board.places_without_start(), self.board.starts_without_timestamp()
+        self.board.apply_offsets(self.sampler.sample(places, starts, undated))
         return self.board.status("running", "", (), int(time.time() * 1000))
 
     def owed(self) -> dict[tuple[str, int], int | None]:

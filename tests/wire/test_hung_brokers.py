@@ -68,7 +68,7 @@ def sampled(sampler: OffsetSampler, places: list[Place]) -> tuple[set[Place], fl
 def test_one_that_hangs_costs_a_moment_once_and_is_asked_again_behind_the_others(
     source: Side, named: Named, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_offsets, "_AGAIN_S", (1.5, 60.0))
+    monkeypatch.setattr(source_offsets, "_BACKOFF_S", (1.5, 60.0))
     topic = unique("hung")
     source.make(topic, 3)
     places = [(topic, number) for number in range(3)]
@@ -101,11 +101,11 @@ def test_while_nobody_answers_that_is_said_each_time(source: Side, named: Named)
 
 def test_what_is_known_of_a_partition_keeps_its_age_while_its_leader_is_silent() -> None:
     row = PartitionProgress(5)
-    row.reaches(9, 8, 1000)
-    row.reaches(None, None, 60_000)
-    assert (row.end, row.stable, row.ends_as_of) == (9, 8, 1000)
+    row.apply_sample(9, 8, 1000)
+    row.apply_sample(None, None, 60_000)
+    assert (row.end, row.stable_end, row.ends_as_of) == (9, 8, 1000)
     row.position = 8
-    row.reaches(9, 8, 61_000)
+    row.apply_sample(9, 8, 61_000)
     assert (row.ends_as_of, row.caught_up_at) == (61_000, 61_000)
 
 
