@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.gaps.foreign_records import Stretch
 from mirrors.domain.runners.job_files import JobSpec
 from spark_runner.ipc.messages import PartitionError
@@ -123,10 +123,32 @@ class KafkaCalls:
             return {}
         if self._foreign_finder is None:
             self._foreign_finder = ForeignRecordFinder(self._job.target)
-        found = self._foreign_finder.find(remotes)
+        found = self._confirmed(self._foreign_finder, remotes)
         # Of many partitions a look takes long: a twentieth of the time at most goes into it.
         self._foreign_due_at = began + 20 * (time.monotonic() - began)
         return found
+
+    def _confirmed(
+        self, finder: ForeignRecordFinder, remotes: dict[Place, RemotePartition]
+    ) -> dict[Place, list[Stretch]]:
+        """Only partitions whose position is still the committed one; the others are read again.
+
+        A commit may succeed while its broker dies. Its copier reports the new position only after
+        it has read that back, and until then its records look like another producer's.
+        """
+        found = finder.find(remotes)
+        if not found:
+            return {}
+        try:
+            committed = self.planner.committed_positions()
+        except UnderstudyError:
+            finder.forget(found)
+            raise
+        stale = {
+            place for place in found if committed.get(place) not in (None, remotes[place].position)
+        }
+        finder.forget(stale)
+        return {place: found[place] for place in found.keys() - stale}
 
     def copy_positions(self, positions: dict[Place, int]) -> None:
         """For MM2: `mm2-offsets.<source>.internal`."""

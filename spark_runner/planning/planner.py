@@ -165,6 +165,11 @@ class Planner:
             self._writer.take_over(deadline_s=DEADLINE_S)
         return is_ours
 
+    def committed_positions(self) -> dict[Place, int]:
+        """The positions as the target has them, without those of open transactions."""
+        stored = read_positions(self._target, self.positions_topic, deadline_s=DEADLINE_S)
+        return {place: known.position for place, known in stored.positions.items()}
+
     def snapshot(self) -> object:
         """Something that changes whenever a plan could: names, partitions, ids of copied topics."""
         deadline = time.monotonic() + DEADLINE_S

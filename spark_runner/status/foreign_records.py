@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from mirrors.domain.gaps.foreign_records import Hole, Stretch, strangers
@@ -69,6 +69,8 @@ class ForeignRecordFinder:
         self._sampler = OffsetSampler(target)
         self._cluster = ClusterClient(target)
         self._scans: dict[Place, _LastScan] = {}
+        # Where something was found: the scan before.
+        self._found_after: dict[Place, _LastScan] = {}
 
     def close(self) -> None:
         self._sampler.close()
@@ -81,7 +83,7 @@ class ForeignRecordFinder:
         now = time.monotonic()
         found: dict[Place, list[Stretch]] = {}
         until, read = time.monotonic() + READ_S, 0
-        before, self._scans = self._scans, {}
+        before, self._scans, self._found_after = self._scans, {}, {}
         for place, remote in partitions.items():
             known, end = before.get(place), ends.get(remotes[place])
             if end is None:
@@ -103,8 +105,14 @@ class ForeignRecordFinder:
                     scanned = known.scanned
                 elif stretches:
                     found[place] = stretches
+                    self._found_after[place] = known
             self._scans[place] = _LastScan(remote, scanned, max(end, known.end_then), now)
         return found
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """What was found there last was not reported: read it again in the next look."""
+        for place in places:
+            self._scans[place] = self._found_after[place]
 
     def _read(self, remote: RemotePartition, hole: Hole, until: float) -> list[Stretch] | None:
         """None when it cannot be read now."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from mirrors.domain.gaps.foreign_records import Stretch, unknown_yet
+from spark_runner.flow.kafka_calls import KafkaCalls
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.positions.topic import Place
 from spark_runner.status.foreign_records import ForeignRecordFinder, RemotePartition
@@ -150,3 +152,23 @@ def test_a_quiet_flow_reports_records_of_another_producer(lab: Lab) -> None:
     assert row is not None
     assert sum(stretch.records for stretch in row.strangers) == 4
     flow.stop()
+
+
+def test_records_of_a_commit_whose_answer_was_lost_are_not_taken_for_foreign(
+    side: Side, looks: ForeignRecordFinder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker died after the commit: the driver still has the old position."""
+    topic = unique("lost-answer")
+    view = side.make(topic)
+    place = ("t", 0)
+    there = {place: RemotePartition(topic, view.topic_id, 0, 0)}
+    committed = {place: 5}
+    planner = SimpleNamespace(committed_positions=lambda: dict(committed))
+    monkeypatch.setattr(KafkaCalls, "planner", planner)
+    calls = KafkaCalls.__new__(KafkaCalls)
+    assert calls._confirmed(looks, there) == {}
+    side.write(topic, 0, some(5))
+    assert calls._confirmed(looks, there) == {}
+    assert calls._confirmed(looks, there) == {}, "the target has another position than the driver"
+    committed[place] = 0
+    assert calls._confirmed(looks, there) == {place: [Stretch(0, 4, 5)]}, "and it is read again"
