@@ -58,7 +58,7 @@ class Flow:
         self._copying.apply_plan(plan)
 
     def hears(self, *said: tuple[int, Figures | SliceResult]) -> None:
-        self._copying._slices[0] = types.SimpleNamespace(harvest=lambda: said)  # type: ignore[assignment]
+        self._copying._slices[0] = types.SimpleNamespace(collect=lambda: said)  # type: ignore[assignment]
         self._copying.collect(0)
 
     def resumes(self, at: int, *, epoch: int) -> None:

@@ -35,7 +35,7 @@ class SimulatedFlow:
 
     def __init__(self, control: ControlServer) -> None:
         spec, self.woken = job(1), threading.Event()
-        jobs: Any = SimpleNamespace(turns=SlotRotation(), launch=None)
+        jobs: Any = SimpleNamespace(rotation=SlotRotation(), launch=None)
         board = FlowProgress(spec, 0)
         self.slots = Slots(lambda: 4)
         self.agenda = OperationSchedule(None)

@@ -35,11 +35,11 @@ def job(number: int) -> JobSpec:
 def polling(directory: Path) -> Iterator[RunnerResources]:
     """The runner of that directory, until the block ends."""
     (directory / launcher.FLOWS_DIR).mkdir()
-    jobs: Any = SimpleNamespace(is_alive=True, turns=SlotRotation(), launch=None)
+    jobs: Any = SimpleNamespace(is_alive=True, rotation=SlotRotation(), launch=None)
     control = ControlServer("127.0.0.1", "127.0.0.1")
     host = RunnerResources(directory, control, jobs, Slots(lambda: 4), "raw")
     stopping = threading.Event()
-    health: Any = SimpleNamespace(judge=Health, is_forgotten=False)
+    health: Any = SimpleNamespace(assess=Health, is_forgotten=False)
     runner = Runner(host, Reporter(directory, "lab", "local[4]"), stopping, health)
     thread = threading.Thread(target=runner.run, daemon=True)
     thread.start()
