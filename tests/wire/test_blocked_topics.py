@@ -126,18 +126,18 @@ def test_a_name_that_meets_another_one_on_the_target_is_counted_and_heals(scenes
     assert part is not None
     assert part.time_lag_ms is not None
     assert abs(part.time_lag_ms - (time.time() * 1000 - NOW)) < 60_000
-    [words] = here.board.troubles()
+    [words] = here.board.problems()
     assert words.startswith(f"{blocked} (3 partitions) cannot be created on two. ")
     assert other in words
     # The cause goes: the next look finds it.
     here.plan()
-    assert here.planner.look() == here.seen
+    assert here.planner.snapshot() == here.seen
     here.target.admin.delete_topics([other]).raise_first()
-    wait_for(lambda: here.planner.look() != here.seen, seconds=20)
+    wait_for(lambda: here.planner.snapshot() != here.seen, seconds=20)
     assert {place for place in here.plan().partitions if place[0] == blocked} == {
         (blocked, number) for number in range(3)
     }
-    assert here.board.troubles() == ()
+    assert here.board.problems() == ()
 
 
 def test_too_long_a_name_and_too_many_replicas_are_counted(scenes: Any) -> None:
@@ -154,7 +154,7 @@ def test_too_long_a_name_and_too_many_replicas_are_counted(scenes: Any) -> None:
     topics = [three.make("one", 2), three.make("two")]
     three.plan()
     assert sum(count or 0 for count in three.owed().values()) == 3 * RECORDS
-    [words] = three.board.troubles()
+    [words] = three.board.problems()
     assert words.startswith(f"2 topics (3 partitions) cannot be created on two: {topics[0]}, ")
     assert "replication.factor is 3" in words
 
@@ -191,11 +191,11 @@ def test_a_topic_deleted_on_the_source_owes_nothing_and_is_named(scenes: Any) ->
     gone, stays = here.make("gone", 2), here.make("stays")
     here.plan()
     here.source.admin.delete_topics([gone]).raise_first()
-    wait_for(lambda: here.planner.look() != here.seen, seconds=20)
+    wait_for(lambda: here.planner.snapshot() != here.seen, seconds=20)
     here.plan()
     row = here.row(gone)
     assert (row.state, row.code, row.partitions) == ("skipped", "deleted_on_source", 2)
-    assert here.board.troubles() == ()
+    assert here.board.problems() == ()
     assert here.owed() == {(stays, 0): RECORDS}
 
 
@@ -204,7 +204,7 @@ def test_a_topic_recreated_with_fewer_partitions_names_those_that_are_gone(scene
     here.topic = topic = here.make("fewer", 4)
     here.plan()
     here.source.admin.delete_topics([topic]).raise_first()
-    wait_for(lambda: here.planner.look() != here.seen, seconds=20)
+    wait_for(lambda: here.planner.snapshot() != here.seen, seconds=20)
     here.make("fewer", 2)
     plan = here.plan(p0=RECORDS, p1=RECORDS, p2=RECORDS, p3=RECORDS)
     assert {place[1]: error.code for place, error in plan.stopped.items()} == {
