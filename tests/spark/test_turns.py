@@ -18,13 +18,13 @@ class Slice:
     has_slot: bool = True
     gave_way: bool = False
 
-    def works_s(self, now: float) -> float:
+    def working_s(self, now: float) -> float:
         return now - self.since if self.has_slot else 0.0
 
-    def waits_s(self, now: float) -> float:
+    def waiting_s(self, now: float) -> float:
         return 0.0 if self.has_slot else now - self.since
 
-    def give_way(self) -> None:
+    def release_slot(self) -> None:
         self.gave_way = True
 
 
