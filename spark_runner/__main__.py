@@ -1,8 +1,8 @@
 """python -m spark_runner --dir DIR --name NAME --master MASTER: one Spark application, many flows.
 
 Exit codes: 0 stopped on request (SIGTERM, SIGINT); 1 failed; 2 wrong arguments; 3 another runner
-holds the directory; 4 no usable Java; 5 no such Spark master. The last words are on stderr
-(`runner.out`) and in `runner.log`; neither ever holds a secret: specs carry references only.
+holds the directory; 4 no usable Java; 5 no such Spark master. The last message is on stderr
+(`runner.out`) and in `runner.log`. Neither holds a secret: specs carry references only.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
     java = check_java()
     context.check_master(master)
     stopping = _stop_on_signals()
-    # What a killed predecessor left; the lock says that it is gone.
+    # Left by a predecessor that was killed. The lock proves that it is gone.
     shutil.rmtree(directory / "spark", ignore_errors=True)
     log.info("Runner %s starts on %s, process %s", name, master, os.getpid())
     if not loader.is_used():
@@ -88,7 +88,7 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
     try:
         spark = context.open_context(name=name, master=master, directory=directory, java=java)
     except Exception as error:
-        # Whatever Spark throws here, a person must be told in one sentence.
+        # Spark may raise anything here. The operator gets one sentence.
         log.exception("Spark did not start")
         words = str(error).strip().split("\n", 1)[0]
         return _say(f"Spark did not start on {master}: {words}", launcher.EXIT_FAILED)
@@ -111,9 +111,9 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
         context.close_context(spark, java)
         shutil.rmtree(directory / "spark", ignore_errors=True)
     if not clean:
-        words = "Spark's Java process died, or its cluster took the application away"
+        words = "Spark's Java process died, or the cluster removed the application"
         if health.is_forgotten:
-            words = "The Spark master was started again and does not know this application"
+            words = "The Spark master was restarted and does not know this application"
         return _say(f"{words}; the runner ends.", launcher.EXIT_FAILED)
     log.info("Stopped")
     return launcher.EXIT_STOPPED
@@ -129,14 +129,14 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _lock(directory: Path) -> Iterator[None]:
-    """One runner per directory. The lock goes with the process, however it ends."""
+    """One runner per directory. The kernel releases the lock when the process ends."""
     with open(directory / "runner.lock", "a", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Locked(
-                f"Another runner works in {directory}; it holds runner.lock. Stop that one first, "
-                "or give this one a directory of its own."
+                f"Another runner uses {directory}: it holds runner.lock. Stop that runner, "
+                "or give this one its own directory."
             ) from None
         yield
 
@@ -145,7 +145,7 @@ def _log_to(directory: Path) -> None:
     handler = logging.handlers.RotatingFileHandler(
         directory / launcher.LOG_FILE, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
     )
-    # The thread says which flow a line belongs to; times are UTC, as on all pages.
+    # The thread name identifies the flow. Times are UTC, as on all pages.
     words = "%(asctime)s %(levelname)s %(name)s [%(threadName)s]: %(message)s"
     formatter = logging.Formatter(words)
     formatter.converter = time.gmtime
@@ -168,7 +168,7 @@ def _stop_on_signals() -> threading.Event:
 
 
 def _lane() -> str:
-    """How records are copied: batch by batch as bytes, or (`record`) one by one."""
+    """The lane: `raw` copies batches as bytes, `record` copies record by record."""
     chosen = os.environ.get("UNDERSTUDY_LANE") or "raw"
     if chosen not in LANES:
         raise BadLane(f"UNDERSTUDY_LANE is {chosen!r}. Set it to raw (the default) or to record.")
@@ -176,7 +176,7 @@ def _lane() -> str:
 
 
 def _address(master: str, spark: SparkContext) -> tuple[str, str]:
-    """Where tasks reach the driver, and which interface listens."""
+    """The address that tasks connect to, and the interface that the driver binds."""
     if context.is_local(master):
         return "127.0.0.1", "127.0.0.1"
     return str(spark.getConf().get("spark.driver.host")), "0.0.0.0"  # noqa: S104 (executors are elsewhere; who connects must prove itself)

@@ -1,4 +1,4 @@
-"""The runner: sees spec files come, change and go, keeps one FlowRun for each, says how it is."""
+"""The runner: starts, updates and stops one FlowRun per spec file, and writes `runner.json`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from spark_runner.status.file import StatusFile
 
 
 def memory_by_part(driver: psutil.Process, *, has_workers_here: bool) -> dict[str, int]:
-    """Bytes by part. Workers on executors elsewhere are not known here, so they have no figure.
+    """Memory in bytes by part: driver, JVM, workers. Workers on remote executors are not included.
 
-    Workers are forks that share pages with their parent: each page counts once over all.
+    Workers are forks that share pages with their parent. PSS counts each page once.
     """
     parts = {"driver": _size(driver), "jvm": 0}
     if has_workers_here:
@@ -51,7 +51,7 @@ def _name(process: psutil.Process) -> str:
 
 
 def _size(process: psutil.Process) -> int:
-    """Its share of the pages in memory; resident ones where the kernel tells no shares."""
+    """The process's PSS, or its RSS where the kernel does not report PSS."""
     try:
         full = process.memory_full_info()
         return int(getattr(full, "pss", 0) or full.rss)
@@ -59,7 +59,7 @@ def _size(process: psutil.Process) -> int:
         pass
     try:
         return int(process.memory_info().rss)
-    except psutil.Error:  # it ended meanwhile
+    except psutil.Error:  # the process has ended
         return 0
 
 
@@ -67,7 +67,7 @@ log = logging.getLogger("spark_runner")
 
 POLL_S = 0.2
 REPORT_S = 1.0
-# A file in which nothing changes but the time.
+# Interval of writes while only the time changes.
 QUIET_S = 3.0
 COUNT_S = 5.0
 MEASURE_S = 120.0
@@ -78,7 +78,7 @@ State = Literal["starting", "ready", "degraded", "stopping"]
 
 
 class Reporter:
-    """`runner.json`, within a second of a change; before Spark is up as well."""
+    """Writes `runner.json` within a second of a change, also before Spark has started."""
 
     def __init__(self, directory: Path, name: str, master: str) -> None:
         self._path = directory / RUNNER_FILE
@@ -127,12 +127,12 @@ class Reporter:
         self._file.write(self._path, stamped.to_json(), now)
 
     def _measure(self) -> None:
-        """Seldom: to count slots asks Spark's JVM, to sum up memory walks all processes."""
+        """Seldom: counting slots calls Spark's JVM, and memory needs a scan of all processes."""
         now = time.monotonic()
         if self.host is not None and (not self._slots or now - self._counted_at > COUNT_S):
             self._counted_at = now
             self._slots = self.host.slots.total
-        # Until Spark is up, nothing that was measured lasts.
+        # Before Spark has started, the measured memory is soon out of date.
         interval = MEASURE_S if self._memory.get("jvm") else COUNT_S
         if not self._memory or now - self._measured_at > interval:
             self._measured_at = now
@@ -141,7 +141,7 @@ class Reporter:
 
 
 class Runner:
-    """Polls the flows directory until told to stop."""
+    """Polls the flows directory until it is asked to stop."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Runner:
         self._stopping = stopping
 
     def run(self) -> bool:
-        """True when it was asked to stop, False when Spark died under it or has forgotten it."""
+        """True after a requested stop; False when Spark died or no longer knows the application."""
         reported_at = 0.0
         while not self._stopping.wait(POLL_S):
             self._poll()
@@ -169,9 +169,9 @@ class Runner:
                     return False
                 self._report()
                 if self._health.is_forgotten:
-                    self._stop_all("Its Spark master does not know it any more.")
+                    self._stop_all("The Spark master does not know this application any more.")
                     return False
-        self._stop_all("Asked to stop; every flow commits.")
+        self._stop_all("Stop requested; every flow commits.")
         return True
 
     def _report(self) -> None:
@@ -187,7 +187,7 @@ class Runner:
             try:
                 flow, stat = int(number), entry.stat()
             except FileNotFoundError:
-                # Removed while we looked.
+                # Removed since the scan.
                 continue
             present.add(flow)
             mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
@@ -195,25 +195,25 @@ class Runner:
                 self._accepted[flow] = mark
         for flow in self._accepted.keys() - present:
             del self._accepted[flow]
-            # A file that never could be read has no flow.
+            # A spec that could not be read has no flow.
             if flow in self._flows:
-                log.info("Flow %s: its spec is gone; it stops", flow)
+                log.info("Flow %s: its spec was removed; the flow stops", flow)
                 self._flows[flow].stop("Stopped on request.")
         self._drop_ended()
 
     def _drop_ended(self) -> None:
-        """Of flows whose threads have ended."""
+        """Drop flows whose threads have ended."""
         for flow, run in list(self._flows.items()):
             if run.is_alive():
                 continue
             if flow not in self._accepted:
                 del self._flows[flow]
             elif any(run.pending_specs):
-                # It ended by itself meanwhile: the spec is another one's to take up.
+                # The flow ended on its own. Another FlowRun takes up the pending spec.
                 del self._accepted[flow]
 
     def _accept(self, flow: int, path: Path) -> bool:
-        """False when it must be looked at again: a flow that is still ending."""
+        """False when the spec must be read again later: the flow has not ended yet."""
         run = self._flows.get(flow)
         if run is not None and (not run.is_alive() or run.is_stopping):
             if run.is_alive():

@@ -1,7 +1,7 @@
-"""What one Spark task does: connect to the driver, choose the lane, copy, answer with a result.
+"""One Spark task: connect to the driver, run the lane, return a result.
 
-Errors are results: a task never raises for what can happen in a network, so that Spark's own
-retry stays what it should be, the last net.
+Errors are results. A task never raises for network failures, so Spark's own retry remains the last
+resort.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ log = logging.getLogger("spark_runner.task")
 
 
 def copy(texts: Iterable[str]) -> Iterator[str]:
-    """The function that Spark ships: one SliceWork in, one SliceResult out, both as JSON."""
+    """The function that Spark runs: SliceWork as JSON in, SliceResult as JSON out."""
     _freeze()
     for text in texts:
         yield run(SliceWork.from_json(text)).to_json()
 
 
 def warm_up(texts: Iterable[str]) -> Iterator[str]:
-    """For a worker that has nothing to do yet: be there, with everything imported."""
+    """Start a worker with everything imported, without work."""
     _freeze()
     return iter(texts)
 
 
 def run(work: SliceWork) -> SliceResult:
-    """One epoch of one slice on an executor. Raises nothing: whatever happens is in the result."""
+    """One epoch of one slice on an executor. Never raises: every error is in the result."""
     try:
         channel = Channel(work)
     except (OSError, ValueError, KeyError) as error:
         return SliceResult(
             ended_because="lost_control",
-            reason=f"The task could not reach its driver at {work.control_address}: {error}.",
+            reason=f"The task cannot reach its driver at {work.control_address}: {error}.",
             code="no_driver",
         )
     try:
@@ -51,7 +51,7 @@ def run(work: SliceWork) -> SliceResult:
         return SliceResult(ended_because="failed", reason=error.message, code=error.code)
     except Exception as error:
         log.exception("Slice %s of %s, epoch %s", work.index, work.name, work.epoch)
-        reason = f"Slice {work.index} met a defect of ours: {type(error).__name__}: {error}."
+        reason = f"Internal error in slice {work.index}: {type(error).__name__}: {error}."
         return SliceResult(ended_because="failed", reason=reason, code="defect")
     finally:
         channel.close()
@@ -61,12 +61,12 @@ _frozen = False
 
 
 def _freeze() -> None:
-    """Once per worker: what was imported never has to be looked at by the collector again."""
+    """Once per worker: exclude imported objects from garbage collection."""
     global _frozen
     if not _frozen:
         gc.collect()
         gc.freeze()
-        # A worker's words end in a file that nobody rotates: what a lane meets is in its result.
+        # Nobody rotates a worker's log file. Errors of a lane are in its result.
         logging.getLogger("mirrors.kafka").addHandler(logging.NullHandler())
         logging.getLogger("mirrors.kafka").propagate = False
         _frozen = True

@@ -1,4 +1,4 @@
-"""One errand at a time on a thread of its own: whatever waits for Kafka, the flow does not."""
+"""A thread that runs one call at a time, so that the flow's thread never waits for Kafka."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from mirrors.domain.errors import UnderstudyError
 
-log = logging.getLogger("spark_runner.clerk")
+log = logging.getLogger("spark_runner.flow")
 
 
 @dataclasses.dataclass(frozen=True)
 class CallResult:
-    """What became of an errand: a value, or the error in words."""
+    """The result of a call: a value, or the error."""
 
     operation: str
     value: Any = None
@@ -24,7 +24,7 @@ class CallResult:
 
 
 class BackgroundThread:
-    """`submit`, and `poll` the answer later: `wake` says when. Errands wait for each other."""
+    """`submit` a call, `poll` its result later. `wake` is called when a result is there."""
 
     def __init__(self, name: str, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -51,7 +51,7 @@ class BackgroundThread:
         return result
 
     def stop(self) -> None:
-        """The thread ends after its present errand."""
+        """End the thread after the present call."""
         self._calls.put(None)
 
     def join(self, seconds: float) -> None:
@@ -65,8 +65,8 @@ class BackgroundThread:
             except UnderstudyError as error:
                 result = CallResult(operation, error=error)
             except Exception as error:
-                log.exception("Errand %s", operation)
-                words = f"A defect of ours in {operation}: {type(error).__name__}: {error}."
+                log.exception("Operation %s", operation)
+                words = f"Internal error in {operation}: {type(error).__name__}: {error}."
                 result = CallResult(operation, error=UnderstudyError(words, code="defect"))
             self._results.put(result)
             self._wake()

@@ -1,6 +1,6 @@
-"""What the clerk of a flow has at hand: the planner, the ends sampler, MM2's copy of positions.
+"""Blocking calls of a flow: planner, offset samples, MM2's copy of the positions.
 
-Made and used on the clerk's thread only; every call may wait for Kafka, each with its deadline.
+Created and used on the background thread only. Each call has a deadline.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ POSITIONS_DEADLINE_S = 5.0
 
 
 class MetadataChanges(NamedTuple):
-    """What a look found: whether another plan is due, and partitions of topics that were created
-    again since the last one."""
+    """Whether a new plan is due, and partitions whose topics were recreated since the last plan."""
 
     has_changed: bool
     recreated: Mapping[Place, PartitionError]
 
 
 class KafkaCalls:
-    """What the clerk works with; every method may block, and raises what Kafka refuses."""
+    """All methods block, and raise the errors of the domain."""
 
     def __init__(self, job: JobSpec, owner: str) -> None:
         self._job = job
@@ -53,13 +52,13 @@ class KafkaCalls:
         return self._planner
 
     def open(self, most_slices: int, context: PlanContext) -> Plan:
-        """Take the flow over and plan. After a failure the next call begins anew."""
+        """Take the flow over and plan. A failed call starts over the next time."""
         try:
             planner = self.planner
             planner.check_start()
             planner.take_over()
             plan = self.plan(most_slices, {}, {}, context)
-            # The first stop or pause must not wait for its connections.
+            # Connect early: the first stop or pause must not wait for connections.
             self._open_mm2_writer(planner).connect()
             return plan
         except Exception:
@@ -85,7 +84,7 @@ class KafkaCalls:
         return plan
 
     def detect_changes(self) -> MetadataChanges:
-        """Whether topics, partitions or ids differ from what the last plan was made of."""
+        """Whether topics, partitions or ids differ from those of the last plan."""
         has_changed = self.planner.snapshot() != self._planned_from
         recreated = self.planner.find_recreated() if has_changed else {}
         return MetadataChanges(has_changed, recreated)
@@ -100,7 +99,7 @@ class KafkaCalls:
         undated: Mapping[Place, int],
         positions: dict[Place, int],
     ) -> LogOffsets:
-        """`positions` as committed before the source is asked."""
+        """`positions` are those committed before the sample."""
         if self._source_sampler is None:
             self._source_sampler = OffsetSampler(self._job.source)
         return dataclasses.replace(
@@ -110,10 +109,10 @@ class KafkaCalls:
     def find_foreign_records(
         self, remotes: dict[Place, RemotePartition]
     ) -> dict[Place, list[Stretch]]:
-        """Records of other producers in partitions where the flow writes nothing.
+        """Records of other producers in partitions that the flow does not write at present.
 
-        None where others write the same topics on purpose, or where a record of this flow may look
-        like theirs.
+        Skipped for at-least-once delivery and for `skip.replicated`: other records are expected
+        there, or they cannot be told from the flow's own.
         """
         settings = self.planner.spec.settings
         began = time.monotonic()
@@ -124,7 +123,7 @@ class KafkaCalls:
         if self._foreign_finder is None:
             self._foreign_finder = ForeignRecordFinder(self._job.target)
         found = self._confirmed(self._foreign_finder, remotes)
-        # Of many partitions a look takes long: a twentieth of the time at most goes into it.
+        # A scan of many partitions is slow. Spend at most 5 % of the time on it.
         self._foreign_due_at = began + 20 * (time.monotonic() - began)
         return found
 
@@ -151,9 +150,9 @@ class KafkaCalls:
         return {place: found[place] for place in found.keys() - stale}
 
     def copy_positions(self, positions: dict[Place, int]) -> None:
-        """For MM2: `mm2-offsets.<source>.internal`."""
+        """Write the positions for MM2 into `mm2-offsets.<source>.internal`."""
         if self._planner is None:
-            raise KafkaRefused("The flow has not been taken over yet.", code="not_open")
+            raise KafkaRefused("The runner has not taken the flow over yet.", code="not_open")
         self._open_mm2_writer(self._planner).write(positions, deadline_s=POSITIONS_DEADLINE_S)
 
     def _open_mm2_writer(self, planner: Planner) -> ConnectOffsetsWriter:

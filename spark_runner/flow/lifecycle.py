@@ -1,15 +1,16 @@
-"""One flow in a runner: plan, one Spark job per slice and epoch, fold into the status file.
+"""One flow in a runner: plan, run one Spark job per slice and epoch, write the status file.
 
-The thread of a flow never waits for Kafka: a clerk runs its errands (take over, plan, look for
-changes, ends, MM2's copy of the positions), Spark jobs run on threads of their own, and this
-thread turns what they say into decisions, once a second or when woken. Phases:
+The flow's thread never waits for Kafka. A background thread runs the blocking operations, Spark
+jobs have their own threads. The flow's thread handles results once a second, or when woken.
 
-opening   the clerk takes the flow over and plans; nothing is copied
-copying   every slice has an epoch, or waits to try again
-resting   every slice was told to stop and is awaited; then comes what `_then` says
-paused    the plan is kept, nothing is copied
-failed    somebody has to change something; a new spec starts all over
-stopped   the thread ends
+Phases:
+
+- taking_over: the background thread takes the flow over and plans; nothing is copied
+- copying: every slice runs an epoch or waits for a retry
+- committing: every slice was ordered to stop; `_next_phase` follows when all have committed
+- paused: the plan is kept, nothing is copied
+- failed: an operator has to change something; a new spec starts over
+- stopped: the thread ends
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ log = logging.getLogger("spark_runner.flow")
 
 TICK_S = 1.0
 COMMITTING_TICK_S = 0.1
-# An order is obeyed at a commit, within milliseconds; who does not is cut off.
+# Slices obey an order at a commit, within milliseconds. Later, their Spark jobs are cancelled.
 COMMIT_S = 5.0
-# Who waits for a stop or a pause does not wait longer for MM2's copy; it is written all the same.
+# A stop or pause waits at most this long for MM2's copy. The copy is written in any case.
 LAST_COPY_S = 0.8
 LAST_CALL_S = 60.0
 
@@ -47,7 +48,7 @@ class FlowRun(threading.Thread):
         super().__init__(name=f"flow-{job.flow}", daemon=True)
         self._resources = resources
         self._wake = threading.Event()
-        # Asked for, and not looked at yet by this thread; None is the stop.
+        # Specs received from the runner's thread and not handled yet. None is a stop.
         self.pending_specs: list[JobSpec | None] = []
         self._next_phase: Phase = "taking_over"
         self._stop_deadline = 0.0
@@ -62,18 +63,18 @@ class FlowRun(threading.Thread):
     # Called from the runner's thread.
 
     def update(self, job: JobSpec) -> None:
-        """Another spec for the same flow: pause, resume, edit."""
+        """A new spec for the same flow: pause, resume, edit."""
         self.pending_specs.append(job)
         self._wake.set()
 
     def stop(self, reason: str) -> None:
-        """Commit and end; the last status says why."""
+        """Commit and end. The last status gives the reason."""
         self.is_stopping = True
         self._stop_reason = reason
         self.pending_specs.append(None)
         self._wake.set()
 
-    # The flow's own thread.
+    # Called on the flow's own thread.
 
     def run(self) -> None:
         try:
@@ -82,20 +83,20 @@ class FlowRun(threading.Thread):
                 self._wake.clear()
                 self._step(time.monotonic())
         except Exception as error:
-            # A defect of ours becomes a named state.
+            # An internal error becomes a visible state.
             log.exception("Flow %s", self.job.name)
             self._supervisor.order("stop")
-            self._fail(f"The runner met a defect: {type(error).__name__}: {error}.")
+            self._fail(f"Internal error in the runner: {type(error).__name__}: {error}.")
             self._report(time.monotonic())
         finally:
             self._resources.slots.release(self.job.flow)
             self.ended.set()
-            # An errand under way must not outlive the flow: it could take over from its successor.
+            # A call in progress must not outlive the flow: it could take over from the successor.
             self._operations.close()
             self._operations.join(LAST_CALL_S)
 
     def _wait_s(self, now: float) -> float:
-        """How long to sleep when nobody wakes us."""
+        """Seconds to sleep unless woken."""
         if self._phase == "committing":
             return COMMITTING_TICK_S
         return (
@@ -103,15 +104,15 @@ class FlowRun(threading.Thread):
         )
 
     def _begin(self, job: JobSpec) -> None:
-        """A new plan, a new owner's name, and nothing remembered of an earlier spec."""
+        """Start over: a new plan, a new owner name, no state of an earlier spec."""
         self.job = job
         self._phase: Phase = "taking_over" if job.desired == "running" else "paused"
         self._next_phase = self._phase
         self._next_job = None
         self._reason = ""
-        # A run that has reached its end, or whose window has closed.
+        # A bounded run that is complete, or whose window has closed.
         self._finished = False
-        # The code of a refused first start.
+        # The error code of a refused first start.
         self._refusal_code = ""
         until: int | None = None
         schedule = OperationSchedule(None)
@@ -148,7 +149,7 @@ class FlowRun(threading.Thread):
         ):
             self._report(now)
         if self._phase in ("failed", "stopped"):
-            # Nothing is copied any more, but the last word may wait long for room on a disk.
+            # Nothing is copied any more. The last status may still wait for disk space.
             self._resources.slots.release(self.job.flow)
 
     def _apply(self, spec: JobSpec | None, now: float) -> None:
@@ -156,7 +157,7 @@ class FlowRun(threading.Thread):
             self._reason = self._stop_reason
             self._begin_commit("stopped", now)
         elif (
-            # An edit that is still being taken up may be the one that this one takes back.
+            # An edit in progress may be the one that this spec reverts.
             self._next_job is not None
             or self._phase == "failed"
             or not _is_live_edit(spec, self.job)
@@ -195,7 +196,7 @@ class FlowRun(threading.Thread):
             self._begin_commit("stopped", now)
         elif event == "ownership_lost":
             self._reason = (
-                "Another runner has taken this flow over; nothing more is written from here. "
+                "Another runner has taken this flow over; this runner writes nothing more. "
                 "Make sure that only one control plane runs the flow, then start it again."
             )
             self._begin_commit("failed", now)
@@ -212,7 +213,7 @@ class FlowRun(threading.Thread):
             self._supervisor.maintain(wall)
 
     def _await_slices(self, now: float) -> None:
-        """Wait for the slices, then for MM2's copy of their positions, then go where we go."""
+        """Wait for the slices and MM2's copy of the positions, then enter the next phase."""
         if not self._supervisor.is_idle:
             if now > self._stop_deadline:
                 self._stop_deadline = now + COMMIT_S
@@ -220,7 +221,7 @@ class FlowRun(threading.Thread):
             return
         if self._last_copy is None:
             self._last_copy = now
-            # Who lost the flow knows nothing that its new owner does not know better.
+            # A runner that lost the flow has older positions than the new owner.
             if self._next_phase != "failed":
                 self._operations.copy_positions(now)
         if self._operations.is_busy and now < self._last_copy + LAST_COPY_S:
@@ -261,6 +262,6 @@ class FlowRun(threading.Thread):
 
 
 def _is_live_edit(one: JobSpec, other: JobSpec) -> bool:
-    """Whether only what running slices can be told differs: then nothing has to be planned anew."""
+    """Whether the specs differ only in settings that running slices accept without a new plan."""
     same = (one.job, one.source, one.target) == (other.job, other.source, other.target)
     return same and is_live_edit(one.properties, other.properties)

@@ -1,4 +1,4 @@
-"""When each errand of a flow is due: how often to look, to try again, to copy positions."""
+"""When each operation of a flow is due: discovery, retries, copies of positions."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Operation = Literal["open", "plan", "look", "ends", "positions", "owner", "remot
 COPY_POSITIONS_S = 5.0
 ENDS_BUSY_S = 1.0
 ENDS_IDLE_S = 5.0
-# Remote partitions are looked at for records of other producers.
+# Interval of scans of remote partitions for foreign records.
 REMOTES_S = 10.0
 RETRY_FAULTED_S = (15.0, 30.0, 60.0, 120.0, 300.0)
-# A cluster that comes back is used again within seconds.
+# Short: a cluster that is reachable again is used within seconds.
 RETRY_S = (1.0, 2.0, 4.0, 8.0)
-# A wrong password tried often locks an account.
+# Longer: repeated attempts with a wrong password can lock an account.
 RETRY_REFUSED_S = (5.0, 15.0, 30.0, 60.0)
 
 
 class OperationSchedule:
-    """Times are monotonic seconds, handed in."""
+    """All times are monotonic seconds, passed in."""
 
     def __init__(self, refresh_s: float | None) -> None:
-        # Half the interval: what is found must be planned and taken over within it as well.
+        # Half the interval: a change must also be planned and taken up within the interval.
         self._refresh_s = None if refresh_s is None else max(0.5, refresh_s / 2)
         self._due: dict[Operation, float] = {
             "open": 0.0,
@@ -44,19 +44,19 @@ class OperationSchedule:
         self._due[operation] = 0.0
 
     def request_unless_pending(self, operation: Operation) -> None:
-        """Wanted, unless it is under way or waits for its next try."""
+        """Request the operation unless it is in progress or waits for a retry."""
         self._due.setdefault(operation, 0.0)
 
     def retry_soon(self, operation: Operation, now: float) -> None:
-        """What it brought is of no use any more: soon, but not without a pause."""
+        """The result cannot be used: try again after a short pause."""
         self._due[operation] = now + RETRY_S[0]
 
     def mark_started(self, operation: Operation) -> None:
-        """Not again before its answer."""
+        """Not due again before its result."""
         self._due[operation] = float("inf")
 
     def mark_done(self, operation: Operation, now: float, *, is_busy: bool) -> None:
-        # What was wanted meanwhile is wanted still.
+        # A request made meanwhile remains.
         if self._due.get(operation) == float("inf"):
             del self._due[operation]
         if operation in ("open", "plan", "look"):
@@ -75,11 +75,11 @@ class OperationSchedule:
         self._failures += 1
 
     def retry_faulted(self, now: float, *, any_faulted: bool) -> bool:
-        """Whether stopped partitions should be tried again now; ever more seldom."""
+        """Whether to retry stopped partitions now, with backoff."""
         if not any_faulted:
             self._retry_at = None
             if now - self._retried_at > RETRY_FAULTED_S[-1]:
-                # All has been well for long: what stops next has nothing to do with what stopped.
+                # No fault for a long time: the next one starts with the shortest delay.
                 self._retries = 0
             return False
         wait = RETRY_FAULTED_S[min(self._retries, len(RETRY_FAULTED_S) - 1)]

@@ -1,4 +1,4 @@
-"""A flow's errands: which is due in this phase, what it is asked with, what its result changes."""
+"""The operations of a flow: choose the due one, call Kafka, apply the result."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from spark_runner.spark.slots import Slots
 from spark_runner.status.board import FlowProgress
 
 Phase = Literal["taking_over", "copying", "committing", "paused", "failed", "stopped"]
-# What the flow has to know: the rest is folded into the board here.
+# Results that the flow has to handle. All others only change the progress.
 Event = Literal["planned", "ownership_lost", "no_slots", "start_refused"]
-# Nobody can decide on a gap whose source has not answered yet.
+# An operator cannot decide on a gap while the source has not answered.
 GAP_RANGES_AGAIN_S = 60.0
 
 _ALLOWED: dict[Phase, tuple[Operation, ...]] = {
@@ -40,7 +40,7 @@ _ALLOWED: dict[Phase, tuple[Operation, ...]] = {
 
 
 class Operations:
-    """Clerk, desk and agenda of one job; used by the flow's thread."""
+    """Calls, thread and schedule of one job. Used by the flow's thread."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class Operations:
         self._calls = KafkaCalls(job, owner)
         self._thread = BackgroundThread(f"calls-{job.flow}", wake)
         self.schedule = schedule
-        # A moment to come, at which the end of a bounded run is looked up.
+        # A future moment: then the end offsets of a bounded run are looked up.
         self._until = until
-        # Gaps whose numbers the planner was asked for, or which it was asked to pass by, and when.
+        # Gaps for which a plan was requested, with the time of the request.
         self._gaps_asked: dict[tuple[Place, int | None], float] = {}
         self.is_planned = False
         self.problems: dict[Operation, str] = {}
         self.no_slots = ""
-        # Why the first start was refused, and it is not tried again.
+        # Why the first start was refused. It is not retried.
         self.start_refused: StartRefused | None = None
 
     @property
@@ -83,7 +83,7 @@ class Operations:
         self._thread.join(seconds)
 
     def step(self, phase: Phase, now: float) -> list[Event]:
-        """Hear what was answered, and send the clerk on the next errand that is due."""
+        """Handle results, then start the next operation that is due."""
         events: list[Event] = []
         while (result := self._thread.poll()) is not None:
             operation: Operation = result.operation  # type: ignore[assignment]
@@ -103,7 +103,7 @@ class Operations:
         return events
 
     def follow_up(self, now: float, wall: int) -> None:
-        """What copying has shown sends the clerk out: for the owner's name, or for another plan."""
+        """Request operations that copying has made necessary: an ownership check, another plan."""
         if self._until is not None and wall >= self._until:
             self._until = None
             self.schedule.request("plan")
@@ -121,7 +121,7 @@ class Operations:
             self.schedule.request("plan")
 
     def copy_positions(self, now: float) -> None:
-        """For MM2, when nothing is copied any more: at once, or behind what is under way."""
+        """Write MM2's copy after copying has stopped, at once or after the call in progress."""
         if self.is_planned:
             self._start("positions", now)
 
@@ -132,7 +132,7 @@ class Operations:
             self.problems.clear()
             events = self._apply_plan(value, now)
         elif operation == "look":
-            # While nothing is copied no plan is made; then this is all that is known of them.
+            # While the flow is paused no plan is made, so this is the only report of them.
             self._progress.mark_recreated(value.recreated)
             if value.has_changed:
                 self.schedule.request("plan")
@@ -150,7 +150,7 @@ class Operations:
         self.problems[operation] = error.message
         self.schedule.mark_failed(operation, error, now)
         if operation == "positions":
-            # MM2's copy is still behind, though nothing moves any more.
+            # MM2's copy is out of date although no position changes any more.
             self._supervisor.has_new_positions = True
         if operation != "owner" and is_producer_lost(error):
             self.schedule.request("owner")
@@ -158,7 +158,7 @@ class Operations:
     def _apply_plan(self, plan: Plan, now: float) -> list[Event]:
         if not self._slots.hold(self._flow, plan.slice_count):
             if self.is_planned:
-                # Another flow took meanwhile what this plan was to have: with what is left, then.
+                # Another flow took the slots meanwhile. Plan again with what is left.
                 self.schedule.retry_soon("plan", now)
             else:
                 self._set_no_slots(plan.slice_count)
@@ -169,30 +169,30 @@ class Operations:
         self._supervisor.restart_partitions(plan.resumed)
         self._supervisor.forget_errors(recovered)
         self.is_planned = True
-        # What is stopped since this plan is sampled afresh.
+        # Sample offsets again: the plan may have stopped partitions.
         self.schedule.request("ends")
         return ["planned"]
 
     def _set_no_slots(self, needed: int) -> None:
         total = self._slots.total
         words = (
-            f"This runner has no free slot for the flow: it needs {needed}, and "
+            f"The runner has no free slot for the flow: it needs {needed}, and "
             f"{self._slots.used} of {total} are used. Stop a flow, lower tasks.max, "
             "or give the flow another runner."
         )
         if total == 0:
             words = (
-                "This runner has no free slot for the flow: no Spark executor is alive. Start a "
-                "Spark worker; the runner's page says what is wrong."
+                "The runner has no free slot for the flow: no Spark executor is alive. Start a "
+                "Spark worker; the runner's page shows the cause."
             )
         if self.is_planned:
-            # It goes on with what it has.
+            # The flow continues with the plan that it has.
             self.problems["plan"] = words
         else:
             self.no_slots = words
 
     def _start(self, operation: Operation, now: float) -> bool:
-        """Whether the clerk is on the way now."""
+        """Whether the call has started."""
         act = self._call_for(operation)
         if act is None:
             self.schedule.mark_done(operation, now, is_busy=False)

@@ -34,7 +34,7 @@ def run_runner(directory: Path, env: dict[str, str], **options: str) -> tuple[in
 def test_a_second_runner_on_the_same_directory_is_refused(lab: Lab) -> None:
     code, words = run_runner(lab.directory, lab.env)
     assert code == launcher.EXIT_LOCKED
-    assert "Another runner works in" in words
+    assert "Another runner uses" in words
     assert "Traceback" not in words
     assert launcher.is_alive(lab.process.pid, lab.process.start_tick)
 
