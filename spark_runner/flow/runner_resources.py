@@ -1,4 +1,4 @@
-"""What a runner offers to its flows."""
+"""The resources that a runner shares among its flows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_runner.spark.slots import Slots
 
 @dataclasses.dataclass(frozen=True)
 class RunnerResources:
-    """One per runner. `directory` is where spec files come and status files go."""
+    """One per runner. Spec files are read from `directory`, status files are written there."""
 
     directory: Path
     control: ControlServer

@@ -1,4 +1,4 @@
-"""All slices of one flow: give them work by the plan, fold what they say into the board."""
+"""The slices of one flow: distribute the plan's work, collect reports into the flow's progress."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from spark_runner.status.board import FlowProgress
 
 NO_CLASSES = (
     f"{HIGH} and {LOW} have no effect in the record lane, which reads all partitions in turn: run "
-    "this flow in a runner that copies by the raw lane."
+    "this flow in a runner that uses the raw lane."
 )
 
 
@@ -66,18 +66,18 @@ class SliceSupervisor:
         self._progress = progress
         self._wake = wake
         self._plan: Plan | None = None
-        # In which slice each partition is copied, or was until it stopped; never another one.
+        # The slice of each partition, also after the partition stopped. It never changes.
         self.slice_of: dict[Place, int] = {}
         self._slices: dict[int, SliceRun] = {}
         self._throughput: dict[int, Throughput] = {}
-        # The newest epoch whose words of a partition count no more: of its errors, of its position.
+        # Reports up to this epoch are out of date for the partition: its errors, its figures.
         self._errors_ignored: dict[Place, int] = {}
         self._figures_ignored: dict[Place, int] = {}
-        # What an epoch was last compared with, and found to do all of it.
+        # The plan, errors and stopped partitions for which an epoch was last found up to date.
         self._up_to_date: dict[Epoch, object] = {}
         self._bandwidth = BandwidthShares()
         self.is_fenced = False
-        # MM2's copy of the positions is behind; the status file is behind.
+        # `has_new_positions`: MM2's copy is out of date. `has_changes`: the status file is.
         self.has_new_positions = False
         self.has_changes = False
 
@@ -87,18 +87,18 @@ class SliceSupervisor:
 
     @property
     def is_under_way(self) -> bool:
-        """Every slice that has something to copy has begun to."""
+        """Whether every slice with work has started to copy."""
         return all(
             run.is_copying or self._partitions_of(index) == {}
             for index, run in self._slices.items()
         )
 
     def warnings(self) -> tuple[str, ...]:
-        """What the flow asks for and its lane does nothing with."""
+        """Settings of the flow that have no effect in its lane."""
         return lane_warnings(self.job, self._lane)
 
     def apply_plan(self, plan: Plan) -> None:
-        """Slices whose partitions differ will get a successor; the others do not notice."""
+        """Slices with other partitions get a successor epoch. All other slices run on."""
         self._plan = plan
         self.slice_of = {**self.slice_of, **plan.slices}
         for index in range(plan.slice_count):
@@ -136,7 +136,7 @@ class SliceSupervisor:
         return epoch > old.get((row.topic, row.partition), 0)
 
     def reports(self) -> dict[Place, EpochReport]:
-        """Of each partition whose slice copies now: its epoch, and when that last reported."""
+        """For each partition that is copied now: the epoch and the time of its last report."""
         reports = {index: run.report() for index, run in self._slices.items()}
         return {
             place: report
@@ -155,12 +155,13 @@ class SliceSupervisor:
         self._jobs.rotation.rotate(self.job.flow, self._slices.values(), time.monotonic())
 
     def throttle_reason(self, now: int) -> str:
-        """What makes the flow slower than it might be; empty when nothing does."""
+        """Why the flow copies more slowly than it could; empty if it does not."""
         rotation = self._jobs.rotation.reason(self.job.flow, time.monotonic())
         return self._bandwidth.reason(now) or rotation
 
     def order(self, word: Order) -> None:
-        """Who waits for a slot would hear it only when one is free: the wait ends here."""
+        """Order all epochs to end. An epoch without a slot cannot receive orders: cancel its
+        job."""
         now = time.monotonic()
         self._jobs.rotation.forget(self.job.flow)
         for run in self._slices.values():
@@ -170,7 +171,7 @@ class SliceSupervisor:
                     self._jobs.cancel(epoch.work)
 
     def cancel(self) -> None:
-        """Those that did not obey: fencing makes it safe."""
+        """Cancel the jobs of epochs that did not obey. Fencing makes this safe."""
         for run in self._slices.values():
             for epoch in run.epochs():
                 self._jobs.cancel(epoch.work)
@@ -180,9 +181,11 @@ class SliceSupervisor:
             run.retry_now()
 
     def retry_faulted(self) -> None:
-        """Partitions that a record or a right stopped are tried again; gaps are not, nor what a
-        person has decided to pass by: the next plan does that. What a plan has stopped stays so
-        until another plan lets it go on."""
+        """Retry partitions that stopped for a record or a permission.
+
+        Not retried: gaps, partitions whose records a decision skips (the next plan handles those),
+        and partitions that the current plan has stopped.
+        """
         skipped = self._progress.skipped_gaps()
         tried = [
             place
@@ -196,17 +199,17 @@ class SliceSupervisor:
         self.forget_errors(tried)
 
     def forget_errors(self, places: Iterable[Place]) -> None:
-        """What the present epoch still says of these at its end is old."""
+        """Ignore later reports of errors of these partitions from the present epoch."""
         for place in places:
             if self._plan is not None and place in self._plan.slices:
                 self._errors_ignored[place] = self._slices[self._plan.slices[place]].epoch
 
     def restart_partitions(self, places: Iterable[Place]) -> None:
-        """Partitions that go on elsewhere: what the present epoch says of them is old."""
+        """Ignore all later reports of the present epoch on partitions that resume elsewhere."""
         for place in places:
             if self._plan is not None and place in self._plan.slices:
                 run = self._slices[self._plan.slices[place]]
-                # It may copy on from there, and would not be heard.
+                # Its start offsets are out of date, and its reports would be ignored.
                 run.dismiss_successor()
                 self._figures_ignored[place] = self._errors_ignored[place] = run.epoch
 
@@ -227,7 +230,7 @@ class SliceSupervisor:
         }
 
     def _is_outdated(self, index: int, epoch: Epoch) -> bool:
-        """Whether the plan, or a partition that is tried again, asks for another epoch."""
+        """Whether the plan or a retried partition requires another epoch."""
         now = self._plan, self._progress.errors.keys() | (), len(epoch.stopped)
         if self._up_to_date.get(epoch) == now:
             return False

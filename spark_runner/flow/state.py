@@ -1,4 +1,4 @@
-"""The state of a flow that people see, and the sentence beside it."""
+"""The state of a flow that operators see, with its reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _AFTER_COMMIT: dict[Phase, str] = {"paused": "paused.", "stopped": "stopped.", "
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FlowFacts:
-    """How things are. `problems`: of errands and slices, then of partitions, in words."""
+    """Facts that the state is derived from. `problems`: of operations and slices, then
+    partitions."""
 
     phase: Phase
     next_phase: Phase
@@ -24,20 +25,19 @@ class FlowFacts:
 
 
 def visible_state(facts: FlowFacts) -> tuple[JobState, str]:
-    """The worst comes first: what stands, what is in trouble, what is on its way."""
+    """The most severe state first: final states, then problems, then progress."""
     phase, problems = facts.phase, facts.problems
     if phase in ("failed", "stopped", "paused"):
         return phase, facts.reason
     if phase == "committing":
-        return "running", "Committing; then it is " + _AFTER_COMMIT.get(
-            facts.next_phase, "restarted."
-        )
+        after = _AFTER_COMMIT.get(facts.next_phase, "restarted.")
+        return "running", f"Committing; then it is {after}"
     if problems:
         if len(problems) == 1:
             return "degraded", problems[0]
         return "degraded", f"{problems[0].removesuffix('.')} (and {len(problems) - 1} more)."
     if phase == "taking_over":
-        return "starting", "Taking the flow over and planning."
+        return "starting", "Taking over the flow and planning."
     if not facts.is_copying:
         return "starting", "Starting the slices."
     if not facts.has_partitions:

@@ -1,4 +1,4 @@
-"""A flow's bandwidth, dealt to its slices each second by what they need."""
+"""A flow's bandwidth limit, distributed to its slices every second by demand."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from mirrors.domain.settings.flow_control import BANDWIDTH
 from spark_runner.ipc.messages import Figures, SliceResult
 from spark_runner.slices.run import SliceRun
 
-# A slice that was held back so lately takes all it can get; a page does not flicker either.
+# A slice that was limited this recently gets all it can use. The page shows the reason longer.
 _UNLIMITED_MS = 3_000
 _SHOWN_MS = 5_000
 
 
 class BandwidthShares:
-    """Used by the flow's thread. Times are milliseconds, handed in."""
+    """Used by the flow's thread. Times are milliseconds, passed in."""
 
     def __init__(self) -> None:
         self._limited_at: dict[int, int] = {}
@@ -38,7 +38,7 @@ class BandwidthShares:
         rates: Mapping[int, float],
         now: int,
     ) -> None:
-        """Tell each slice its share; also that there is a limit no more."""
+        """Send each slice its share, also when the limit was removed."""
         self._limit = limit_of(properties)
         self._is_used = self._is_used or self._limit is not None
         if not self._is_used:
@@ -54,15 +54,15 @@ class BandwidthShares:
                 epoch.connection.send_share(shares.get(index))
 
     def reason(self, now: int) -> str:
-        """What holds the flow back; empty when nothing does."""
+        """Why the flow is limited; empty if it is not."""
         if self._limit is None or not any(
             self._was_limited(index, now, _SHOWN_MS) for index in self._limited_at
         ):
             return self._quota_reason(now)
-        return f"Limited to {self._limit} bytes/s ({BANDWIDTH}): what lags waits for that."
+        return f"Limited to {self._limit} bytes/s ({BANDWIDTH}): lagging partitions wait for it."
 
     def _quota_reason(self, now: int) -> str:
-        """What a slice last said of brokers' quotas."""
+        """The reason that a slice last gave for a broker quota."""
         reasons = (reason for at, reason in self._quota_reasons.values() if now - at < _SHOWN_MS)
         return next(filter(None, reasons), "")
 

@@ -1,4 +1,4 @@
-"""One epoch of a slice: a Spark job on its way, and what its task says."""
+"""One epoch of a slice: its Spark job, and the reports of its task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Order, slice_key
 from spark_runner.positions.topic import Place
 
-# A lane says something each five seconds; the longest it may be mute is a flush and a commit.
+# A lane reports every five seconds. The longest pause is a flush and a commit.
 SILENCE_S = 90.0
 
 log = logging.getLogger("spark_runner.epochs")
@@ -28,7 +28,7 @@ class Launcher(Protocol):
 
 
 class Epoch:
-    """One Spark job on its way. What the task says waits here for the flow's thread."""
+    """A Spark job that runs one epoch. The task's reports wait here for the flow's thread."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Epoch:
         self.has_turn = False
         self.last: Figures | None = None
         self.unread: deque[Figures] = deque()
-        # Partitions that this epoch has said to have stopped.
+        # Partitions that this epoch has reported as stopped.
         self.stopped: set[Place] = set()
         self.result: SliceResult | None = None
         self._thread = threading.Thread(target=self._run, name=f"slice-{work.index}", daemon=True)
@@ -71,7 +71,7 @@ class Epoch:
         return self.work.deadline / 1000 - time.time()
 
     def waiting_s(self, now: float) -> float:
-        """How long Spark has had no slot for it; its first moments are that as well."""
+        """How long the epoch has waited for a Spark slot. The start of its task is included."""
         return (
             0.0
             if self.connection.is_connected or self.result is not None
@@ -79,7 +79,7 @@ class Epoch:
         )
 
     def working_s(self, now: float) -> float:
-        """How long its task has been there."""
+        """How long its task has been connected."""
         return (
             now - self.connection.since
             if self.connection.is_connected and self.result is None
@@ -91,14 +91,14 @@ class Epoch:
         return self.result is None and seen is not None and time.monotonic() - seen > SILENCE_S
 
     def is_overdue(self) -> bool:
-        """Neither an order nor the deadline ended it."""
+        """Neither an order nor the deadline has ended it."""
         return self.result is None and self.left_s() < -SILENCE_S
 
     def _run(self) -> None:
         try:
             self.result = self._launch(self.work)
         except Exception as error:
-            # Without a result the slice would wait for one for ever, and so would its flow.
+            # Without a result the slice and its flow would wait forever.
             log.exception("Slice %s, epoch %s", self.work.index, self.work.epoch)
             reason = f"Spark's client failed ({type(error).__name__}: {error})."
             self.result = SliceResult(ended_because="failed", reason=reason, code="spark")

@@ -1,4 +1,4 @@
-"""Slices take turns where slots were lost: Spark preempts nobody, and our tasks are long."""
+"""Rotation of slices when Spark has lost slots: Spark does not preempt, and tasks run for long."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Protocol
 from spark_runner.slices.run import SLOT_S
 
 SHORTEST_TURN_S = 5.0
-# Every flow that copies says each second how its slices are.
+# Every flow that copies reports its slices each second.
 _REPORTED_S = 5.0
-# Spark gives a slot that became free to the next task sooner.
+# Spark assigns a free slot to the next task within this time.
 _RELEASED_S = 5.0
 _SHOWN_S = 30.0
 ROTATING = (
-    "Slices take turns: Spark runs fewer tasks at once than there are slices, perhaps since it "
+    "Slices take turns: Spark runs fewer tasks at once than there are slices, perhaps because it "
     "lost executors. Stop a flow, lower tasks.max, or give Spark more executors."
 )
 
-# A slice among those of all flows: the flow's number and its own.
+# The number of the flow and the index of the slice.
 _SliceId = tuple[int, int]
 
 
 class Slice(Protocol):
-    """What is asked of `epochs.SliceRun`; seconds all."""
+    """The part of `SliceRun` that the rotation uses. Times are seconds."""
 
     @property
     def index(self) -> int: ...
@@ -36,28 +36,29 @@ class Slice(Protocol):
 
 @dataclasses.dataclass
 class _FlowSlots:
-    """How the slices of one flow were when it was last heard."""
+    """The slices of one flow at its last report."""
 
     at: float
     waiting: set[_SliceId]
-    # Since when each has its slot.
+    # Since when each slice has its slot.
     working: dict[_SliceId, float]
 
 
 class SlotRotation:
-    """What the flows of one runner tell each other; called from their threads."""
+    """Shared by the flows of one runner. Called from their threads."""
 
     def __init__(self) -> None:
         self._reported: dict[int, _FlowSlots] = {}
-        # Slots given away that nobody was seen to take yet: whose, and when it had it last.
+        # Slots that were released and not taken yet: who released it, and when.
         self._released: dict[_SliceId, float] = {}
         self._released_at: dict[int, float] = {}
         self._lock = threading.Lock()
 
     def rotate(self, flow: int, slices: Iterable[Slice], now: float) -> None:
-        """As many as wait for a slot, of all flows, get one from those that had theirs longest.
+        """Release as many slots as slices of all flows wait for, from those that held theirs
+        longest.
 
-        A flow ends only slices of its own: it is told of others' when they say how they are.
+        A flow ends only its own slices. Others do so when their flow reports.
         """
         own = {(flow, item.index): item for item in slices}
         with self._lock:
@@ -70,12 +71,12 @@ class SlotRotation:
             own[slice_id].release_slot()
 
     def forget(self, flow: int) -> None:
-        """It was told to stop: nobody ends for it."""
+        """Remove a flow that was ordered to stop: no slice releases a slot for it."""
         with self._lock:
             self._reported.pop(flow, None)
 
     def reason(self, flow: int, now: float) -> str:
-        """What that costs the flow; empty when it gave no slot away lately."""
+        """The effect on the flow; empty if it released no slot recently."""
         at = self._released_at.get(flow)
         return ROTATING if at is not None and now - at < _SHOWN_S else ""
 
@@ -91,15 +92,15 @@ class SlotRotation:
             },
         )
         for slice_id, since in state.working.items():
-            # It has not ended yet.
+            # The slice has not ended yet.
             if since < self._released.get(slice_id, since):
                 self._released[slice_id] = now
         for slice_id in before.waiting & state.working.keys() if before else ():
-            # It has one of those that were given, whichever.
+            # The slice took one of the released slots, whichever.
             self._released.pop(next(iter(self._released), slice_id), None)
 
     def _to_release(self, now: float) -> list[_SliceId]:
-        """Those whose slots are wanted now."""
+        """Slices that should release their slots now."""
         recent = [state for state in self._reported.values() if now - state.at < _REPORTED_S]
         self._released = {
             slice_id: at for slice_id, at in self._released.items() if now - at < _RELEASED_S

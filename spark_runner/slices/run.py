@@ -1,8 +1,8 @@
-"""One slice over time: a Spark job per epoch, its successor ready before it ends, retries.
+"""One slice over time: one Spark job per epoch, with overlap, retries and backoff.
 
-The successor connects while its predecessor still copies, the predecessor ends at a commit, and
-only then is the successor given its turn (and fences): the change costs no gap in the copying.
-Where no slot is free for both, the predecessor ends first, and its slot is the successor's.
+The successor connects while its predecessor still copies. The predecessor ends at a commit. Only
+then may the successor fence and copy, so the change of epochs does not interrupt replication.
+If Spark has no slot for both, the predecessor ends first and the successor takes its slot.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from spark_runner.ipc.task_channel import Order
 from spark_runner.slices.epoch_job import Epoch, Launcher
 
 HANDOVER_S = 5.0
-# The first epoch, and the first after trouble; each that ends well is followed by a longer one. A
+# The first epoch, and the first one after a failure. Each success makes the next epoch longer: a
 # new task costs as much as an idle one does in a minute.
 SHORTEST_EPOCH_S = 30.0
 EPOCH_GROWTH = 4
 LONGEST_EPOCH_S = 600.0
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 10.0
-# A task that has a slot is there sooner, unless the machine is busy: then it costs a moment.
+# A task with a free slot connects within this time, unless the machine is busy.
 SLOT_S = 3.0
-# A cluster that starts has no slot either; nobody is told so at once.
+# While a cluster starts, it has no slots. Do not report that at once.
 WAITING_FOR_SLOT_S = 20.0
 
 NO_SLOT = (
-    f"Spark gave the next epoch no slot within {SLOT_S:.0f} s, so this one ends first: its "
-    "partitions stand still for a moment. Slots beside those of the slices spare that."
+    f"Spark gave the next epoch no slot within {SLOT_S:.0f} s, so the present epoch ends first: "
+    "its partitions pause for a moment. More slots than slices avoid that."
 )
 WAITING_FOR_SLOT = (
-    "Slice {} waits for a slot of Spark, which has fewer than there are slices. Stop a flow, lower "
-    "tasks.max, or give Spark more executors."
+    "Slice {} waits for a Spark slot: Spark has fewer slots than there are slices. Stop a flow, "
+    "lower tasks.max, or give Spark more executors."
 )
 
 log = logging.getLogger("spark_runner.epochs")
@@ -45,14 +45,14 @@ MakeWork = Callable[[int, int, int], SliceWork | None]
 
 
 class EpochReport(NamedTuple):
-    """The epoch that copies, and when it last reported, in seconds of time.monotonic()."""
+    """The copying epoch, and the time of its last report in seconds of time.monotonic()."""
 
     epoch: int
     reported_at: float
 
 
 class SliceRun:
-    """The epochs of one slice, one after the other; used by the flow's thread only."""
+    """The epochs of one slice in sequence. Used by the flow's thread only."""
 
     def __init__(
         self, index: int, control: ControlServer, launch: Launcher, wake: Callable[[], None]
@@ -65,7 +65,7 @@ class SliceRun:
         self._failures = 0
         self._retry_at = 0.0
         self._successor_at = 0.0
-        # Since when a successor, or one after the other, finds no slot.
+        # Since when successors have found no slot.
         self._without_slot_since: float | None = None
         self._has_copied = False
         self.epoch = 0
@@ -80,7 +80,7 @@ class SliceRun:
 
     @property
     def is_copying(self) -> bool:
-        """Also in the moment when one epoch takes over from another."""
+        """True also while one epoch takes over from another."""
         if self.current is None:
             return False
         self._has_copied |= self.current.last is not None
@@ -91,15 +91,15 @@ class SliceRun:
         return self.current is None and self._failures > 0
 
     def waiting_s(self, now: float) -> float:
-        """How long the epoch whose turn it is has had no slot."""
+        """How long the current epoch has waited for a slot."""
         return self.current.waiting_s(now) if self.current is not None else 0.0
 
     def working_s(self, now: float) -> float:
-        """How long its present epoch has had a slot."""
+        """How long the current epoch has had a slot."""
         return self.current.working_s(now) if self.current is not None else 0.0
 
     def problem(self, now: float) -> str:
-        """Why nothing is copied here; empty when all is well."""
+        """Why this slice copies nothing; empty if it copies."""
         if self.is_waiting_to_retry:
             return self.reason
         return (
@@ -107,22 +107,22 @@ class SliceRun:
         )
 
     def release_slot(self) -> None:
-        """End at a commit, so that another slice gets the slot; then queue up again."""
+        """End at a commit, so that another slice gets the slot; then wait for a slot again."""
         if self.current is not None:
             self.current.order("handover")
 
     def order(self, order: Order) -> None:
-        """End at a commit; nothing follows until `maintain` is called with work again."""
+        """End at a commit. No epoch follows until `maintain` is called with work."""
         for epoch in (self.current, self.successor):
             if epoch is not None:
                 epoch.order(order)
 
     def retry_now(self) -> None:
-        """A person asked anew: try at once."""
+        """An operator asked for it: retry at once."""
         self._retry_at = 0.0
 
     def report(self) -> EpochReport | None:
-        """None while nothing is copied, or while what was reported is not taken up yet."""
+        """None while nothing is copied, or while reports of the epoch are not applied yet."""
         epoch = self.current
         if epoch is None or epoch.result is not None or epoch.unread or epoch.last is None:
             return None
@@ -135,12 +135,12 @@ class SliceRun:
         return EpochReport(epoch.work.epoch, epoch.connection.seen_at)
 
     def epochs(self) -> list[Epoch]:
-        """Those under way."""
+        """The epochs in progress."""
         known = (self.current, self.successor, *self._dismissed)
         return [epoch for epoch in known if epoch is not None]
 
     def collect(self) -> list[tuple[int, Figures | SliceResult]]:
-        """What was said since the last call, with its epoch; ends what has ended."""
+        """Reports since the last call, each with its epoch. Removes epochs that have ended."""
         messages: list[tuple[int, Figures | SliceResult]] = []
         for epoch in self.epochs():
             while epoch.unread:
@@ -157,7 +157,7 @@ class SliceRun:
         return messages
 
     def maintain(self, make_work: MakeWork, is_outdated: Callable[[Epoch], bool]) -> None:
-        """Keep one epoch running; what the plan has overtaken is followed up at once."""
+        """Keep one epoch running. Replace an epoch at once when the plan has changed."""
         now = time.monotonic()
         if self.current is None:
             if now >= self._retry_at and (epoch := self._begin(make_work)) is not None:
@@ -201,7 +201,7 @@ class SliceRun:
 
     def _ended(self, epoch: Epoch, result: SliceResult) -> None:
         self.current = self._without_slot_since = None
-        # What was told to end and had to be cut off has ended all the same.
+        # An epoch that was ordered to end and whose job was cancelled counts as ended.
         is_cancelled = epoch.ordered and result.code == "spark"
         if is_cancelled or result.ended_because == "stop":
             self._has_copied = False
@@ -220,10 +220,10 @@ class SliceRun:
         self._length_s = SHORTEST_EPOCH_S
         self._has_copied = False
         self._retry_at = time.monotonic() + delay
-        self.reason = f"{result.reason} Tried again in {delay:.0f} s."
+        self.reason = f"{result.reason} Retry in {delay:.0f} s."
 
     def dismiss_successor(self) -> None:
-        """Another one is begun where one is due."""
+        """Order the successor to stop. A new one starts when it is due."""
         if self.successor is not None:
             self.successor.order("stop")
             self._dismissed.append(self.successor)

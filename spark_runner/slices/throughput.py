@@ -1,4 +1,4 @@
-"""What one slice has copied over all its epochs, and how fast."""
+"""Records and bytes that one slice has copied over all epochs, and the current rates."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ RATE_OVER_S = 5.0
 
 @dataclasses.dataclass(frozen=True)
 class Amount:
-    """What was copied, and which way it went."""
+    """Copied records and bytes, and the lanes that they took."""
 
     records: int = 0
     bytes: int = 0
     lanes: Sequence[LaneFigure] = ()
 
     def since(self, before: Self) -> Self:
-        """Never less than nothing: where Spark gave a job up, its result knows of no record."""
+        """Never negative: the result of a job that Spark gave up counts no records."""
         return dataclasses.replace(
             self,
             records=max(0, self.records - before.records),
@@ -33,7 +33,8 @@ class Amount:
 
 
 class Throughput:
-    """An epoch counts from nought, and its successor speaks before it has ended: each by itself."""
+    """Sums the epochs of a slice. Each epoch counts from zero, and two epochs may report at
+    once."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -42,7 +43,7 @@ class Throughput:
         self._marks: deque[tuple[float, int, int]] = deque([(time.monotonic(), 0, 0)])
 
     def count(self, epoch: int, message: Figures | SliceResult) -> Amount:
-        """What was added since this epoch last spoke."""
+        """What was added since the last report of this epoch."""
         total = Amount(message.records, message.bytes, message.lanes)
         growth = total.since(self._counted.get(epoch, Amount()))
         if isinstance(message, SliceResult):

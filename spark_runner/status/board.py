@@ -1,6 +1,6 @@
-"""Status files: what the driver knows of a flow, folded from plan, figures and ends.
+"""The progress of one flow: plan, live figures and source offsets, and the status built from them.
 
-Nothing here talks to anybody; the flow's thread feeds it and writes the file.
+No I/O here. The flow's thread applies updates and writes the file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from spark_runner.status.time_lag import MOST_FIRST_RECORDS
 
 
 class FlowProgress:
-    """One flow's state of affairs; used by the flow's thread only."""
+    """Progress of one flow. Used by the flow's thread only."""
 
     def __init__(self, job: JobSpec, now: int) -> None:
         self.job = job
@@ -52,22 +52,22 @@ class FlowProgress:
         self._bytes = 0
         self._lanes: tuple[LaneFigure, ...] = ()
         self.errors: dict[Place, PartitionError] = {}
-        # What makes the flow slower than it might be: a limit, or too few slots.
+        # Why the flow copies more slowly than it could: a limit, or too few slots.
         self.throttle_reason = ""
         self._plan: Plan | None = None
         self._rows: dict[Place, PartitionProgress] = {}
         self._remote_topics: dict[str, str] = {}
         self._blocked: tuple[str, ...] = ()
-        # Partitions that a look alone has found recreated.
+        # Partitions whose recreated topic was detected between plans.
         self._found_recreated: set[Place] = set()
 
     def apply_plan(self, plan: Plan) -> frozenset[Place]:
-        """Take a plan up; the partitions that it stops no longer, though the plan before did."""
+        """Apply a plan. Returns the partitions that only the previous plan had stopped."""
         recovered = self._recovered(plan)
         self._remote_topics = {
             topic.topic: name
             for topic in plan.topics
-            # A name that Kafka does not allow is no topic.
+            # Longer names are not valid in Kafka, so there is no such topic.
             if (name := topic.remote_topic or "") and len(name) <= LONGEST_NAME
         }
         for place in plan.resumed:
@@ -91,8 +91,10 @@ class FlowProgress:
         return recovered
 
     def mark_recreated(self, found: Mapping[Place, PartitionError]) -> None:
-        """Partitions of topics that were created again, found by a look: until a plan says so too,
-        they owe what the source holds now."""
+        """Record recreated topics that were detected between plans.
+
+        Until the next plan, these partitions owe what the source holds now.
+        """
         for place, error in found.items():
             row, known = self._rows.get(place), self.errors.get(place)
             if row is None or row.position is None or (known is not None and known.gap is not None):
@@ -104,7 +106,7 @@ class FlowProgress:
             self._found_recreated.add(place)
 
     def _recovered(self, plan: Plan) -> frozenset[Place]:
-        """What only the plan before had stopped; a word of a lane since then stays."""
+        """Partitions that only the previous plan had stopped. Later errors of a lane remain."""
         before = self._plan.stopped if self._plan else {}
         return frozenset(
             place
@@ -113,11 +115,11 @@ class FlowProgress:
         )
 
     def _check_source_log(self, place: Place, error: PartitionError) -> None:
-        """What was sampled of an earlier log of the source says nothing of the one there now."""
+        """Discard source offsets that were sampled from an earlier log of the partition."""
         known = self.errors.get(place)
         row = self._rows[place]
         if error.code == CANNOT_BE_CREATED:
-            # Whatever was copied into an earlier remote topic is not on the target.
+            # Records copied into an earlier remote topic are not on the target.
             row.position = error.offset
         before = known.gap if known is not None else None
         gap = error.gap
@@ -137,7 +139,8 @@ class FlowProgress:
                 row.apply_figure(figure, now)
 
     def add_errors(self, errors: Iterable[PartitionError]) -> None:
-        """An epoch says at its end once more what has stopped: that takes no numbers away."""
+        """Add errors. An epoch repeats its errors when it ends: keep ranges that are already
+        known."""
         for error in errors:
             place = (error.topic, error.partition)
             if not _has_range(self.errors.get(place), error):
@@ -147,7 +150,7 @@ class FlowProgress:
         return {place: error for place, error in self.errors.items() if error.state == "gap"}
 
     def skipped_gaps(self) -> dict[Place, GapFacts]:
-        """What is in the way of a partition, where a person has decided to pass exactly that by."""
+        """Gaps whose records a decision of an operator skips, by partition."""
         ways = {(d.topic, d.partition, d.facts.position): d for d in self.job.decisions}
         return {
             place: gap
@@ -158,7 +161,7 @@ class FlowProgress:
         }
 
     def gaps_without_range(self) -> set[tuple[Place, int | None]]:
-        """Gaps of which only the lane has spoken, or not from where the partition stands now."""
+        """Gaps without offset ranges, or with a range from another position."""
         return {
             (place, self._rows[place].position)
             for place, error in self.gaps().items()
@@ -183,7 +186,7 @@ class FlowProgress:
             )
 
     def places_without_start(self) -> list[Place]:
-        """Partitions of which no position says where the records begin that are owed."""
+        """Partitions whose first owed offset is not given by a position."""
         return [
             place
             for place, row in self._rows.items()
@@ -193,9 +196,9 @@ class FlowProgress:
         ]
 
     def starts_without_timestamp(self) -> dict[Place, int]:
-        """Log starts that are owed, where it is not known how old the record there is.
+        """Log starts that are owed and whose timestamp is unknown.
 
-        Each is asked for a few times: there may be no record, or no right to read it.
+        Each is requested a few times only: the log may be empty, or READ may be denied.
         """
         found: dict[Place, int] = {}
         for place in self.places_without_start():
@@ -212,8 +215,8 @@ class FlowProgress:
         return found
 
     def problems(self) -> tuple[str, ...]:
-        """Why partitions are stopped and topics not replicated: what concerns whole topics first,
-        in one sentence each."""
+        """Why partitions are stopped and topics not replicated. Whole topics come first, in one
+        sentence each."""
         hidden = self._plan.not_visible if self._plan else ""
         errors = (e.reason for e in self.errors.values() if e.code not in BLOCKED)
         below = (
@@ -226,14 +229,13 @@ class FlowProgress:
     def _truncation_problem(self, place: Place, row: PartitionProgress) -> str:
         return (
             f"{place[0]}-{place[1]} on {self.job.source.alias} ends at {row.end}, below the "
-            f"position {row.position}: the topic was truncated or recreated. What it holds now is "
+            f"position {row.position}: the topic was truncated or recreated. Its content is being "
             "compared with what was copied."
         )
 
     @property
     def has_retryable_problems(self) -> bool:
-        """Whether something is stopped that may heal without a decision: the cause is looked at
-        again after a while."""
+        """Whether a problem may disappear without a decision, so that it is checked again later."""
         if any(error.state == "faulted" for error in self.errors.values()):
             return True
         return bool(self._blocked) or (self._plan is not None and bool(self._plan.not_visible))
@@ -242,7 +244,7 @@ class FlowProgress:
         return {p: row.position for p, row in self._rows.items() if row.position is not None}
 
     def remotes(self, reports: Mapping[Place, EpochReport]) -> dict[Place, RemotePartition]:
-        """Of what is copied now, where it is copied to, and from which position on."""
+        """For each partition that is copied now: the remote partition and the position."""
         if self._plan is None:
             return {}
         return {
@@ -266,8 +268,7 @@ class FlowProgress:
                 self._rows[place].add_foreign(stretches)
 
     def has_backlog(self) -> bool:
-        """Whether the source holds something that was not copied when it was last asked, and that
-        is not waiting for anything."""
+        """Whether the source holds records that are neither copied nor blocked by an error."""
         return any(
             row.stable_end is None or row.position != row.stable_end
             for place, row in self._rows.items()
@@ -275,7 +276,7 @@ class FlowProgress:
         )
 
     def end_reason(self, now: int) -> str:
-        """What ended the run by itself, in words: its window or its end. Empty while it goes on."""
+        """Why a bounded run has ended: its window or its end offsets. Empty while it continues."""
         closes = self.job.ends_at
         if closes is not None and now >= closes:
             return f"Its window closed at {shown(closes)}."
@@ -337,7 +338,7 @@ class FlowProgress:
         return PartitionStatus(
             topic=place[0],
             partition=place[1],
-            # What has stopped has no work; its copies are there all the same.
+            # A stopped partition has no work, but its copies exist.
             remote_topic=work.remote_topic if work else self._remote_topics.get(place[0], ""),
             state=shown,
             reason=error.reason if error else held,
@@ -359,7 +360,7 @@ class FlowProgress:
         )
 
     def _deleted(self, now: int) -> list[PartitionStatus]:
-        """Partitions that were copied and that their topic on the source no longer has."""
+        """Partitions that were copied and that no longer exist on the source."""
         return [
             PartitionStatus(
                 topic=place[0],
@@ -430,7 +431,7 @@ _RANK: dict[TopicState, int] = {
 
 
 def _has_range(known: PartitionError | None, said: PartitionError) -> bool:
-    """Whether the planner has found the numbers of the very gap that is told again."""
+    """Whether the planner has already found the range of this gap."""
     if known is None or known.gap is None or known.gap.first is None:
         return False
     return (said.state, said.offset) == (known.state, known.gap.position)

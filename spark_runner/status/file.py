@@ -1,4 +1,4 @@
-"""What a flow says of itself: when its status file is written, and what the log tells."""
+"""Status files: when they are written, and which changes are logged."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ LOG_AGAIN_S = 60.0
 
 
 class StatusFile:
-    """Used by one thread. Moments are monotonic seconds, handed in."""
+    """Writes a file atomically. Used by one thread. Times are monotonic seconds, passed in."""
 
     def __init__(self) -> None:
-        # Whether the last text is still to be written, and when that was said in the log.
+        # Whether the last text could not be written, and when that was last logged.
         self.has_unwritten = False
         self._logged_at: float | None = None
 
     def write(self, path: Path, text: str, now: float) -> None:
-        """Whole, or not at all: then it is for the next text to be written."""
+        """Write the whole text or nothing. A failed write is retried with the next text."""
         try:
             write_whole(path, text)
         except OSError as error:
@@ -32,7 +32,7 @@ class StatusFile:
                 self._logged_at = now
                 words = error.strerror or error
                 _disk_log.error(
-                    "%s cannot be written: %s. Work goes on; nobody sees how.", path, words
+                    "%s cannot be written: %s. Copying continues, but nobody sees it.", path, words
                 )
         else:
             self.has_unwritten, self._logged_at = False, None
@@ -40,17 +40,17 @@ class StatusFile:
 
 log = logging.getLogger("spark_runner.flow")
 
-# A little less than the flow's tick, so that no tick goes by without a file.
+# A little less than the flow's tick, so that every tick writes a file.
 MOVING_S = 0.9
-# Positions that moved are not kept back for a whole tick.
+# New positions do not wait for a whole tick.
 CHANGES_S = 0.3
-# A file with a row for each partition, in which nothing changes but the time: as often as the ends
-# are asked for then.
+# Interval while only the time changes: a file has one row per partition. The source offsets are
+# sampled as seldom.
 QUIET_S = 5.0
 
 
 class FlowStatusWriter:
-    """Used by the flow's thread. Moments are monotonic seconds, handed in."""
+    """Writes a flow's status. Used by the flow's thread. Times are monotonic seconds, passed in."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -60,17 +60,17 @@ class FlowStatusWriter:
 
     @property
     def has_unwritten(self) -> bool:
-        """The last word could not be written down: it is told again."""
+        """Whether the last status could not be written and has to be written again."""
         return self._file.has_unwritten
 
     def wait_s(self, now: float) -> float:
-        """How long news may wait yet."""
+        """Seconds until changes may be written."""
         return max(0.0, self._at + CHANGES_S - now)
 
     def is_due(
         self, state: tuple[JobState, str], progress: FlowProgress, now: float, *, has_changes: bool
     ) -> bool:
-        """Another state or sentence is told at once, figures as often as they change."""
+        """Write at once when the state or the reason changes, figures at intervals."""
         every_s = CHANGES_S if has_changes else MOVING_S if progress.has_backlog() else QUIET_S
         return now - self._at >= every_s or state != self._written
 

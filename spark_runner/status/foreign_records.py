@@ -1,14 +1,14 @@
-"""Records that another producer writes into remote partitions while the flow writes none there.
+"""Records that another producer wrote into remote partitions while the flow was idle there.
 
-While the flow writes, its lanes find such records as holes between their own batches. A partition
-whose source is quiet has no batches, so the driver looks at it:
+While the flow writes, its lanes find such records between their own batches. For idle partitions
+the driver scans the remote log:
 
-- What grew since the last look is read at the next one, and only where the position is still the
-  same: a batch of this flow would have moved it by then.
-- Only while one epoch of the slice lives and has reported since that look: a copier that died
-  between its commit and its report leaves records whose position the driver does not know.
-- Only up to the last stable offset: an open transaction may be this flow's.
-- Only with exactly-once delivery: otherwise a batch of a copier that died has no position yet.
+- A scan reads what was appended before the previous scan, only if the position is unchanged: a
+  batch of this flow would have moved the position by then.
+- Only while the same epoch of the slice runs and has reported since: a copier that died between its
+  commit and its report leaves records whose position the driver does not know.
+- Only up to the last stable offset: an open transaction may belong to this flow.
+- Only with exactly-once delivery: otherwise batches of a dead copier have no position yet.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from spark_runner.positions.topic import Place
 from spark_runner.status.source_offsets import OffsetSampler
 
 READ_S = 3.0
-# A commit is visible on the target a moment before its copier knows it.
+# A commit is visible on the target before its copier reports it.
 REPORT_S = 2.0
-# Partitions read in one look; the others wait for the next one.
+# Partitions read in one scan. The others wait for the next one.
 MOST_READ = 50
 
 
 class RemotePartition(NamedTuple):
     """A remote partition, and the source position up to which it was copied.
 
-    `there`: where the flow's next batch belongs; None where that is not known. `epoch` of the slice
-    that copies it, and when that last reported, in seconds of time.monotonic().
+    `there` is the remote offset of the flow's next batch, or None if unknown. `reported_at` is the
+    time of the epoch's last report, in seconds of time.monotonic().
     """
 
     remote_topic: str
@@ -48,13 +48,13 @@ class RemotePartition(NamedTuple):
     reported_at: float = float("inf")
 
     def is_at(self, other: RemotePartition) -> bool:
-        """Whether nothing moved between the two, however often it was reported."""
+        """Whether epoch and positions are the same, regardless of reports."""
         return self._replace(reported_at=0.0) == other._replace(reported_at=0.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class _LastScan:
-    """At one position: all below `scanned` was read, and the partition ended at `end_then` then."""
+    """The state of a scan: everything below `scanned` was read, and the log ended at `end_then`."""
 
     remote: RemotePartition
     scanned: int
@@ -63,7 +63,7 @@ class _LastScan:
 
 
 class ForeignRecordFinder:
-    """Used by one thread at a time; raises when the target does not answer at all."""
+    """Used by one thread at a time. Raises when no broker of the target responds."""
 
     def __init__(self, target: ClusterSpec) -> None:
         self._sampler = OffsetSampler(target)
@@ -77,7 +77,8 @@ class ForeignRecordFinder:
         self._cluster.close()
 
     def find(self, partitions: Mapping[Place, RemotePartition]) -> dict[Place, list[Stretch]]:
-        """What was found since the look before, of partitions whose position did not move."""
+        """Foreign records appended since the last scan, in partitions whose position did not
+        move."""
         remotes = {place: (row.remote_topic, row.partition) for place, row in partitions.items()}
         ends = self._sampler.sample(list(remotes.values())).stable
         now = time.monotonic()
@@ -115,7 +116,7 @@ class ForeignRecordFinder:
             self._scans[place] = self._found_after[place]
 
     def _read(self, remote: RemotePartition, hole: Hole, until: float) -> list[Stretch] | None:
-        """None when it cannot be read now."""
+        """None if the range cannot be read now."""
         for _, batches in read_holes(self._cluster, remote, [hole], until):
             return strangers(hole, batches, ())
         return None

@@ -1,4 +1,4 @@
-"""One partition as the driver knows it: where it stands, how far the source reaches, its state."""
+"""The progress of one partition: position, source offsets, foreign records, state."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from mirrors.domain.runners.job_files import JobState, TopicState
 from spark_runner.ipc.messages import PartitionError, PartitionFigure
 from spark_runner.status.time_lag import FirstRecords
 
-# Who is so far behind for so long is catching up; less is the beat of commits.
+# A partition that is further behind is lagging. A smaller lag is normal between commits.
 LAGGING_MS = 10_000
-# So often the age of the first record is asked for.
+# How often the timestamp of the first record is requested.
 FIRST_TRIES = 5
-# Gaps of a source that holds another log than the one that was copied.
+# Gaps where the source holds another log than the one that was copied.
 REPLACED_LOG: tuple[GapKind, ...] = ("recreated", "source_replaced", "truncated")
-# The control plane takes them up every two seconds.
+# The control plane reads them every two seconds.
 MOST_FOREIGN = 200
 
 
 class PartitionProgress:
-    """What is known of one partition."""
+    """Progress of one partition."""
 
     __slots__ = (
         "caught_up_at",
@@ -52,26 +52,26 @@ class PartitionProgress:
         self.timestamp: int | None = None
         self.end: int | None = None
         self.stable_end: int | None = None
-        # The source's log start; sampled only where no position says what is owed.
+        # The source's log start. Sampled only for partitions whose owed offsets it determines.
         self.log_start: int | None = None
-        # The timestamp of the record there.
+        # The timestamp of the record at the log start.
         self.log_start_timestamp: int | None = None
-        # Whether each of the first offsets there holds a record.
+        # Whether each of the first offsets holds a record.
         self.is_log_start_dense = False
-        # How often that record was asked for.
+        # How often that timestamp was requested.
         self.timestamp_tries = 0
-        # The source ended below the position that had been committed before it was asked.
+        # The source ended below the position that was committed before the sample.
         self.is_end_below_position = False
         self.ends_as_of = 0
         self.lane = self.why = ""
         self.left_out = 0
-        # Offsets that the position passed, and the records among them; null: not counted.
+        # Offsets that the position advanced by, and the records among them; None: not counted.
         self.offsets_passed = 0
         self.records_copied: int | None = 0
-        # The newest of what others wrote into the remote partition.
+        # The newest foreign records in the remote partition.
         self.foreign: deque[Stretch] = deque(maxlen=MOST_FOREIGN)
         self.repeats: int | None = None
-        # Where the next batch belongs in the remote partition.
+        # The remote offset of the next batch.
         self.next_remote_offset: int | None = None
         self.caught_up_at: int | None = None
 
@@ -89,7 +89,7 @@ class PartitionProgress:
         self.next_remote_offset = figure.there
         self.timestamp = figure.timestamp or self.timestamp
         if not self.is_end_below_position:
-            # The ends were asked a moment ago, and what was copied since was there: never behind.
+            # The offsets were sampled earlier; records copied since then existed at the source.
             self.end = None if self.end is None else max(self.end, figure.position)
             self.stable_end = (
                 None if self.stable_end is None else max(self.stable_end, figure.position)
@@ -97,8 +97,8 @@ class PartitionProgress:
         self._note_caught_up(now)
 
     def add_foreign(self, stretches: Iterable[Stretch]) -> None:
-        """Foreign records; what a look at a quiet partition found is found once more by the lane
-        that then writes behind it."""
+        """Add ranges of foreign records. A lane finds again what a scan of the idle partition
+        found."""
         for stretch in stretches:
             last = self.foreign[-1] if self.foreign else None
             if last is not None and last.first <= stretch.first <= last.last:
@@ -119,19 +119,19 @@ class PartitionProgress:
         asked_at: int | None = None,
         is_stopped: bool = False,
     ) -> None:
-        """Take up a sample of the source.
+        """Apply a sample of the source.
 
-        `asked_at` is the position that was committed when the source was asked: a log that ends
-        below it is not the log that was copied. `is_stopped`: the partition is stopped, so what the
-        source holds now is taken as it is.
+        `asked_at` is the position committed before the sample: a log that ends below it is not the
+        log that was copied. `is_stopped`: the partition is stopped, so the sample is taken as it
+        is.
         """
         if first is not None and first != self.log_start:
-            # A timestamp that came with it is of the record that was first before.
+            # A timestamp in this sample belongs to the previous log start.
             self.log_start, self.log_start_timestamp, self.timestamp_tries = first, None, 0
         elif records is not None:
             self.log_start_timestamp, self.is_log_start_dense = records
         if end is None and stable is None:
-            # Its leader did not answer: what is known has the age that it had.
+            # The leader did not respond: the known offsets keep their age.
             return
         self.is_end_below_position = end is not None and asked_at is not None and end < asked_at
         floor = 0 if is_stopped or self.is_end_below_position else self.position or 0
@@ -141,13 +141,13 @@ class PartitionProgress:
         self._note_caught_up(as_of)
 
     def forget_source(self) -> None:
-        """What was sampled is of another log than the one that is there now."""
+        """Discard offsets that were sampled from another log."""
         self.log_start = self.log_start_timestamp = self.end = self.stable_end = None
 
     def is_dense(self, error: PartitionError | None = None) -> bool:
-        """Whether each offset held a record as far as was seen: no markers, nothing compacted.
+        """Whether every known offset holds a record: no markers, nothing compacted.
 
-        Of those that were copied, or of the first ones of a log that is not copied.
+        Judged by the copied offsets, or by the first offsets of a log that is not copied.
         """
         if self.log_start_timestamp is not None and self._owed_from(error) == self.log_start:
             return self.is_log_start_dense
@@ -155,7 +155,7 @@ class PartitionProgress:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all that the source is known to hold is copied."""
+        """Whether everything that the source is known to hold is copied."""
         if self.position is None or self.stable_end is None or self.is_end_below_position:
             return False
         return self.position >= self.stable_end
@@ -165,10 +165,10 @@ class PartitionProgress:
             self.caught_up_at = now
 
     def time_lag(self, now: int, error: PartitionError | None = None) -> int | None:
-        """Age of the oldest record that is owed: of the first one where its timestamp is known,
-        else at most the time since none was owed.
+        """The age of the oldest owed record in ms, or an upper bound: the time since nothing was
+        owed.
 
-        None where it is not known; a gap is measured against what the source holds now.
+        None if unknown. A gap is measured against what the source holds now.
         """
         start = self._owed_from(error)
         if start is None or self.stable_end is None:
@@ -196,8 +196,8 @@ class PartitionProgress:
 
 
 def is_log_replaced(row: PartitionProgress, error: PartitionError | None) -> bool:
-    """Whether the source may hold another log than the one that was copied, and no plan has named
-    that gap yet."""
+    """Whether the source may hold another log than the one that was copied, before a plan has named
+    the gap."""
     gap = error.gap if error else None
     if gap is not None and gap.kind in REPLACED_LOG:
         return False

@@ -1,8 +1,7 @@
-"""What the source holds: both ends of each partition, sampled seldom while nothing moves, and its
-log start where no position says what is owed.
+"""Source offsets: log end and last stable offset of each partition, and the log start where needed.
 
-Brokers are asked one after another. One that hangs costs a moment, and then is asked behind the
-others and ever more seldom; of what it leads no end is told meanwhile, and of all else it is.
+Brokers are asked one after another. A broker that times out is asked last, with backoff. Its
+partitions have no offsets meanwhile; all other partitions have.
 """
 
 from __future__ import annotations
@@ -30,20 +29,19 @@ from spark_runner.positions.topic import Place
 from spark_runner.status.time_lag import FirstRecords, first_records
 
 DEADLINE_S = 5.0
-# For one broker of many, its connection included; the last to be asked have the rest of the time.
+# For one of several brokers, connecting included. The last broker may use the remaining time.
 _EACH_S = 2.0
-# Who refuses at once costs nothing to be asked again.
+# A broker that refuses at once can be asked again without cost.
 _SLOW_S = 0.5
 _BACKOFF_S = (5.0, 10.0, 20.0, 30.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class LogOffsets:
-    """`end` counts everything, `stable` only what a reader of committed records may read.
+    """`end` is the log end offset, `stable` the last stable offset.
 
-    Partitions whose leaders did not answer are in neither. `first` has the log starts that were
-    asked for, `records` what the records at some of these are, and `positions` what had been
-    committed when the source was asked.
+    Both lack partitions whose leaders did not respond. `first` has the requested log starts,
+    `records` the first records at some of them. `positions` were committed before the sample.
     """
 
     as_of: int
@@ -55,7 +53,7 @@ class LogOffsets:
 
 
 class OffsetSampler:
-    """Used by one thread at a time; raises when nothing at all is answered."""
+    """Used by one thread at a time. Raises when no broker responds."""
 
     def __init__(self, source: ClusterSpec) -> None:
         self._cluster = ClusterClient(source)
@@ -73,9 +71,9 @@ class OffsetSampler:
         starts: Collection[Place] = (),
         without_timestamp: Mapping[Place, int] | None = None,
     ) -> LogOffsets:
-        """The ends of `places`, and the log starts of those of them that are in `starts`.
+        """Offsets of `places`, with log starts for those in `starts`.
 
-        `undated`: offsets of records whose timestamps are asked for.
+        `undated`: offsets of records whose timestamps are requested.
         """
         deadline = time.monotonic() + DEADLINE_S
         wanted = frozenset(starts)
@@ -106,7 +104,7 @@ class OffsetSampler:
             and leader.node >= 0
         ]
         with_start = [row for row in led if row[:2] in starts]
-        # Log starts, stable ends, ends: in this order none is beyond the next one.
+        # In the order log start, stable offset, end offset, no value exceeds the next one.
         sides = [
             requests(with_start, at=EARLIEST, isolation=READ_UNCOMMITTED),
             *(
@@ -140,7 +138,7 @@ class OffsetSampler:
             stable |= stable_here
             end |= end_here
         if errors or problem or not stable:
-            # Whoever leads by now is asked the next time.
+            # The next sample looks up the leaders again.
             self._places = []
         if stable:
             return first, stable, end
@@ -151,14 +149,15 @@ class OffsetSampler:
         return first, stable, end
 
     def _nodes_to_ask(self) -> list[int]:
-        """Those that were silent behind the others, and only when it is time; or if all were."""
+        """Brokers without backoff first, then those whose backoff has passed; all if none is
+        left."""
         now = time.monotonic()
         due = [node for node in self._queries if node not in self._backoff]
         due += [node for node, backoff in self._backoff.items() if now >= backoff.until]
         return due or list(self._queries)
 
     def _offsets_of(self, node: int, deadline: float) -> list[dict[Place, int]]:
-        """Log starts, stable ends and ends of what the broker leads."""
+        """Log starts, stable offsets and end offsets of the broker's partitions."""
         began = time.monotonic()
         until = deadline if node in self._backoff else min(deadline, began + _EACH_S)
         try:
@@ -175,14 +174,14 @@ class OffsetSampler:
 
 
 class _Backoff(NamedTuple):
-    """How often in a row a broker was asked in vain, and until when it is left alone."""
+    """Consecutive timeouts of a broker, and until when it is not asked."""
 
     tries: int
     until: float
 
 
 class _OffsetQuery:
-    """The ends of what one broker leads; an answer that did not change is not read again."""
+    """One offset request to one broker. An unchanged response is not parsed again."""
 
     def __init__(self, node: int, request: Any) -> None:
         self._node = node

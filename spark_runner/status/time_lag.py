@@ -1,5 +1,4 @@
-"""The first records that a partition owes: how old the first one is, and whether offsets there are
-records; read from the headers of their batches."""
+"""First owed records of a partition: their age and whether offsets are dense, by batch headers."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from spark_runner.positions.topic import Place
 
 
 class FirstRecords(NamedTuple):
-    """`timestamp` of the first one, epoch ms. `is_dense`: as far as was read, each offset there
-    holds a record."""
+    """`timestamp` of the first record in epoch ms. `is_dense`: each offset that was read holds a
+    record."""
 
     timestamp: int
     is_dense: bool
@@ -27,7 +26,7 @@ class FirstRecords(NamedTuple):
 
 log = logging.getLogger(__name__)
 
-# Each costs a fetch; the others have their turn with the next sample.
+# Each costs a fetch. The others follow with the next sample.
 MOST_FIRST_RECORDS = 50
 _BYTES = 16 << 10
 _EACH_S = 1.0
@@ -37,13 +36,13 @@ _MAGIC = 2
 def first_records(
     cluster: ClusterClient, wanted: Mapping[Place, int], deadline: float
 ) -> dict[Place, FirstRecords]:
-    """Of the first record from each offset on; partitions that are not answered, or hold no record
-    there, are left out."""
+    """The first record at or after each offset. Partitions that do not respond or are empty are
+    left out."""
     found: dict[Place, FirstRecords] = {}
     try:
         views = cluster.describe({topic for topic, _ in wanted}, deadline)
     except UnderstudyError as error:
-        log.info("how old first records are is not known: %s", error.message)
+        log.info("The age of the first records is unknown: %s", error.message)
         return found
     for (topic, partition), offset in wanted.items():
         view = views.get(topic)
@@ -58,7 +57,12 @@ def first_records(
                 isolation=fetch.READ_UNCOMMITTED, most_bytes=_BYTES,
             )  # fmt: skip
         except UnderstudyError as error:
-            log.info("how old the first record of %s-%s is: %s", topic, partition, error.message)
+            log.info(
+                "The age of the first record of %s-%s is unknown: %s",
+                topic,
+                partition,
+                error.message,
+            )
             return found
         first = _first(frame, reply, offset)
         if first is not None:
@@ -82,9 +86,9 @@ def _first(frame: memoryview, reply: fetch.Reply, offset: int) -> FirstRecords |
 
 
 def are_dense(headers: Iterable[Header], offset: int) -> bool:
-    """Whether each offset from `offset` on holds a record that a reader gets.
+    """Whether each offset from `offset` on holds a record that consumers receive.
 
-    Compaction leaves holes, a transaction leaves a marker and may be aborted.
+    Compaction leaves holes. A transaction leaves a marker and may be aborted.
     """
     expected = offset
     for header in headers:

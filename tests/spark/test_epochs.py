@@ -154,7 +154,7 @@ def test_a_failure_is_tried_again_after_a_while_and_its_reason_shown(
 ) -> None:
     stage.failing = {1, 2}
     flow.until(lambda: flow.run.is_waiting_to_retry)
-    assert "The target is down. Tried again" in flow.run.reason
+    assert "The target is down. Retry in" in flow.run.reason
     began = time.monotonic()
     flow.until(lambda: stage.copying == [3])
     assert 0.5 < time.monotonic() - began < 2
