@@ -1,5 +1,4 @@
-"""Topics that a flow should replicate and cannot: one sentence for each cause, however many
-partitions have it."""
+"""Topics that a flow should replicate and cannot: one sentence for each cause, with counts."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from mirrors.domain.runners.job_files import TopicStatus
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.positions.topic import Place
 
-# Codes of what concerns whole topics; their partitions are not named one by one.
+# Codes that concern whole topics. Their partitions are not named one by one.
 CANNOT_BE_CREATED = "cannot_be_created"
 NOT_DESCRIBED = "not_described"
 BLOCKED = (CANNOT_BE_CREATED, NOT_DESCRIBED)
@@ -32,7 +31,7 @@ class Blocker(NamedTuple):
 def blocked_topics(
     topics: Iterable[TopicStatus], stopped: Mapping[Place, PartitionError], target: str
 ) -> tuple[str, ...]:
-    """A sentence for each code, with the topics, how many partitions they have, and one cause."""
+    """One sentence for each code: topics, number of partitions, and the cause."""
     counts: dict[str, dict[str, int]] = {code: {} for code in BLOCKED}
     causes: dict[tuple[str, str], str] = {}
     for (topic, _), error in stopped.items():

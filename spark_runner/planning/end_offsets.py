@@ -1,4 +1,4 @@
-"""Where a bounded run ends: an offset for each partition, found once and kept for the job."""
+"""End offsets of a bounded run: found once for each partition and kept for the job."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from spark_runner.positions.topic import Place
 
 
 class EndOffsets:
-    """`run.until`: the ends as of the first plan, the first offsets not older than a moment, or
-    those that it names.
+    """`run.until`: the log ends at the first plan, the offsets of a moment, or named offsets.
 
-    A partition that is met later was not there at that moment, and one that is not named was not
-    asked for: nothing of it belongs to the run.
+    Partitions found later, or not named, are not part of the run.
     """
 
     def __init__(self, settings: FlowSettings) -> None:
@@ -27,13 +25,13 @@ class EndOffsets:
         self._committed = settings.isolation_level == "read_committed"
         self._offsets: dict[Place, int] = {}
         self._as_of: int | None = None
-        # Partitions of the run whose end was not answered yet, and why; nothing of them is copied.
+        # Partitions whose end offset is not known yet, and why. They are not copied.
         self.unknown: dict[Place, UnderstudyError] = {}
 
     def find(
         self, source: Admin, places: Iterable[Place], *, now: int, deadline_s: float
     ) -> dict[Place, int]:
-        """Empty when the run has no end, or none yet: its moment is still to come."""
+        """Empty if the run has no end, or if its moment is in the future."""
         if not self._is_bounded or (self._moment is not None and now < self._moment):
             return {}
         wanted = list(places)
@@ -46,7 +44,7 @@ class EndOffsets:
             self._offsets, self._as_of = dict(answer.done), now
             self.unknown = dict(answer.failed)
         elif late := self.unknown.keys() & set(wanted):
-            # A partition without a leader takes no records, so its end is what it was.
+            # A partition without a leader accepts no records, so its end has not changed.
             answer = source.list_offsets(late, self._at, deadline_s=deadline_s)
             self._offsets |= answer.done
             self.unknown = {**self.unknown, **answer.failed}
@@ -61,7 +59,7 @@ class EndOffsets:
 
     @property
     def description(self) -> str:
-        """What is reached at the end; empty while it is not known."""
+        """The reached end, for the status. Empty until the end offsets are known."""
         if self._as_of is None:
             return ""
         if self._named:

@@ -1,7 +1,7 @@
-"""Gaps in a plan: their numbers, and what an operator decided of them; nothing is passed by alone.
+"""Gaps in a plan: their offset ranges, and decisions. Nothing is skipped without a decision.
 
-A lane that stops a partition says why; the planner, which sees both clusters, finds the numbers. It
-applies a decision by writing the position that follows from it, before a lane may read it.
+A lane that stops a partition gives the reason. The planner, which sees both clusters, finds the
+ranges. It applies a decision by writing the resulting position before a lane may read it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _FOUND_BY_LANES: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positi
 
 @dataclasses.dataclass(frozen=True)
 class PlanContext:
-    """What a plan has to reckon with besides the two clusters.
+    """Input of a plan besides the state of both clusters.
 
-    `stopped`: partitions that lanes stopped by a gap, so that their positions rest. `passed`: those
-    that rest before records which a person has decided to pass by.
+    `stopped`: partitions that lanes stopped by a gap, so that their positions do not change.
+    `skipped`: partitions stopped before records that a decision skips.
     """
 
     decisions: tuple[Decision, ...] = ()
@@ -47,7 +47,7 @@ class PlanContext:
     skipped: Mapping[Place, GapFacts] = dataclasses.field(default_factory=dict)
 
     def recreates_remote_topic(self, topic: str, stored: StoredPositions) -> bool:
-        """Whether a person decided that this topic gets another remote topic, and it is open."""
+        """Whether an open decision of an operator gives this topic a new remote topic."""
         return any(
             decision.topic == topic
             and decision.facts.kind == "remote_missing"
@@ -67,12 +67,12 @@ def find_gaps(
     missing: set[str],
     is_idle: bool,
 ) -> None:
-    """Stop what lies outside the source's ranges, and give every gap its numbers.
+    """Stop partitions outside the source's ranges, and give every gap its range.
 
-    `missing`: topics whose remote topic is gone. `is_idle`: nothing is copied now; otherwise a
-    position may be older than what was copied, so only what a lane has stopped is looked at.
+    `missing`: topics whose remote topic was deleted. `is_idle`: nothing is copied now. Otherwise a
+    position may be older than what was copied, so only partitions stopped by a lane are checked.
     """
-    # First what lanes have seen: a log that was cut may have grown since.
+    # Gaps found by lanes first: a truncated log may have grown since.
     _stop_truncated(builder, context)
     builder.check_ranges(held, stored, context.stopped.keys(), is_idle=is_idle)
     for place, error in list(builder.stopped.items()):
@@ -88,9 +88,9 @@ def find_gaps(
 def apply_decisions(
     builder: PlanBuilder, stored: StoredPositions, decisions: Iterable[Decision], held: Ranges
 ) -> list[Position]:
-    """The positions to write down; their partitions are work again.
+    """The positions to write. Their partitions have work again.
 
-    Once they are written the facts differ, so the same decision finds nothing to do.
+    Writing them changes the facts, so the same decision then has no effect.
     """
     rows = []
     for decision in decisions:
@@ -111,10 +111,11 @@ def apply_decisions(
 def skip_ranges(
     builder: PlanBuilder, skipped: Mapping[Place, GapFacts], newest: Mapping[Place, Position]
 ) -> list[Position]:
-    """The positions to write down, behind what is passed by; `newest` is as the target has it now.
+    """The positions to write, after the skipped records. `newest` has the target's present
+    positions.
 
-    Where something before it was not committed after all, that is copied first. Where a plan that
-    wrote it came to nothing, it is told again.
+    A position below the skipped range is copied first. A position that an earlier, failed plan
+    wrote is returned again.
     """
     rows = []
     for place, facts in skipped.items():
@@ -122,8 +123,8 @@ def skip_ranges(
         if work is None or known is None or facts.behind is None:
             continue
         if known.position == facts.position:
-            # Of another epoch of the leader than the last batch that crossed, perhaps: with that
-            # one the broker would call the log truncated.
+            # The records from there on may have another leader epoch than the last replicated
+            # batch. With the old epoch, the broker would report a truncation.
             row = dataclasses.replace(known, position=facts.behind, leader_epoch=None)
         elif known.position >= facts.behind:
             row = known
@@ -137,7 +138,7 @@ def skip_ranges(
 def truncation_marks(
     rows: Iterable[Position], stored: StoredPositions
 ) -> list[tuple[bytes, bytes]]:
-    """For the topic of runs: where the maps that are kept begin again."""
+    """Records for the topic of runs: where the maps that are kept start again."""
     return [
         (
             again_key(
@@ -151,7 +152,7 @@ def truncation_marks(
 
 
 def _stop_truncated(builder: PlanBuilder, context: PlanContext) -> None:
-    """What a lane alone has seen: a log that was replaced behind what was read or written."""
+    """Stop partitions with gaps that only a lane can detect: the log was replaced or truncated."""
     for place, error in context.stopped.items():
         if place in builder.work and error.gap is not None and error.gap.kind in _FOUND_BY_LANES:
             builder.stop_with(place, error)
@@ -172,7 +173,8 @@ def _remote_missing(error: PartitionError, known: Position) -> PartitionError:
 
 
 def _with_range(facts: GapFacts, held: Ranges, place: Place) -> GapFacts:
-    """A truncated log grows again; where it was cut stays what it is."""
+    """Add the source's range. The end of a truncated log is where it was truncated, not where it
+    ends after growing again."""
     end = facts.end if facts.kind == "truncated" else held.end.get(place)
     return dataclasses.replace(facts, first=held.first.get(place), end=end)
 
@@ -183,14 +185,14 @@ RUNS_S = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedGaps:
-    """`rows`: where partitions go on; `marked`: those that stay stopped, with what was found."""
+    """`rows`: positions to resume from. `marked`: stopped positions, with the facts found."""
 
     rows: list[Position]
     marked: list[Position]
 
 
 class GapResolver:
-    """One for a job; `read` tells the positions as they are on the target now."""
+    """One per job. `read` returns the positions that the target has now."""
 
     def __init__(
         self,
@@ -214,7 +216,7 @@ class GapResolver:
         missing: set[str],
         is_idle: bool,
     ) -> ResolvedGaps:
-        """As in `find_gaps`."""
+        """Resolve gaps; parameters as in `find_gaps`."""
         cut, whole = truncated_logs(
             self._source, builder, stored, is_idle=is_idle, deadline_s=DEADLINE_S
         )
@@ -225,7 +227,7 @@ class GapResolver:
         _resume(builder, whole)
         find_gaps(builder, stored, held, context, missing=missing, is_idle=is_idle)
         found = _found(builder)
-        # A slice knows better than this plan what it has committed last.
+        # A slice knows its last commit better than this plan.
         newest = stored.with_rows(
             self._read().positions.values() if _is_news(found, stored) else ()
         )
@@ -246,7 +248,8 @@ class GapResolver:
     def find_lost_positions(
         self, builder: PlanBuilder, rows: Mapping[Place, Position]
     ) -> dict[Place, Position]:
-        """Of rows of partitions met for the first time those that are not, as they are then."""
+        """Of partitions without positions, those that were copied before; with what is known of
+        them."""
         if not rows or not builder.target_has(self._runs_topic):
             return {}
         remote = {place: (builder.work[place].remote_topic, place[1]) for place in rows}
@@ -273,7 +276,7 @@ def _resume(builder: PlanBuilder, rows: Iterable[Position]) -> None:
 
 
 def _found(builder: PlanBuilder) -> dict[Place, GapFacts]:
-    """Gaps that cannot be seen again at any time, once their numbers are known."""
+    """Gaps that cannot be detected again later, once their ranges are known."""
     return {
         place: error.gap
         for place, error in builder.stopped.items()
@@ -290,7 +293,7 @@ def _is_news(found: Mapping[Place, GapFacts], stored: StoredPositions) -> bool:
 
 
 def _matches(known: Position, facts: GapFacts) -> bool:
-    """Whether the row is that of which the facts were found."""
+    """Whether the facts were found for this position."""
     reported = facts.remote_next
     return known.position == facts.position and reported in (None, known.next_downstream)
 

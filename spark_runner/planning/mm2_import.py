@@ -1,13 +1,13 @@
-"""Where MirrorMaker 2 stands in a source's partitions: read once, when a job takes its flow over.
+"""MirrorMaker 2's source offsets: read once, when a job takes over its flow.
 
 Invariants:
 
-A. Records of ours in MM2's topic carry a header. Our copy is always behind the positions topic,
-   and must not bring back what a person took away there: only what MM2 itself wrote counts.
-B. MM2's position counts where it is ahead of ours: it ran before this flow, or since it stopped.
-C. It counts only for a remote topic that was there: into a new one, records go from the beginning.
-D. No runs tell of what MM2 copied. A row that was taken over says how far it reaches on the target,
-   so that a group that stands there is not led to the first record that this flow copied behind it.
+A. This program's records in MM2's topic carry a header. They are always older than the positions
+   topic, and must not restore a position that an operator deleted. Only MM2's own records count.
+B. MM2's position counts if it is ahead: MM2 ran before this flow, or since this flow stopped.
+C. It counts only if the remote topic already existed. A new remote topic is filled from the start.
+D. No runs describe what MM2 copied. An imported position records how far MM2's copies reach on the
+   target, so that no group there is sent to the first record that this flow copied after them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_runner.positions.topic import Place, StoredPositions
 
 
 class Mm2Import:
-    """What MM2 left for this flow; of use to the first plan of a job, and to no later one."""
+    """The positions that MM2 left. Used by the first plan of a job only."""
 
     def __init__(self, topic: str, source: str, target: str) -> None:
         self._topic = topic
@@ -34,20 +34,20 @@ class Mm2Import:
         self._target = target
         self._positions: dict[Place, int] = {}
         self.warnings: tuple[str, ...] = ()
-        # Partitions whose position could not be taken over yet, and why.
+        # Partitions whose position could not be imported yet, and why.
         self.waiting: dict[Place, UnderstudyError] = {}
 
     def read(self, admin: Admin, *, deadline_s: float) -> None:
-        """After the fence of our own predecessors: now nobody of ours writes there."""
+        """Call after fencing predecessors of this flow: then none of them writes the topic."""
         self.warnings = ()
         try:
-            # Committed, for MM2's own exactly-once: what was aborted there never happened.
+            # Read committed: with exactly-once, MM2 may have aborted records there.
             records = read_to_end(admin, self._topic, deadline_s=deadline_s)
         except KafkaRefused as error:
             self._positions = {}
             self.warnings = (
-                f"Whether MirrorMaker 2 ran before cannot be seen: {error.message} If it did, "
-                f"stop this flow, allow reading {self._topic}, and start it again.",
+                f"It is unknown whether MirrorMaker 2 ran before: {error.message} If it did, stop "
+                f"this flow, allow reading {self._topic}, and start it again.",
             )
         else:
             self._positions = mm2_positions(records, self._source)
@@ -61,7 +61,7 @@ class Mm2Import:
         *,
         deadline_s: float,
     ) -> dict[Place, Position]:
-        """The positions that this flow goes on from, as rows of ours."""
+        """The positions that this flow resumes from."""
         found_earlier, self._positions = self._positions, {}
         self.waiting = {}
         found: dict[Place, Position] = {}
@@ -69,9 +69,9 @@ class Mm2Import:
             known, at = stored.positions.get(place), found_earlier.get(place)
             if at is None or place[0] in created or (known is not None and at <= known.position):
                 continue
-            # A row that is known keeps its generation, so that another topic is still noticed.
+            # A known row keeps its generation, so that a recreated topic is still detected.
             row = builder.row(place, at) if known is None else known
-            # The epoch of an earlier record would have the source called truncated.
+            # With the epoch of an earlier record, the broker would report a truncation.
             found[place] = dataclasses.replace(row, position=at, leader_epoch=None)
         if found:
             remote = {
@@ -81,35 +81,37 @@ class Mm2Import:
             ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s)
             for place, row in list(found.items()):
                 if (error := ends.failed.get(remote[place])) is not None:
-                    # How far its copies reach is not known yet: this partition waits for the next
-                    # plan, and another job reads all of it again.
+                    # It is unknown how far MM2's copies reach. The partition waits for the next
+                    # plan; a new job would read all of it again.
                     del found[place]
                     self._positions[place] = found_earlier[place]
                     self.waiting[place] = error
                     continue
-                # `next_downstream`, where ours ends, stays: by it a log that was cut is found.
+                # `next_downstream`, the end of this flow's copies, stays: it reveals a truncation.
                 reaches = max(row.map_end or 0, ends.done[remote[place]])
                 found[place] = dataclasses.replace(row, map_end=reaches)
         if found:
-            count = "one partition goes" if len(found) == 1 else f"{len(found)} partitions go"
+            count = (
+                "one partition resumes" if len(found) == 1 else f"{len(found)} partitions resume"
+            )
             self.warnings = (
-                f"{count[:1].upper()}{count[1:]} on where MirrorMaker 2 stood "
+                f"{count[:1].upper()}{count[1:]} where MirrorMaker 2 stopped "
                 f"({self._topic} on {self._target}). It must not run while this flow does.",
             )
         return found
 
 
 def mm2_positions(records: Iterable[InternalRecord], source_alias: str) -> dict[Place, int]:
-    """The next offset to copy per partition, whatever MM2's connector was called.
+    """The next offset of each partition, for any name of MM2's connector.
 
-    Of several connectors that had a partition, the one that wrote last is meant.
+    If several connectors wrote a partition, the newest record counts.
     """
     last: dict[tuple[str, Place], tuple[int, int | None]] = {}
     for record in records:
         try:
             row = ConnectOffset.read(record.key, record.value)
         except MalformedRecord:
-            # Other connectors keep their positions there too.
+            # Other connectors store positions in the same topic.
             continue
         if row.cluster == source_alias:
             offset = None if WRITER_HEADER in record.headers else row.offset

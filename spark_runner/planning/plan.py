@@ -1,4 +1,4 @@
-"""A plan in the making: every partition either has its work, or the reason why it is stopped."""
+"""The plan of a flow, and its builder: each partition has work, or a reason why it is stopped."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from spark_runner.planning.start_offsets import Ranges
 from spark_runner.positions.topic import Place, StoredPositions
 from spark_runner.positions.validation import describe_gap, describe_generation_gap
 
-# Codes of topics and partitions that are not replicated, and owe nothing.
+# Codes of topics and partitions that are not replicated and owe nothing.
 DELETED_ON_SOURCE = "deleted_on_source"
 FILTERED = "filtered"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to copy and in which slice; what is not copied and why."""
+    """What to copy in which slice; what is not copied, and why."""
 
     source_cluster_id: str
     target_cluster_id: str
@@ -39,13 +39,13 @@ class Plan:
     stopped: dict[Place, PartitionError]
     topics: tuple[TopicStatus, ...]
     warnings: tuple[str, ...]
-    # Partitions that an operator's decision lets go on from another position.
+    # Partitions that resume from another position by an operator's decision.
     resumed: frozenset[Place] = frozenset()
-    # Where a bounded run ends, in words; empty when it does not, or not yet.
+    # The end of a bounded run, for the status. Empty if it has none yet.
     until: str = ""
     # Partitions that were copied and that their topic no longer has, each with a sentence.
     deleted: Mapping[Place, str] = dataclasses.field(default_factory=dict)
-    # Which right the principal lacks to see topics that it may be meant to copy.
+    # The permission that the principal lacks to see topics that the flow may select.
     not_visible: str = ""
 
     @property
@@ -54,7 +54,7 @@ class Plan:
 
 
 class PlanBuilder:
-    """A plan in the making: which partitions have work, which are stopped and why."""
+    """A plan in progress: partitions with work, and stopped partitions with reasons."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class PlanBuilder:
         topics: TopicPlan,
         blockers: Mapping[str, Blocker],
     ) -> None:
-        """`blockers`: by remote topic, why it could not be created or grown."""
+        """`blockers`: by remote topic, why it could not be created or extended."""
         self._spec = spec
         self._source = source
         self._target = target
@@ -74,9 +74,9 @@ class PlanBuilder:
         self._selection = TopicSelection(spec.settings, self._policy)
         self.work: dict[Place, PartitionWork] = {}
         self.stopped: dict[Place, PartitionError] = {}
-        # The work of what is stopped: a decision may give it back.
+        # The work of stopped partitions. A decision may restore it.
         self.stopped_work: dict[Place, PartitionWork] = {}
-        # What was copied of topics and partitions that the source no longer has, by topic.
+        # Copied partitions that the source no longer has, by topic.
         self._deleted: dict[str, list[int]] = {}
         for topic in topics.copied:
             self._add(topic)
@@ -110,7 +110,7 @@ class PlanBuilder:
         self.stopped[place] = error
 
     def resume(self, place: Place, at: int) -> Position:
-        """What was stopped is work again, from there on."""
+        """A stopped partition gets its work back, from this offset on."""
         self.work[place] = dataclasses.replace(self.stopped_work.pop(place), start=at)
         del self.stopped[place]
         return self.row(place, at)
@@ -132,14 +132,14 @@ class PlanBuilder:
         return topic in self._target.topics
 
     def apply_remote_configs(self, configs: dict[str, dict[str, str]]) -> None:
-        """What the target's settings demand of a lane."""
+        """Set the settings of remote topics that a lane must respect."""
         for place, work in self.work.items():
             self.work[place] = dataclasses.replace(
                 work, remote_configs=configs.get(work.remote_topic, {})
             )
 
     def apply_positions(self, stored: StoredPositions) -> None:
-        """Every partition gets its position; one of another generation stops its partition."""
+        """Set the positions. A position of another generation stops its partition."""
         self._find_unlisted(stored)
         for place, work in list(self.work.items()):
             known = stored.positions.get(place)
@@ -175,10 +175,12 @@ class PlanBuilder:
     def check_ranges(
         self, held: Ranges, stored: StoredPositions, reported: Container[Place], *, is_idle: bool
     ) -> None:
-        """Stop what lies outside: of the places that a lane told of, or of all while all rest.
+        """Stop partitions outside the source's ranges: the reported ones, or all while the flow is
+        idle.
 
-        Where a log was cut is not where it ends once it has grown again. The lane that reads on
-        behind a known leader epoch is told by the broker (KIP-320), so that is left to it.
+        The end of a truncated log that has grown again is not where it was truncated. Where the
+        leader epoch is known, the broker reports the truncation to the lane (KIP-320), so it is
+        left to the lane.
         """
         for place, work in list(self.work.items()):
             first, end = held.first.get(place), held.end.get(place)
@@ -231,14 +233,14 @@ class PlanBuilder:
             )
 
     def _stop_topic(self, topic: SkippedTopic) -> None:
-        """A topic that is selected and cannot have a remote topic: its partitions are stopped."""
+        """Stop the partitions of a selected topic that cannot have a remote topic."""
         target = self._spec.target.alias
         reason = f"{short_name(topic.topic)} cannot be created on {target}: {topic.reason}."
         for partition in range(self._source.topics[topic.topic].partitions):
             self.stop((topic.topic, partition), None, "faulted", CANNOT_BE_CREATED, reason)
 
     def _find_unlisted(self, stored: StoredPositions) -> None:
-        """What was copied before of topics that the source's list does not show as it did then."""
+        """Find copied partitions that the source no longer lists as before."""
         for place, known in stored.positions.items():
             topic, partition = place
             if place in self.work or place in self.stopped:
@@ -252,11 +254,11 @@ class PlanBuilder:
                 self._deleted.setdefault(topic, []).append(partition)
 
     def _deleted_partitions(self) -> dict[Place, str]:
-        """Of topics that are there, the partitions that they no longer have."""
+        """Deleted partitions of topics that still exist."""
         return {
             (topic, partition): f"{topic}-{partition} no longer exists on "
-            f"{self._spec.source.alias}: the topic has {state.partitions} partitions now. What was "
-            "copied of it stays on the target."
+            f"{self._spec.source.alias}: the topic has {state.partitions} partitions now. Its "
+            "copies stay on the target."
             for topic, partitions in self._deleted.items()
             if (state := self._source.topics.get(topic)) is not None
             for partition in sorted(partitions)
@@ -306,7 +308,7 @@ class PlanBuilder:
         ]
         rows += self._deleted_topics()
         copied = Counter(topic for topic, _ in self.stopped)
-        # Seen, but not to be looked into: that must not be taken for "not there".
+        # Listed, but DESCRIBE is denied. That must not be taken for a deleted topic.
         rows += [
             TopicStatus(
                 topic=name,

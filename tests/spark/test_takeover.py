@@ -1,4 +1,4 @@
-"""A flow goes on exactly where MirrorMaker 2 stood, whatever its connectors were called."""
+"""A flow resumes exactly where MirrorMaker 2 stopped, for any names of its connectors."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_first_start_goes_on_where_mm2_stopped(lab: Lab, style: str) -> None
     assert copied(flow, new) == ["0", "1", "2"]
     status = flow.status()
     assert status is not None
-    assert "One partition goes on where MirrorMaker 2 stood" in " ".join(status.warnings)
+    assert "One partition resumes where MirrorMaker 2 stopped" in " ".join(status.warnings)
     flow.stop()
 
 
