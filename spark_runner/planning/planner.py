@@ -1,10 +1,11 @@
-"""Discovery on both sides: topics, ids, first offsets; remote topics created and grown; slices.
+"""The planner: discovery on both clusters, remote topics, start offsets and slices.
 
-The planner looks, lets `domain.topics` decide, and applies. It never jumps: a position that
-belongs to another topic of the same name, or lies outside what the source still holds, stops
-its partition with a reason. `start.from` counts only for what exists at the very first plan of
-a flow, and is refused where the source does not have what it names; whatever is found later is
-copied from its beginning.
+The planner reads both clusters, `domain.topics` decides, and the planner applies the decision. It
+never moves a position. A position of another topic with the same name, or outside the source's
+range, stops its partition with a reason.
+
+`start.from` applies only to partitions of a flow's very first plan, and is refused if the source
+lacks what it names. Partitions found later are copied from their log start.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ from spark_runner.positions.writer import PositionsWriter
 def assign_slices(
     weights: Mapping[Place, int], most: int, present: Mapping[Place, int] | None = None
 ) -> dict[Place, int]:
-    """Place -> slice index, in at most `most` slices, or as many as there are already.
+    """Place -> slice index, in at most `most` slices, or in the present number if that is higher.
 
-    A place that has a slice keeps it, also when there is room for fewer than before: each slice
-    fences its own predecessors alone, so one that took a place from another could read where it
-    stands while that one still copies it. New places go, heaviest first, where the least weight is.
-    Indexes are 0, 1, 2, … without holes.
+    A place keeps its slice, also when fewer slices are allowed than before. Each slice fences only
+    its own predecessors: a slice that took over a place from another slice could read its position
+    while the other one still copies. New places go to the slice with the least weight, heaviest
+    first. Indexes are 0, 1, 2, … without gaps.
     """
     present = present or {}
     assigned = {place: present[place] for place in weights if place in present}
@@ -80,7 +81,7 @@ DEADLINE_S = 10.0
 
 
 class Planner:
-    """One flow's eyes and hands on both clusters; used by one thread at a time."""
+    """Plans one flow. Used by one thread at a time."""
 
     def __init__(self, job: JobSpec, owner: str) -> None:
         self.spec = FlowSpec.build(source=job.source, target=job.target, properties=job.properties)
@@ -95,9 +96,9 @@ class Planner:
         self._first_of_job = True
         self._end_offsets = EndOffsets(self.spec.settings)
         self._slices: dict[Place, int] = {}
-        # What a plan found and could not write down, since it came to nothing: the next one does.
+        # Rows that a failed plan found and did not write. The next plan writes them.
         self._unwritten: dict[Place, Position] = {}
-        # Where a decision was carried out, as long as the flow takes the partition for stopped.
+        # Partitions whose decision was applied, until the flow no longer takes them for stopped.
         self._decided: set[Place] = set()
         self._selection = TopicSelection(self.spec.settings, self._policy)
         self._topics = TopicPlan()
@@ -122,7 +123,7 @@ class Planner:
     def check_start(self) -> None:
         """Raise StartRefused where another program writes the topics of a flow that never ran.
 
-        Before anybody is fenced: another installation of the same flow is to go on undisturbed.
+        Called before fencing, so that another installation of the same flow is not disturbed.
         """
         if self._accepts_writers:
             return
@@ -143,7 +144,7 @@ class Planner:
             raise StartRefused(signs.sentence(), code=signs.code)
 
     def take_over(self) -> None:
-        """Become the owner and fence whoever copied this flow before: now its positions rest."""
+        """Become the owner and fence all earlier copiers. From then on positions do not change."""
         topic, target = self.positions_topic, self._target
         ensure_topics(target, topic, self.offsets_topic, factor=self._internal_factor())
         self._writer.take_over(deadline_s=DEADLINE_S)
@@ -156,7 +157,7 @@ class Planner:
         self._mm2.read(target, deadline_s=DEADLINE_S)
 
     def is_owner(self) -> bool:
-        """Whether the target still names this job as the flow's owner, who can write then."""
+        """Whether the target still names this job as the owner. If so, the writer is usable."""
         stored = read_positions(
             self._target, self.positions_topic, deadline_s=DEADLINE_S, committed=False
         )
@@ -171,11 +172,10 @@ class Planner:
         return {place: known.position for place, known in stored.positions.items()}
 
     def snapshot(self) -> object:
-        """Something that changes whenever a plan could: names, partitions, ids of copied topics."""
+        """A value that changes when a plan could change: names, partition counts, ids of topics."""
         deadline = time.monotonic() + DEADLINE_S
         source, target = (metadata.topics(deadline) for metadata in self._metadata)
-        # What others do on the target is their business; only our remote topics count there, and
-        # what keeps one from being created.
+        # On the target, only remote topics of this flow count, and what prevents their creation.
         copied = self._topics.copied
         faults = [row.remote_topic or "" for row in self._topics.skipped if row.fault]
         return (
@@ -186,7 +186,7 @@ class Planner:
         )
 
     def find_recreated(self) -> dict[Place, PartitionError]:
-        """Partitions of topics that were created again since the last plan, by the last look."""
+        """Partitions whose topics were recreated since the last plan, as of the last snapshot."""
         metadata, alias = self._metadata[0], self.spec.source.alias
         copied = {row.topic for row in self._topics.copied}
         found: dict[Place, PartitionError] = {}
@@ -218,10 +218,9 @@ class Planner:
         slices: dict[Place, int],
         context: PlanContext,
     ) -> Plan:
-        """`positions`: where the flow stands by now, as its slices said.
+        """`positions`: the flow's positions as reported by its slices.
 
-        `slices`: in which it copies, or copied until a partition stopped, what it has taken up of
-        earlier plans.
+        `slices`: the slice of each partition that the flow copies, or copied until it stopped.
         """
         self._remote.missing = set()
         self._decided &= context.stopped.keys() | context.skipped.keys()
@@ -244,14 +243,14 @@ class Planner:
         return self._build(builder, source)
 
     def _look_at_source(self, now: int) -> ClusterSnapshot:
-        """Every topic that the principal may describe, and those that it may not any more."""
+        """All topics that the principal may describe, and copied topics that it no longer may."""
         seen = self._source.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         topics = {topic for topic, _ in self._stored.positions}
         copied = [topic for topic in topics if self._selection.decide(topic).replicated]
         return with_hidden(self._source, seen, copied, deadline_s=DEADLINE_S)
 
     def _start_plan(self, now: int, source: ClusterSnapshot, context: PlanContext) -> PlanBuilder:
-        """What is copied where, once remote topics are created and grown as far as they can be."""
+        """What is copied where, after remote topics are created and extended as far as possible."""
         target = self._target.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         topics = plan_topics(source, target, self.spec)
         blockers: dict[str, Blocker] = {}
@@ -289,7 +288,7 @@ class Planner:
         )
 
     def _start_new_partitions(self, builder: PlanBuilder, created: set[str]) -> None:
-        """Where partitions met for the first time begin; written down before one is copied."""
+        """Start offsets of new partitions. They are written before anything is copied."""
         rows = self._mm2.rows(builder, self._stored, created, self._target, deadline_s=DEADLINE_S)
         self._stop_failed(builder, self._mm2.waiting)
         met = self._stored.positions.keys() | rows.keys()
@@ -299,19 +298,19 @@ class Planner:
             self._source, self.spec.settings, new, first_plan=first_plan, deadline_s=DEADLINE_S
         )
         if first_plan and self.spec.settings.start_from != "earliest":
-            # All or nothing: what is left out now would begin at its log start later, and not
+            # All or nothing: a partition left out now would start at its log start later, and not
             # where start.from says.
             starts.raise_first()
         self._stop_failed(builder, starts.failed)
         begun = {place: builder.row(place, offset) for place, offset in starts.done.items()}
-        # What a person took away begins anew; what else has no position may have lost it.
+        # Removed positions start over. Other partitions without a position may have lost theirs.
         never_removed = {at: row for at, row in begun.items() if at not in self._stored.removed}
         rows |= begun | self._gap_resolver.find_lost_positions(builder, never_removed)
         self._stored = self._stored.with_rows(rows.values())
         self._unwritten |= rows
 
     def _stop_failed(self, builder: PlanBuilder, failed: Mapping[Place, UnderstudyError]) -> None:
-        """Partitions of which something was not answered stop alone, and are tried again."""
+        """Stop partitions whose requests failed. Others are not affected, and these are retried."""
         for place, error in failed.items():
             if place in builder.work:
                 known = self._stored.positions.get(place)
@@ -319,7 +318,7 @@ class Planner:
                 builder.stop(place, offset, "faulted", error.code, error.message)
 
     def _resolve_gaps(self, builder: PlanBuilder, context: PlanContext) -> None:
-        """Name the gaps with their numbers, and do what was decided of them."""
+        """Find the ranges of gaps, and apply decisions."""
         places = [*builder.work, *builder.stopped]
         held = ranges(self._source, places, deadline_s=DEADLINE_S)
         resolved = self._gap_resolver.resolve(
@@ -331,10 +330,10 @@ class Planner:
             is_idle=self._first_of_job,
         )
         rows = resolved.rows
-        # Where none were ever written, no map has to begin again.
+        # Without a topic of runs, no map has to start again.
         has_runs = builder.target_has(self._runs_topic)
         marks = truncation_marks(rows, self._stored) if has_runs else ()
-        # Before anybody believes in them.
+        # Write before anybody relies on the rows.
         self._writer.write([*rows, *resolved.marked], marks=marks, deadline_s=DEADLINE_S)
         self._decided |= {(row.topic, row.partition) for row in rows}
         self._stored = self._stored.with_rows([*rows, *resolved.marked])
@@ -349,11 +348,11 @@ class Planner:
     ) -> None:
         weights = {place: held.left(place, work.start) for place, work in builder.work.items()}
         assigned = assign_slices(weights, min(most, self.spec.settings.tasks_max), present)
-        # A partition that is stopped for now keeps its slice: only a fence may move it.
+        # A stopped partition keeps its slice: only fencing allows another one.
         self._slices = {**present, **assigned}
 
     def _write(self) -> None:
-        """The slice count stands on the target before a slice more than before begins."""
+        """The target knows the new slice count before an additional slice starts."""
         count = max(self._slices.values(), default=-1) + 1
         changed = count if count != self._stored.slices else None
         rows = self._unwritten.values()

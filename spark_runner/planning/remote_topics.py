@@ -1,4 +1,4 @@
-"""Remote topics made and grown as a plan asks for it, and what keeps one from being made."""
+"""Remote topics: creation, more partitions, and what prevents either."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _RESPECTED = ("compression.type", "max.message.bytes", "message.timestamp.type",
 
 
 class RemoteTopics:
-    """The planner's hands on the target."""
+    """Creates and extends remote topics of one flow."""
 
     def __init__(self, spec: FlowSpec, source: Admin, target: Admin) -> None:
         self._spec = spec
         self._source = source
         self._target = target
-        # Topics whose remote topic is gone, although records were copied into it.
+        # Topics whose remote topic was deleted although records were copied into it.
         self.missing: set[str] = set()
-        # By remote topic: the settings that it was created without, in words.
+        # By remote topic: a warning on settings that it was created without.
         self._missing_configs: dict[str, str] = {}
 
-        # The settings of remote topics that could not be read by the last plan, in words.
+        # A warning on remote topics whose settings the last plan could not read.
         self._unread_configs = ""
 
     @property
@@ -53,7 +53,8 @@ class RemoteTopics:
         stored: StoredPositions,
         context: PlanContext,
     ) -> tuple[TopicPlan, dict[str, Blocker]]:
-        """Create (with the source's settings) and grow; answer what failed, by remote topic."""
+        """Create topics with the source's settings, and add partitions. Returns failures by
+        topic."""
         names = [new.topic for new in plan.create]
         configs = self._source.describe_configs(names, deadline_s=DEADLINE_S)
         known = {
@@ -93,7 +94,7 @@ class RemoteTopics:
         return plan, failed
 
     def _unread(self, topic: str, error: UnderstudyError) -> Blocker:
-        """Without its settings a remote topic would keep records longer, or not as long."""
+        """Without the settings, the remote topic would have another retention."""
         reason = f"{error.message} Without them its remote topic is not created."
         return Blocker(
             NOT_DESCRIBED,
@@ -114,7 +115,7 @@ class RemoteTopics:
         stored: StoredPositions,
         context: PlanContext,
     ) -> dict[str, Blocker]:
-        """Remote topics that only seem to be missing, or must not be created a second time."""
+        """Remote topics that were deleted, or that may exist although they are not listed."""
         was_copied = {topic for topic, _ in stored.positions}
         was_copied -= {
             topic for topic in was_copied if context.recreates_remote_topic(topic, stored)
@@ -125,7 +126,7 @@ class RemoteTopics:
             for new in plan.create
             if new.topic in was_copied and new.remote_topic not in hidden
         }
-        # Refused in another way, it is not there either.
+        # Refused for another reason, the topic does not exist either.
         self.missing |= {
             row.topic
             for row in plan.skipped
@@ -144,7 +145,7 @@ class RemoteTopics:
         return deleted | hidden
 
     def _hidden(self, plan: TopicPlan, target: ClusterSnapshot) -> dict[str, Blocker]:
-        """Remote topics that are not listed, and yet may exist: they cannot be described."""
+        """Remote topics that are not listed but may exist, because DESCRIBE is denied."""
         names = [new.remote_topic for new in plan.create]
         failed = self._target.undescribed(names, deadline_s=DEADLINE_S)
         said = {name: target.failed[name] for name in names if name in target.failed}
@@ -159,7 +160,8 @@ class RemoteTopics:
     def after_changes(
         self, now: int, target: ClusterSnapshot, plan: TopicPlan, failed: Container[str]
     ) -> ClusterSnapshot:
-        """Wait until the target shows what was created and grown: its brokers learn it in turn."""
+        """Wait until the target lists new topics and partitions: brokers receive metadata in
+        turn."""
         wanted = {new.remote_topic: new.partitions for new in plan.create}
         wanted |= {growth.remote_topic: growth.partitions for growth in plan.grow}
         wanted = {name: count for name, count in wanted.items() if name not in failed}
@@ -188,8 +190,8 @@ class RemoteTopics:
         name = min(failed)
         which = "1 remote topic" if len(failed) == 1 else f"{len(failed)} remote topics"
         reason = (
-            f"The settings of {which} cannot be read, so batches are not fitted to them and the "
-            f"target may refuse some. {failed[name].message}"
+            f"The settings of {which} cannot be read, so batches are not adapted to them and the "
+            f"target may reject some. {failed[name].message}"
         )
         return with_grant(reason, failed[name], self._target.spec, "DescribeConfigs", name)
 

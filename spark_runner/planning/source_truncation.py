@@ -1,8 +1,8 @@
-"""Source logs that were cut below what was copied, seen before a job copies: by leader epochs.
+"""Truncated source logs, detected by leader epochs before a job copies.
 
-A lane is told of it with its first fetch (KIP-320). Until then the partition would pass for well,
-its gap for closed, and a decision on it for done. Where such a gap was found before it stands with
-the position, and stays as it is until the source can be looked at.
+A lane detects a truncation with its first fetch (KIP-320). Until then the partition would look
+healthy, its gap closed and a decision on it done. A truncation that was found before is stored with
+the position. It remains until the source can be checked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_runner.positions.validation import describe_truncation
 
 log = logging.getLogger(__name__)
 
-# For one broker of many.
+# For one of several brokers.
 _EACH_S = 2.0
 
 
@@ -37,10 +37,10 @@ def truncated_logs(
     is_idle: bool,
     deadline_s: float,
 ) -> tuple[dict[Place, PartitionError], list[Position]]:
-    """Those that were cut; and the positions of those that were found so before and are whole.
+    """Truncated partitions; and positions that were marked as truncated although the log is intact.
 
-    `all_rest`: nothing is copied now, so all that have work are looked at. Whom nobody answers for,
-    the lane finds out itself.
+    `is_idle`: nothing is copied now, so all partitions with work are checked. Partitions whose
+    leaders do not respond are left to the lane.
     """
     known = {
         place: row
@@ -57,7 +57,7 @@ def truncated_logs(
             for node, wanted in _by_leader(client, known, deadline).items():
                 found |= _ends(client, node, wanted, deadline)
         except UnderstudyError as error:
-            log.info("where leader epochs ended is not known: %s", error.message)
+            log.info("The ends of leader epochs are unknown: %s", error.message)
     truncated = {
         place: _gap(known[place], end, source.alias)
         for place, end in found.items()
@@ -75,7 +75,7 @@ def truncated_logs(
 
 
 def _is_known_truncation(builder: PlanBuilder, place: Place, row: Position) -> bool:
-    """Whether it is stopped by nothing but a cut that was found before."""
+    """Whether a truncation found before is the only reason why it is stopped."""
     if row.cut_at is None or place not in builder.stopped_work:
         return False
     return builder.stopped[place].gap == gap_of_source(row)
@@ -101,12 +101,12 @@ def _ends(
     try:
         return epoch_ends(client, node, wanted, min(deadline, time.monotonic() + _EACH_S))
     except KafkaUnavailable as error:
-        log.info("where leader epochs ended is not known of all: %s", error.message)
+        log.info("Some ends of leader epochs are unknown: %s", error.message)
         return {}
 
 
 def _is_truncated(known: Position, found: EpochEnd) -> bool:
-    """As a leader tells a fetch; one that knows no such epoch says so by its range."""
+    """As a leader answers a fetch (KIP-320). An unknown epoch shows in the offset range instead."""
     if found.error or found.epoch < 0 or found.end < 0 or known.leader_epoch is None:
         return False
     return found.end < known.position or found.epoch < known.leader_epoch

@@ -1,4 +1,4 @@
-"""Where partitions begin: first offsets of new ones, and whether known positions can be read on."""
+"""Start offsets of new partitions, source ranges, and checks of named offsets."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def first_offsets(
     first_plan: bool,
     deadline_s: float,
 ) -> Partial[Place, int]:
-    """`start.from` for what exists at a flow's very first plan; the beginning for all else."""
+    """`start.from` for partitions of a flow's very first plan; the log start for all others."""
     at: At = "earliest"
     named: Mapping[Place, int] = {}
     if first_plan:
         named = settings.start_offsets
-        # "latest" for a reader of committed records is the last stable offset: what is in an open
-        # transaction now is yet to come.
+        # "latest" for a reader of committed records is the last stable offset. Records of an open
+        # transaction are still to come.
         moment = settings.start_timestamp_ms
         at = moment if moment is not None else {"latest": "stable"}.get(settings.start_from, at)  # type: ignore[assignment]
     until = time.monotonic() + SETTLE_S
@@ -41,7 +41,7 @@ def first_offsets(
     asked = [place for place in places if place not in named]
     answer = source.list_offsets(asked, at, deadline_s=deadline_s)
     while answer.failed and time.monotonic() < until:
-        # The leader of a topic just made is not known everywhere yet.
+        # The leader of a new topic is not known to every broker yet.
         time.sleep(0.2)
         again = source.list_offsets(list(answer.failed), at, deadline_s=deadline_s)
         answer = Partial({**answer.done, **again.done}, again.failed)
@@ -51,7 +51,7 @@ def first_offsets(
 
 @dataclasses.dataclass(frozen=True)
 class Ranges:
-    """What the source holds: per partition its first offset and its end."""
+    """The source's ranges: log start and end offset of each partition."""
 
     first: Mapping[Place, int]
     end: Mapping[Place, int]
@@ -82,9 +82,9 @@ def check_named_offsets(
     is_new: bool,
     deadline_s: float,
 ) -> None:
-    """Raises KafkaRefused for what the source does not have; asked at the first plan of a job.
+    """Raise KafkaRefused for offsets that the source does not have. Called at a job's first plan.
 
-    Of a flow that has positions only ends count, and what lies before its positions is done.
+    For a flow with positions only end offsets are checked: everything before its positions is done.
     """
     alias = spec.source.alias
     for key, named in named_by(spec.settings).items():
@@ -97,10 +97,10 @@ def check_named_offsets(
         first = dict.fromkeys(named, 0)
         if is_new:
             # Of a new flow every one is checked, before anything of it is created or copied.
-            ends.raise_first()
+            # A new flow: check everything before anything is created or copied.
             first = source.list_offsets(named, "earliest", deadline_s=deadline_s).raise_first().done
         for place, offset in named.items():
-            # Of a flow that was checked before, a partition without a leader waits alone.
+            # The flow was checked before. A partition without a leader waits, others do not.
             if place not in ends.done:
                 continue
             if (why := outside(offset, first[place], ends.done[place], alias)) is not None:

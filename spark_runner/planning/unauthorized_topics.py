@@ -1,4 +1,4 @@
-"""Topics that a principal may not describe: Kafka leaves them out of its list, and says nothing."""
+"""Topics that the principal may not describe: Kafka omits them from its list without an error."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NAMED = 3
 def with_hidden(
     source: Admin, seen: ClusterSnapshot, copied: Iterable[str], *, deadline_s: float
 ) -> ClusterSnapshot:
-    """The picture with the topics of `copied` that are not listed although they may exist: each is
-    in `failed`. Those that do not exist are not."""
+    """The snapshot with topics of `copied` that are not listed but may exist: each is in
+    `failed`."""
     unlisted = {name for name in copied if name not in seen.topics and name not in seen.failed}
     if not unlisted:
         return seen
@@ -38,8 +38,8 @@ def not_visible(
     *,
     deadline_s: float,
 ) -> str:
-    """Which right is missing where the flow selects topics that are not listed; empty where none
-    is, or where the cluster has no authorizer."""
+    """The missing permission, if the flow selects topics that are not listed. Empty if none is
+    missing or the cluster has no authorizer."""
     selection = TopicSelection(spec.settings, policy)
     listed = seen.topics.keys() | seen.failed.keys()
     named = [
@@ -49,7 +49,7 @@ def not_visible(
     ]
     if hidden := _refused(source, named, deadline_s):
         return _named_topics(source, hidden)
-    # Heartbeats are our own: they say nothing of the topics of others.
+    # Heartbeats topics of this program prove nothing about other topics.
     others = (name for name in listed if not policy.is_own_heartbeats_topic(name))
     if any(selection.decide(name).replicated for name in others):
         return ""
@@ -65,7 +65,7 @@ def not_visible(
 
 
 def _refused(source: Admin, names: list[str], deadline_s: float) -> list[str]:
-    """Of these names, those that the principal may not describe, whether they exist or not."""
+    """Names that the principal may not describe, whether the topics exist or not."""
     if not names:
         return []
     found = source.undescribed(names, deadline_s=deadline_s)

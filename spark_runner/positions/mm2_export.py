@@ -1,4 +1,4 @@
-"""MM2's copy of the positions: `mm2-offsets.<source>.internal`, in Connect's own format."""
+"""MM2's copy of the positions: `mm2-offsets.<source>.internal`, in Kafka Connect's format."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ WRITER_HEADER = ("writer", b"understudy")
 
 
 class ConnectOffsetsWriter:
-    """MM2's copy of the positions, outside any transaction and always behind the commit.
+    """Writes MM2's copy of the positions, without a transaction and after the commit.
 
-    Connect without exactly-once reads that topic uncommitted: nothing that may be aborted
-    belongs there.
+    Kafka Connect without exactly-once reads that topic uncommitted, so aborted records must not be
+    there.
     """
 
     def __init__(self, spec: ClusterSpec, topic: str, source_alias: str) -> None:
@@ -29,7 +29,7 @@ class ConnectOffsetsWriter:
         self._producer: Producer | None = None
 
     def connect(self) -> Producer:
-        """The producer, which looks for its brokers in the background: be early."""
+        """The producer. It connects in the background, so call this early."""
         if self._producer is None:
             self._producer = Producer(
                 client_config(
@@ -42,7 +42,8 @@ class ConnectOffsetsWriter:
         return self._producer
 
     def write(self, positions: dict[Place, int], *, deadline_s: float) -> None:
-        """Write what changed since the last call; a position of 0 has no form in Connect's."""
+        """Write the changes since the last call. Kafka Connect's format cannot express a position
+        of 0."""
         changed = {
             place: position
             for place, position in positions.items()
@@ -70,7 +71,7 @@ class ConnectOffsetsWriter:
         if left:
             raise late(
                 self._spec.alias,
-                f"Cluster {self._spec.alias}: {self._topic} did not take {left} of {len(changed)} "
-                f"positions within {deadline_s:g} s.",
+                f"Cluster {self._spec.alias}: {self._topic} did not accept {left} of "
+                f"{len(changed)} positions within {deadline_s:g} s.",
             )
         self._written |= changed

@@ -1,9 +1,9 @@
-"""Positions that the target lost, put back exactly where the topic of runs still tells them.
+"""Lost positions, restored from the topic of runs.
 
-Runs are written in the transaction of the records and of their positions, and each names its place
-on both sides. So the run that reaches furthest in the remote partition ends where the lost position
-was, or before nothing but holes; if it reaches as far as our copies do, nothing is copied twice
-from there on and nothing is left out. Where the runs were lost as well, a person has to decide.
+Runs are written in the transaction of the records and their positions. Each names its offsets on
+both sides. So the last run of the remote partition ends at the lost position, or before holes only.
+If that run covers all copies, resuming after it neither repeats nor skips records. If the runs were
+lost as well, an operator has to decide.
 """
 
 from __future__ import annotations
@@ -38,15 +38,14 @@ def restore_positions(
     *,
     deadline_s: float,
 ) -> list[Position]:
-    """`lost`: the positions that are left, and what was found behind them. Returns the rows of
-    those that are proven; of the others nobody can say, or not now."""
+    """`lost`: the remaining positions, and the gaps found. Returns the rows that runs prove."""
     if not lost:
         return []
     try:
         rows = [known for known, _ in lost.values()]
         furthest = _furthest(_read(target, runs_topic, deadline_s), rows)
     except UnderstudyError as error:
-        log.warning("lost positions are not looked up now: %s", error.message)
+        log.warning("Lost positions cannot be looked up now: %s", error.message)
         return []
     proven = [
         _row(known, facts, furthest[_map_of(known)])
@@ -64,18 +63,17 @@ def find_lost_positions(
     *,
     deadline_s: float,
 ) -> dict[Place, Position]:
-    """Of partitions without a position those that were copied all the same, as their runs say:
-    rows that tell of a lost position.
+    """Rows marked as lost, for partitions without a position that their runs say were copied.
 
-    `rows`: with which they would begin; `remote`: where they are copied to. What could be ours
-    there lies before the last offset, which is a marker then.
+    `rows`: their start rows; `remote`: their remote partitions. The flow's copies end before the
+    last offset, which is a transaction marker then.
     """
     ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s).done
     full = {place: row for place, row in rows.items() if ends.get(remote[place])}
     if not full:
         return {}
     runs = _furthest(_read(target, runs_topic, deadline_s), full.values())
-    # Of whatever generation: the decision that began it may be lost as well.
+    # Of any generation: the decision that started it may be lost as well.
     copied = {(topic, partition, into) for topic, partition, _, into in runs}
     return {
         place: dataclasses.replace(
@@ -105,10 +103,10 @@ def _row(known: Position, facts: GapFacts, last: Run) -> Position | None:
     return dataclasses.replace(
         known,
         position=position,
-        # Behind it stands the marker of its transaction.
+        # The marker of its transaction follows.
         next_downstream=remote_end + 1,
         map_end=remote_end,
-        # That of an earlier record would have the source called truncated.
+        # With the epoch of an earlier record, the broker would report a truncation.
         leader_epoch=None,
         remote_copied=None,
     )
@@ -122,7 +120,7 @@ def _read(target: Admin, topic: str, deadline_s: float) -> Iterable[InternalReco
 
 
 def _furthest(records: Iterable[InternalRecord], rows: Iterable[Position]) -> dict[_Map, Run]:
-    """Of each map of these partitions the run that reaches furthest on the target."""
+    """For each map of these partitions, the run that reaches furthest on the target."""
     wanted = set(map(_remote_of, rows))
     found: dict[_Map, Run] = {}
     for record in records:

@@ -1,13 +1,13 @@
-"""The flow's positions on the target: read them to the end, write them, say who owns the flow.
+"""The positions topic on the target: read to its end, write, and name the owner of the flow.
 
-The positions topic is the truth about progress: one record per copied partition, written in the
-same transaction as the records themselves (the lanes) or when a plan first meets a partition
-(the driver). Invariants:
+It is the source of truth for progress: one record per copied partition. A lane writes it in the
+transaction of the records, and the driver when a plan first sees a partition. Invariants:
 
-A. Whoever reads has fenced before, and reads up to the high watermark seen after the fence.
-B. The driver writes under a transactional id of its own (`plan_id`, `ledger_writer`), taken over
-   once per job: a driver that lost the flow cannot put back an old position.
-C. `owner` names the job that took the flow over last; who is fenced looks there for the winner.
+A. A reader fences first, then reads up to the high watermark seen after the fence.
+B. The driver writes with its own transactional id (`plan_id`, `PositionsWriter`), taken over once
+   per job: a driver that lost the flow cannot write an old position.
+C. `owner` names the job that took the flow over last. A fenced writer looks there for its
+successor.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ CONNECT_PARTITIONS = 25
 
 @dataclasses.dataclass(frozen=True)
 class StoredPositions:
-    """What the positions topic holds, read to its end."""
+    """The content of the positions topic, read to its end."""
 
     positions: dict[Place, Position]
     slices: int | None = None
     owner: str | None = None
-    # Those that a person took away, to have them copied anew.
+    # Positions that an operator deleted, to copy the partitions again.
     removed: frozenset[Place] = frozenset()
 
     @property
     def is_new(self) -> bool:
-        """Nobody has ever planned this flow."""
+        """Whether the flow was never planned."""
         return self.slices is None
 
     def at(self, positions: Mapping[Place, int]) -> StoredPositions:
-        """The same with newer positions of partitions that it knows."""
+        """A copy with newer positions of known partitions."""
         newer = {
             place: dataclasses.replace(known, position=positions[place])
             for place, known in self.positions.items()
@@ -77,13 +77,13 @@ class StoredPositions:
         return self.with_rows(newer.values())
 
     def with_rows(self, rows: Iterable[Position]) -> StoredPositions:
-        """The same once these rows are written."""
+        """A copy with these rows added."""
         newer = {(row.topic, row.partition): row for row in rows}
         return dataclasses.replace(self, positions={**self.positions, **newer})
 
 
 def ensure_topics(admin: Admin, positions_topic: str, connect_topic: str, *, factor: int) -> None:
-    """Create the two internal topics where they are missing."""
+    """Create the two internal topics if they do not exist."""
     wanted = [
         NewTopicSpec(
             name=positions_topic, partitions=1, replication_factor=factor, configs=POSITIONS_CONFIGS
@@ -103,11 +103,11 @@ def read_positions(
 ) -> StoredPositions:
     """Invariant A is the caller's: fence first.
 
-    `committed` False does not wait for open transactions: to learn whom to fence, nothing else.
+    `committed=False` does not wait for open transactions: only to find out which ids to fence.
     """
     until = time.monotonic() + deadline_s
     place = (topic, 0)
-    # Uncommitted on purpose: what is still open counts, and is waited for.
+    # Uncommitted on purpose: open transactions count, and are waited for.
     end = admin.list_offsets([place], "latest", deadline_s=deadline_s).raise_first().done[place]
     positions: dict[Place, Position] = {}
     slices: int | None = None
@@ -115,7 +115,7 @@ def read_positions(
     removed: set[Place] = set()
     for key, value in _records(admin.spec, topic, end, until, committed) if end else ():
         if value is None:
-            # A person who wants a partition copied anew takes its position away.
+            # An operator deletes a position to have the partition copied again.
             removed.add(_place(key))
             positions.pop(_place(key), None)
             continue
@@ -124,7 +124,7 @@ def read_positions(
             continue
         record = _decoded(admin.spec, topic, key, value)
         if isinstance(record, SliceCount):
-            # Uncommitted counts may be among them: fencing an id too many does no harm.
+            # Uncommitted counts may be included: fencing an id too many is harmless.
             slices = record.count if committed else max(record.count, slices or 0)
         else:
             positions[record.topic, record.partition] = record
@@ -138,7 +138,7 @@ def produce_row(
     value: bytes,
     on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
 ) -> None:
-    """One record of the positions topic, waiting for room in the producer's queue."""
+    """Produce one record of the positions topic. Waits while the producer's queue is full."""
     while True:
         try:
             producer.produce(topic, value, key, 0, on_delivery=on_delivery)
@@ -162,7 +162,7 @@ def _decoded(spec: ClusterSpec, topic: str, key: bytes, value: bytes) -> Positio
     except MalformedRecord as error:
         raise KafkaRefused(
             f"Cluster {spec.alias}: {topic} holds a record that is not a position ({error}). "
-            "Nothing but Understudy may write that topic.",
+            "Only Understudy may write that topic.",
             code="positions_damaged",
         ) from None
 
@@ -178,7 +178,7 @@ def _records(
         "auto.offset.reset": "earliest",
         "check.crcs": True,
         "queued.max.messages.kbytes": 8192,
-        # The end shows only in an empty answer: do not let the broker wait with it.
+        # The end is visible only in an empty response, so the broker must not delay it.
         "fetch.wait.max.ms": 5,
     }
     consumer = Consumer(
@@ -196,18 +196,18 @@ def _records(
             elif error.code() != KafkaError._PARTITION_EOF:
                 if not _is_transient(error):
                     raise translate(error, where=spec.alias, doing=f"read {topic}")
-            # An end below `end` is another slice's open transaction: it closes within moments.
+            # An end below `end` is another slice's open transaction. It ends within moments.
             elif (message.offset() or 0) >= end:
                 return
     raise KafkaUnavailable(
         f"Cluster {spec.alias}: {topic} could not be read to its end in time; a transaction may "
-        f"be open there. It is tried again. {quota_words(spec.alias)}".rstrip(),
+        f"be open there. Understudy retries. {quota_words(spec.alias)}".rstrip(),
         code="positions_slow",
     )
 
 
 def _is_transient(error: KafkaError) -> bool:
-    """What a consumer survives: lost connections, and rights on a group, which we do not need."""
+    """Errors that a consumer recovers from: lost connections, and unused permissions on a group."""
     return bool(error.retriable()) or error.code() in (
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,

@@ -1,4 +1,4 @@
-"""Whether a position belongs to the topics that are there now, and what is wrong when not."""
+"""Checks of a position against the topics that exist now, and the text of each gap."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _DIFFERENCES = {
 def describe_generation_gap(
     known: Position, now: Position, *, source: str, target: str
 ) -> str | None:
-    """The first difference of two positions' generations, in words; None for the same one."""
+    """The first difference between two generations, as a sentence; None if they are the same."""
     for member, template in _DIFFERENCES.items():
         if getattr(known, member) != getattr(now, member):
             place = f"{known.topic}-{known.partition}"
             difference = template.format(source=source, target=target)
             return (
-                f"{place} is not copied: {difference}. The position {known.position} belongs to "
-                "the earlier one, so copying on from there would skip or mix records."
+                f"{place} is not replicated: {difference}. The position {known.position} belongs to "
+                "the earlier one, so resuming there would skip or mix records."
             )
     return None
 
 
 def describe_range_gap(place: str, source: str, position: int, first: int, end: int) -> str | None:
-    """What is missing when a position lies outside what the source holds; else None."""
+    """What is missing if a position is outside the source's range; else None."""
     if position < first:
         return (
             f"{place} on {source} now begins at {first}: offsets {position} to {first - 1} were "
@@ -47,10 +47,10 @@ def describe_range_gap(place: str, source: str, position: int, first: int, end: 
 
 
 def describe_truncation(facts: GapFacts, place: str, source: str, epoch: int | None) -> str:
-    """What is missing of a source log that is not the one that was read, as its epochs say; None
-    where they say nothing, or have said it before.
+    """What is missing from a truncated source log, by its leader epochs.
 
-    After two unclean elections it may reach beyond the position: then no number tells from where.
+    After two unclean elections the log may reach beyond the position. Then no offset of the
+    truncation is known.
     """
     which = f"offsets {facts.end} to {facts.position - 1}"
     if facts.end == facts.position:
@@ -63,7 +63,7 @@ def describe_truncation(facts: GapFacts, place: str, source: str, epoch: int | N
 
 
 def describe_gap(facts: GapFacts, place: str, remote: str, *, source: str, target: str) -> str:
-    """Of a gap that was written down beside the position when it was found."""
+    """The text of a gap that was stored with the position."""
     if facts.kind == "truncated":
         return describe_truncation(facts, place, source, None)
     difference = (
@@ -73,28 +73,29 @@ def describe_gap(facts: GapFacts, place: str, remote: str, *, source: str, targe
 
 
 def describe_lost_positions(facts: GapFacts, place: str, remote: str, target: str) -> str:
-    """What lies on the target behind a position that tells nothing of it."""
+    """Copies on the target after a position that does not cover them."""
     first, last = facts.copied_there or (0, 0)
     return (
-        f"{place} is not copied: the position {facts.position} was committed with what {remote} on "
-        f"{target} holds below {facts.remote_next}, and copies of this flow lie there at offsets "
-        f"{first} to {last} as well. The target lost later positions (an unclean election, or a "
-        "disk that was put back). From the position on records would be copied once more."
+        f"{place} is not replicated: the position {facts.position} belongs to the remote offset "
+        f"{facts.remote_next}, but {remote} on {target} also holds copies of this flow at offsets "
+        f"{first} to {last}. The target lost later positions (an unclean election, or a disk "
+        "restored from a backup). Resuming from the position would copy those records again."
     )
 
 
 def describe_remote_truncation(facts: GapFacts, place: str, remote: str, target: str) -> str:
-    """What is missing of a remote partition that ends below what was committed there."""
-    # Kafka 4.3.1, killed between two markers of a commit, leaves out the rest when it comes back:
-    # what has no leader by then it takes for deleted (TransactionMarkerChannelManager).
+    """What is missing from a remote partition that ends below a committed offset."""
+    # Kafka 4.3.1, killed between two markers of a commit, omits the remaining markers after its
+    # restart: it treats partitions without a leader as deleted (TransactionMarkerChannelManager).
     how = (
-        "offset (exactly once that is no record but the end of a transaction, which a broker that "
-        "died did not write: accepted, the records before it are seen with the next ones)"
+        "offset. With exactly-once delivery that is no record but the end of a transaction: a "
+        "broker died before it wrote the marker. If you accept the gap, consumers see the records "
+        "before it after the flow's next commit"
         if facts.count == 1
-        else "offsets (an unclean election, or a disk that was put back)"
+        else "offsets (an unclean election, or a disk restored from a backup)"
     )
     return (
-        f"{place} is not copied: {remote} on {target} ended at {facts.remote_end}, and everything "
-        f"below {facts.remote_next} had been committed there. The target lost {facts.count} "
-        f"{how}. Nothing more is written there."
+        f"{place} is not replicated: {remote} on {target} ended at {facts.remote_end}, and "
+        f"everything below {facts.remote_next} had been committed there. The target lost "
+        f"{facts.count} {how}. The flow writes nothing more there."
     )

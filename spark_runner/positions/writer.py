@@ -1,4 +1,4 @@
-"""The driver's end of the positions topic: a write counts whole, until somebody takes over."""
+"""The driver's writer of the positions topic: atomic writes, until another driver takes over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_runner.positions.topic import plan_id, produce_row
 
 
 class PositionsWriter:
-    """The driver's pen: positions of partitions met for the first time, slice count, owner."""
+    """Writes positions of new partitions, the slice count and the owner."""
 
     def __init__(self, spec: ClusterSpec, topic: str, flow_name: str, runs_topic: str = "") -> None:
         self._spec = spec
@@ -23,13 +23,13 @@ class PositionsWriter:
         self._id = plan_id(flow_name)
         self._producer = transactions.open_producer(spec, self._id)
         # Begun, and perhaps committed: the target did not say so in time.
-        self._unfinished = False
+        # A transaction has begun and may be committed: the target did not respond in time.
         self._written = Written(spec, self._id)
-        # Of no use any more: who still owns the flow takes it over again.
+        # The producer cannot be used any more. The owner of the flow takes it over again.
         self.is_broken = False
 
     def take_over(self, *, deadline_s: float) -> None:
-        """Nothing of the predecessor hangs in the topic then, nor of ourselves."""
+        """Take over the id. No open transaction of a predecessor, or of this writer, remains."""
         if self.is_broken:
             self._producer = transactions.open_producer(self._spec, self._id)
         places = {(self._topic, 0), *([(self._runs_topic, 0)] if self._runs_topic else [])}
@@ -47,10 +47,9 @@ class PositionsWriter:
         marks: Iterable[tuple[bytes, bytes]] = (),
         deadline_s: float,
     ) -> None:
-        """All of it or nothing, soon or with what is written next.
+        """Write all or nothing, now or with the next write.
 
-        `marks` go with the positions, into the topic of runs. Raises Fenced when another job took
-        the flow over.
+        `marks` go into the topic of runs. Raises Fenced when another job took the flow over.
         """
         rows = [(position.key, position.value) for position in positions]
         if slices is not None:
@@ -89,5 +88,5 @@ class PositionsWriter:
 
 
 def is_producer_lost(error: UnderstudyError) -> bool:
-    """Whether a writer is of no use any more behind this error."""
+    """Whether the writer cannot be used after this error."""
     return isinstance(error, Fenced) or error.code in ("producer_lost", HANGING)

@@ -61,7 +61,7 @@ def test_positions_for_mm2_that_are_late_name_the_quota(
     throttled = quota(cluster, "understudy-mm2-offsets", "producer_byte_rate", QUOTA)
     with throttled, pytest.raises(KafkaUnavailable) as refused:
         write()
-    assert f"{name} did not take" in refused.value.message
+    assert f"{name} did not accept" in refused.value.message
     assert "A quota on cluster primary throttles this client" in refused.value.message
     assert "producer_byte_rate" in refused.value.message
 

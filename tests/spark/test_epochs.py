@@ -142,7 +142,7 @@ def test_a_slice_that_waits_for_a_slot_says_so(
 ) -> None:
     monkeypatch.setattr(run, "WAITING_FOR_SLOT_S", 0.2)
     stage.slots = threading.Semaphore(0)
-    flow.until(lambda: "waits for a slot" in flow.run.problem(time.monotonic()))
+    flow.until(lambda: "waits for a Spark slot" in flow.run.problem(time.monotonic()))
     assert not flow.run.epochs()[0].is_unresponsive()
     stage.slots.release()
     flow.until(lambda: stage.copying)
